@@ -1,0 +1,366 @@
+"""The contract of a backend: all that a plug-in implements, and all that it may rely on.
+
+A backend is one class in a package of its own, named by an entry point::
+
+    [project.entry-points."accelerator_graph.backends"]
+    myrt = "myrt_graph:MyBackend"
+
+`accelerator_graph.api` has checked the order of calls, so a backend does not. It translates its
+vendor's codes into `accelerator_graph.errors` and nothing else. Streams, events, graphs,
+executables and tokens are objects of the backend's own choice; the library only hands them back.
+Cold calls may come from any thread, also from one that has never touched the device.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Set
+from enum import StrEnum
+from functools import partial
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from ..errors import DriverError, UnsupportedError
+
+BACKEND_API_VERSION = 1
+"""Raised when a method becomes abstract or changes its meaning; a new optional method does not."""
+
+
+class Capability(StrEnum):
+    """What a backend may be able to do beyond the abstract methods. Asked for, never guessed."""
+
+    EVENTS = "events"
+    """`record_event`, `wait_event` and `query`: streams can be forked and joined."""
+    ENQUEUE = "enqueue"
+    """`fill`, `copy` and `launch`: work can be enqueued through the library."""
+    HANDLES = "handles"
+    """`handle_int`: streams, graphs and executables have handles that other libraries understand."""
+    NODES = "nodes"
+    """`nodes` lists what a graph holds."""
+    REINSTANTIATE = "reinstantiate"
+    """One graph can be instantiated more than once."""
+    CHILD_GRAPHS = "child_graphs"
+    """`replay` onto a capturing stream becomes part of that capture."""
+    UPLOAD = "upload"
+    """`upload` moves an executable to the device ahead of its first replay."""
+
+
+class CaptureStatus(StrEnum):
+    """Whether a stream is capturing."""
+
+    NONE = "none"
+    ACTIVE = "active"
+    INVALIDATED = "invalidated"
+
+
+class Availability(NamedTuple):
+    """What `Backend.probe` found out without initialising anything."""
+
+    usable: bool
+    reason: str = ""
+    """Why it is not usable, with the way out: a clause that follows "backend 'x' is not available: "."""
+    versions: Mapping[str, str] = MappingProxyType({})
+    """Versions by component, for example ``{"driver": "13.0"}``."""
+    devices: int | None = None
+    """How many devices there are; None if only initialising could tell."""
+
+
+class GraphNode(NamedTuple):
+    """One node of a graph."""
+
+    id: int
+    """Its place in the list of nodes, from 0."""
+    kind: str
+    """What it does, in lower case: ``"kernel"``, ``"memset"``, ``"memcpy"``, ``"host"``, ``"empty"``, ..."""
+    name: str = ""
+    """The kernel's or function's name, where it is known."""
+
+
+class GraphEdge(NamedTuple):
+    """One dependency: the node `target` runs after the node `source`."""
+
+    source: int
+    target: int
+
+
+class Backend(ABC):
+    """Base class of all backends. One instance of it is made in a process, on first use.
+
+    Raises of every method that reaches the driver: `DriverError` (or `OutOfMemoryError`) when it
+    fails, `UnsupportedError` when the installed driver is too old to have what is needed.
+    """
+
+    __slots__ = ("__weakref__", "name")
+
+    name: str
+    """The name it is known by. Set by the registry, before `open`."""
+
+    api_version: ClassVar[int]
+    """The `BACKEND_API_VERSION` that the class was written for: a literal in every backend."""
+
+    priority: ClassVar[int] = 0
+    """Automatic choice among third parties takes the highest, then the first name."""
+
+    recording: ClassVar[Literal["stream", "explicit"]] = "stream"
+    """``"stream"``: the driver captures whatever anyone enqueues on the stream. ``"explicit"``: only
+    what is enqueued through `accelerator_graph.Stream` is recorded; no framework can take part."""
+
+    capture_modes: ClassVar[frozenset[str]] = frozenset()
+    """The capture modes that it has, beside ``"default"``."""
+
+    default_capture_mode: ClassVar[str] = "default"
+    """The mode that ``"default"`` stands for: one of `capture_modes`, or ``"default"`` if it has none."""
+
+    stream_modules: ClassVar[frozenset[str]] = frozenset()
+    """Top-level packages that define the runtime's own stream objects: `as_stream` is asked for those."""
+
+    cuda_like: ClassVar[bool] = False
+    """Its stream handles are given out as ``__cuda_stream__``, its graph's as ``raw_cuda_graph()``."""
+
+    executable_needs_graph: ClassVar[bool] = False
+    """A graph has to live as long as its executables, for example because they are the same object."""
+
+    destroy_disturbs_captures: ClassVar[bool] = False
+    """`destroy_*` would break captures in progress on this backend: the library then waits for the
+    end of those that it knows of."""
+
+    survives_fork: ClassVar[bool] = False
+    """An opened backend can be opened afresh in a forked child. No GPU driver can."""
+
+    # ---- being there ---------------------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def probe(cls) -> Availability:
+        """Say whether the backend could run here. Initialises nothing and never raises.
+
+        A process that has only probed can still be forked, and the child can use the backend.
+        """
+
+    def open(self) -> None:
+        """Initialise the runtime. Called once, before any other method but `probe`.
+
+        Raises
+        ------
+        BackendUnavailableError
+            It can't run here after all. Automatic choice takes the next backend and keeps the reason.
+        """
+
+    def capabilities(self, device: int) -> Set[str]:
+        """Return which of `Capability` the backend has on that device."""
+        return frozenset()
+
+    @abstractmethod
+    def device_count(self) -> int:
+        """Return how many devices there are; their ordinals count from 0."""
+
+    # ---- streams -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def create_stream(self, device: int, *, like: Any = None, priority: int = 0) -> Any:
+        """Make a stream that runs beside all others, the default stream included.
+
+        Parameters
+        ----------
+        device : int
+            Ordinal of the device.
+        like : stream, optional
+            A stream whose context the new one has to share. It is on `device`.
+        priority : int
+            Lower numbers first; a backend clamps it to what it has.
+
+        Returns
+        -------
+        object
+            The stream, owned by the caller, who passes it to `destroy_stream` once.
+        """
+
+    @abstractmethod
+    def destroy_stream(self, stream: Any) -> None:
+        """Release a stream that `create_stream` made. Work enqueued on it still completes."""
+
+    @abstractmethod
+    def device_of(self, stream: Any) -> int:
+        """Return the ordinal of a stream's device."""
+
+    @abstractmethod
+    def synchronize(self, stream: Any) -> None:
+        """Wait until all work on the stream is done. Other Python threads run meanwhile."""
+
+    def current_stream(self, device: int | None = None) -> Any | None:
+        """Return the runtime's own idea of this thread's current stream; None if it has none."""
+        return None
+
+    def as_stream(self, obj: object) -> Any | None:
+        """Return the stream that `obj` stands for: the runtime's own object, or a handle as `int`.
+
+        Imports nothing to find out. The object stays its owner's. None if it is no stream.
+        """
+        return None
+
+    # ---- capability: events --------------------------------------------------------------------
+
+    def record_event(self, stream: Any) -> Any:
+        """Mark the present end of the stream's work. The caller owns the event (`destroy_event`)."""
+        raise self.unsupported(Capability.EVENTS)
+
+    def wait_event(self, stream: Any, event: Any) -> None:
+        """Let later work on `stream` wait for the event. Links `stream` into the event's capture."""
+        raise self.unsupported(Capability.EVENTS)
+
+    def destroy_event(self, event: Any) -> None:
+        """Release an event. Streams that wait for it go on waiting for what it marked."""
+
+    def query(self, stream: Any) -> bool:
+        """Say whether all work on the stream is done."""
+        raise self.unsupported(Capability.EVENTS)
+
+    # ---- capability: enqueue -------------------------------------------------------------------
+
+    def fill(self, stream: Any, dst: Any, value: int, nbytes: int | None) -> None:
+        """Set `nbytes` bytes at `dst` to `value` (0 to 255); all of `dst` if `nbytes` is None.
+
+        Like `copy` and `launch`: runs on an idle stream, is recorded on a capturing one. The caller
+        keeps the memory alive.
+        """
+        raise self.unsupported(Capability.ENQUEUE)
+
+    def copy(self, stream: Any, dst: Any, src: Any, nbytes: int | None) -> None:
+        """Copy `nbytes` bytes from `src` to `dst`; by default all of `src`, which `dst` has to hold."""
+        raise self.unsupported(Capability.ENQUEUE)
+
+    def launch(self, stream: Any, work: Any, /, *args: Any, **how: Any) -> None:
+        """Enqueue `work`, which is what the backend says: a callable, a kernel object, ..."""
+        raise self.unsupported(Capability.ENQUEUE)
+
+    # ---- capture -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def capture_status(self, stream: Any) -> CaptureStatus:
+        """Say whether the stream is capturing, for whomever. Disturbs nothing."""
+
+    @abstractmethod
+    def capture_begin(self, stream: Any, mode: str) -> Any:
+        """Begin a capture on an idle stream.
+
+        Parameters
+        ----------
+        stream : stream
+            Not capturing, as `capture_status` said just before.
+        mode : str
+            One of `capture_modes`, or `default_capture_mode`.
+
+        Returns
+        -------
+        object
+            A token: what `capture_end` and `capture_abandon` need.
+
+        Raises
+        ------
+        CaptureError
+            With reason ``"default_stream"``, if the stream is one that can never capture.
+        BaseException
+            Whatever is raised (KeyboardInterrupt too), no capture of this call's making is left.
+        """
+
+    @abstractmethod
+    def capture_end(self, token: Any) -> Any:
+        """End the capture and return the graph, which the caller owns (`destroy_graph`).
+
+        Called by the thread that began it. If it raises, there is no graph and no capture left,
+        and nothing that would have to be destroyed.
+        """
+
+    def capture_abandon(self, token: Any) -> None:
+        """End the capture and throw away what was recorded. Does not raise.
+
+        May be called again for a capture that has ended already, and by another thread once the
+        thread that began it has ended.
+        """
+        try:
+            graph = self.capture_end(token)
+        except DriverError:
+            return
+        self.destroy_graph(graph)
+
+    # ---- graphs and executables ----------------------------------------------------------------
+
+    @abstractmethod
+    def instantiate(self, graph: Any) -> Any:
+        """Make an executable of the graph, owned by the caller (`destroy_executable`).
+
+        Does not disturb captures in progress. A second time on one graph only with the capability
+        ``"reinstantiate"``.
+        """
+
+    def single_executable(self, graph: Any) -> bool:
+        """Say whether only one executable of this graph can live at a time."""
+        return False
+
+    @abstractmethod
+    def replay(self, executable: Any, stream: Any) -> None:
+        """Enqueue one run of the executable on the stream.
+
+        Runs of one executable take effect one after another in call order, on whatever streams;
+        asking for the next while one runs is never an error. The library serialises the calls.
+        """
+
+    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
+        """Return a callable without arguments that does what `replay` does, as fast as it can be.
+
+        Decide here what can be decided before the call. The library keeps executable and stream
+        alive as long as it uses the callable.
+        """
+        return partial(self.replay, executable, stream)
+
+    def upload(self, executable: Any, stream: Any) -> None:
+        """Move the executable to the device, in stream order, without running it."""
+        raise self.unsupported(Capability.UPLOAD)
+
+    @abstractmethod
+    def destroy_graph(self, graph: Any) -> None:
+        """Release a graph: once, and after its executables, or before them if they don't need it."""
+
+    @abstractmethod
+    def destroy_executable(self, executable: Any) -> None:
+        """Release an executable: once. Runs of it that are still going on complete."""
+
+    # ---- looking into a graph ------------------------------------------------------------------
+
+    def node_count(self, graph: Any) -> int | None:
+        """Return the number of nodes, in a time that does not grow with it; None if unknown."""
+        return None
+
+    def nodes(self, graph: Any) -> tuple[list[GraphNode], list[GraphEdge]]:
+        """List the nodes and the dependencies of a graph."""
+        raise self.unsupported(Capability.NODES)
+
+    def dump(self, graph: Any, path: str, verbose: bool) -> None:
+        """Write the graph to `path` in the DOT language. By default drawn from `nodes`."""
+        nodes, edges = self.nodes(graph)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(to_dot(nodes, edges))
+
+    def handle_int(self, obj: Any) -> int:
+        """Return the vendor's handle of a stream, a graph or an executable."""
+        raise self.unsupported(Capability.HANDLES)
+
+    # ---- for the backend's author --------------------------------------------------------------
+
+    def unsupported(self, capability: str, why: str = "") -> UnsupportedError:
+        """Make the error that says this backend does not have a capability."""
+        fact = why or f"backend {self.name!r} does not have the capability {capability!r}"
+        return UnsupportedError(
+            f"{fact}; accelerator_graph.backends.report() says which backends are there.",
+            capability=capability,
+        )
+
+
+def to_dot(nodes: list[GraphNode], edges: list[GraphEdge]) -> str:
+    """Draw a graph in the DOT language."""
+    lines = ["digraph accelerator_graph {", '  node [shape="box"];']
+    for node in nodes:
+        label = f"{node.kind}\\n{node.name}" if node.name else node.kind
+        lines.append(f'  n{node.id} [label="{label.replace(chr(34), chr(92) + chr(34))}"];')
+    lines.extend(f"  n{edge.source} -> n{edge.target};" for edge in edges)
+    return "\n".join([*lines, "}", ""])
