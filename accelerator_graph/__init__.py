@@ -1,1 +1,105 @@
-"""tmp"""
+"""One `Graph` class that captures the work of an accelerator's stream and replays it, on every vendor.
+
+::
+
+    import accelerator_graph as ag
+
+    with ag.Stream() as s, ag.Graph() as g:
+        library.enqueue_work(s)
+    g.replay()
+    s.synchronize()
+
+Importing the package loads no backend, no vendor's library and no framework.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from . import backends, errors
+    from .api import Graph, graph, is_graph_available
+    from .backends.registry import use_backend
+    from .errors import (
+        AcceleratorGraphError,
+        BackendContractError,
+        BackendError,
+        BackendLoadError,
+        BackendUnavailableError,
+        CaptureError,
+        DriverError,
+        EmptyGraphWarning,
+        GraphStateError,
+        OutOfMemoryError,
+        UnknownBackendError,
+        UnsupportedError,
+    )
+    from .pools import PoolId, graph_pool_handle
+    from .streams import Event, Stream, current_stream, is_current_stream_capturing
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "api": ("Graph", "graph", "is_graph_available"),
+    "streams": ("Event", "Stream", "current_stream", "is_current_stream_capturing"),
+    "pools": ("PoolId", "graph_pool_handle"),
+    "backends.registry": ("use_backend",),
+    "errors": (
+        "AcceleratorGraphError",
+        "BackendContractError",
+        "BackendError",
+        "BackendLoadError",
+        "BackendUnavailableError",
+        "CaptureError",
+        "DriverError",
+        "EmptyGraphWarning",
+        "GraphStateError",
+        "OutOfMemoryError",
+        "UnknownBackendError",
+        "UnsupportedError",
+    ),
+}
+_MODULES = ("backends", "errors")
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "AcceleratorGraphError",
+    "BackendContractError",
+    "BackendError",
+    "BackendLoadError",
+    "BackendUnavailableError",
+    "CaptureError",
+    "DriverError",
+    "EmptyGraphWarning",
+    "Event",
+    "Graph",
+    "GraphStateError",
+    "OutOfMemoryError",
+    "PoolId",
+    "Stream",
+    "UnknownBackendError",
+    "UnsupportedError",
+    "backends",
+    "current_stream",
+    "errors",
+    "graph",
+    "graph_pool_handle",
+    "is_current_stream_capturing",
+    "is_graph_available",
+    "use_backend",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

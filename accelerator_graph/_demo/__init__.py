@@ -1,0 +1,156 @@
+"""The demo: the heat equation on a plate, solved step by step, then by replaying one graph.
+
+``python -m accelerator_graph demo`` runs it. Read it as a first example of the library: this module
+is the same on every backend, and `cpu` and `cuda` beside it hold what differs, which is the memory
+and the kernel.
+
+The scheme is the explicit five-point one in double precision, on two grids that take turns:
+every step reads one and writes the other. The rim of the plate never changes.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from array import array
+from collections.abc import Callable
+from importlib import import_module
+from time import perf_counter
+from typing import Protocol
+
+import accelerator_graph as ag
+
+SOLVERS = {
+    "cpu": "accelerator_graph._demo.cpu:CpuPlate",
+    "cuda": "accelerator_graph._demo.cuda:CudaPlate",
+}
+
+STEPS_PER_GRAPH = 20
+"""Even, so that the result of a replay is where the next one begins."""
+
+
+class Plate(Protocol):
+    """The two grids on a stream's device, and the kernel that works on them."""
+
+    default_size: int
+    default_steps: int
+
+    def __init__(self, stream: ag.Stream, initial: array[float], size: int) -> None:
+        """Allocate both grids on the stream's device."""
+
+    def restore(self, stream: ag.Stream) -> None:
+        """Enqueue the copies that bring both grids back to the initial state."""
+
+    def diffuse(self, stream: ag.Stream, step: int, first: int, last: int) -> None:
+        """Enqueue one step for the rows from `first` to before `last`."""
+
+    def read(self) -> bytes:
+        """Return the grid that an even number of steps has written. The streams are idle."""
+
+    def close(self) -> None:
+        """Release the memory. The streams are idle."""
+
+
+def enqueue(plate: Plate, size: int, steps: int, stream: ag.Stream, side: ag.Stream) -> None:
+    """Enqueue steps: the upper half of the plate on one stream, the lower half on the other."""
+    middle = size // 2
+    for step in range(steps):
+        side.wait(stream)  # fork: both halves need all of the previous step
+        plate.diffuse(stream, step, 1, middle)
+        plate.diffuse(side, step, middle, size - 1)
+        stream.wait(side)  # join
+
+
+def run(backend: str | None, size: int | None, steps: int | None, dump: str | None) -> bool:
+    """Solve twice, print what came of it, and return whether the results are the same bits."""
+    name = backend or ag.backends.resolve(cpu_fallback=True).name  # the best that is usable
+    kind = solver(name)
+    size = size or kind.default_size
+    steps = steps or kind.default_steps
+
+    stream = ag.Stream(backend=name)
+    side = ag.Stream(backend=name, like=stream)
+    plate: Plate = kind(stream, initial_state(size), size)
+    try:
+        # Eagerly: every step is enqueued again, every time.
+        enqueue(plate, size, STEPS_PER_GRAPH, stream, side)  # untimed: the first launches load the kernel
+        eager = timed(plate, stream, lambda: enqueue(plate, size, steps, stream, side))
+        expected = plate.read()
+
+        # As a graph: the steps are enqueued once, while the stream records instead of running them.
+        graph = ag.Graph(keep_graph=True)  # kept, so that it can be dumped after it was instantiated
+        with stream, graph:
+            enqueue(plate, size, STEPS_PER_GRAPH, stream, side)
+        graph.instantiate()
+        path = dump or temporary_path()
+        graph.debug_dump(path)
+
+        launch = graph.bind(stream)  # decides everything now, so that a replay only launches
+
+        def replay() -> None:
+            for _ in range(steps // STEPS_PER_GRAPH):
+                launch()
+
+        launch()  # untimed: the first replay moves the graph to the device
+        replayed = timed(plate, stream, replay)
+        same = plate.read() == expected
+
+        nodes = graph.num_nodes
+        graph.reset()  # before the memory goes: a graph holds addresses
+    finally:
+        plate.close()
+        side.close()
+        stream.close()
+
+    def per_step(seconds: float) -> str:
+        return f"{seconds / steps * 1e6:12.1f} us per step"
+
+    print(f"backend    {name}, device {stream.device}")
+    print(f"problem    {size} x {size} points, double precision, {steps} steps")
+    print(f"graph      {nodes} nodes for {STEPS_PER_GRAPH} steps, replayed {steps // STEPS_PER_GRAPH} times")
+    print(f"drawing    {path}")
+    print(f"eager      {per_step(eager)}")
+    print(f"replayed   {per_step(replayed)}   ({eager / replayed:.2f} times as fast)")
+    print(f"results    {'identical, bit for bit' if same else 'DIFFERENT'}")
+    return same
+
+
+def timed(plate: Plate, stream: ag.Stream, work: Callable[[], None]) -> float:
+    """Return how long the work takes from the initial state, in seconds."""
+    plate.restore(stream)
+    stream.synchronize()
+    begin = perf_counter()
+    work()
+    stream.synchronize()
+    return perf_counter() - begin
+
+
+def initial_state(size: int) -> array[float]:
+    """Return a cold plate with a hot square in it and a rim that is warmer on the left."""
+    grid = array("d", bytes(8 * size * size))
+    quarter = size // 4
+    for y in range(quarter, size - quarter):
+        grid[y * size + quarter : (y + 1) * size - quarter] = array("d", [1.0]) * (size - 2 * quarter)
+    for y in range(size):
+        grid[y * size] = 0.5
+    return grid
+
+
+def solver(name: str) -> type[Plate]:
+    """Return the solver for a backend."""
+    ag.backends.get(name)  # raises if it is unknown or can't run here
+    try:
+        module, _, qualname = SOLVERS[name].partition(":")
+    except KeyError:
+        raise ag.errors.UnsupportedError(
+            f"the demo has no kernel for backend {name!r}; name one of {', '.join(SOLVERS)} with --backend."
+        ) from None
+    found: type[Plate] = getattr(import_module(module), qualname)
+    return found
+
+
+def temporary_path() -> str:
+    """Return the path of a new temporary file that stays."""
+    handle, path = tempfile.mkstemp(prefix="accelerator_graph-", suffix=".dot")
+    os.close(handle)
+    return path

@@ -1,0 +1,132 @@
+"""The demo on the ``"cuda"`` backend: device memory, and a kernel that is compiled on the spot.
+
+The library captures streams and leaves memory and kernels to whoever owns them, so everything here
+is cuda-python. With a framework around, its arrays and kernels would stand in this place.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import c_int
+from typing import Any
+
+from cuda.bindings import driver, nvrtc
+
+import accelerator_graph as ag
+
+SOURCE = rb"""
+extern "C" __global__ void diffuse(const double *source, double *target, int size, int first, int last)
+{
+    int x = 1 + blockIdx.x * blockDim.x + threadIdx.x;
+    int y = first + blockIdx.y * blockDim.y + threadIdx.y;
+    if (x >= size - 1 || y >= last) return;
+
+    long long i = (long long)y * size + x;
+    double here = source[i];
+    double around = source[i - 1] + source[i + 1] + source[i - size] + source[i + size];
+    target[i] = here + 0.2 * (around - 4.0 * here);
+}
+"""
+
+BLOCK = (32, 8, 1)
+
+
+class CudaPlate:
+    """Two grids, and the initial state, in the memory of a stream's device."""
+
+    default_size = 512
+    default_steps = 4000
+
+    def __init__(self, stream: ag.Stream, initial: array[float], size: int) -> None:
+        self.size = size
+        self.nbytes = len(initial) * initial.itemsize
+        self.device = call(driver.cuDeviceGet, stream.device)
+        self.context = call(driver.cuDevicePrimaryCtxRetain, self.device)
+        self.module: Any = None
+        self.memory: list[Any] = []
+        try:
+            with self.current():
+                self.module = call(driver.cuModuleLoadData, compiled(self.device))
+                self.kernel = call(driver.cuModuleGetFunction, self.module, b"diffuse")
+                for _ in range(3):
+                    self.memory.append(call(driver.cuMemAlloc, self.nbytes))
+                *self.grids, self.initial = self.memory
+                call(driver.cuMemcpyHtoD, self.initial, initial, self.nbytes)
+                call(driver.cuStreamSynchronize, driver.CUstream(0))  # other streams don't wait for the copy
+        except BaseException:
+            self.close()
+            raise
+
+    def restore(self, stream: ag.Stream) -> None:
+        """Copy the initial state into both grids."""
+        for grid in self.grids:
+            stream.copy(grid, self.initial, self.nbytes)
+
+    def diffuse(self, stream: ag.Stream, step: int, first: int, last: int) -> None:
+        """Enqueue one step for some rows."""
+        source, target = self.grids[step % 2], self.grids[(step + 1) % 2]
+        blocks = (-(-(self.size - 2) // BLOCK[0]), -(-(last - first) // BLOCK[1]), 1)
+        arguments = (source, target, c_int(self.size), c_int(first), c_int(last))
+        stream.launch(self.kernel, *arguments, grid=blocks, block=BLOCK)
+
+    def read(self) -> bytes:
+        """Return the first grid."""
+        host = bytearray(self.nbytes)
+        with self.current():
+            call(driver.cuMemcpyDtoH, host, self.grids[0], self.nbytes)
+        return bytes(host)
+
+    def close(self) -> None:
+        """Release the memory, the kernel and the device's context."""
+        with self.current():
+            for address in self.memory:
+                call(driver.cuMemFree, address)
+            if self.module is not None:
+                call(driver.cuModuleUnload, self.module)
+        call(driver.cuDevicePrimaryCtxRelease, self.device)
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Make the device's context current for a while, and then the one that was before."""
+        call(driver.cuCtxPushCurrent, self.context)
+        try:
+            yield
+        finally:
+            call(driver.cuCtxPopCurrent)
+
+
+def compiled(device: Any) -> bytes:
+    """Return the kernel's binary for a device."""
+    which = driver.CUdevice_attribute
+    major = call(driver.cuDeviceGetAttribute, which.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device)
+    minor = call(driver.cuDeviceGetAttribute, which.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device)
+    options = [f"--gpu-architecture=sm_{major}{minor}".encode()]
+    try:
+        program = call(nvrtc.nvrtcCreateProgram, SOURCE, b"diffuse.cu", 0, [], [])
+    except RuntimeError as error:  # what the bindings raise if they can't load the library
+        if isinstance(error, ag.errors.DriverError):
+            raise
+        raise ag.errors.UnsupportedError(
+            "the demo can't compile its kernel, because the library NVRTC was not found; install the CUDA "
+            "Toolkit, or with pip nvidia-cuda-nvrtc (nvidia-cuda-nvrtc-cu12 for cuda-python 12)."
+        ) from error
+    try:
+        call(nvrtc.nvrtcCompileProgram, program, len(options), options)
+        binary = bytearray(call(nvrtc.nvrtcGetCUBINSize, program))
+        call(nvrtc.nvrtcGetCUBIN, program, binary)
+        return bytes(binary)
+    finally:
+        call(nvrtc.nvrtcDestroyProgram, program)
+
+
+def call(function: Any, *arguments: Any) -> Any:
+    """Call a function of cuda-python and return what it answers beside the status; raise if it fails."""
+    status, *answer = function(*arguments)
+    if status:
+        reason: ag.errors.Reason = "out_of_memory" if "OUT_OF_MEMORY" in status.name else "other"
+        raise ag.errors.driver_error(
+            backend="cuda", call=function.__name__, code=int(status), code_name=status.name, reason=reason
+        )
+    return answer[0] if answer else None

@@ -1,0 +1,157 @@
+"""Replaying: the executable of a graph, and the callables in which everything is decided."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, NoReturn
+from weakref import WeakSet
+
+from ._lifetime import Owned, captures, drain
+from .backends.base import Capability, CaptureStatus
+from .errors import CaptureError, GraphStateError
+from .streams import Stream, describe
+
+
+class _Nobody:
+    """Stands for the owner where there is no executable."""
+
+    lock = threading.RLock()
+
+
+class Binding:
+    """An executable bound to a stream; `launch` runs whatever `target` is at that moment.
+
+    `target` is replaced as a whole, never changed: a launch takes it once and so holds the owner
+    of the executable until it is through, whatever becomes of the graph meanwhile.
+
+    Parameters
+    ----------
+    stream : Stream
+        Where to.
+    owner : Owned
+        The executable.
+    keeps : object
+        What has to live as long as the callable does.
+    """
+
+    __slots__ = ("__weakref__", "_keeps", "_native", "_stream", "target")
+
+    target: tuple[Callable[[], Any], Any]
+
+    def __init__(self, stream: Stream, owner: Owned, keeps: object) -> None:
+        self._stream = stream
+        self._native = stream.native
+        self._keeps = (keeps, stream._owner)
+        self.connect(owner)
+
+    def connect(self, owner: Owned) -> None:
+        """Launch this executable from now on."""
+        self.target = (owner.backend.bind(owner.value, self._native), owner)
+
+    def refuse(self, why: str) -> None:
+        """Raise `GraphStateError` at every launch from now on, and let go of the executable."""
+
+        def refuse() -> NoReturn:
+            raise GraphStateError(why)
+
+        self.target = (refuse, _Nobody)
+
+    def launcher(self) -> Callable[[], None]:
+        """Return the callable. It holds the binding, and the binding does not hold it."""
+
+        def launch() -> None:
+            call, owner = self.target
+            if captures:
+                refuse_capturing(self._stream)
+            with owner.lock:
+                call()
+
+        return launch
+
+
+class Runner:
+    """The executable of one captured graph and everything that is bound to it.
+
+    Parameters
+    ----------
+    captured : Owned
+        The graph. Kept only if the backend's executables need it.
+    home : Stream
+        Where replays go that name no stream; the graph was captured on it.
+    """
+
+    __slots__ = ("_bindings", "_captured", "_home", "_own", "executable", "launch")
+
+    def __init__(self, captured: Owned, home: Stream) -> None:
+        self._home = home
+        self._bindings: WeakSet[Binding] = WeakSet()
+        self.executable: Owned | None = None
+        self.instantiate(captured)
+
+    def instantiate(self, captured: Owned) -> None:
+        """Make an executable and let everything that is bound launch it: new first, then swap.
+
+        Where the graph allows only one executable at a time, the old one goes first.
+        """
+        backend = captured.backend
+        if self.executable is not None and backend.single_executable(captured.value):
+            self.refuse("the graph could not be instantiated again; call instantiate() or replay()")
+            drain()
+        keeps = (self._home._owner, captured if backend.executable_needs_graph else None)
+        value = backend.instantiate(captured.value)
+        self.executable = owner = Owned(backend, backend.destroy_executable, value, keeps)
+        for binding in list(self._bindings):
+            binding.connect(owner)
+        if not self._bindings:
+            self._own = Binding(self._home, owner, None)
+            self._bindings.add(self._own)
+            self.launch = self._own.launcher()
+        drain()
+
+    def bind(self, stream: Stream, keeps: object) -> Callable[[], None]:
+        """Return a callable that launches on this stream and keeps what it is given."""
+        owner = self.executable
+        assert owner is not None
+        binding = Binding(stream, owner, keeps)
+        self._bindings.add(binding)
+        backend = owner.backend
+        if (
+            Capability.UPLOAD in backend.capabilities(stream.device)
+            and backend.capture_status(stream.native) is CaptureStatus.NONE
+        ):
+            backend.upload(owner.value, stream.native)
+        return binding.launcher()
+
+    def replay(self, stream: Stream) -> None:
+        """Launch on a stream that is decided now."""
+        owner = self.executable
+        assert owner is not None
+        refuse_capturing(stream)
+        with owner.lock:
+            owner.backend.replay(owner.value, stream.native)
+
+    def refuse(self, why: str) -> None:
+        """Let go of the executable; everything that is bound raises `GraphStateError`."""
+        for binding in list(self._bindings):
+            binding.refuse(why)
+        self.executable = None
+
+
+def refuse_capturing(stream: Stream) -> None:
+    """Raise if a replay onto this stream would break the capture that it takes part in.
+
+    Raises
+    ------
+    CaptureError
+        The stream is capturing and its backend can't record a replay. Nothing was touched.
+    """
+    backend = stream._backend
+    if Capability.CHILD_GRAPHS in backend.capabilities(stream.device):
+        return
+    if backend.capture_status(stream._native) is not CaptureStatus.NONE:
+        raise CaptureError(
+            f"replay onto the {describe(stream)}, which is being captured: backend {backend.name!r} can't "
+            "record a replay in another graph; replay on a stream that is not capturing.",
+            reason="illegal_call",
+        )

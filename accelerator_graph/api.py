@@ -1,0 +1,684 @@
+"""`Graph` and `graph`: the state machine and the capture transaction. Every check of order lives here.
+
+A backend sees, for each graph::
+
+    create_stream ... capture_status, capture_begin, (whatever is enqueued), capture_end, node_count,
+    instantiate, bind, replay ..., destroy_executable, destroy_graph
+
+or, if anything goes wrong between the two, `capture_abandon` in the place of `capture_end`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from . import _lifetime, pools, streams
+from ._replay import Runner
+from ._transaction import MODES, Capture
+from .backends import registry
+from .backends.base import Capability
+from .errors import EmptyGraphWarning, GraphStateError, capture_error
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from .streams import Stream
+
+T = TypeVar("T")
+State = Literal["empty", "capturing", "captured", "ready"]
+
+_NOTHING = "nothing was captured; capture first, with `with graph:` or capture_begin() and capture_end()"
+_CAPTURING = "the graph is being captured; call capture_end() first, or reset() to abandon the capture"
+_FULL = "the graph holds a capture; call reset() first, or make another Graph"
+_NOT_BEGUN = "no capture has begun; call capture_begin() first"
+_UNBORN = "the graph has no executable yet; call instantiate() first"
+
+_BEFORE = {"empty": _NOTHING, "capturing": _CAPTURING}
+_ONLY_EMPTY = {"capturing": _CAPTURING, "captured": _FULL, "ready": _FULL}
+
+_REFUSED: dict[str, dict[str, str]] = {
+    "capture_begin()": _ONLY_EMPTY,
+    "capture_end()": {"empty": _NOT_BEGUN, "captured": _NOT_BEGUN, "ready": _NOT_BEGUN},
+    "instantiate()": _BEFORE,
+    "replay()": _BEFORE,
+    "bind()": _BEFORE,
+    "pool()": _BEFORE,
+    "num_nodes": _BEFORE,
+    "debug_dump()": _BEFORE,
+    "raw_graph()": _BEFORE,
+    "raw_executable()": _BEFORE | {"captured": _UNBORN},
+    "enable_debug_mode()": _ONLY_EMPTY,
+    "graph_pool": _ONLY_EMPTY,
+    "capture_error_mode": _ONLY_EMPTY,
+}
+"""What may not be done in which state, and what is said of it. All the rest may."""
+
+
+class Graph:
+    """Work captured from an accelerator's stream, to be replayed as a whole.
+
+    Parameters
+    ----------
+    keep_graph : bool
+        Keep the graph beside its executable: `instantiate` is then yours to call (or left to the
+        first replay), and `debug_dump` and `raw_graph` work.
+    pool : PoolId, optional
+        The memory pool to share, from `graph_pool_handle` or another graph's `pool`.
+    capture_error_mode : {"default", "global", "thread_local", "relaxed"}
+        What the driver refuses during the capture. Only ``"default"`` is portable: each backend says
+        what it stands for, on CUDA and HIP ``"thread_local"``.
+    stream : stream, optional
+        What to capture; by default the current stream. Anything that stands for a stream.
+    backend : str, optional
+        The backend by name; by default that of the stream.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is of the wrong type or value.
+    BackendError
+        The named backend is not known or can't run here.
+
+    Notes
+    -----
+    ``with graph:`` captures the current stream and returns the graph. A capture either becomes a
+    graph or leaves no trace: if the body raises, the capture is abandoned, the graph is empty and
+    can be captured again, and the exception passes with a note; if the driver had given the capture
+    up by then, `CaptureError` is raised from it.
+
+    A graph may be replayed from several threads; every other method is for one thread at a time.
+    What the captured work reads and writes has to live as long as the graph: `retain` helps.
+
+    The interface is that of `torch.accelerator.Graph`.
+    """
+
+    def __init__(
+        self,
+        keep_graph: bool = False,
+        *,
+        pool: pools.PoolId | None = None,
+        capture_error_mode: str = "default",
+        stream: object = None,
+        backend: str | None = None,
+    ) -> None:
+        if not isinstance(keep_graph, bool):
+            raise TypeError(f"keep_graph: True or False is wanted, not {keep_graph!r}.")
+        pools.check_pool(pool)
+        self._keep_graph = keep_graph
+        self._debug = False
+        self._graph_pool = pool
+        self._mode = _check_mode(capture_error_mode)
+        self._backend_name = None if backend is None else registry.get(backend).name
+        self._home = None if stream is None else streams.as_stream(stream, backend)
+        self._retained: list[object] = []
+        self._empty()
+        _lifetime.tracked.add(self)
+
+    def _empty(self) -> None:
+        """Be as before the first capture."""
+        self._state: State = "empty"
+        self._stream = self._home
+        self._capture: Capture | None = None
+        self._captured: _lifetime.Owned | None = None
+        self._lease: pools.Lease | None = None
+        self._num_nodes: int | None = None
+        self._runner: Runner | None = None
+        self._launch: Callable[[], None] | None = None
+
+    def _check(self, what: str) -> None:
+        fact = _REFUSED[what].get(self._state)
+        if fact:
+            raise GraphStateError(f"Graph.{what}: {fact}.")
+
+    # ---- capture -------------------------------------------------------------------------------
+
+    def capture_begin(self, pool: pools.PoolId | None = None, capture_error_mode: str | None = None) -> None:
+        """Begin to capture the graph's stream, by default the current one.
+
+        The stream is the current one of this thread until the capture ends. `capture_end` or `reset`
+        has to be called, by this thread.
+
+        Parameters
+        ----------
+        pool, capture_error_mode
+            As in the constructor, for this capture.
+
+        Raises
+        ------
+        GraphStateError
+            The graph is not empty, the stream was closed, or its pool is being captured into.
+        CaptureError
+            The stream can't be captured now. Nothing of a capture that goes on there is touched.
+        UnsupportedError
+            The backend does not have the mode.
+        BackendUnavailableError
+            No stream was named, none is current, and there is no accelerator; with every reason.
+        """
+        self._begin(None, pool, capture_error_mode)
+
+    def _begin(
+        self,
+        stream: Stream | None,
+        pool: pools.PoolId | None,
+        mode: str | None,
+        *,
+        prepare: bool = False,
+        home: Stream | None = None,
+    ) -> None:
+        """Begin to capture `stream`; replays will go to `home`, if that is another one."""
+        self._check("capture_begin()")
+        chosen = pools.check_pool(self._graph_pool if pool is None else pool)
+        mode = self._mode if mode is None else _check_mode(mode)
+        _lifetime.drain()
+        target = stream or self._home or streams.current(self._backend_name)
+        if target is None:
+            registry.resolve(self._backend_name)
+            raise capture_error("no stream is current on this thread", reason="default_stream")
+        target._check()
+        retained = len(self._retained)
+        try:
+            self._capture = Capture(self, target, mode, chosen, prepare, retained)
+            self._stream = home or target
+            self._state = "capturing"
+        except BaseException:
+            self._forget_capture()
+            raise
+
+    def capture_end(self) -> None:
+        """End the capture, and instantiate the graph unless it is kept.
+
+        Raises
+        ------
+        GraphStateError
+            No capture has begun, or another thread began it. Nothing was touched.
+        CaptureError
+            The capture did not become a graph. The graph is empty.
+        DriverError
+            It could not be instantiated. The graph is captured if it is kept, else empty.
+
+        Warns
+        -----
+        EmptyGraphWarning
+            Nothing was captured.
+        """
+        self._check("capture_end()")
+        capture = self._capture_here("capture_end()")
+        keep = False
+        try:
+            self._captured, self._lease = capture.end(self), capture.lease
+            self._num_nodes = self._captured.backend.node_count(self._captured.value)
+            if self._num_nodes == 0:
+                warnings.warn(
+                    f"{capture.subject} recorded nothing: the work may have gone to another stream or "
+                    "device; make that stream the current one, or capture it.",
+                    EmptyGraphWarning,
+                    stacklevel=_frames_of_ours(),
+                )
+            keep = self._keep_graph or self._debug
+            if not self._keep_graph:
+                self._instantiate()
+            if not keep:
+                self._captured = None
+        except BaseException:
+            if keep:
+                self._capture, self._state = None, "captured"
+            else:
+                self._forget_capture()
+            raise
+        self._capture, self._state = None, "captured" if self._keep_graph else "ready"
+        _lifetime.drain()
+
+    def _capture_here(self, what: str) -> Capture:
+        """Return the capture that is under way, if this thread may touch it."""
+        capture = self._capture
+        assert capture is not None
+        here, there = threading.current_thread(), capture.thread
+        if here is not there and (what != "reset()" or there.is_alive()):
+            raise GraphStateError(
+                f"Graph.{what}: thread {there.name!r} began this capture and has to end it, not thread "
+                f"{here.name!r}."
+            )
+        return capture
+
+    def _forget_capture(self) -> None:
+        """Leave no trace of a capture that failed; also if interrupted in the middle of that, once."""
+        try:
+            self._undo_capture()
+        except BaseException:
+            self._undo_capture()
+            raise
+
+    def _undo_capture(self) -> None:
+        capture = self._capture
+        if capture is not None:
+            capture.abandon(self)
+            del self._retained[capture.retained :]
+        self._let_go("the capture failed; capture again, and bind() again")
+        self._empty()
+
+    def __enter__(self) -> Self:
+        return self._enter(None, None, None)
+
+    def _enter(
+        self,
+        stream: Stream | None,
+        pool: pools.PoolId | None,
+        mode: str | None,
+        *,
+        prepare: bool = True,
+        home: Stream | None = None,
+    ) -> Self:
+        try:
+            self._begin(stream, pool, mode, prepare=prepare, home=home)
+            return self
+        except (KeyboardInterrupt, SystemExit):
+            if self._state == "capturing":
+                self._forget_capture()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if exc is None:
+                self.capture_end()
+            elif self._state == "capturing":
+                self._abandon(exc)
+        except (KeyboardInterrupt, SystemExit):
+            if self._state == "capturing":
+                self._forget_capture()
+            raise
+
+    def _abandon(self, exc: BaseException) -> None:
+        """Leave no trace because the body raised; raise `CaptureError` if the driver had given up."""
+        capture = self._capture_here("__exit__()")
+        failure = capture.failure(exc)
+        self._forget_capture()
+        if failure is not None and isinstance(exc, Exception):
+            raise failure from exc
+        exc.add_note(f"{capture.subject} was abandoned; the graph is empty and can be captured again.")
+
+    # ---- executable ----------------------------------------------------------------------------
+
+    def instantiate(self) -> None:
+        """Make the executable, or make it again if the graph is kept and the backend can.
+
+        Callables from `bind` launch the new one from then on. `replay` and `bind` call this if it
+        has not been called.
+
+        Raises
+        ------
+        GraphStateError
+            Nothing was captured, or the graph has its executable and was not kept.
+        UnsupportedError
+            The backend can't instantiate a graph twice.
+        DriverError
+            It failed. What was there before still is, unless the graph allows only one executable
+            at a time: then it is captured without one.
+        """
+        self._check("instantiate()")
+        if self._captured is None or (self._state == "ready" and not self._keep_graph):
+            raise GraphStateError(
+                "Graph.instantiate(): the graph has its executable already; with keep_graph=True it could "
+                "have another one."
+            )
+        backend = self._captured.backend
+        if self._state == "ready" and Capability.REINSTANTIATE not in backend.capabilities(self._device()):
+            raise backend.unsupported(Capability.REINSTANTIATE)
+        self._instantiate()
+
+    def _instantiate(self) -> None:
+        """Make an executable of what was captured."""
+        captured, stream = self._captured, self._stream
+        assert captured is not None
+        assert stream is not None
+        try:
+            if self._runner is None:
+                self._runner = Runner(captured, stream)
+                self._launch = self._runner.launch
+            else:
+                self._runner.instantiate(captured)
+            self._state = "ready"
+        except BaseException:
+            if self._runner is not None and self._runner.executable is None and self._capture is None:
+                self._state = "captured"
+            raise
+
+    def replay(self, stream: object = None) -> None:
+        """Enqueue one run of the graph, behind what is on the stream.
+
+        Parameters
+        ----------
+        stream : stream, optional
+            Where; by default the stream that was captured.
+
+        Raises
+        ------
+        GraphStateError
+            Nothing was captured.
+        CaptureError
+            The stream is capturing and the backend can't record a replay. Nothing was touched.
+        DriverError
+            The launch failed.
+
+        Notes
+        -----
+        Runs of one graph take effect one after another, whatever streams they are on.
+        """
+        launch = self._launch
+        if stream is None and launch is not None:
+            launch()
+        else:
+            self._replay(stream)
+
+    def _replay(self, stream: object) -> None:
+        runner = self._ready("replay()")
+        if stream is None:
+            runner.launch()
+        else:
+            runner.replay(self._on_device(stream))
+
+    def bind(self, stream: object = None) -> Callable[[], None]:
+        """Return a callable that replays on a stream, with everything decided now: for hot loops.
+
+        Parameters
+        ----------
+        stream : stream, optional
+            Where; by default the stream that was captured.
+
+        Returns
+        -------
+        callable
+            Without arguments. It keeps the graph and the stream alive. After `reset` it raises
+            `GraphStateError`.
+
+        Raises
+        ------
+        GraphStateError
+            Nothing was captured, or the stream was closed.
+        """
+        runner = self._ready("bind()")
+        home = self._stream
+        assert home is not None
+        return runner.bind(home if stream is None else self._on_device(stream), self)
+
+    def _ready(self, what: str) -> Runner:
+        """Return what replays the graph; instantiates it first if that has not been done."""
+        self._check(what)
+        if self._state == "captured":
+            self._instantiate()
+        assert self._runner is not None
+        return self._runner
+
+    def _on_device(self, obj: object) -> Stream:
+        stream = streams.as_stream(obj, self.backend)
+        if stream.device != self._device():
+            raise ValueError(
+                f"the graph was captured on device {self.device} and can't be replayed on device "
+                f"{stream.device}; capture it there, or take a stream of device {self.device}."
+            )
+        return stream
+
+    def _device(self) -> int:
+        assert self._stream is not None
+        return self._stream.device
+
+    def reset(self) -> None:
+        """Make the graph empty: give back the executable, the graph, the pool and what it retains.
+
+        Callables from `bind` raise `GraphStateError` from then on. Runs that are under way complete.
+        A capture that is under way is abandoned.
+
+        Raises
+        ------
+        GraphStateError
+            Another thread, which is still alive, is capturing this graph.
+        """
+        if self._state == "capturing":
+            self._capture_here("reset()")
+            self._forget_capture()
+        self._let_go("the graph was reset; capture again, and bind() again")
+        if self._lease is not None:
+            self._lease.release()
+        self._retained.clear()
+        self._empty()
+        _lifetime.drain()
+
+    def _let_go(self, why: str) -> None:
+        if self._runner is not None:
+            self._runner.refuse(why)
+
+    def _after_fork(self) -> None:
+        self._let_go("the graph was captured before this process was forked; capture it again")
+        self._empty()
+
+    # ---- what there is to know -----------------------------------------------------------------
+
+    def pool(self) -> pools.PoolId:
+        """Return the id of the graph's memory pool, for other graphs to share."""
+        self._check("pool()")
+        assert self._lease is not None
+        return self._lease.id
+
+    def retain(self, obj: T) -> T:
+        """Keep an object alive until the graph is reset, and return it."""
+        self._retained.append(obj)
+        return obj
+
+    def enable_debug_mode(self) -> None:
+        """Keep the graph of the next capture, so that `debug_dump` works."""
+        self._check("enable_debug_mode()")
+        self._debug = True
+
+    def debug_dump(self, path: str | os.PathLike[str], verbose: bool = True) -> None:
+        """Write the graph in the DOT language.
+
+        Parameters
+        ----------
+        path : path-like
+            Where to. An existing file is replaced, once the new one is whole.
+        verbose : bool
+            With the parameters of the nodes, where the backend knows them.
+
+        Raises
+        ------
+        GraphStateError
+            Nothing was captured, or the graph was not kept.
+        OSError
+            The file can't be written.
+        """
+        captured = self._kept("debug_dump()")
+        path = os.fspath(path)
+        unfinished = f"{path}.{os.getpid()}.tmp"
+        try:
+            with open(unfinished, "w", encoding="utf-8"):
+                pass  # a path that can't be written is an OSError, not a driver's
+            captured.backend.dump(captured.value, unfinished, verbose)
+            os.replace(unfinished, path)
+        finally:
+            if os.path.exists(unfinished):
+                os.unlink(unfinished)
+
+    def raw_graph(self) -> int:
+        """Return the vendor's handle of the graph. It stays owned by this object, until `reset`."""
+        captured = self._kept("raw_graph()")
+        return captured.backend.handle_int(captured.value)
+
+    def raw_executable(self) -> int:
+        """Return the vendor's handle of the executable. Valid until `reset` or `instantiate`."""
+        self._check("raw_executable()")
+        runner = self._runner
+        assert runner is not None
+        assert runner.executable is not None
+        return runner.executable.backend.handle_int(runner.executable.value)
+
+    def raw_cuda_graph(self) -> int:
+        """As `raw_graph`, on backends whose graphs are a ``cudaGraph_t`` or ``hipGraph_t``."""
+        captured = self._kept("raw_graph()")
+        if not captured.backend.cuda_like:
+            raise captured.backend.unsupported("raw_cuda_graph")
+        return self.raw_graph()
+
+    def raw_cuda_graph_exec(self) -> int:
+        """As `raw_executable`, on backends where that is a ``cudaGraphExec_t`` or ``hipGraphExec_t``."""
+        self._check("raw_executable()")
+        assert self._stream is not None
+        if not self._stream._backend.cuda_like:
+            raise self._stream._backend.unsupported("raw_cuda_graph_exec")
+        return self.raw_executable()
+
+    def _kept(self, what: str) -> _lifetime.Owned:
+        self._check(what)
+        if self._captured is None:
+            raise GraphStateError(
+                f"Graph.{what}: the graph was not kept; make it with keep_graph=True, or call "
+                "enable_debug_mode() before the capture."
+            )
+        return self._captured
+
+    @property
+    def state(self) -> State:
+        """``"empty"``, ``"capturing"``, ``"captured"`` (no executable yet) or ``"ready"``."""
+        return self._state
+
+    @property
+    def backend(self) -> str | None:
+        """Name of the backend; None until it is known."""
+        return self._backend_name if self._stream is None else self._stream.backend
+
+    @property
+    def device(self) -> int | None:
+        """Ordinal of the device; None until it is known."""
+        return None if self._stream is None else self._stream.device
+
+    @property
+    def stream(self) -> Stream | None:
+        """The stream that was or is to be captured; None until it is known."""
+        return self._stream
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes were captured."""
+        self._check("num_nodes")
+        if self._num_nodes is None:
+            assert self._stream is not None
+            raise self._stream._backend.unsupported(Capability.NODES)
+        return self._num_nodes
+
+    @property
+    def graph_pool(self) -> pools.PoolId | None:
+        """The pool for the next capture."""
+        return self._graph_pool
+
+    @graph_pool.setter
+    def graph_pool(self, pool: pools.PoolId | None) -> None:
+        self._check("graph_pool")
+        pools.check_pool(pool)
+        self._graph_pool = pool
+
+    @property
+    def capture_error_mode(self) -> str:
+        """The capture mode for the next capture."""
+        return self._mode
+
+    @capture_error_mode.setter
+    def capture_error_mode(self, mode: str) -> None:
+        self._check("capture_error_mode")
+        self._mode = _check_mode(mode)
+
+
+class graph:
+    """Capture into a graph on a side stream, as `torch.cuda.graph` does.
+
+    Parameters
+    ----------
+    g : Graph
+        What to capture into.
+    pool, capture_error_mode
+        As in `Graph.capture_begin`; None keeps the graph's own.
+    stream : stream, optional
+        What to capture; by default the graph's own if it was made with one, else a new stream beside
+        the current one, which it waits for.
+    prepare : bool
+        Synchronise the stream before the capture.
+
+    Notes
+    -----
+    ``with graph(g):`` gives the graph. It fails and cleans up like ``with g:``. Where a side stream
+    was made, replays go to the stream that was current, if there was one.
+    """
+
+    def __init__(
+        self,
+        g: Graph,
+        pool: pools.PoolId | None = None,
+        stream: object = None,
+        capture_error_mode: str | None = None,
+        *,
+        prepare: bool = True,
+    ) -> None:
+        if not isinstance(g, Graph):
+            raise TypeError(f"graph: an accelerator_graph.Graph is wanted, not {g!r}.")
+        pools.check_pool(pool)
+        if capture_error_mode is not None:
+            _check_mode(capture_error_mode)
+        self._graph = g
+        self._pool = pool
+        self._mode = capture_error_mode
+        self._prepare = prepare
+        self._stream = None if stream is None else streams.as_stream(stream, g._backend_name)
+
+    def __enter__(self) -> Graph:
+        g = self._graph
+        g._check("capture_begin()")
+        stream, home = self._stream or g._home, None
+        if stream is None:
+            home = streams.current(g._backend_name)
+            runtime = registry.resolve(g._backend_name) if home is None else home._backend
+            stream = streams.Stream(backend=runtime.name, like=home)
+            if home is not None:
+                stream._join(home)
+        return g._enter(stream, self._pool, self._mode, prepare=self._prepare, home=home)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._graph.__exit__(kind, exc, trace)
+
+
+def is_graph_available(backend: str | None = None) -> bool:
+    """Say whether there is an accelerator that can capture graphs. Initialises nothing.
+
+    Parameters
+    ----------
+    backend : str, optional
+        Ask this backend alone; ``"cpu"`` counts only so.
+
+    Raises
+    ------
+    UnknownBackendError
+        No backend of that name is known.
+    """
+    return registry.usable(backend)
+
+
+def _check_mode(mode: object) -> str:
+    if not isinstance(mode, str):
+        raise TypeError(f"capture_error_mode: one of {', '.join(MODES)} is wanted, not {mode!r}.")
+    if mode not in MODES:
+        raise ValueError(f"capture_error_mode: {mode!r} is none of {', '.join(MODES)}.")
+    return mode
+
+
+def _frames_of_ours() -> int:
+    """Return the `stacklevel` of the caller's warning that shows the first line outside of here."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__") == __name__:
+        level, frame = level + 1, frame.f_back
+    return level

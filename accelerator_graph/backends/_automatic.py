@@ -1,0 +1,74 @@
+"""Automatic choice: which backend it is if nobody has named one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..errors import BackendError, BackendUnavailableError
+from ._catalogue import Catalogue
+from ._instances import Instances, reason_of
+from .base import Backend
+
+ACCELERATORS = ("cuda", "hip")
+"""The built-in ones that are tried, in this order, before any third party is loaded."""
+
+
+class Decision(NamedTuple):
+    """What automatic choice came to."""
+
+    backend: Backend | None
+    reasons: dict[str, str]
+    """Why not, by name: of those that were tried."""
+
+
+def third_parties(catalogue: Catalogue[Backend], reasons: dict[str, str]) -> list[str]:
+    """Load all third parties and return their names, best first; note why some can't be loaded."""
+    loaded = []
+    for name in catalogue.third_parties():
+        try:
+            loaded.append((-catalogue.load(name).priority, name))
+        except BackendError as error:
+            reasons[name] = reason_of(error, name)
+    return [name for _, name in sorted(loaded)]
+
+
+def in_order(catalogue: Catalogue[Backend], reasons: dict[str, str]) -> Iterator[str]:
+    """Yield the names to try. Third parties are loaded only when the built-in ones are used up."""
+    for name in ACCELERATORS:
+        if name in catalogue.builtins:
+            yield name
+        else:
+            reasons[name] = f"this version of accelerator_graph has no {name.upper()} backend yet"
+    yield from third_parties(catalogue, reasons)
+
+
+def decide(catalogue: Catalogue[Backend], instances: Instances) -> Decision:
+    """Open the first accelerator that can be opened."""
+    reasons: dict[str, str] = {}
+    for name in in_order(catalogue, reasons):
+        try:
+            return Decision(instances.get(name), reasons)
+        except BackendError as error:
+            reasons[name] = reason_of(error, name)
+    return Decision(None, reasons)
+
+
+def any_usable(catalogue: Catalogue[Backend], instances: Instances) -> bool:
+    """Say whether some accelerator probes usable. Opens nothing."""
+    for name in in_order(catalogue, {}):
+        try:
+            if instances.availability(name).usable:
+                return True
+        except BackendError:
+            continue
+    return False
+
+
+def nothing_usable(reasons: dict[str, str]) -> BackendUnavailableError:
+    """Make the error that has every reason."""
+    all_of_them = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+    return BackendUnavailableError(
+        f"no accelerator is available ({all_of_them}); to do without one, name the backend 'cpu'.",
+        reasons=reasons,
+    )

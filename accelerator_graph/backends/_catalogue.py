@@ -1,0 +1,236 @@
+"""What is known under which name, and the classes behind the names: for backends and for frameworks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Set
+from threading import RLock
+from typing import Generic, TypeVar
+
+from ..errors import BackendContractError, BackendError, BackendLoadError, UnknownBackendError
+from ._entry_points import (
+    SWITCH,
+    Candidate,
+    Ignored,
+    Scan,
+    distinct,
+    import_target,
+    is_name,
+    is_target,
+    scan,
+    switched_off,
+)
+
+T = TypeVar("T")
+
+
+class Catalogue(Generic[T]):
+    """The implementations of one kind: a literal table, what was registered, and one entry-point group.
+
+    Parameters
+    ----------
+    kind : str
+        What they are called in messages: ``"backend"``.
+    group : str
+        The entry-point group.
+    base : type
+        The class that all of them derive from.
+    api_version : int
+        What their `api_version` has to be.
+    builtins : mapping of str to str
+        ``"module:Class"`` by name. They need no metadata, and nothing can replace them.
+    reserved : set of str
+        More names that nobody else can take.
+    """
+
+    def __init__(
+        self,
+        *,
+        kind: str,
+        group: str,
+        base: type[T],
+        api_version: int,
+        builtins: Mapping[str, str],
+        reserved: Set[str] = frozenset(),
+    ) -> None:
+        self.builtins = builtins
+        self._kind = kind
+        self._group = group
+        self._base = base
+        self._api_version = api_version
+        self._reserved = frozenset(builtins) | reserved
+        self._lock = RLock()
+        self._registered: dict[str, Candidate] = {}
+        self._scan: Scan | None = None
+        self._results: dict[Candidate, type[T] | BackendError] = {}
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._after_fork)
+
+    # ---- names ---------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """Return all names, in order. Loads nothing."""
+        return sorted({*self.builtins, *self._registered, *self._scanned().offers})
+
+    def third_parties(self) -> list[str]:
+        """Return the names that are not built in, in order. Loads nothing."""
+        return [name for name in self.names() if name not in self.builtins]
+
+    def ignored(self) -> list[Ignored]:
+        """Return the entry points that take no part."""
+        return self._scanned().ignored
+
+    def find(self, name: str) -> list[Candidate]:
+        """Return what is offered under a name: one, or several that are in each other's way."""
+        if name in self.builtins:
+            return [Candidate(name, self.builtins[name], "built-in")]
+        registered = self._registered.get(name)
+        known = self._scan
+        offers = self._scanned().offers.get(name, [])
+        if not offers and registered is None and known is not None and name not in self._reserved:
+            self._scan = None  # made a while ago: the distribution may have been installed since
+            offers = self._scanned().offers.get(name, [])
+        return distinct(offers if registered is None else [registered, *offers])
+
+    def _scanned(self) -> Scan:
+        if switched_off():
+            return Scan({}, [])
+        scanned = self._scan
+        if scanned is None:
+            scanned = self._scan = scan(self._group, self._reserved)
+        return scanned
+
+    # ---- loading -------------------------------------------------------------------------------
+
+    def load(self, name: str) -> type[T]:
+        """Return the class of that name, imported and checked. A failure is kept until `refresh`.
+
+        Raises
+        ------
+        UnknownBackendError
+            Nothing has that name.
+        BackendLoadError
+            It can't be imported, or several different ones have that name.
+        BackendContractError
+            It is not what it has to be.
+        """
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a {self._kind} is a str, not {type(name).__name__}.")
+        candidates = self.find(name)
+        if not candidates:
+            raise self._unknown(name)
+        if len(candidates) > 1:
+            offers = " and ".join(f"{found.origin} ({found.path})" for found in candidates)
+            raise BackendLoadError(
+                f"{self._kind} {name!r} is ambiguous: {offers} offer it; uninstall or unregister all but one."
+            )
+        [candidate] = candidates
+        result = self._results.get(candidate)
+        if result is None:
+            result = self._results.setdefault(candidate, self._examine(candidate))
+        if isinstance(result, BackendError):
+            raise type(result)(str(result)) from result.__cause__
+        return result
+
+    def _examine(self, candidate: Candidate) -> type[T] | BackendError:
+        """Import and check a candidate; return what is wrong with it instead of raising it."""
+        subject = f"{self._kind} {candidate.name!r}"
+        if candidate.origin != "built-in":
+            subject += f" ({candidate.origin}, {candidate.path})"
+        try:
+            found = candidate.target
+            if isinstance(found, str):
+                found = import_target(found)  # type: ignore[assignment]
+        except (Exception, SystemExit) as error:
+            failure = BackendLoadError(
+                f"{subject} can't be loaded: {type(error).__name__}: {str(error).rstrip('.')}; repair or "
+                f"uninstall {candidate.provider}, then call refresh()."
+            )
+            failure.__cause__ = error
+            return failure
+        problem = self._problem(found, candidate)
+        return BackendContractError(f"{subject} {problem}.") if problem else found  # type: ignore[return-value]
+
+    def _problem(self, found: object, candidate: Candidate) -> str:
+        """Return what keeps `found` from being an implementation, or an empty string."""
+        base = f"{self._base.__module__}.{self._base.__qualname__}"
+        if not isinstance(found, type):
+            return (
+                f"is a {type(found).__name__}, not a class; its entry point has to name a subclass of {base}"
+            )
+        if self._base not in found.__mro__:
+            return f"is not a subclass of {base}; derive it from that"
+        ours, theirs = self._api_version, getattr(found, "api_version", None)
+        if type(theirs) is not int:
+            return f"does not say its api_version; this accelerator_graph has api_version {ours}"
+        if theirs != ours:
+            late = "accelerator-graph" if theirs > ours else candidate.provider
+            return f"has api_version {theirs}, this accelerator_graph has api_version {ours}; update {late}"
+        missing = sorted(getattr(found, "__abstractmethods__", ()))
+        if missing:
+            return f"lacks the methods {', '.join(missing)}; implement them"
+        if not isinstance(getattr(found, "priority", 0), int | float):
+            return "has a priority that is no number"
+        return ""
+
+    def _unknown(self, name: str) -> UnknownBackendError:
+        from difflib import get_close_matches
+
+        known = self.names()
+        fact = f"there is no {self._kind} {name!r}"
+        if name in self._reserved:
+            fact = f"this version of accelerator_graph has no {name.upper()} {self._kind} yet"
+        for ignored in self.ignored():
+            if ignored.name in (name, "*"):
+                fact += f" ({ignored.origin} is ignored: {ignored.reason})"
+        close = get_close_matches(name.lower(), known, 1)
+        hint = f"did you mean {close[0]!r}? The" if close else "the"
+        off = f"; plug-ins are switched off by {SWITCH}" if switched_off() else ""
+        return UnknownBackendError(f"{fact}; {hint} known ones are {', '.join(known)}{off}.")
+
+    # ---- registering ---------------------------------------------------------------------------
+
+    def register(self, name: str, target: str | type[T], *, replace: bool = False) -> None:
+        """Make an implementation known by name. A class is checked now, a string when it is loaded."""
+        if not isinstance(name, str) or not isinstance(target, str | type):
+            raise TypeError(
+                f"a {self._kind} is registered by a name and by 'module:Class' or a class, "
+                f"not by {type(name).__name__} and {type(target).__name__}."
+            )
+        if not is_name(name):
+            raise ValueError(
+                f"{name!r} can't be the name of a {self._kind}: it does not match [a-z][a-z0-9_]*."
+            )
+        if name in self._reserved:
+            raise ValueError(f"the name {name!r} is reserved for accelerator_graph itself; take another one.")
+        candidate = Candidate(name, target, "registered")
+        if isinstance(target, str):
+            if not is_target(target):
+                raise ValueError(f"a target has the form 'module:Class', which {target!r} has not.")
+        elif problem := self._problem(target, candidate):
+            raise BackendContractError(f"{self._kind} {name!r} ({candidate.path}) {problem}.")
+        with self._lock:
+            earlier = self._registered.get(name)
+            if earlier is not None and not replace:
+                raise ValueError(
+                    f"{self._kind} {name!r} is registered already, as {earlier.path}; "
+                    f"pass replace=True to replace it."
+                )
+            self._registered[name] = candidate
+
+    def unregister(self, name: str) -> None:
+        """Forget what was registered under a name; ValueError if nothing was."""
+        with self._lock:
+            if self._registered.pop(name, None) is None:
+                raise ValueError(f"{self._kind} {name!r} was not registered by register(), so it stays.")
+
+    def refresh(self) -> None:
+        """Forget the scan and the failures, but no class that was loaded."""
+        with self._lock:
+            self._scan = None
+            for candidate, result in list(self._results.items()):
+                if isinstance(result, BackendError):
+                    del self._results[candidate]
+
+    def _after_fork(self) -> None:
+        self._lock = RLock()

@@ -1,0 +1,179 @@
+"""What backends share: finding the memory behind an object."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from math import prod
+from typing import Any, NamedTuple
+
+
+class Memory(NamedTuple):
+    """A block of memory without gaps."""
+
+    address: int
+    nbytes: int
+    owner: object
+    """What has to live as long as the address is used; None for a bare address."""
+
+
+def memory_of(obj: object, nbytes: int | None, *, writable: bool, device: bool) -> Memory:
+    """Find the memory behind an object, without copying.
+
+    Parameters
+    ----------
+    obj : object
+        An address as `int`, or an object with ``__cuda_array_interface__``, the buffer protocol or
+        ``__array_interface__``, asked in this order. Its elements have to lie in C order, without gaps.
+    nbytes : int, optional
+        How many bytes from its beginning; all of it if None. An address needs it.
+    writable : bool
+        Whether the memory is going to be written.
+    device : bool
+        Whether device memory is meant too; else it is a `TypeError`.
+
+    Returns
+    -------
+    Memory
+        Its owner has to be kept as long as the address is used. Of an object with the buffer
+        protocol it is a `memoryview`, so that a `bytearray` can't be resized meanwhile.
+
+    Raises
+    ------
+    TypeError
+        The object has no memory that could be used here, or `nbytes` is no `int`.
+    ValueError
+        The memory has gaps, is read-only but has to be written, or is smaller than `nbytes`.
+    """
+    if nbytes is not None:
+        if not isinstance(nbytes, int) or isinstance(nbytes, bool):
+            raise TypeError(f"nbytes has to be an int, not {type(nbytes).__name__}.")
+        if nbytes < 0:
+            raise ValueError(f"nbytes is {nbytes}; it can't be negative.")
+    if isinstance(obj, int) and not isinstance(obj, bool):
+        return _at_address(obj, nbytes)
+    memory, readonly = _behind(obj, device)
+    if writable and readonly:
+        raise ValueError(f"{_named(obj)} is read-only and can't be written; pass memory that is writable.")
+    if nbytes is None:
+        return memory
+    if nbytes > memory.nbytes:
+        raise ValueError(
+            f"{_named(obj)} has {memory.nbytes} bytes, {nbytes} were asked for; pass nbytes to fit."
+        )
+    return memory._replace(nbytes=nbytes)
+
+
+def fill_value(value: object) -> int:
+    """Return `value` if it is one that a byte can have; else raise `TypeError` or `ValueError`."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"the value of a fill has to be an int, not {type(value).__name__}.")
+    if not 0 <= value <= 255:
+        raise ValueError(f"the value of a fill is {value}; a byte holds 0 to 255.")
+    return value
+
+
+def _named(obj: object) -> str:
+    return f"the memory of the {type(obj).__name__!r} object"
+
+
+def _at_address(address: int, nbytes: int | None) -> Memory:
+    if nbytes is None:
+        raise ValueError(f"the address {address:#x} does not say how much memory is there; pass nbytes.")
+    if address <= 0:
+        raise ValueError(f"{address} is not the address of any memory; pass a positive one.")
+    return Memory(address, nbytes, None)
+
+
+def _behind(obj: object, device: bool) -> tuple[Memory, bool]:
+    """Return all the memory behind `obj`, and whether it is read-only."""
+    interface = getattr(obj, "__cuda_array_interface__", None)
+    if interface is not None:
+        if not device:
+            raise TypeError(
+                f"{_named(obj)} is device memory; pass host memory, or use the device's own stream."
+            )
+        return _from_interface(obj, interface)
+    try:
+        view = memoryview(obj)  # type: ignore[arg-type]
+    except (TypeError, ValueError, BufferError):  # no buffer, or one that Python has no format for
+        view = None
+    if view is not None:
+        return _from_view(obj, view)
+    interface = getattr(obj, "__array_interface__", None)
+    if interface is not None:
+        return _from_interface(obj, interface)
+    raise TypeError(
+        f"{type(obj).__name__!r} object has no memory that is understood; pass an address, a buffer, or an "
+        f"object with __array_interface__{' or __cuda_array_interface__' if device else ''}."
+    )
+
+
+def _from_view(obj: object, view: memoryview) -> tuple[Memory, bool]:
+    if not view.c_contiguous:
+        raise _not_contiguous(obj)
+    if "O" in re.sub(":[^:]*:", "", view.format):  # the names of fields stand between colons
+        raise _python_objects(obj)
+    return Memory(_address_of(view), view.nbytes, view), view.readonly
+
+
+def _from_interface(obj: object, interface: Any) -> tuple[Memory, bool]:
+    shape, typestr, data = interface["shape"], interface["typestr"], interface["data"]
+    kind = typestr[1]  # after the byte order, and before the size
+    if interface.get("mask") is not None or kind == "t" or not isinstance(data, tuple):
+        raise TypeError(f"{_named(obj)} has a mask, bit fields or no address; pass its plain data.")
+    if kind == "O":
+        raise _python_objects(obj)
+    itemsize = int(typestr[2:].partition("[")[0]) * (4 if kind == "U" else 1)
+    nbytes = prod(shape) * itemsize
+    strides = interface.get("strides")
+    if strides is not None and nbytes:
+        step = itemsize
+        for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+            if extent != 1 and stride != step:
+                raise _not_contiguous(obj)
+            step *= extent
+    return Memory(int(data[0] or 0), nbytes, obj), bool(data[1])
+
+
+def _not_contiguous(obj: object) -> ValueError:
+    return ValueError(f"{_named(obj)} is not contiguous in C order; pass a contiguous copy of it.")
+
+
+def _python_objects(obj: object) -> TypeError:
+    return TypeError(f"{_named(obj)} holds references to Python objects; pass plain data.")
+
+
+class _PyBuffer(ctypes.Structure):
+    """`Py_buffer`, as the C API lays it out."""
+
+    _fields_ = (
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.c_void_p),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_void_p),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("suboffsets", ctypes.c_void_p),
+        ("internal", ctypes.c_void_p),
+    )
+
+
+# Prototypes of our own: those that hang on `ctypes.pythonapi` belong to everyone.
+_get_buffer = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(_PyBuffer), ctypes.c_int)(
+    ("PyObject_GetBuffer", ctypes.pythonapi)
+)
+_release_buffer = ctypes.PYFUNCTYPE(None, ctypes.POINTER(_PyBuffer))(("PyBuffer_Release", ctypes.pythonapi))
+
+
+def _address_of(view: memoryview) -> int:
+    """Return where a view begins. ctypes' ``from_buffer`` would do, but for read-only memory."""
+    buffer = _PyBuffer()
+    _get_buffer(view, buffer, 0)  # PyBUF_SIMPLE
+    try:
+        return buffer.buf or 0
+    finally:
+        _release_buffer(buffer)

@@ -1,0 +1,162 @@
+"""The CUDA driver as the backend calls it: checked, in the right context, beside other captures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from ..errors import UnsupportedError
+from ._cuda_errors import call_broke, call_failed
+from ._cuda_probe import import_driver, version_text
+
+PER_THREAD_STREAM = 2
+
+SPECIAL_STREAMS = frozenset((0, 1, PER_THREAD_STREAM))
+"""The null, legacy and per-thread streams: handles that mean whichever context is current."""
+
+
+class Handle:
+    """A typed handle of the driver, with the context and the device that it belongs to."""
+
+    __slots__ = ("context", "device", "handle")
+
+    def __init__(self, handle: Any, context: Any, device: int) -> None:
+        self.handle = handle
+        self.context = context
+        self.device = device
+
+
+class Graph(Handle):
+    """A recorded graph."""
+
+    __slots__ = ()
+
+
+class Executable(Handle):
+    """An instantiated graph."""
+
+    __slots__ = ()
+
+
+class Event(Handle):
+    """An event."""
+
+    __slots__ = ()
+
+
+class Driver:
+    """``cuda.bindings.driver``, initialised."""
+
+    __slots__ = ("_primary", "api", "device_count", "name", "success")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.api = import_driver()
+        self.success = self.api.CUresult.CUDA_SUCCESS
+        self._primary: dict[int, Any] = {}
+        self.call("cuInit", 0)
+        self.device_count: int = self.call("cuDeviceGetCount")
+
+    # ---- calls ---------------------------------------------------------------------------------
+
+    def call(self, function: str, *args: Any) -> Any:
+        """Call a function and return what it answers: nothing, one value, or a tuple of several.
+
+        Raises
+        ------
+        DriverError
+            It answered an error.
+        UnsupportedError
+            The installed driver does not have it.
+        """
+        return self.checked(function, self.answer(function, *args))
+
+    def answer(self, function: str, *args: Any) -> tuple[Any, ...]:
+        """Call a function and return the code and what follows it, unchecked."""
+        try:
+            answer: tuple[Any, ...] = getattr(self.api, function)(*args)
+        except (RuntimeError, ValueError) as error:
+            self.broke(function, error)
+        return answer
+
+    def keep(self, answers: list[tuple[Any, ...]], function: str, arg: Any) -> None:
+        """Like `answer`, into a list: an interrupt can't come between the call and the keeping."""
+        try:
+            answers.extend(map(getattr(self.api, function), (arg,)))
+        except (RuntimeError, ValueError) as error:
+            self.broke(function, error)
+
+    def checked(self, function: str, answer: tuple[Any, ...]) -> Any:
+        """Return the values of an answer; raise the error that it is."""
+        if answer[0] is not self.success:
+            self.failed(function, answer[0])
+        values = answer[1:]
+        return values[0] if len(values) == 1 else values or None
+
+    def failed(self, function: str, code: Any) -> NoReturn:
+        """Raise the error for a code that is not success."""
+        raise call_failed(self.name, function, code)
+
+    def broke(self, function: str, error: Exception) -> NoReturn:
+        """Raise the error for an exception that came out of the binding."""
+        raise call_broke(self.name, function, error, self._version()) or error from error
+
+    def _version(self) -> str:
+        code, version = self.api.cuDriverGetVersion()
+        return version_text(version) if code is self.success else "?"
+
+    # ---- contexts ------------------------------------------------------------------------------
+
+    def primary_context(self, device: int) -> Any:
+        """Return the primary context of a device, retained on first use and never released."""
+        context = self._primary.get(device)
+        if context is None:
+            context = self.call("cuDevicePrimaryCtxRetain", self.call("cuDeviceGet", device))
+            context = self._primary.setdefault(device, context)
+        return context
+
+    def context_of(self, stream: Any) -> Any:
+        """Return a stream's own context."""
+        if int(stream) not in SPECIAL_STREAMS:
+            return self.call("cuStreamGetCtx", stream)
+        current = self.call("cuCtxGetCurrent")
+        return current if int(current) else self.primary_context(0)
+
+    def device_of(self, stream: Any) -> int:
+        """Return the ordinal of a stream's device."""
+        if int(stream) in SPECIAL_STREAMS:
+            return int(self.call("cuCtxGetDevice")) if int(self.call("cuCtxGetCurrent")) else 0
+        try:
+            return int(self.call("cuStreamGetDevice", stream))
+        except UnsupportedError:  # before CUDA 12.8
+            with self.current(self.context_of(stream)):
+                return int(self.call("cuCtxGetDevice"))
+
+    @contextmanager
+    def current(self, context: Any) -> Iterator[None]:
+        """Make a context current on this thread; afterwards the caller's is current as before.
+
+        It is set, not pushed, because setting can be undone wherever an interrupt strikes. On a
+        thread without a context, setting null empties the stack again.
+        """
+        before = self.call("cuCtxGetCurrent")
+        try:
+            self.call("cuCtxSetCurrent", context)
+            yield
+        finally:
+            self.api.cuCtxSetCurrent(before)
+
+    @contextmanager
+    def relaxed(self, context: Any) -> Iterator[None]:
+        """Like `current`, and what is called meanwhile disturbs no capture, not even this thread's."""
+        exchange = "cuThreadExchangeStreamCaptureMode"
+        before: list[tuple[Any, ...]] = []
+        with self.current(context):
+            try:
+                self.keep(before, exchange, self.api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
+                self.checked(exchange, before[0])
+                yield
+            finally:
+                if before and before[0][1] is not None:
+                    self.answer(exchange, before[0][1])

@@ -1,0 +1,99 @@
+"""Whether CUDA could run here, found out without initialising it."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import sys
+from typing import Any
+
+from .base import Availability
+
+_INSTALL = 'Install it with: pip install "accelerator-graph[cuda]"'
+_LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+_OLDEST_BINDING, _OLDEST_UNKNOWN_BINDING = (12, 9), (14,)
+_OLDEST_DRIVER = 12000
+
+
+def probe() -> Availability:
+    """Say whether CUDA could run here. The first reason against it is the one that is given."""
+    versions: dict[str, str] = {}
+    try:
+        reason = _binding_missing(versions) or _driver_missing(versions)
+        devices = None if reason else _devices()
+    except Exception as error:
+        return Availability(False, f"looking for CUDA failed with {error!r}", versions)
+    if devices == 0:
+        reason = "no NVIDIA GPU is visible to this process. Attach one, or correct CUDA_VISIBLE_DEVICES"
+    return Availability(not reason, reason, versions, devices)
+
+
+def import_driver() -> Any:
+    """Return the module ``cuda.bindings.driver``. Importing it initialises nothing."""
+    return importlib.import_module("cuda.bindings.driver")
+
+
+def version_text(version: int) -> str:
+    """Return ``"13.0"`` for 13000, as the driver counts."""
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+def _binding_missing(versions: dict[str, str]) -> str:
+    try:
+        version: str = importlib.import_module("cuda.bindings").__version__
+    except ModuleNotFoundError:
+        return f"cuda-python is not installed. {_INSTALL}"
+    versions["cuda-bindings"] = version
+    numbers = tuple(int(part) for part in version.split(".")[:2])
+    if numbers < _OLDEST_BINDING:
+        return f"cuda-python {version} is too old, 12.9 is the oldest that works. {_INSTALL}"
+    if numbers >= _OLDEST_UNKNOWN_BINDING:
+        return f"cuda-python {version} is too new, its interface may have changed. {_INSTALL}"
+    try:
+        import_driver()
+    except Exception as error:
+        return f"cuda-python can't be imported ({error}). {_INSTALL}"
+    return ""
+
+
+def _driver_missing(versions: dict[str, str]) -> str:
+    try:
+        library = ctypes.CDLL(_LIBRARY)
+    except OSError as error:
+        if f"{_LIBRARY}: cannot open shared object file: No such file" in str(error) or os.name == "nt":
+            return f"no driver library ({_LIBRARY}) was found. Install NVIDIA's driver"
+        return f"the driver library can't be loaded ({error}). Reinstall NVIDIA's driver"
+    try:
+        get_version = library.cuDriverGetVersion
+    except AttributeError:
+        return f"{_LIBRARY} is no CUDA driver: it has no cuDriverGetVersion. Install NVIDIA's driver"
+    version = ctypes.c_int()
+    code = get_version(ctypes.byref(version))
+    if code == 34:
+        return f"{_LIBRARY} is only the stub that programs are linked with. Put the driver's own first"
+    if code != 0:
+        return f"the driver library answers error {code} to cuDriverGetVersion. Reinstall NVIDIA's driver"
+    versions["driver"] = version_text(version.value)
+    if version.value < _OLDEST_DRIVER:
+        return f"the driver supports CUDA {versions['driver']} only. Install one for CUDA 12.0 or newer"
+    return ""
+
+
+def _devices() -> int | None:
+    """Count devices as the system shows them; None where it does not, as in WSL and on Tegra."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None and visible.split(",")[0].strip() in ("", "-1"):
+        return 0  # the list ends at the first entry that names no device
+    count = _count("/dev", "nvidia")
+    if not count:  # the driver makes the files in /dev on first use, where it is allowed to
+        count = _count("/proc/driver/nvidia/gpus", "")
+    return count if count == 0 or visible is None else None
+
+
+def _count(folder: str, prefix: str) -> int | None:
+    try:
+        names = [name.removeprefix(prefix) for name in os.listdir(folder) if name.startswith(prefix)]
+    except OSError:
+        return None
+    return len([name for name in names if name.isdigit() or not prefix])

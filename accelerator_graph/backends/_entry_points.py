@@ -1,0 +1,131 @@
+"""Entry points: from what is installed to what is offered under each name.
+
+Only `installed` looks at the machine. The rest works on a list, so that tests can write one down.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Set
+from importlib import import_module, invalidate_caches
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+SWITCH = "ACCELERATOR_GRAPH_DISABLE_PLUGINS"
+
+
+class Candidate(NamedTuple):
+    """One implementation that is offered under a name."""
+
+    name: str
+    target: str | type
+    """``"module:Class"``, or the class itself."""
+    origin: str
+    """``"built-in"``, ``"registered"``, or the distribution and its version."""
+
+    @property
+    def path(self) -> str:
+        """The target as ``"module:Class"``: equal paths are the same implementation."""
+        if isinstance(self.target, type):
+            return f"{self.target.__module__}:{self.target.__qualname__}"
+        return self.target
+
+    @property
+    def provider(self) -> str:
+        """The distribution, or the top-level package where no distribution is known."""
+        distribution, _, version = self.origin.rpartition(" ")
+        return distribution if version[:1].isdigit() else self.path.partition(":")[0].partition(".")[0]
+
+
+class Ignored(NamedTuple):
+    """An entry point that takes no part, and why."""
+
+    name: str
+    origin: str
+    reason: str
+
+
+class Scan(NamedTuple):
+    """What the entry points of a group amount to."""
+
+    offers: dict[str, list[Candidate]]
+    ignored: list[Ignored]
+
+
+def is_name(name: str) -> bool:
+    """Say whether `name` matches ``[a-z][a-z0-9_]*``."""
+    return name.isascii() and name.isidentifier() and name.islower() and name[0] != "_"
+
+
+def is_target(target: str) -> bool:
+    """Say whether `target` has the form ``"module:Class"``."""
+    module, colon, path = target.partition(":")
+    return bool(colon) and all(part.isidentifier() for part in [*module.split("."), *path.split(".")])
+
+
+def switched_off() -> bool:
+    """Say whether the environment asks for no plug-ins."""
+    return os.environ.get(SWITCH, "").strip() not in ("", "0")
+
+
+def installed(group: str) -> list[EntryPoint]:
+    """Return the group's entry points of all installed distributions."""
+    from importlib.metadata import entry_points
+
+    invalidate_caches()  # a distribution may have been installed a moment ago
+    return list(entry_points(group=group))
+
+
+def scan(group: str, reserved: Set[str]) -> Scan:
+    """Return what is installed; metadata that can't be read is noted, and nothing is offered then."""
+    try:
+        found = installed(group)
+    except Exception as error:
+        reason = f"the installed distributions can't be read: {type(error).__name__}: {error}"
+        return Scan({}, [Ignored("*", "entry points", reason)])
+    return sort_out(found, reserved)
+
+
+def sort_out(entry_points: Iterable[EntryPoint], reserved: Set[str]) -> Scan:
+    """Group entry points by name, in an order that does not depend on the file system."""
+    offers: dict[str, list[Candidate]] = {}
+    ignored = []
+    for name, target, origin in sorted(map(candidate, entry_points)):
+        if not is_name(name):
+            ignored.append(Ignored(name, origin, f"the name {name!r} does not match [a-z][a-z0-9_]*"))
+        elif name in reserved:
+            ignored.append(Ignored(name, origin, f"the name {name!r} is reserved for the built-in one"))
+        else:
+            offers.setdefault(name, []).append(Candidate(name, target, origin))
+    return Scan({name: distinct(offered) for name, offered in offers.items()}, ignored)
+
+
+def candidate(entry_point: EntryPoint) -> Candidate:
+    """Return what an entry point offers, without its extras."""
+    target = "".join(entry_point.value.partition("[")[0].split())
+    return Candidate(entry_point.name, target, distribution(entry_point))
+
+
+def distribution(entry_point: EntryPoint) -> str:
+    """Return name and version of an entry point's distribution, as far as its metadata has them."""
+    try:
+        name, version = entry_point.dist.name, entry_point.dist.version  # type: ignore[union-attr]
+    except Exception:  # no distribution, or the remains of one that was uninstalled halfway
+        name = version = ""
+    return f"{name} {version}" if name else "a distribution without metadata"
+
+
+def distinct(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Drop candidates that are the same implementation as an earlier one (editable installs)."""
+    return list({candidate.path: candidate for candidate in reversed(list(candidates))}.values())[::-1]
+
+
+def import_target(target: str) -> object:
+    """Import what ``"module:Class"`` names. Raises whatever the import raises."""
+    module, _, path = target.partition(":")
+    found: object = import_module(module)
+    for attribute in filter(None, path.split(".")):
+        found = getattr(found, attribute)
+    return found

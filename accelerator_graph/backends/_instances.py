@@ -1,0 +1,144 @@
+"""The opened backends of this process: one of each name, opened once, and what a fork leaves of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from threading import Event, RLock, get_ident
+
+from ..errors import BackendError, BackendUnavailableError
+from .base import Availability, Backend
+
+_FORKED = (
+    "it was opened before this process was forked, and its driver does not survive that; start the "
+    "process with the spawn or forkserver method"
+)
+
+
+class _Opening:
+    """A backend that some thread is opening; the others wait for `done`."""
+
+    __slots__ = ("backend", "done", "thread")
+
+    def __init__(self) -> None:
+        self.backend: Backend | None = None
+        self.done = Event()
+        self.thread = get_ident()
+
+
+class Instances:
+    """Opens backends by name, each once, and hands out the same instance ever after."""
+
+    def __init__(self, load: Callable[[str], type[Backend]]) -> None:
+        self._load = load
+        self._lock = RLock()
+        self._opened: dict[str, Backend] = {}
+        self._opening: dict[str, _Opening] = {}
+        self._failures: dict[str, str] = {}
+        self._forked: set[type[Backend]] = set()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._after_fork)
+
+    def availability(self, name: str) -> Availability:
+        """Return what the backend's probe says, whatever it does. What `load` raises passes."""
+        return self._availability(self._load(name))
+
+    def _availability(self, backend: type[Backend]) -> Availability:
+        if backend in self._forked:
+            return Availability(False, _FORKED)
+        try:
+            found: object = backend.probe()
+        except Exception as error:
+            return Availability(False, f"its probe() raised {type(error).__name__}: {error}")
+        if not isinstance(found, Availability):
+            return Availability(False, f"its probe() returned {type(found).__name__}, not Availability")
+        return found
+
+    def require(self, name: str) -> type[Backend]:
+        """Return the class of a backend that probes usable; BackendUnavailableError if it doesn't."""
+        backend = self._load(name)
+        availability = self._availability(backend)
+        if not availability.usable:
+            raise unavailable(name, availability.reason)
+        return backend
+
+    def opened(self, name: str) -> bool:
+        """Say whether there is an opened instance."""
+        return name in self._opened
+
+    def failure(self, name: str) -> str:
+        """Return why the last `open` failed, or an empty string."""
+        return self._failures.get(name, "")
+
+    def get(self, name: str) -> Backend:
+        """Return the opened instance, opening it if nobody has."""
+        while True:
+            with self._lock:
+                backend = self._opened.get(name)
+                if backend is not None:
+                    return backend
+                opening = self._opening.get(name)
+                if opening is None:
+                    mine = self._opening[name] = _Opening()
+                    break
+            if opening.thread == get_ident():
+                raise unavailable(name, "its open() asks for the backend that it opens")
+            opening.done.wait()
+        try:
+            backend = self._open(name, mine)
+            with self._lock:
+                if self._opening.get(name) is mine:  # else the name means something else by now
+                    self._opened[name] = backend
+                    self._failures.pop(name, None)
+            return backend
+        finally:
+            with self._lock:
+                if self._opening.get(name) is mine:
+                    del self._opening[name]
+            mine.done.set()
+
+    def _open(self, name: str, opening: _Opening) -> Backend:
+        backend = self.require(name)
+        try:
+            instance = opening.backend = backend()
+            instance.name = name
+            instance.open()
+        except BackendUnavailableError as error:
+            self._failures[name] = reason_of(error, name)
+            raise unavailable(name, self._failures[name]) from error
+        except Exception as error:
+            self._failures[name] = f"its open() raised {type(error).__name__}: {error}"
+            raise unavailable(name, self._failures[name]) from error
+        return instance
+
+    def forget(self, name: str) -> None:
+        """Let go of what is known by that name. Whoever uses the instance keeps it."""
+        with self._lock:
+            self._opened.pop(name, None)
+            self._opening.pop(name, None)
+            self._failures.pop(name, None)
+
+    def forget_failures(self) -> None:
+        """Forget why opening failed."""
+        self._failures.clear()
+
+    def _after_fork(self) -> None:
+        self._lock = RLock()
+        half_open = [opening.backend for opening in self._opening.values() if opening.backend is not None]
+        for backend in [*self._opened.values(), *half_open]:
+            if not backend.survives_fork:
+                self._forked.add(type(backend))
+        self._opened.clear()
+        self._opening.clear()
+
+
+def unavailable(name: str, reason: str) -> BackendUnavailableError:
+    """Make the error for one backend that can't run here."""
+    reason = reason.strip().rstrip(".") or "it does not say why"
+    return BackendUnavailableError(f"backend {name!r} is not available: {reason}.", reasons={name: reason})
+
+
+def reason_of(error: BackendError, name: str) -> str:
+    """Return why a backend can't be used, as a clause of its own."""
+    text = getattr(error, "reasons", {}).get(name) or str(error)
+    return text.strip().removeprefix(f"backend {name!r} is not available: ").rstrip(".")

@@ -1,0 +1,250 @@
+"""The cpu backend: streams, events, captures and graphs of Python callables, without an accelerator.
+
+It is what the library falls back to for a bare stream on a machine without an accelerator, and an
+example of a whole backend: `accelerator_graph.backends.base` says what each method has to do, and
+this module does nothing else. What a stream, a capture and a graph are here stands in the modules
+named ``_cpu_*``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import threading
+import weakref
+from collections.abc import Callable, Set
+from functools import partial
+from typing import Any, ClassVar
+
+from ._common import Memory, fill_value, memory_of
+from ._cpu_branches import Helpers
+from ._cpu_capture import MODES, Capture, Captures
+from ._cpu_graph import Executable, Graph
+from ._cpu_stream import Event, Stream
+from .base import Availability, Backend, Capability, CaptureStatus, GraphEdge, GraphNode
+
+
+class CpuBackend(Backend):
+    """Streams of Python callables, each with a thread of its own, captured by CUDA's rules.
+
+    `launch` takes a callable and its arguments; `fill` and `copy` take host memory. A callable that
+    raises ends its replay, and the stream's next `synchronize` raises a `DriverError` from the
+    exception. There are no numeric error codes; these are the names:
+
+    ====================  =======================================================================
+    WORK_FAILED           a callable raised an exception
+    WOULD_DEADLOCK        a callable synchronised the stream that it runs on
+    ILLEGAL_STATE         a capture was begun on a capturing stream, or ended twice
+    CAPTURE_UNSUPPORTED   a stream was synchronised or queried while a capture forbids that
+    CAPTURE_INVALIDATED   the capture was broken by an earlier call
+    CAPTURE_ISOLATION     a captured stream was to wait for work outside its capture, or the reverse
+    CAPTURE_MERGE         a stream of one capture was to wait for work of another
+    CAPTURE_UNJOINED      the capture was ended before its stream had waited for all forked work
+    CAPTURE_WRONG_THREAD  the capture was ended by a thread that had not begun it
+    ====================  =======================================================================
+    """
+
+    __slots__ = ("_captures", "_helpers", "_lock")
+
+    api_version: ClassVar[int] = 1
+    capture_modes = MODES
+    default_capture_mode = "thread_local"
+    stream_modules = frozenset({"accelerator_graph"})
+    survives_fork = True
+
+    # ---- being there ---------------------------------------------------------------------------
+
+    @classmethod
+    def probe(cls) -> Availability:
+        """Say that it is usable: it always is."""
+        return Availability(usable=True, versions={"python": platform.python_version()}, devices=1)
+
+    def open(self) -> None:
+        """Begin with no capture and no thread; in a forked child, the parent's are gone."""
+        self._captures = Captures()
+        self._lock = threading.Lock()
+        self._helpers: Callable[[], Helpers | None] = lambda: None
+
+    def capabilities(self, device: int) -> Set[str]:
+        """Return all that need neither handles nor memory of a device."""
+        return {
+            Capability.EVENTS,
+            Capability.ENQUEUE,
+            Capability.NODES,
+            Capability.REINSTANTIATE,
+            Capability.CHILD_GRAPHS,
+        }
+
+    def device_count(self) -> int:
+        """Return 1: all processors are one device."""
+        return 1
+
+    # ---- streams -------------------------------------------------------------------------------
+
+    def create_stream(self, device: int, *, like: Any = None, priority: int = 0) -> Stream:
+        """Make a stream. Its thread starts with the first work; there are no priorities."""
+        return Stream()
+
+    def destroy_stream(self, stream: Stream) -> None:
+        """Let the stream's thread end when all work on it is done."""
+        stream.worker.stop()
+
+    def device_of(self, stream: Stream) -> int:
+        """Return 0."""
+        return 0
+
+    def synchronize(self, stream: Stream) -> None:
+        """Wait until all work on the stream is done.
+
+        Raises
+        ------
+        DriverError
+            With reason ``"illegal_call"``: a capture forbids it and is broken now, or a callable
+            called it for the stream that it runs on. With reason ``"other"``: a callable raised
+            since the last time, and what it raised is the cause.
+        """
+        self._captures.check_waiting(stream, "synchronize")
+        stream.worker.synchronize()
+
+    def as_stream(self, obj: object) -> Stream | None:
+        """Return `obj` if it is a stream of this backend. There are no handles."""
+        return obj if isinstance(obj, Stream) else None
+
+    # ---- capability: events --------------------------------------------------------------------
+
+    def record_event(self, stream: Stream) -> Event:
+        """Mark the present end of the stream's work, or of what it has recorded."""
+        return self._captures.mark(stream) or Event(latch=stream.worker.mark())
+
+    def wait_event(self, stream: Stream, event: Event) -> None:
+        """Let later work on the stream wait for the event; a captured one takes it into the capture.
+
+        Raises
+        ------
+        DriverError
+            With reason ``"foreign_capture"``: the stream is capturing and the event is not of its
+            capture, or the event is of a capture that has ended. Captures in progress are broken.
+        """
+        if not self._captures.link(stream, event) and event.latch is not None:
+            stream.worker.submit(event.latch.wait)
+
+    def query(self, stream: Stream) -> bool:
+        """Say whether all work on the stream is done. Captures forbid it as they do `synchronize`."""
+        self._captures.check_waiting(stream, "query")
+        return stream.worker.idle()
+
+    # ---- capability: enqueue -------------------------------------------------------------------
+
+    def fill(self, stream: Stream, dst: Any, value: int, nbytes: int | None) -> None:
+        """Set bytes of host memory. What can't be done is refused here, not on the stream."""
+        memory = memory_of(dst, nbytes, writable=True, device=False)
+        self._enqueue(stream, "fill", "memset", "", _fill, (memory, fill_value(value)), {})
+
+    def copy(self, stream: Stream, dst: Any, src: Any, nbytes: int | None) -> None:
+        """Copy host memory. What can't be done is refused here, not on the stream."""
+        source = memory_of(src, nbytes, writable=False, device=False)
+        target = memory_of(dst, source.nbytes, writable=True, device=False)
+        self._enqueue(stream, "copy", "memcpy", "", _copy, (target, source), {})
+
+    def launch(self, stream: Stream, work: Callable[..., object], /, *args: Any, **how: Any) -> None:
+        """Call ``work(*args, **how)`` on the stream's thread."""
+        if not callable(work):
+            raise TypeError(
+                f"backend 'cpu' launches callables; {type(work).__name__!r} object is not callable."
+            )
+        name = getattr(work, "__qualname__", type(work).__qualname__)
+        self._enqueue(stream, "launch", "host", name, work, args, how)
+
+    def _enqueue(
+        self,
+        stream: Stream,
+        call: str,
+        kind: str,
+        name: str,
+        function: Callable[..., object],
+        args: tuple[Any, ...],
+        how: dict[str, Any],
+    ) -> None:
+        if stream.capture is None or not self._captures.record(
+            stream, call, kind, name, (function, args, how)
+        ):
+            stream.worker.submit(partial(function, *args, **how))
+
+    # ---- capture -------------------------------------------------------------------------------
+
+    def capture_status(self, stream: Stream) -> CaptureStatus:
+        """Say whether the stream takes part in a capture."""
+        capture = stream.capture
+        return CaptureStatus.NONE if capture is None else capture.status
+
+    def capture_begin(self, stream: Stream, mode: str) -> Capture:
+        """Begin to record what is enqueued on the stream, instead of doing it."""
+        return self._captures.begin(stream, mode)
+
+    def capture_end(self, token: Capture) -> Graph:
+        """End the capture. All streams that took part are ordinary ones again, also if it raises."""
+        return Graph(self._captures.end(token))
+
+    def capture_abandon(self, token: Capture) -> None:
+        """End the capture, if it has not ended, and throw away what was recorded."""
+        self._captures.close(token)
+
+    # ---- graphs and executables ----------------------------------------------------------------
+
+    def instantiate(self, graph: Graph) -> Executable:
+        """Make an executable, which is independent of the graph."""
+        with self._lock:
+            helpers = self._helpers()
+            if helpers is None:
+                helpers = Helpers()
+                self._helpers = weakref.ref(helpers)
+        return Executable(graph, helpers)
+
+    def replay(self, executable: Executable, stream: Stream) -> None:
+        """Run the executable on the stream; on a capturing one, record it as one node."""
+        if stream.capture is None or not self._captures.record(
+            stream, "replay", "graph", "", executable.as_call()
+        ):
+            executable.enqueue(stream.worker)
+
+    def bind(self, executable: Executable, stream: Stream) -> Callable[[], None]:
+        """Return a callable that does what `replay` does, with the look-ups made."""
+        enqueue, worker, replay = executable.enqueue, stream.worker, self.replay
+
+        def launch() -> None:
+            if stream.capture is None:
+                enqueue(worker)
+            else:
+                replay(executable, stream)
+
+        return launch
+
+    def destroy_graph(self, graph: Graph) -> None:
+        """Forget what was recorded; executables have what they need."""
+        graph.nodes = ()
+
+    def destroy_executable(self, executable: Executable) -> None:
+        """Forget what it would run. Runs that were asked for complete."""
+        executable.destroy()
+
+    # ---- looking into a graph ------------------------------------------------------------------
+
+    def node_count(self, graph: Graph) -> int:
+        """Return the number of calls that were recorded."""
+        return len(graph.nodes)
+
+    def nodes(self, graph: Graph) -> tuple[list[GraphNode], list[GraphEdge]]:
+        """List the calls in the order of recording, and what each depends on."""
+        nodes = [GraphNode(index, node.kind, node.name) for index, node in enumerate(graph.nodes)]
+        edges = [
+            GraphEdge(source, target) for target, node in enumerate(graph.nodes) for source in node.after
+        ]
+        return nodes, edges
+
+
+def _fill(memory: Memory, value: int) -> None:
+    ctypes.memset(memory.address, value, memory.nbytes)
+
+
+def _copy(target: Memory, source: Memory) -> None:
+    ctypes.memmove(target.address, source.address, source.nbytes)

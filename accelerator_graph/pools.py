@@ -1,0 +1,164 @@
+"""Pool ids: which graphs may share memory.
+
+A pool id is a tuple of two integers, as in torch: ``(0, n)`` from `graph_pool_handle`, ``(n, 0)``
+from a capture that was given none. The tuple owns nothing. A pool lives from the first capture
+into it until the last such graph is reset or gone.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from ._lifetime import defer, generation
+from .errors import GraphStateError
+
+PoolId = tuple[int, int]
+
+_FIRST = 1 << 40  # apart from torch's counters, which start at 1
+
+_next = _FIRST
+_pools: dict[PoolId, _Pool] = {}
+_lock = threading.Lock()
+
+
+class _Pool:
+    __slots__ = ("backend", "capturing", "device", "users")
+
+    def __init__(self, backend: str, device: int) -> None:
+        self.backend = backend
+        self.device = device
+        self.users = 0
+        self.capturing = False
+
+
+def graph_pool_handle() -> PoolId:
+    """Return a new pool id, ``(0, n)``, to be given to several graphs that may share memory.
+
+    Graphs of one pool may use the same memory: replay them in the order in which they were
+    captured, never at once, and read one's outputs before another runs.
+    """
+    with _lock:
+        return (0, _new_number())
+
+
+def check_pool(pool: object) -> PoolId | None:
+    """Return `pool` as a pool id, None for none (``None`` or ``(0, 0)``).
+
+    Raises
+    ------
+    TypeError
+        It is not a tuple of two integers.
+    ValueError
+        A number is negative, or neither is zero.
+    """
+    if pool is None:
+        return None
+    if not isinstance(pool, tuple) or len(pool) != 2 or any(type(half) is not int for half in pool):
+        raise TypeError(f"a pool is a tuple of two integers, as graph_pool_handle() gives, not {pool!r}.")
+    first, second = pool
+    if first < 0 or second < 0 or (first and second):
+        raise ValueError(f"{pool!r} is no pool id: one of the two numbers is zero and none is negative.")
+    return (first, second) if first or second else None
+
+
+class Lease:
+    """One graph's part in a pool, from the beginning of its capture to its reset.
+
+    Parameters
+    ----------
+    pool : PoolId or None
+        The pool; None makes a new one for this graph, ``(n, 0)``.
+    backend, device
+        Whose memory it is.
+
+    Raises
+    ------
+    ValueError
+        The id can't be used: it is not known, its pool has ended, or it belongs to another backend
+        or device.
+    GraphStateError
+        Another capture into this pool is under way.
+    """
+
+    __slots__ = ("_capturing", "_generation", "_held", "id")
+
+    def __init__(self, pool: PoolId | None, backend: str, device: int) -> None:
+        self._held = self._capturing = False
+        self._generation = generation()
+        with _lock:
+            self.id = pool or (_new_number(), 0)
+            entry = _pools.get(self.id)
+            if entry is None:
+                if pool is not None:
+                    _refuse_unknown(pool)
+                entry = _pools[self.id] = _Pool(backend, device)
+            elif (entry.backend, entry.device) != (backend, device):
+                raise ValueError(
+                    f"pool {self.id} belongs to device {entry.device} of backend {entry.backend!r}, "
+                    f"not to device {device} of backend {backend!r}; take another pool."
+                )
+            elif entry.capturing:
+                raise GraphStateError(
+                    f"pool {self.id}: another capture into it is under way; end that one first, or "
+                    "take another pool."
+                )
+            entry.users += 1
+            entry.capturing = self._held = self._capturing = True
+
+    def captured(self) -> None:
+        """Say that the capture is over: others may capture into the pool."""
+        with _lock:
+            if self._capturing:
+                self._capturing = _pools[self.id].capturing = False
+
+    def release(self) -> None:
+        """Give the part back; the pool ends with its last one. Again: nothing."""
+        self.captured()
+        with _lock:
+            if self._held:
+                self._held = False
+                _drop(self.id)
+
+    def __del__(self) -> None:
+        if self._held:
+            defer(None, _release, (self.id, self._capturing), self._generation)
+
+
+def _new_number() -> int:
+    global _next
+    _next += 1
+    return _next - 1
+
+
+def _refuse_unknown(pool: PoolId) -> None:
+    number = pool[0] or pool[1]
+    if number < _FIRST:
+        return  # a framework's id
+    if number >= _next or pool[0]:
+        fact = "ended with the last graph in it" if number < _next else "was never given out"
+        raise ValueError(f"pool {pool} {fact}; take a new one from graph_pool_handle().")
+
+
+def _drop(pool: PoolId) -> None:
+    entry = _pools[pool]
+    entry.users -= 1
+    if not entry.users:
+        del _pools[pool]
+
+
+def _release(part: tuple[PoolId, bool]) -> None:
+    pool, capturing = part
+    with _lock:
+        if capturing:
+            _pools[pool].capturing = False
+        _drop(pool)
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+    _pools.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,387 @@
+"""Streams: making one, recognising anybody's, and which one is current on this thread.
+
+This module itself knows only `Stream`, ``int`` and ``__cuda_stream__``; the runtimes' own objects
+are recognised by their backends.
+"""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, cast
+
+from . import _lifetime
+from .backends import registry
+from .backends.base import CaptureStatus
+from .errors import GraphStateError
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from .backends.base import Backend
+
+
+class Event:
+    """A mark in a stream's work, made by `Stream.record`; `Stream.wait` waits for it."""
+
+    __slots__ = ("__weakref__", "_native")
+
+    def __init__(self, backend: Backend, native: Any) -> None:
+        self._native = _lifetime.Owned(backend, backend.destroy_event, native)
+
+
+class Stream:
+    """A queue of work on one device.
+
+    Parameters
+    ----------
+    device : int, optional
+        Ordinal of the device. By default that of `like`, else that of the current stream, else 0.
+    backend : str, optional
+        Name of the backend. By default that of `like`, else the one that was chosen by
+        `use_backend` or ``ACCELERATOR_GRAPH_BACKEND``, else that of the current stream, else the
+        first usable accelerator, else ``"cpu"``.
+    like : stream, optional
+        Any object that stands for a stream; the new one shares its device and context.
+    priority : int
+        Lower numbers first; clamped to what the device has.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is of the wrong type or value.
+    BackendError
+        The named backend is not known or can't run here.
+
+    Notes
+    -----
+    The stream belongs to this object and is released with it. Graphs captured on it keep it alive.
+    As a context manager it is the current stream of the thread, and waits first for the stream that
+    was current before.
+    """
+
+    __slots__ = ("__weakref__", "_backend", "_dead", "_device", "_native", "_owner")
+
+    _backend: Backend
+    _native: Any
+    _device: int
+    _owner: object
+    _dead: str
+
+    def __new__(
+        cls, device: int | None = None, *, backend: str | None = None, like: object = None, priority: int = 0
+    ) -> Self:
+        """Make a stream; see the class."""
+        if type(priority) is not int:
+            raise TypeError(f"priority: an int is wanted, not {priority!r}.")
+        model = _top() if like is None else as_stream(like, backend)
+        if like is None and model is not None and (backend or registry.chosen()) not in (None, model.backend):
+            model = None
+        runtime = registry.resolve(backend, cpu_fallback=True) if model is None else model._backend
+        if device is None:
+            device = 0 if model is None else model._device
+        _check_device(runtime, device)
+        if like is not None and model is not None and device != model._device:
+            raise ValueError(f"device {device}: `like` is a stream of device {model._device}.")
+        native_like = model._native if model is not None and model._device == device else None
+        native = runtime.create_stream(device, like=native_like, priority=priority)
+        return cls._make(runtime, native, device, _lifetime.Owned(runtime, runtime.destroy_stream, native))
+
+    @classmethod
+    def _make(cls, backend: Backend, native: Any, device: int, owner: object) -> Self:
+        self = cast("Self", object.__new__(_CudaLikeStream if backend.cuda_like and cls is Stream else cls))
+        self._backend = backend
+        self._native = native
+        self._device = device
+        self._owner = owner
+        self._dead = ""
+        _lifetime.tracked.add(self)
+        return self
+
+    @property
+    def backend(self) -> str:
+        """Name of the backend."""
+        return self._backend.name
+
+    @property
+    def device(self) -> int:
+        """Ordinal of the device."""
+        return self._device
+
+    @property
+    def native(self) -> Any:
+        """The backend's own stream object. It stays owned by this one."""
+        self._check()
+        return self._native
+
+    @property
+    def handle(self) -> int:
+        """The vendor's handle, for other libraries; `UnsupportedError` where there is none."""
+        self._check()
+        return self._backend.handle_int(self._native)
+
+    def synchronize(self) -> None:
+        """Wait until all work on the stream is done."""
+        self._check()
+        self._backend.synchronize(self._native)
+
+    def query(self) -> bool:
+        """Say whether all work on the stream is done."""
+        self._check()
+        return self._backend.query(self._native)
+
+    def record(self) -> Event:
+        """Mark the present end of the stream's work."""
+        self._check()
+        return Event(self._backend, self._backend.record_event(self._native))
+
+    def wait(self, other: Event | Stream) -> None:
+        """Let later work on this stream wait for an event, or for all work so far on another stream.
+
+        If the other is being captured, this stream takes part in that capture from now on, and has
+        to be joined before it ends: the captured stream waits for this one.
+        """
+        self._check()
+        event = other.record() if isinstance(other, Stream) else other
+        if not isinstance(event, Event):
+            raise TypeError(f"wait: an event or a Stream is wanted, not {other!r}.")
+        if event._native.backend is not self._backend:
+            raise ValueError(
+                f"wait: the event is of backend {event._native.backend.name!r} and the stream of "
+                f"{self.backend!r}; synchronize the other stream instead."
+            )
+        self._backend.wait_event(self._native, event._native.value)
+
+    def fill(self, dst: Any, value: int, nbytes: int | None = None) -> None:
+        """Set bytes of memory.
+
+        Parameters
+        ----------
+        dst : object
+            The memory: an object that exposes it, or an address as ``int``.
+        value : int
+            What every byte is set to, 0 to 255.
+        nbytes : int, optional
+            How many bytes; by default all of `dst`. Needed for an address.
+
+        Notes
+        -----
+        `fill`, `copy` and `launch` need the capability ``"enqueue"``. While the thread captures, the
+        graph keeps what it is given here; otherwise the caller keeps it until the work is done.
+        """
+        self._check()
+        self._backend.fill(self._native, dst, value, nbytes)
+        self._retain(dst)
+
+    def copy(self, dst: Any, src: Any, nbytes: int | None = None) -> None:
+        """Copy bytes from `src` to `dst`, each as in `fill`; by default all of `src`."""
+        self._check()
+        self._backend.copy(self._native, dst, src, nbytes)
+        self._retain(dst, src)
+
+    def launch(self, work: Any, /, *args: Any, **how: Any) -> None:
+        """Enqueue `work(*args)`: a callable on cpu, a kernel elsewhere; `how` is the backend's."""
+        self._check()
+        self._backend.launch(self._native, work, *args, **how)
+        self._retain(work, args)
+
+    def close(self) -> None:
+        """Release the stream as soon as nothing uses it any more. Work on it completes.
+
+        A stream that was made elsewhere is not touched. Again: nothing.
+
+        Raises
+        ------
+        GraphStateError
+            The stream is being captured.
+        """
+        if self._dead:
+            return
+        if self._backend.capture_status(self._native) is not CaptureStatus.NONE:
+            raise GraphStateError(f"{self!r} is being captured; end the capture before close().")
+        self._dead = "was closed"
+        self._owner = None
+        _lifetime.drain()
+
+    def __enter__(self) -> Self:
+        self._check()
+        before = _top()
+        if before is not None:
+            self._join(before)
+        enter(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        leave(self)
+
+    def __repr__(self) -> str:
+        return f"<{describe(self)}{', ' + self._dead if self._dead else ''}>"
+
+    def _join(self, before: Stream) -> None:
+        """Wait for the stream that was current before, unless a capture of this one would break."""
+        if before is self or before._backend is not self._backend or before._device != self._device:
+            return
+        status = self._backend.capture_status
+        if status(self._native) in (CaptureStatus.NONE, status(before._native)):
+            self.wait(before)
+
+    def _retain(self, *objects: Any) -> None:
+        capturing = _lifetime.thread.capturing
+        if capturing:
+            capturing[-1].retain(objects)
+
+    def _check(self) -> None:
+        if self._dead:
+            raise GraphStateError(f"the stream {self._dead}; make another one.")
+
+    def _after_fork(self) -> None:
+        self._dead = "was made before this process was forked"
+
+
+class _CudaLikeStream(Stream):
+    """A stream whose handle is a ``cudaStream_t`` or ``hipStream_t``."""
+
+    __slots__ = ()
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """Return the version of the protocol, 0, and the handle."""
+        return (0, self.handle)
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[Stream] = []
+
+
+_thread = _Thread()
+
+
+def current_stream() -> Stream | None:
+    """Return this thread's current stream; None if there is none.
+
+    It is the stream of the innermost ``with``, or of the capture that this thread has under way.
+    """
+    return _top() or current(registry.chosen())
+
+
+def is_current_stream_capturing() -> bool:
+    """Say whether this thread's current stream is capturing, for whomever. Initialises nothing."""
+    stream = _top()
+    return stream is not None and stream._backend.capture_status(stream._native) is not CaptureStatus.NONE
+
+
+def _top() -> Stream | None:
+    """Return the innermost stream that was entered on this thread and can still be used."""
+    stack = _thread.stack
+    return stack[-1] if stack and not stack[-1]._dead else None
+
+
+def current(backend: str | None = None) -> Stream | None:
+    """Return this thread's current stream on a backend, or on whichever there is one.
+
+    Raises
+    ------
+    ValueError
+        The current stream belongs to another backend than the named one.
+    """
+    stream = _top()
+    if stream is not None:
+        if backend is not None and stream.backend != backend:
+            raise ValueError(
+                f"backend {backend!r} was named, but the current stream is of backend {stream.backend!r}; "
+                "name a stream as well, or leave the backend out."
+            )
+        return stream
+    if backend is None:
+        return None
+    runtime = registry.get(backend)
+    native = runtime.current_stream()
+    return None if native is None else _wrap(runtime, native, None)
+
+
+def enter(stream: Stream) -> None:
+    """Make a stream the current one of this thread."""
+    _thread.stack.append(stream)
+
+
+def leave(stream: Stream) -> None:
+    """Undo the last `enter` of this stream on this thread; nothing if there is none."""
+    stack = _thread.stack
+    for i in range(len(stack) - 1, -1, -1):
+        if stack[i] is stream:
+            del stack[i]
+            return
+
+
+def as_stream(obj: object, backend: str | None = None) -> Stream:
+    """Return the `Stream` for anything that stands for one.
+
+    Parameters
+    ----------
+    obj : object
+        A `Stream`; an ``int`` or an object with ``__cuda_stream__``, which mean the backend that is
+        named or resolved; or a runtime's own stream object.
+    backend : str, optional
+        The backend that it has to belong to.
+
+    Returns
+    -------
+    Stream
+        The same if it is one, else a new one that keeps `obj` and leaves the stream its owner's.
+
+    Raises
+    ------
+    TypeError
+        It is no stream.
+    ValueError
+        It belongs to another backend, or the handle is negative.
+    GraphStateError
+        It was closed.
+    """
+    if isinstance(obj, Stream):
+        obj._check()
+        if backend is not None and obj.backend != backend:
+            raise ValueError(
+                f"{describe(obj)} is of backend {obj.backend!r}, but backend {backend!r} was named."
+            )
+        return obj
+    handle: object = obj
+    if hasattr(type(obj), "__cuda_stream__"):
+        handle = obj.__cuda_stream__()[1]  # type: ignore[attr-defined]
+    if type(handle) is int:
+        if handle < 0:
+            raise ValueError(f"{obj!r} is no stream: a handle is not negative.")
+        runtime = registry.resolve(backend)
+        native = runtime.as_stream(handle)
+    elif backend is not None:
+        runtime = registry.get(backend)
+        native = runtime.as_stream(obj)
+    else:
+        claimed = registry.claim(obj)
+        if claimed is None:
+            native = None
+        else:
+            runtime, native = claimed
+    if native is None:
+        which = "" if backend is None else f" of backend {backend!r}"
+        raise TypeError(f"{obj!r} is no stream{which}; make one with accelerator_graph.Stream().")
+    return _wrap(runtime, native, obj)
+
+
+def describe(stream: Stream) -> str:
+    """Name a stream in a message."""
+    return f"stream of {stream.backend!r}, device {stream._device}"
+
+
+def _wrap(backend: Backend, native: Any, owner: object) -> Stream:
+    return Stream._make(backend, native, backend.device_of(native), owner)
+
+
+def _check_device(backend: Backend, device: object) -> None:
+    if type(device) is not int:
+        raise TypeError(f"device: an ordinal is wanted, an int, not {device!r}.")
+    count = backend.device_count()
+    if not 0 <= device < count:
+        raise ValueError(f"device {device}: backend {backend.name!r} has {count}, counted from 0.")

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Set up what the project needs beside this file, then run the demo or the tests.
+
+python3 dev.py demo [...]   the demo; more arguments go to `python -m accelerator_graph demo`
+python3 dev.py test [...]   ruff, mypy, then pytest; more arguments go to pytest
+python3 dev.py test --cuda-python "12.9.*" [...]
+                            pytest alone, with that version of cuda-python
+
+The environment is made once, and again when pyproject.toml or the Python version has changed.
+"""
+
+import hashlib
+import platform
+import shutil
+import subprocess
+import sys
+from ctypes.util import find_library
+from pathlib import Path
+
+if sys.version_info < (3, 11):  # noqa: UP036 (said before anything newer is used)
+    sys.stderr.write(f"dev.py: this is Python {platform.python_version()}; run it with 3.11 or newer.\n")
+    sys.exit(2)
+
+ROOT = Path(__file__).resolve().parent
+LINT = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"])
+CUDA_WHEELS = {("Linux", "x86_64"), ("Linux", "aarch64"), ("Windows", "AMD64")}
+
+
+def environment(cuda_python: str | None) -> Path:
+    """Return the Python of a complete environment, made first if it is missing or outdated."""
+    folder = ROOT / (f".venv-cuda-{cuda_python.rstrip('.*')}" if cuda_python else ".venv")
+    python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+    has_cuda = (platform.system(), platform.machine()) in CUDA_WHEELS
+    wanted = ["-e", f"{ROOT}[cuda,test]" if has_cuda else f"{ROOT}[test]"]
+    if cuda_python:
+        wanted.append(f"cuda-python=={cuda_python}")
+    elif has_cuda and find_library("nvcuda" if sys.platform == "win32" else "cuda"):
+        wanted.append("nvidia-cuda-nvrtc>=13,<14")  # the demo compiles its kernel where there is a GPU
+
+    facts = [(ROOT / "pyproject.toml").read_text(encoding="utf-8"), sys.version, str(ROOT), *wanted]
+    digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()
+    stamp = folder / "complete"
+    if python.exists() and stamp.exists() and stamp.read_text(encoding="utf-8") == digest:
+        return python
+
+    print(f"dev.py: setting up {folder.name}, once; this takes a minute or two ...", flush=True)
+    try:
+        run(sys.executable, "-m", "venv", "--clear", folder)
+        run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted)
+    except SystemExit:
+        shutil.rmtree(folder, ignore_errors=True)
+        sys.stderr.write("dev.py: the set-up failed, see above; nothing of it is left behind.\n")
+        raise
+    stamp.write_text(digest, encoding="utf-8")  # last, so that a half-made environment has none
+    return python
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> None:
+    """Run a command; if it fails, leave with its exit status."""
+    sys.stdout.flush()
+    status = subprocess.call([str(part) for part in command], cwd=cwd)
+    if status:
+        sys.exit(status if status > 0 else 128 - status)
+
+
+def main(command: str = "", *arguments: str) -> None:
+    """Run the command that was asked for."""
+    if command == "demo":
+        run(environment(None), "-m", "accelerator_graph", "demo", *arguments)
+    elif command == "test" and arguments[:1] == ("--cuda-python",) and len(arguments) > 1:
+        run(environment(arguments[1]), "-m", "pytest", *arguments[2:], cwd=ROOT)
+    elif command == "test":
+        python = environment(None)
+        for step in LINT:
+            print("$", *step)
+            run(python, "-m", *step, cwd=ROOT)
+        run(python, "-m", "pytest", *arguments, cwd=ROOT)
+    else:
+        sys.stderr.write(__doc__)
+        sys.exit(0 if command in ("-h", "--help") else 2)
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except KeyboardInterrupt:
+        sys.exit(130)

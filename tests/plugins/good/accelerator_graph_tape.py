@@ -1,0 +1,144 @@
+"""A backend for a runtime that records explicitly: a stream runs its work, or writes it on a tape.
+
+The runtime is a toy, so that the contract can be seen: `TapeStream` runs each piece of work at once,
+in the caller's thread. While it has a tape, it writes the work there instead. A tape is a graph, and
+it is its own executable: replaying runs what is written on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from accelerator_graph.backends.base import (
+    Availability,
+    Backend,
+    Capability,
+    CaptureStatus,
+    GraphEdge,
+    GraphNode,
+)
+from accelerator_graph.errors import UnsupportedError
+
+
+class Entry(NamedTuple):
+    """One piece of work on a tape."""
+
+    kind: str
+    run: Callable[[], object]
+    name: str = ""
+
+
+class TapeStream:
+    """The runtime's stream."""
+
+    def __init__(self) -> None:
+        self.tape: list[Entry] | None = None
+
+    def enqueue(self, entry: Entry) -> None:
+        if self.tape is None:
+            entry.run()
+        else:
+            self.tape.append(entry)
+
+
+class TapeBackend(Backend):
+    """The runtime, as accelerator_graph sees it."""
+
+    api_version = 1
+    recording = "explicit"  # nobody enqueues on a TapeStream behind the library's back
+    stream_modules = frozenset({"accelerator_graph_tape"})
+    executable_needs_graph = True  # they are the same object
+    survives_fork = True
+
+    @classmethod
+    def probe(cls) -> Availability:
+        return Availability(True, versions={"tape": "1.2"}, devices=1)
+
+    def capabilities(self, device: int) -> frozenset[str]:
+        return frozenset({Capability.ENQUEUE, Capability.NODES})
+
+    def device_count(self) -> int:
+        return 1
+
+    # ---- streams: work is done when `enqueue` returns, so there is nothing to wait for ----------
+
+    def create_stream(self, device: int, *, like: Any = None, priority: int = 0) -> TapeStream:
+        return TapeStream()
+
+    def destroy_stream(self, stream: TapeStream) -> None: ...
+
+    def device_of(self, stream: TapeStream) -> int:
+        return 0
+
+    def synchronize(self, stream: TapeStream) -> None:
+        if stream.tape is not None:
+            raise UnsupportedError(
+                "a TapeStream can't be synchronized while it records; end the capture first."
+            )
+
+    def as_stream(self, obj: object) -> TapeStream | None:
+        return obj if isinstance(obj, TapeStream) else None
+
+    # ---- enqueue -------------------------------------------------------------------------------
+
+    def fill(self, stream: TapeStream, dst: Any, value: int, nbytes: int | None) -> None:
+        stream.enqueue(Entry("memset", partial(fill_bytes, dst, value, nbytes)))
+
+    def copy(self, stream: TapeStream, dst: Any, src: Any, nbytes: int | None) -> None:
+        stream.enqueue(Entry("memcpy", partial(copy_bytes, dst, src, nbytes)))
+
+    def launch(self, stream: TapeStream, work: Any, /, *args: Any, **how: Any) -> None:
+        name = getattr(work, "__qualname__", type(work).__name__)
+        stream.enqueue(Entry("host", partial(work, *args, **how), name))
+
+    # ---- capture: a token is the stream with its tape, so an old token never ends a new capture --
+
+    def capture_status(self, stream: TapeStream) -> CaptureStatus:
+        return CaptureStatus.NONE if stream.tape is None else CaptureStatus.ACTIVE
+
+    def capture_begin(self, stream: TapeStream, mode: str) -> tuple[TapeStream, list[Entry]]:
+        stream.tape = tape = []
+        return stream, tape
+
+    def capture_end(self, token: tuple[TapeStream, list[Entry]]) -> list[Entry]:
+        stream, tape = token
+        if stream.tape is tape:
+            stream.tape = None
+        return tape
+
+    # ---- graphs and executables ----------------------------------------------------------------
+
+    def instantiate(self, graph: list[Entry]) -> list[Entry]:
+        return graph
+
+    def replay(self, executable: list[Entry], stream: TapeStream) -> None:
+        for entry in executable:
+            entry.run()
+
+    def destroy_graph(self, graph: list[Entry]) -> None:
+        graph.clear()  # lets go of the buffers; no executable is in use any more
+
+    def destroy_executable(self, executable: list[Entry]) -> None: ...
+
+    def node_count(self, graph: list[Entry]) -> int:
+        return len(graph)
+
+    def nodes(self, graph: list[Entry]) -> tuple[list[GraphNode], list[GraphEdge]]:
+        nodes = [GraphNode(id, entry.kind, entry.name) for id, entry in enumerate(graph)]
+        return nodes, [GraphEdge(id - 1, id) for id in range(1, len(graph))]
+
+
+def fill_bytes(dst: Any, value: int, nbytes: int | None) -> None:
+    """Set the first `nbytes` bytes of a buffer, or all of them."""
+    view = memoryview(dst).cast("B")
+    end = len(view) if nbytes is None else nbytes
+    view[:end] = bytes([value]) * end
+
+
+def copy_bytes(dst: Any, src: Any, nbytes: int | None) -> None:
+    """Copy the first `nbytes` bytes between buffers, or all of `src`."""
+    source = memoryview(src).cast("B")
+    end = len(source) if nbytes is None else nbytes
+    memoryview(dst).cast("B")[:end] = source[:end]

@@ -1,0 +1,157 @@
+"""`python -m accelerator_graph`, as its users call it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def command_line(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", **variables}
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "accelerator_graph", *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=60,
+        check=False,
+    )
+
+
+def solved(*arguments: str) -> str:
+    done = command_line("demo", "--backend", "cpu", "--size", "16", "--steps", "40", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def refused(status: int, *arguments: str, **variables: str) -> str:
+    done = command_line(*arguments, **variables)
+    assert done.returncode == status, done
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_info_shows_every_backend_and_why_it_is_not_usable() -> None:
+    done = command_line("info")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("accelerator_graph ")
+    facts = json.loads(command_line("info", "--json").stdout)
+    for backend in facts["backends"]:
+        assert backend["name"] in done.stdout
+        if not backend["usable"]:
+            assert backend["reason"]
+            assert backend["reason"] in done.stdout
+
+
+def test_info_for_programs_says_that_cpu_is_usable() -> None:
+    done = command_line("info", "--json", ACCELERATOR_GRAPH_BACKEND="cpu")
+    facts = json.loads(done.stdout)
+    cpu = next(backend for backend in facts["backends"] if backend["name"] == "cpu")
+    assert cpu["usable"] is True
+    assert facts["chosen"] == "cpu"
+
+
+def test_info_reports_a_wrong_choice_in_the_environment() -> None:
+    done = command_line("info", ACCELERATOR_GRAPH_BACKEND="nonsense")
+    assert done.returncode == 0, done.stderr
+    assert "nonsense" in done.stdout
+
+
+def test_demo_gets_the_same_bits_and_draws_the_graph(tmp_path: Path) -> None:
+    drawing = tmp_path / "a step.dot"
+    output = solved("--dump", str(drawing))
+    assert "identical" in output
+    assert str(drawing) in output
+    text = drawing.read_text(encoding="utf-8")
+    assert text.startswith("digraph")
+    assert text.count("diffuse_rows") == 40
+    assert "->" in text
+
+
+def test_demo_leaves_its_drawing_in_a_temporary_file() -> None:
+    [line] = [line for line in solved().splitlines() if line.startswith("drawing")]
+    drawing = Path(line.split(maxsplit=1)[1])
+    try:
+        assert drawing.read_text(encoding="utf-8").startswith("digraph")
+    finally:
+        drawing.unlink()
+
+
+def test_demo_takes_the_best_that_is_usable_when_none_is_named(tmp_path: Path) -> None:
+    done = command_line("demo", "--size", "16", "--steps", "20", "--dump", str(tmp_path / "x.dot"))
+    assert done.returncode == 0, done.stderr
+    assert "identical" in done.stdout
+
+
+def test_demo_notices_a_replay_that_differs(tmp_path: Path) -> None:
+    code = """
+import sys
+import accelerator_graph._demo.cpu as cpu
+from accelerator_graph.__main__ import main
+
+real, calls = cpu.diffuse_rows, 0
+
+def forgetful(*arguments):
+    global calls
+    calls += 1
+    if calls != 150:
+        real(*arguments)
+
+cpu.diffuse_rows = forgetful
+sys.exit(main(["demo", "--backend", "cpu", "--size", "16", "--steps", "40", "--dump", sys.argv[1]]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "x.dot")],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "DIFFERENT" in done.stdout
+
+
+def test_unknown_backend_is_refused_in_the_words_of_the_library() -> None:
+    message = refused(1, "demo", "--backend", "cpuu")
+    assert "'cpuu'" in message
+    assert "did you mean 'cpu'?" in message
+
+
+@pytest.mark.parametrize("variables", [{}, {"ACCELERATOR_GRAPH_BACKEND": "cpu"}])
+def test_unavailable_backend_is_refused_with_its_reason(variables: dict[str, str]) -> None:
+    facts = json.loads(command_line("info", "--json").stdout)
+    missing = [backend for backend in facts["backends"] if not backend["usable"]]
+    if not missing:
+        pytest.skip("every backend is usable here")
+    assert missing[0]["reason"] in refused(1, "demo", "--backend", missing[0]["name"], **variables)
+
+
+def test_drawing_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "missing" / "x.dot")
+    assert path in refused(1, "demo", "--backend", "cpu", "--size", "8", "--steps", "20", "--dump", path)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("nonsense",),
+        ("info", "extra"),
+        ("demo", "--size", "3"),
+        ("demo", "--size", "many"),
+        ("demo", "--steps", "0"),
+        ("demo", "--steps", "21"),
+        ("demo", "--backend"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments: tuple[str, ...]) -> None:
+    assert "usage:" in refused(2, *arguments)

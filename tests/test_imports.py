@@ -1,0 +1,109 @@
+"""What `import accelerator_graph` costs and promises, each seen in a fresh interpreter."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+COLD = [
+    "cuda", "hip", "rocm", "torch", "cupy", "numpy",
+    "importlib.metadata", "typing_extensions", "dataclasses",
+]  # fmt: skip
+
+
+def fresh(code: str) -> str:
+    """Run code in an interpreter that has the checkout and the environment's packages; return its output."""
+    paths = [str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
+    prelude = f"import sys; before = set(sys.modules); sys.path[:0] = {paths!r}\n"
+    done = subprocess.run(
+        [sys.executable, "-I", "-W", "error", "-c", prelude + code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_import_loads_nothing_cold() -> None:
+    loaded = fresh("import accelerator_graph; print(*sorted(set(sys.modules) - before))").split()
+    assert "accelerator_graph" in loaded
+    assert sorted(set(loaded) & set(COLD)) == []
+
+
+@pytest.mark.parametrize("name", ["Graph", "Stream", "graph", "errors", "backends"])
+def test_public_name_loads_no_vendor(name: str) -> None:
+    code = f"import accelerator_graph; accelerator_graph.{name}; print(*sorted(set(sys.modules) - before))"
+    assert sorted(set(fresh(code).split()) & {"cuda", "hip", "rocm", "torch", "cupy", "numpy"}) == []
+
+
+def test_every_public_name_is_still_itself_after_every_submodule_was_imported() -> None:
+    fresh(
+        """
+import importlib, pkgutil
+import accelerator_graph as ag
+first = {name: getattr(ag, name) for name in ag.__all__}
+for module in pkgutil.walk_packages(ag.__path__, "accelerator_graph."):
+    try:
+        importlib.import_module(module.name)
+    except ModuleNotFoundError as error:
+        assert error.name.partition(".")[0] in ("cuda", "hip", "pytest"), error
+changed = [name for name, value in first.items() if getattr(ag, name) is not value]
+assert not changed, changed
+"""
+    )
+
+
+def test_submodules_can_be_imported_before_the_public_names_are_read() -> None:
+    fresh(
+        """
+import importlib, pkgutil
+import accelerator_graph as ag
+for module in pkgutil.iter_modules(ag.__path__, "accelerator_graph."):
+    importlib.import_module(module.name)
+assert callable(ag.graph), ag.graph
+assert [name for name in ag.__all__ if not hasattr(ag, name)] == []
+"""
+    )
+
+
+def test_all_is_exact() -> None:
+    fresh(
+        """
+import accelerator_graph as ag
+assert len(ag.__all__) == len(set(ag.__all__)), ag.__all__
+missing = [name for name in ag.__all__ if not hasattr(ag, name)]
+assert not missing, missing
+unlisted = [name for name in ag.__all__ if name not in dir(ag)]
+assert not unlisted, unlisted
+extra = [
+    name for name, value in vars(ag).items()
+    if name not in ag.__all__ and getattr(value, "__module__", "").startswith("accelerator_graph")
+    and not name.startswith("_")
+]
+assert not extra, extra
+namespace = {}
+exec("from accelerator_graph import *", namespace)
+assert set(ag.__all__) <= set(namespace)
+"""
+    )
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    fresh(
+        """
+import accelerator_graph as ag
+try:
+    ag.no_such_name
+except AttributeError as error:
+    assert "no_such_name" in str(error), error
+else:
+    raise AssertionError
+"""
+    )

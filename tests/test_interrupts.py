@@ -1,0 +1,130 @@
+"""A KeyboardInterrupt at any line of the library leaves no trace of a capture."""
+
+import linecache
+import os
+import sys
+
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph import _lifetime
+
+PACKAGE = os.path.dirname(ag.__file__)
+UNINTERRUPTIBLE = {"try:", "finally:", "else:"}  # no signal is delivered there, only trace events are
+
+
+class Interrupter:
+    """Raises KeyboardInterrupt at the n-th line of the package that this thread runs."""
+
+    def __init__(self, at):
+        self.at = at
+        self.lines = 0
+        self.where = ""
+
+    def __call__(self, frame, event, arg):
+        code = frame.f_code
+        if not code.co_filename.startswith(PACKAGE) or code.co_name == "__del__":
+            return None
+        if event == "line":
+            text = linecache.getline(code.co_filename, frame.f_lineno).strip()
+            if text not in UNINTERRUPTIBLE:
+                self.lines += 1
+                if self.lines == self.at:
+                    self.where = f"{os.path.basename(code.co_filename)}:{frame.f_lineno} {text}"
+                    sys.settrace(None)
+                    raise KeyboardInterrupt
+        return self
+
+
+def body_passes(stream, log):
+    stream.launch(log.append, 1)
+
+
+def body_raises(stream, log):
+    stream.launch(log.append, 1)
+    raise LookupError
+
+
+def body_invalidates(stream, log):
+    stream.launch(log.append, 1)
+    stream.synchronize()
+
+
+def with_graph(graph, stream, body, log):
+    with graph:
+        body(stream, log)
+
+
+def with_side_stream(graph, stream, body, log):
+    with ag.graph(graph):
+        body(ag.current_stream(), log)
+
+
+def by_hand(graph, stream, body, log):
+    graph.capture_begin()
+    try:
+        body(stream, log)
+        graph.capture_end()
+    finally:
+        if graph.state == "capturing":
+            graph.reset()
+
+
+def attempt(way, body, at, pool):
+    """Capture with an interrupt at the given line; return what became of it."""
+    log = []
+    stream = ag.Stream(backend="cpu")
+    graph = ag.Graph(pool=pool)
+    interrupter = Interrupter(at)
+    with stream:
+        before = sys.gettrace()
+        try:
+            sys.settrace(interrupter)
+            way(graph, stream, body, log)
+        except (KeyboardInterrupt, LookupError, ag.CaptureError):
+            pass
+        finally:
+            sys.settrace(before)
+        assert ag.current_stream() is stream
+    return graph, stream, log, interrupter
+
+
+@pytest.mark.parametrize("body", [body_passes, body_raises, body_invalidates])
+@pytest.mark.parametrize("way", [with_graph, with_side_stream])
+def test_an_interrupt_at_any_line_leaves_no_trace(way, body):
+    lines = attempt(way, body, 0, ag.graph_pool_handle())[3].lines
+    assert lines > 50
+    for at in range(1, lines + 1):
+        pool = ag.graph_pool_handle()
+        graph, stream, log, interrupter = attempt(way, body, at, pool)
+        where = f"interrupted at line {at} of {lines}, {interrupter.where}"
+        assert graph.state in ("empty", "ready"), where
+        assert not _lifetime.captures, where
+        assert not _lifetime.thread.capturing, where
+        assert ag.current_stream() is None, where
+        assert stream._backend.capture_status(stream.native) == "none", where
+        stream.synchronize()
+        assert log == [], where
+        graph.reset()
+        with stream, graph:
+            stream.launch(log.append, 2)
+        graph.replay()
+        stream.synchronize()
+        assert log == [2], where
+        other = ag.Graph(pool=pool)
+        with stream, other:
+            stream.launch(log.append, 3)
+
+
+def test_by_hand_reset_recovers():
+    lines = attempt(by_hand, body_passes, 0, None)[3].lines
+    for at in range(1, lines + 1):
+        graph, stream, log, interrupter = attempt(by_hand, body_passes, at, None)
+        where = f"interrupted at line {at} of {lines}, {interrupter.where}"
+        graph.reset()
+        assert not _lifetime.captures, where
+        with stream, graph:
+            stream.launch(log.append, 2)
+        graph.replay()
+        stream.synchronize()
+        assert log == [2], where

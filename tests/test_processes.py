@@ -1,0 +1,163 @@
+"""Forks and the interpreter's exit."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def run(code, timeout=60):
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env={**os.environ, "PYTHONPATH": ROOT},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+FORK = """
+import os, sys
+import accelerator_graph as ag
+def in_child(check):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            check()
+            os._exit(0)
+        except BaseException as error:
+            print(f"{type(error).__name__}: {error}", flush=True)
+            os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+def refused(call, kind=ag.GraphStateError):
+    try:
+        call()
+    except kind as error:
+        assert "fork" in str(error), error
+        return
+    raise AssertionError(f"{call} did not raise")
+"""
+
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+
+
+@needs_fork
+def test_what_was_made_before_a_fork_raises_in_the_child_and_works_in_the_parent():
+    out = run(
+        FORK
+        + """
+log = []
+with ag.Stream(backend="cpu") as s, ag.Graph() as g:
+    s.launch(log.append, 1)
+launch = g.bind()
+launch(); s.synchronize()
+def check():
+    refused(launch)
+    refused(s.synchronize)
+    refused(lambda: s.launch(log.append, 2))
+    refused(g.replay, ag.GraphStateError) if g.state == "ready" else None
+    assert g.state == "empty"
+    del_me = g
+    with ag.Stream(backend="cpu") as mine, ag.Graph() as fresh:
+        mine.launch(log.append, 3)
+    fresh.replay(); mine.synchronize()
+    assert log[-1] == 3
+in_child(check)
+launch(); g.replay(); s.synchronize()
+print(log)
+"""
+    )
+    assert out == "[1, 1, 1]\n"
+
+
+@needs_fork
+def test_a_fork_in_the_middle_of_a_capture():
+    out = run(
+        FORK
+        + """
+log = []
+def check():
+    from accelerator_graph import _lifetime
+    assert not _lifetime.captures and not _lifetime.thread.capturing
+    refused(lambda: s.launch(log.append, 2))
+    with ag.Stream(backend="cpu") as mine, ag.Graph() as fresh:
+        mine.launch(log.append, 3)
+    fresh.replay(); mine.synchronize()
+    assert log == [3]
+with ag.Stream(backend="cpu") as s, ag.Graph() as g:
+    s.launch(log.append, 1)
+    in_child(check)
+g.replay(); s.synchronize()
+print(log)
+"""
+    )
+    assert out == "[1]\n"
+
+
+@needs_fork
+def test_a_backend_that_does_not_survive_a_fork_says_so():
+    run(
+        FORK
+        + """
+from accelerator_graph.backends.cpu import CpuBackend
+class Fragile(CpuBackend):
+    survives_fork = False
+ag.backends.register("fragile", Fragile)
+ag.backends.get("fragile")
+in_child(lambda: refused(lambda: ag.Stream(backend="fragile"), ag.BackendUnavailableError))
+"""
+    )
+
+
+@needs_fork
+def test_a_backend_that_was_only_probed_works_in_the_child():
+    run(
+        FORK
+        + """
+from accelerator_graph.backends.cpu import CpuBackend
+class Fragile(CpuBackend):
+    survives_fork = False
+ag.backends.register("fragile", Fragile)
+assert ag.is_graph_available("fragile")
+ag.backends.report()
+in_child(lambda: ag.Stream(backend="fragile").synchronize())
+"""
+    )
+
+
+def test_exit_with_live_graphs_streams_and_callables():
+    run(
+        """
+        import accelerator_graph as ag
+        log = []
+        with ag.Stream(backend="cpu") as s, ag.Graph(keep_graph=True) as g:
+            s.launch(log.append, 1)
+        launch = g.bind()
+        launch()
+        cycle = [g, launch]; cycle.append(cycle)
+        """
+    )
+
+
+def test_exit_in_the_middle_of_a_capture_and_of_a_replay():
+    run(
+        """
+        import time
+        import accelerator_graph as ag
+        with ag.Stream(backend="cpu") as s, ag.Graph() as g:
+            s.launch(time.sleep, 30)
+        g.replay()
+        other = ag.Graph(stream=ag.Stream(backend="cpu"))
+        other.capture_begin()
+        """,
+        timeout=20,
+    )
