@@ -26,7 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser; the function for each command stands in `run`."""
-    top = argparse.ArgumentParser(prog="python -m accelerator_graph", description=ag.__doc__)
+    top = argparse.ArgumentParser(
+        prog="python -m accelerator_graph", description=str(ag.__doc__).partition("\n")[0]
+    )
     commands = top.add_subparsers(required=True, metavar="command")
 
     info = commands.add_parser("info", help="say which backends are usable, and why the others are not")
@@ -96,7 +98,9 @@ def as_text(facts: dict[str, Any]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     table = ["  ".join(map(str.ljust, cells, widths)).rstrip() for cells in rows]
 
-    why_not = [f"{row['name']}: {row['reason']}" for row in facts["backends"] if not row["usable"]]
+    why_not = [
+        f"{row['name']}: {row['reason'].rstrip('.')}." for row in facts["backends"] if not row["usable"]
+    ]
     head = f"accelerator_graph {facts['version']}, Python {facts['python']}, {facts['platform']}"
     choice = f"A bare Stream() is of backend {facts['chosen']!r}." if facts["chosen"] else facts["problem"]
     return "\n".join([head, "", *table, "", *why_not, *([""] if why_not else []), choice])

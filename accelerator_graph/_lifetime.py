@@ -47,6 +47,21 @@ thread = _Thread()
 collected midway; if the thread ends, they are let go."""
 
 
+def generation() -> int:
+    """Return a number that differs between a process and its forked children."""
+    return _generation
+
+
+def defer(backend: Backend | None, action: Callable[[Any], object], value: Any, made_in: int) -> None:
+    """Queue `action(value)`. Safe in a finalizer: takes no lock, runs nothing, never raises.
+
+    With a backend given, its captures may have to end first (`Backend.destroy_disturbs_captures`).
+    Dropped in a forked child of the process that made the value, and when the interpreter exits.
+    """
+    if made_in == _generation and not _exiting:
+        _pending.append((backend, action, value))
+
+
 class Owned:
     """An object that has to be destroyed once: when nobody holds this owner any more.
 
@@ -67,30 +82,13 @@ class Owned:
     def __init__(
         self, backend: Backend, destroy: Callable[[Any], object], value: Any, keeps: object = None
     ) -> None:
-        self._generation = _generation
-        self.backend = backend
-        self._destroy = destroy
-        self.value = value
-        self.keeps = keeps
-        self.lock = threading.RLock()
+        lock, generation = threading.RLock(), _generation
+        self.backend, self._destroy, self.value, self.keeps = backend, destroy, value, keeps
+        self.lock, self._generation = lock, generation
 
-    def __del__(self) -> None:
-        defer(self.backend, self._destroy, self.value, self._generation)
-
-
-def generation() -> int:
-    """Return a number that differs between a process and its forked children."""
-    return _generation
-
-
-def defer(backend: Backend | None, action: Callable[[Any], object], value: Any, made_in: int) -> None:
-    """Queue `action(value)`. Safe in a finalizer: takes no lock, runs nothing, never raises.
-
-    With a backend given, its captures may have to end first (`Backend.destroy_disturbs_captures`).
-    Dropped in a forked child of the process that made the value, and when the interpreter exits.
-    """
-    if made_in == _generation and not _exiting:
-        _pending.append((backend, action, value))
+    def __del__(self, defer: Callable[..., None] = defer) -> None:
+        if hasattr(self, "_generation"):
+            defer(self.backend, self._destroy, self.value, self._generation)
 
 
 def drain() -> None:

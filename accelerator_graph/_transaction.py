@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import _lifetime, streams
@@ -39,7 +40,7 @@ class Capture:
         How many objects the graph retained before; later ones go if the capture fails.
     """
 
-    __slots__ = ("_generation", "_key", "_token", "lease", "retained", "stream", "thread")
+    _token: Any = _NONE
 
     def __init__(
         self,
@@ -56,7 +57,6 @@ class Capture:
         self.retained = retained
         self._generation = _lifetime.generation()
         self._key = id(self)
-        self._token: Any = _NONE
         mode = backend.default_capture_mode if mode == "default" else mode
         if mode != backend.default_capture_mode and mode not in backend.capture_modes:
             raise UnsupportedError(
@@ -71,7 +71,7 @@ class Capture:
         try:
             _lifetime.captures[self._key] = backend
             _lifetime.thread.capturing.append(graph)
-            streams.enter(stream)
+            streams.enter(stream, self)
             self._token = backend.capture_begin(native, mode)
         except DriverError as error:
             self.abandon(graph)
@@ -131,13 +131,13 @@ class Capture:
         _lifetime.captures.pop(self._key, None)
         if graph in _lifetime.thread.capturing:
             _lifetime.thread.capturing.remove(graph)
-        streams.leave(self.stream)
+        streams.leave(self)
         self.lease.captured()
 
-    def __del__(self) -> None:
+    def __del__(self, defer: Callable[..., None] = _lifetime.defer) -> None:
         if self._token is not _NONE:  # the thread has ended, and with it the last reference to its graph
             abandon = self.stream._backend.capture_abandon
-            _lifetime.defer(None, _abandon_late, (abandon, self._token, self._key), self._generation)
+            defer(None, _abandon_late, (abandon, self._token, self._key), self._generation)
 
 
 def _abandon_late(part: tuple[Any, Any, int]) -> None:

@@ -278,8 +278,7 @@ class Graph:
             self._begin(stream, pool, mode, prepare=prepare, home=home)
             return self
         except (KeyboardInterrupt, SystemExit):
-            if self._state == "capturing":
-                self._forget_capture()
+            self._recover()
             raise
 
     def __exit__(
@@ -291,9 +290,13 @@ class Graph:
             elif self._state == "capturing":
                 self._abandon(exc)
         except (KeyboardInterrupt, SystemExit):
-            if self._state == "capturing":
-                self._forget_capture()
+            self._recover()
             raise
+
+    def _recover(self) -> None:
+        """Leave no trace after an interrupt that came before or after the capture's own clean-up."""
+        if self._state == "capturing":
+            self._forget_capture()
 
     def _abandon(self, exc: BaseException) -> None:
         """Leave no trace because the body raised; raise `CaptureError` if the driver had given up."""
@@ -649,7 +652,11 @@ class graph:
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._graph.__exit__(kind, exc, trace)
+        try:
+            self._graph.__exit__(kind, exc, trace)
+        except (KeyboardInterrupt, SystemExit):
+            self._graph._recover()
+            raise
 
 
 def is_graph_available(backend: str | None = None) -> bool:

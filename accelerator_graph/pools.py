@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 
 from ._lifetime import defer, generation
 from .errors import GraphStateError
@@ -28,8 +29,8 @@ class _Pool:
     def __init__(self, backend: str, device: int) -> None:
         self.backend = backend
         self.device = device
-        self.users = 0
-        self.capturing = False
+        self.users: set[int] = set()
+        self.capturing: int | None = None
 
 
 def graph_pool_handle() -> PoolId:
@@ -81,48 +82,48 @@ class Lease:
         Another capture into this pool is under way.
     """
 
-    __slots__ = ("_capturing", "_generation", "_held", "id")
+    _number = 0
 
     def __init__(self, pool: PoolId | None, backend: str, device: int) -> None:
-        self._held = self._capturing = False
         self._generation = generation()
         with _lock:
-            self.id = pool or (_new_number(), 0)
+            number = _new_number()
+            self.id = pool or (number, 0)
             entry = _pools.get(self.id)
             if entry is None:
                 if pool is not None:
                     _refuse_unknown(pool)
-                entry = _pools[self.id] = _Pool(backend, device)
+                entry = _Pool(backend, device)
             elif (entry.backend, entry.device) != (backend, device):
                 raise ValueError(
                     f"pool {self.id} belongs to device {entry.device} of backend {entry.backend!r}, "
                     f"not to device {device} of backend {backend!r}; take another pool."
                 )
-            elif entry.capturing:
+            elif entry.capturing is not None:
                 raise GraphStateError(
                     f"pool {self.id}: another capture into it is under way; end that one first, or "
                     "take another pool."
                 )
-            entry.users += 1
-            entry.capturing = self._held = self._capturing = True
+            self._number = number
+            entry.users.add(number)
+            entry.capturing = number
+            _pools[self.id] = entry
 
     def captured(self) -> None:
         """Say that the capture is over: others may capture into the pool."""
         with _lock:
-            if self._capturing:
-                self._capturing = _pools[self.id].capturing = False
+            entry = _pools.get(self.id)
+            if entry is not None and entry.capturing == self._number:
+                entry.capturing = None
 
     def release(self) -> None:
         """Give the part back; the pool ends with its last one. Again: nothing."""
-        self.captured()
-        with _lock:
-            if self._held:
-                self._held = False
-                _drop(self.id)
+        _release((self.id, self._number))
+        self._number = 0
 
-    def __del__(self) -> None:
-        if self._held:
-            defer(None, _release, (self.id, self._capturing), self._generation)
+    def __del__(self, defer: Callable[..., None] = defer) -> None:
+        if self._number:
+            defer(None, _release, (self.id, self._number), self._generation)
 
 
 def _new_number() -> int:
@@ -140,19 +141,16 @@ def _refuse_unknown(pool: PoolId) -> None:
         raise ValueError(f"pool {pool} {fact}; take a new one from graph_pool_handle().")
 
 
-def _drop(pool: PoolId) -> None:
-    entry = _pools[pool]
-    entry.users -= 1
-    if not entry.users:
-        del _pools[pool]
-
-
-def _release(part: tuple[PoolId, bool]) -> None:
-    pool, capturing = part
+def _release(part: tuple[PoolId, int]) -> None:
+    pool, number = part
     with _lock:
-        if capturing:
-            _pools[pool].capturing = False
-        _drop(pool)
+        entry = _pools.get(pool)
+        if entry is not None:
+            entry.users.discard(number)
+            if entry.capturing == number:
+                entry.capturing = None
+            if not entry.users:
+                del _pools[pool]
 
 
 def _after_fork() -> None:

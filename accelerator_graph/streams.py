@@ -208,8 +208,12 @@ class Stream:
         before = _top()
         if before is not None:
             self._join(before)
-        enter(self)
-        return self
+        try:
+            enter(self, self)
+            return self
+        except BaseException:  # an interrupt
+            leave(self)
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
@@ -252,7 +256,7 @@ class _CudaLikeStream(Stream):
 
 class _Thread(threading.local):
     def __init__(self) -> None:
-        self.stack: list[Stream] = []
+        self.stack: list[tuple[Stream, object]] = []
 
 
 _thread = _Thread()
@@ -275,7 +279,7 @@ def is_current_stream_capturing() -> bool:
 def _top() -> Stream | None:
     """Return the innermost stream that was entered on this thread and can still be used."""
     stack = _thread.stack
-    return stack[-1] if stack and not stack[-1]._dead else None
+    return stack[-1][0] if stack and not stack[-1][0]._dead else None
 
 
 def current(backend: str | None = None) -> Stream | None:
@@ -301,16 +305,16 @@ def current(backend: str | None = None) -> Stream | None:
     return None if native is None else _wrap(runtime, native, None)
 
 
-def enter(stream: Stream) -> None:
+def enter(stream: Stream, entrant: object) -> None:
     """Make a stream the current one of this thread."""
-    _thread.stack.append(stream)
+    _thread.stack.append((stream, entrant))
 
 
-def leave(stream: Stream) -> None:
-    """Undo the last `enter` of this stream on this thread; nothing if there is none."""
+def leave(entrant: object) -> None:
+    """Undo the last `enter` of this entrant on this thread; nothing if there is none."""
     stack = _thread.stack
     for i in range(len(stack) - 1, -1, -1):
-        if stack[i] is stream:
+        if stack[i][1] is entrant:
             del stack[i]
             return
 

@@ -10,7 +10,8 @@ import accelerator_graph as ag
 from accelerator_graph import _lifetime
 
 PACKAGE = os.path.dirname(ag.__file__)
-UNINTERRUPTIBLE = {"try:", "finally:", "else:"}  # no signal is delivered there, only trace events are
+FINALIZERS = ("__del__", "defer")  # an exception there is reported and ignored
+UNINTERRUPTIBLE = ("try:", "finally:", "else:", "with ")  # no signal is handled there, only traced
 
 
 class Interrupter:
@@ -23,11 +24,11 @@ class Interrupter:
 
     def __call__(self, frame, event, arg):
         code = frame.f_code
-        if not code.co_filename.startswith(PACKAGE) or code.co_name == "__del__":
+        if not code.co_filename.startswith(PACKAGE) or code.co_name in FINALIZERS:
             return None
         if event == "line":
             text = linecache.getline(code.co_filename, frame.f_lineno).strip()
-            if text not in UNINTERRUPTIBLE:
+            if not text.startswith(UNINTERRUPTIBLE):
                 self.lines += 1
                 if self.lines == self.at:
                     self.where = f"{os.path.basename(code.co_filename)}:{frame.f_lineno} {text}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -22,13 +23,13 @@ class Helpers:
     __slots__ = ("__weakref__", "_count", "_lock", "_notices")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._count = 0
         self._notices: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
     def start(self, count: int) -> None:
-        """Have at least `count` threads, up to the limit."""
-        with self._lock:
+        """Have at least `count` threads, up to the limit. Where the system has no more, fewer will do."""
+        with self._lock, suppress(RuntimeError):
             while self._count < min(count, _MOST_HELPERS):
                 WorkerThread("cpu helper", self._notices).start()
                 self._count += 1
@@ -104,7 +105,7 @@ class _Run:
         self._branches = branches
         self._helpers = helpers
         self._worker = here.worker
-        self._lock = threading.Lock()  # guards all that changes
+        self._lock = threading.RLock()  # guards all that changes
         self._missing = [branch.after for branch in branches]
         self._left = len(branches)
         self._ready: SimpleQueue[int | None] = SimpleQueue()  # None: there will be no more

@@ -45,7 +45,7 @@ class Captures:
     __slots__ = ("_lock", "_open")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards all captures, and `Stream.capture`
+        self._lock = threading.RLock()  # guards all captures, and `Stream.capture`
         self._open: set[Capture] = set()
 
     def begin(self, stream: Stream, mode: str) -> Capture:

@@ -42,7 +42,7 @@ class Executable:
     __slots__ = ("_last", "_plan")
 
     def __init__(self, graph: Graph, helpers: Helpers) -> None:
-        self._plan: _Plan | None = _Plan(graph.nodes, helpers)
+        self._plan = _Plan(graph.nodes, helpers)
         self._last = Latch()
         self._last.set()
 
@@ -54,12 +54,11 @@ class Executable:
 
     def as_call(self) -> Call:
         """Return what another graph records to run all of this one; it outlives the executable."""
-        assert self._plan is not None
         return run_calls, (self._plan.calls,), {}
 
     def destroy(self) -> None:
         """Forget what it would run. Runs that were asked for still have it."""
-        self._plan = None
+        del self._plan
 
 
 def run_calls(calls: Sequence[Call]) -> None:

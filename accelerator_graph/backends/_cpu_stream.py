@@ -1,7 +1,8 @@
 """The cpu backend's streams: a queue of work each, and a thread that does it in order.
 
-Locks are taken by ``with`` alone and nothing waits on a `threading.Condition` or `threading.Event`:
-a KeyboardInterrupt inside those can leave their inner lock taken for ever.
+Signals come at any time. Locks are re-entrant, since a handler may call the library again, and taken
+by ``with`` alone; nothing waits on a `threading.Condition` or `threading.Event`, since a
+KeyboardInterrupt inside those can leave their inner lock taken for ever.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Worker:
     __slots__ = ("_failure", "_lock", "_notices", "_pending")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._pending: deque[Callable[[], object]] = deque()  # the first is being done: it leaves when done
         self._notices: SimpleQueue[Callable[[], None] | None] | None = None  # None: no thread yet
         self._failure: BaseException | None = None
@@ -114,10 +115,9 @@ class Worker:
                 reason="illegal_call",
             )
         self.mark().wait()
-        with self._lock:
-            failure, self._failure = self._failure, None
+        failure = self._take_failure()
         if failure is not None:
-            said = f"a callable raised {type(failure).__name__}, and the rest of its replay was skipped"
+            said = f"a callable raised {type(failure).__name__}; what followed it in its replay was skipped"
             raise driver_error(
                 backend="cpu", call="launch", code=None, code_name="WORK_FAILED", detail=said
             ) from failure
@@ -125,6 +125,7 @@ class Worker:
     def stop(self) -> None:
         """End the thread when all that was submitted has been done. Never waits."""
         if self._notices is not None:
+            self.submit(self._take_failure)  # its traceback leads back to this object
             self._notices.put(None)
 
     def _start(self) -> SimpleQueue[Callable[[], None] | None]:
@@ -134,7 +135,11 @@ class Worker:
                 try:
                     WorkerThread("cpu stream", notices).start()
                     self._notices = notices
-                except BaseException:
+                except RuntimeError as error:
+                    raise driver_error(
+                        backend="cpu", call="launch", code=None, code_name="NO_THREAD", detail=str(error)
+                    ) from error
+                except BaseException:  # a KeyboardInterrupt, after the thread has begun
                     notices.put(None)
                     raise
             return self._notices
@@ -152,11 +157,14 @@ class Worker:
             del here.worker
 
     def _failed(self, error: BaseException) -> None:
-        # Without this frame the traceback does not lead back here, which would be a cycle.
-        error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
         with self._lock:
             if self._failure is None:
                 self._failure = error
+
+    def _take_failure(self) -> BaseException | None:
+        with self._lock:
+            failure, self._failure = self._failure, None
+            return failure
 
 
 class Stream:

@@ -28,12 +28,12 @@ def begin(driver: Driver, stream: Any, mode: str) -> Capture:
     try:
         with driver.current(capture.context):
             driver.call("cuStreamBeginCapture", stream, driver_mode)
+        return capture
     except DriverError:
         raise
     except BaseException:  # an interrupt, which may have come after the driver's answer
         abandon(driver, capture)
         raise
-    return capture
 
 
 def end(driver: Driver, capture: Capture) -> Graph:

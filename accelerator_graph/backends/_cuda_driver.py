@@ -159,4 +159,4 @@ class Driver:
                 yield
             finally:
                 if before and before[0][1] is not None:
-                    self.answer(exchange, before[0][1])
+                    self.api.cuThreadExchangeStreamCaptureMode(before[0][1])

@@ -33,6 +33,7 @@ class CpuBackend(Backend):
 
     ====================  =======================================================================
     WORK_FAILED           a callable raised an exception
+    NO_THREAD             the system has no thread for the stream
     WOULD_DEADLOCK        a callable synchronised the stream that it runs on
     ILLEGAL_STATE         a capture was begun on a capturing stream, or ended twice
     CAPTURE_UNSUPPORTED   a stream was synchronised or queried while a capture forbids that
@@ -62,7 +63,7 @@ class CpuBackend(Backend):
     def open(self) -> None:
         """Begin with no capture and no thread; in a forked child, the parent's are gone."""
         self._captures = Captures()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._helpers: Callable[[], Helpers | None] = lambda: None
 
     def capabilities(self, device: int) -> Set[str]:

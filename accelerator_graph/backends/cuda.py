@@ -16,13 +16,14 @@ from . import _cuda_capture as _capture
 from . import _cuda_nodes as _nodes
 from ._common import fill_value, memory_of
 from ._cuda_capture import Capture
-from ._cuda_driver import Driver, Event, Executable, Graph, Handle
+from ._cuda_driver import PER_THREAD_STREAM, Driver, Event, Executable, Graph, Handle
 from ._cuda_launch import Arguments, extent, kernel_handle
 from ._cuda_probe import probe
 from .base import Availability, Backend, Capability, CaptureStatus, GraphEdge, GraphNode
 
 _LEGACY_STREAMS = (0, 1)
 _NOT_READY = 600
+_STATUSES = (CaptureStatus.NONE, CaptureStatus.ACTIVE, CaptureStatus.INVALIDATED)
 _CAPABILITIES = frozenset(
     (
         Capability.EVENTS,
@@ -198,12 +199,15 @@ class CudaBackend(Backend):
     # ---- capture -------------------------------------------------------------------------------
 
     def capture_status(self, stream: Any) -> CaptureStatus:
-        """Say whether the stream is capturing. The legacy stream can't, and asking it may answer 906."""
-        if int(stream) in _LEGACY_STREAMS:
+        """Say whether the stream is capturing. The legacy stream never is; asking it could answer 906."""
+        driver = self._driver
+        handle = int(stream)
+        if handle in _LEGACY_STREAMS:
             return CaptureStatus.NONE
-        with self._driver.current(self._driver.context_of(stream)):
-            status = self._driver.call("cuStreamIsCapturing", stream)
-        return CaptureStatus(status.name.removeprefix("CU_STREAM_CAPTURE_STATUS_").lower())
+        if handle != PER_THREAD_STREAM:  # any other stream has its own context
+            return _STATUSES[driver.call("cuStreamIsCapturing", stream)]
+        with driver.current(driver.context_of(stream)):
+            return _STATUSES[driver.call("cuStreamIsCapturing", stream)]
 
     def capture_begin(self, stream: Any, mode: str) -> Capture:
         """Begin a capture on an idle stream."""

@@ -19,7 +19,7 @@ from accelerator_graph.backends.base import (
     GraphEdge,
     GraphNode,
 )
-from accelerator_graph.errors import UnsupportedError
+from accelerator_graph.errors import CaptureError
 
 
 class Entry(NamedTuple):
@@ -74,9 +74,7 @@ class TapeBackend(Backend):
 
     def synchronize(self, stream: TapeStream) -> None:
         if stream.tape is not None:
-            raise UnsupportedError(
-                "a TapeStream can't be synchronized while it records; end the capture first."
-            )
+            raise CaptureError("a stream can't be synchronized while it captures.", reason="illegal_call")
 
     def as_stream(self, obj: object) -> TapeStream | None:
         return obj if isinstance(obj, TapeStream) else None
@@ -99,7 +97,8 @@ class TapeBackend(Backend):
         return CaptureStatus.NONE if stream.tape is None else CaptureStatus.ACTIVE
 
     def capture_begin(self, stream: TapeStream, mode: str) -> tuple[TapeStream, list[Entry]]:
-        stream.tape = tape = []
+        tape: list[Entry] = []
+        stream.tape = tape
         return stream, tape
 
     def capture_end(self, token: tuple[TapeStream, list[Entry]]) -> list[Entry]:

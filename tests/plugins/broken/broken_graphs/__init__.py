@@ -31,13 +31,14 @@ def _nothing(self, *args, **how):
     return None
 
 
-class ProbeRaises(Incomplete):
-    @classmethod
-    def probe(cls):
-        raise OSError("the device is on fire")
+def _burn(cls):
+    raise OSError("the device is on fire")
 
-    for _name in Backend.__abstractmethods__ - {"probe"}:
-        locals()[_name] = _nothing
 
+ProbeRaises = type(
+    "ProbeRaises",
+    (Incomplete,),
+    {**dict.fromkeys(Backend.__abstractmethods__, _nothing), "probe": classmethod(_burn)},
+)
 
 an_instance = Stranger()

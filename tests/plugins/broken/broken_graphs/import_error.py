@@ -1,1 +1,1 @@
-import a_runtime_that_is_not_installed  # noqa: F401
+import a_runtime_not_installed  # noqa: F401

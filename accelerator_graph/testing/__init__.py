@@ -1,0 +1,34 @@
+"""The conformance kit: it says when a backend is done.
+
+A backend's tests are one class, which pytest collects::
+
+    from accelerator_graph.testing import BackendConformance, Work
+
+    class MyWork(Work):
+        ...                      # memory of the device, and one piece of work on it
+
+    class TestMyBackend(BackendConformance):
+        def work(self):
+            return MyWork()
+
+Without pytest, `check_backend` does the same. Rules that rest on a capability which the backend
+does not have are skipped, and say so; none asks for a backend's name.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if not __debug__:
+    raise ImportError("accelerator_graph.testing checks with assert statements; run Python without -O.")
+
+if "pytest" in sys.modules:
+    import pytest
+
+    pytest.register_assert_rewrite(f"{__name__}.rules")  # so that a failure shows the values
+
+from ._check import CheckResult, check_backend
+from ._conformance import BackendConformance
+from ._work import Work
+
+__all__ = ["BackendConformance", "CheckResult", "Work", "check_backend"]

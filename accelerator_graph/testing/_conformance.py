@@ -1,0 +1,62 @@
+"""The class that a backend's author subclasses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial, wraps
+from types import MappingProxyType
+from typing import Any, ClassVar
+from unittest import SkipTest
+
+from . import rules
+
+
+class ExpectedFailure(SkipTest):
+    """Raised by a test that fails as `BackendConformance.expected_failures` says. Runners show a skip."""
+
+
+class BackendConformance(*rules.ALL):  # type: ignore[misc]
+    """All rules. A subclass defines `work`, and is what pytest collects.
+
+    A rule can be replaced by a method of the same name. The names and docstrings of the ``test_*``
+    methods are the contract's text.
+    """
+
+    expected_failures: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Rules that the backend is known to break: the reason, by the test's name. Strict: one that
+    passes is a failure, and one that does not exist a ValueError when the class is made."""
+
+    def __init_subclass__(cls, **how: Any) -> None:
+        super().__init_subclass__(**how)
+        names = test_names(cls)
+        unknown = sorted(set(cls.expected_failures).difference(names))
+        if unknown:
+            raise ValueError(f"expected_failures of {cls.__name__}: there is no {', '.join(unknown)}.")
+        for name in names:
+            test = getattr(cls, name)
+            setattr(cls, name, _guarded(getattr(test, "rule", test), cls.expected_failures.get(name)))
+
+
+def test_names(cls: type) -> list[str]:
+    """Return the names of all tests of a class, in order."""
+    return [name for name in dir(cls) if name.startswith("test_") and callable(getattr(cls, name))]
+
+
+def _guarded(rule: Callable[..., None], reason: str | None) -> Callable[..., None]:
+    """Return the test of a rule: with its time limit and checks around it, and failing if that is expected."""
+
+    @wraps(rule)
+    def test(self: Any, *args: Any, **how: Any) -> None:
+        try:
+            self.run(partial(rule, self, *args, **how))
+        except SkipTest:
+            raise
+        except Exception as error:
+            if reason is None:
+                raise
+            raise ExpectedFailure(f"expected to fail: {reason}") from error
+        if reason is not None:
+            raise AssertionError(f"expected to fail ({reason}), but it passes; remove it from expected_failures.")
+
+    test.rule = rule  # type: ignore[attr-defined]
+    return test

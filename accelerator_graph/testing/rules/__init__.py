@@ -1,0 +1,41 @@
+"""The rules, by what they are about. Each is a method whose docstring says it in a sentence."""
+
+from __future__ import annotations
+
+from .backend import BackendRules
+from .bind import BindRules
+from .by_hand import ByHandRules
+from .capture import CaptureRules
+from .dump import DumpRules
+from .failures import FailureRules
+from .foreign import ForeignRules
+from .lifetime import LifetimeRules
+from .memory import MemoryRules
+from .modes import ModeRules
+from .nodes import NodeRules
+from .pools import PoolRules
+from .replay import ReplayRules
+from .side_stream import SideStreamRules
+from .state import StateRules
+from .streams import StreamRules
+from .threads import ThreadRules
+
+ALL = (
+    BackendRules,
+    StreamRules,
+    StateRules,
+    CaptureRules,
+    ModeRules,
+    ByHandRules,
+    SideStreamRules,
+    FailureRules,
+    ForeignRules,
+    ThreadRules,
+    LifetimeRules,
+    ReplayRules,
+    BindRules,
+    PoolRules,
+    MemoryRules,
+    NodeRules,
+    DumpRules,
+)

@@ -1,0 +1,128 @@
+"""The backend by itself, as the library calls it."""
+
+from __future__ import annotations
+
+from accelerator_graph.backends.base import (
+    BACKEND_API_VERSION,
+    Availability,
+    Capability,
+    CaptureStatus,
+)
+
+from .._case import Case, applied
+
+
+class BackendRules(Case):
+    """What a backend says of itself, and what the library relies on without asking."""
+
+    def test_probe_says_that_the_backend_is_usable(self) -> None:
+        """`probe` returns an `Availability`; on a machine where the backend runs, it is usable."""
+        found = type(self.backend).probe()
+        assert isinstance(found, Availability)
+        assert found.usable, found.reason
+        assert all(isinstance(text, str) for pair in found.versions.items() for text in pair), found.versions
+
+    def test_probe_and_device_count_agree(self) -> None:
+        """There is at least one device, and as many as `probe` says, if it says so."""
+        count = self.backend.device_count()
+        assert count >= 1
+        assert type(self.backend).probe().devices in (None, count)
+
+    def test_api_version_is_the_one_of_the_library(self) -> None:
+        """`api_version` is the `BACKEND_API_VERSION` that the library has."""
+        assert type(self.backend).api_version == BACKEND_API_VERSION
+
+    def test_capabilities_are_known_ones(self) -> None:
+        """Every device's capabilities are members of `Capability`."""
+        for device in range(self.backend.device_count()):
+            assert set(self.backend.capabilities(device)) <= set(Capability)
+
+    def test_capture_modes_are_known_ones(self) -> None:
+        """`capture_modes` are CUDA's, and the default is one of them, or "default" if there are none."""
+        modes, default = self.backend.capture_modes, self.backend.default_capture_mode
+        assert modes <= {"global", "thread_local", "relaxed"}
+        assert default in (modes or {"default"})
+
+    def test_recording_is_a_known_way(self) -> None:
+        """`recording` is "stream" or "explicit"."""
+        assert self.backend.recording in ("stream", "explicit")
+
+    def test_streams_are_distinct_and_know_their_device(self) -> None:
+        """`create_stream` makes a new stream each time, and `device_of` says its device."""
+        for device in range(self.backend.device_count()):
+            first, second = self.backend.create_stream(device), self.backend.create_stream(device)
+            try:
+                assert first is not second
+                assert self.backend.device_of(first) == self.backend.device_of(second) == device
+                assert self.backend.capture_status(first) is CaptureStatus.NONE
+            finally:
+                self.backend.destroy_stream(first)
+                self.backend.destroy_stream(second)
+
+    def test_capture_status_follows_the_capture(self) -> None:
+        """`capture_status` is "active" from `capture_begin` to `capture_end`, else "none"."""
+        stream, cell = self.stream(), self.cell()
+        token = self.backend.capture_begin(stream.native, self.backend.default_capture_mode)
+        assert self.status(stream) is CaptureStatus.ACTIVE
+        self.enqueue(stream, cell)
+        assert self.status(stream) is CaptureStatus.ACTIVE
+        self.backend.destroy_graph(self.backend.capture_end(token))
+        assert self.status(stream) is CaptureStatus.NONE
+        assert self.read(cell) == 0
+
+    def test_capture_abandon_ends_the_capture(self) -> None:
+        """After `capture_abandon` the stream runs work again, and nothing of the capture is left."""
+        stream, cell = self.stream(), self.cell()
+        token = self.backend.capture_begin(stream.native, self.backend.default_capture_mode)
+        self.enqueue(stream, cell)
+        self.backend.capture_abandon(token)
+        assert self.status(stream) is CaptureStatus.NONE
+        self.works(stream, self.graph(stream))
+        assert self.read(cell) == 0
+
+    def test_capture_abandon_twice_is_harmless(self) -> None:
+        """`capture_abandon` does nothing to a capture that has ended, nor to the stream's next one."""
+        stream, cell = self.stream(), self.cell()
+        old = self.backend.capture_begin(stream.native, self.backend.default_capture_mode)
+        self.backend.capture_abandon(old)
+        self.backend.capture_abandon(old)
+        ended = self.backend.capture_begin(stream.native, self.backend.default_capture_mode)
+        self.backend.destroy_graph(self.backend.capture_end(ended))
+        self.backend.capture_abandon(ended)
+        graph = self.graph(stream)
+        with graph:
+            self.enqueue(stream, cell)
+            self.backend.capture_abandon(old)
+            self.enqueue(stream, cell)
+        graph.replay()
+        assert self.read(cell) == applied(2)
+
+    def test_executable_outlives_its_graph(self) -> None:
+        """An executable works after its graph was destroyed, unless `executable_needs_graph`."""
+        backend, stream, cell = self.backend, self.stream(), self.cell()
+        token = backend.capture_begin(stream.native, backend.default_capture_mode)
+        self.enqueue(stream, cell)
+        graph = backend.capture_end(token)
+        executable = backend.instantiate(graph)
+        if not backend.executable_needs_graph:
+            backend.destroy_graph(graph)
+        launch = backend.bind(executable, stream.native)
+        launch()
+        backend.replay(executable, stream.native)
+        assert self.read(cell) == applied(2)
+        backend.destroy_executable(executable)
+        if backend.executable_needs_graph:
+            backend.destroy_graph(graph)
+
+    def test_runs_complete_after_their_executable_was_destroyed(self) -> None:
+        """Runs that are under way when `destroy_executable` is called complete."""
+        backend, stream, cell = self.backend, self.stream(), self.cell()
+        token = backend.capture_begin(stream.native, backend.default_capture_mode)
+        self.enqueue_slow(stream, cell)
+        graph = backend.capture_end(token)
+        executable = backend.instantiate(graph)
+        for _ in range(5):
+            backend.replay(executable, stream.native)
+        backend.destroy_executable(executable)
+        backend.destroy_graph(graph)
+        assert self.read(cell) == applied(5)

@@ -1,0 +1,172 @@
+"""What a capture records, and that replaying it does the same as doing it at once."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from unittest import SkipTest
+
+import accelerator_graph as ag
+from accelerator_graph.backends.base import Capability
+
+from .._case import Case, applied, raises
+
+
+class CaptureRules(Case):
+    """Captures that go well."""
+
+    def test_capturing_does_not_run_the_work(self) -> None:
+        """What is enqueued during a capture is recorded, and not run before a replay."""
+        stream, cell = self.stream(), self.cell()
+        graph = self.graph(stream)
+        with graph:
+            for _ in range(3):
+                self.enqueue(stream, cell)
+        assert graph.state == "ready"
+        assert self.read(cell) == 0
+
+    def test_each_replay_runs_the_work_once(self) -> None:
+        """One replay runs the work once, n replays run it n times."""
+        stream, cell = self.stream(), self.cell()
+        graph = self.captured(stream, cell)
+        graph.replay()
+        assert self.read(cell) == applied(1)
+        for _ in range(20):
+            graph.replay()
+        assert self.read(cell) == applied(21)
+
+    def test_replays_equal_the_eager_work(self) -> None:
+        """A random sequence of work, replayed several times, leaves what the same work leaves eagerly."""
+        for seed in range(5):
+            chance = random.Random(seed)
+            stream, cells, wanted = self.stream(), [self.cell() for _ in range(3)], [0, 0, 0]
+            pieces = [(chance.randrange(3), chance.getrandbits(32), chance.getrandbits(32)) for _ in range(30)]
+            for which, a, b in pieces:
+                self.enqueue(stream, cells[which], a, b)
+            graph = self.graph(stream)
+            with graph:
+                for which, a, b in pieces:
+                    self.enqueue(stream, cells[which], a, b)
+            for _ in range(3):
+                graph.replay()
+            for which, a, b in pieces * 4:
+                wanted[which] = applied(1, a, b, wanted[which])
+            assert [self.read(cell) for cell in cells] == wanted, f"seed {seed}"
+
+    def test_work_before_and_after_a_capture_runs(self) -> None:
+        """Work on the stream before and after a capture runs as ever, in order with the replays."""
+        stream, cell = self.stream(), self.cell()
+        self.enqueue(stream, cell, 1, 5)
+        graph = self.captured(stream, cell, 7, 0)
+        self.enqueue(stream, cell, 1, 1)
+        graph.replay()
+        self.enqueue(stream, cell, 1, 2)
+        assert self.read(cell) == (5 + 1) * 7 + 2
+
+    def test_large_capture_is_whole(self) -> None:
+        """A capture of a thousand pieces of work replays all of them, in order."""
+        stream, cell = self.stream(), self.cell()
+        graph = self.graph(stream)
+        with graph:
+            for number in range(1000):
+                self.enqueue(stream, cell, 3, number)
+        graph.replay()
+        wanted = 0
+        for number in range(1000):
+            wanted = applied(1, 3, number, wanted)
+        assert self.read(cell) == wanted
+
+    def test_several_graphs_of_one_stream_are_independent(self) -> None:
+        """Graphs captured one after another on one stream each replay their own work."""
+        stream, cell = self.stream(), self.cell()
+        first, second = self.captured(stream, cell, 1, 10), self.captured(stream, cell, 2, 0)
+        for graph in (first, second, first, second, second):
+            graph.replay()
+        assert self.read(cell) == (10 * 2 + 10) * 4
+
+    def test_num_nodes_counts_what_was_captured(self) -> None:
+        """`num_nodes` is the number of pieces, where each is as many nodes as the kit was told."""
+        stream, cell, graph = self.stream(), self.cell(), self.graph(keep_graph=True)
+        with stream, graph:
+            for _ in range(4):
+                self.enqueue(stream, cell)
+        count = self._num_nodes(graph)
+        per_piece = self.used.nodes_per_piece
+        assert count == 4 * per_piece if per_piece else count > 0
+        graph.instantiate()
+        assert self._num_nodes(graph) == count
+
+    def test_entering_returns_the_graph_and_makes_its_stream_current(self) -> None:
+        """``with graph as g`` gives the graph; until the end, its stream is the current one."""
+        stream, graph = self.stream(), self.graph(backend=self.backend.name)
+        assert graph.stream is None
+        with stream:
+            with graph as entered:
+                assert entered is graph
+                assert graph.state == "capturing"
+                assert graph.stream is stream
+                assert ag.current_stream() is stream
+                assert ag.is_current_stream_capturing()
+                self.enqueue(stream, self.cell())
+            assert not ag.is_current_stream_capturing()
+            assert ag.current_stream() is stream
+        assert (graph.backend, graph.device) == (self.backend.name, stream.device)
+
+    def test_keep_graph_leaves_instantiating_for_later(self) -> None:
+        """With ``keep_graph`` a captured graph has no executable until `instantiate` or a replay."""
+        stream, cell = self.stream(), self.cell()
+        graph, lazy = self.captured(stream, cell, keep_graph=True), self.captured(stream, cell, keep_graph=True)
+        assert graph.state == lazy.state == "captured"
+        graph.instantiate()
+        assert graph.state == "ready"
+        assert self.read(cell) == 0
+        graph.replay()
+        lazy.replay()
+        assert lazy.state == "ready"
+        assert self.read(cell) == applied(2)
+
+    def test_a_kept_graph_can_be_instantiated_again(self) -> None:
+        """`instantiate` on a kept graph makes a new executable that does the same."""
+        self.needs(Capability.REINSTANTIATE)
+        stream, cell = self.stream(), self.cell()
+        graph = self.captured(stream, cell, keep_graph=True)
+        for _ in range(3):
+            graph.instantiate()
+            graph.replay()
+        assert self.read(cell) == applied(3)
+
+    def test_empty_capture_warns(self) -> None:
+        """A capture that recorded nothing is an `EmptyGraphWarning` with backend and device, and replays."""
+        stream, graph = self.stream(), self.graph()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with stream, graph:
+                pass
+        self._num_nodes(graph)
+        (warning,) = [each for each in caught if issubclass(each.category, ag.errors.EmptyGraphWarning)]
+        assert repr(self.backend.name) in str(warning.message)
+        assert f"device {stream.device}" in str(warning.message)
+        graph.replay()
+        stream.synchronize()
+
+    def test_empty_capture_as_an_error_leaves_the_graph_empty(self) -> None:
+        """Where warnings are errors, an empty capture raises, and leaves the graph empty and usable."""
+        stream = self.stream()
+        graph = self.graph(stream)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            counted = self.graph(stream)
+            with counted:
+                pass
+            self._num_nodes(counted)
+            warnings.simplefilter("error")
+            with raises(ag.errors.EmptyGraphWarning), graph:
+                pass
+        self.works(stream, graph)
+
+    def _num_nodes(self, graph: ag.Graph) -> int:
+        try:
+            return graph.num_nodes
+        except ag.UnsupportedError as error:
+            assert not self.has(Capability.NODES), "node_count has to know where nodes can be listed"
+            raise SkipTest(str(error)) from error

@@ -1,0 +1,122 @@
+"""Looking into a kept graph: debug mode, DOT files, raw handles."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import SkipTest
+
+import accelerator_graph as ag
+from accelerator_graph.backends.base import Capability
+
+from .._case import Case, applied, raises
+
+
+class DumpRules(Case):
+    """What a kept graph shows."""
+
+    def test_debug_dump_writes_a_dot_file(self) -> None:
+        """`debug_dump` writes a file in the DOT language, by any kind of path, and leaves no other."""
+        graph = self._kept()
+        with _folder() as folder:
+            for path in (folder / "a.dot", str(folder / "b.dot")):
+                graph.debug_dump(path)
+                assert "digraph" in Path(path).read_text(encoding="utf-8")
+            graph.debug_dump(folder / "c.dot", verbose=False)
+            assert sorted(os.listdir(folder)) == ["a.dot", "b.dot", "c.dot"]
+
+    def test_debug_dump_replaces_a_file(self) -> None:
+        """`debug_dump` replaces a file that is there, however long it was."""
+        graph = self._kept()
+        with _folder() as folder:
+            path = folder / "graph.dot"
+            path.write_text("old " * 100_000)
+            graph.debug_dump(path)
+            assert "old" not in path.read_text(encoding="utf-8")
+            assert os.listdir(folder) == ["graph.dot"]
+
+    def test_debug_dump_to_an_unwritable_path_is_an_oserror(self) -> None:
+        """A path that can't be written is an OSError, leaves no file, and the graph as it was."""
+        graph = self._kept()
+        with _folder() as folder:
+            with raises(OSError):
+                graph.debug_dump(folder / "missing" / "graph.dot")
+            (folder / "folder.dot").mkdir()
+            with raises(OSError):
+                graph.debug_dump(folder / "folder.dot")
+            assert os.listdir(folder) == ["folder.dot"]
+            graph.debug_dump(folder / "graph.dot")
+
+    def test_debug_mode_keeps_the_graph(self) -> None:
+        """After `enable_debug_mode` a graph is ready at `capture_end`, and can be dumped all the same."""
+        stream, cell = self.stream(), self.cell()
+        graph = self.graph(stream)
+        graph.enable_debug_mode()
+        with graph:
+            self.enqueue(stream, cell)
+        assert graph.state == "ready"
+        self._dump(graph)
+        graph.replay()
+        assert self.read(cell) == applied(1)
+
+    def test_dump_of_a_graph_that_was_not_kept_says_how(self) -> None:
+        """`debug_dump` without the graph is a `GraphStateError` that names both ways to keep it."""
+        stream, cell = self.stream(), self.cell()
+        graph = self.captured(stream, cell)
+        with raises(ag.GraphStateError, match=r"keep_graph=True.*enable_debug_mode"):
+            graph.debug_dump("never-written.dot")
+        assert not os.path.exists("never-written.dot")
+
+    def test_raw_handles_are_ints(self) -> None:
+        """`raw_graph` and `raw_executable` are non-zero ints, different ones while both live."""
+        self.needs(Capability.HANDLES)
+        stream, cell = self.stream(), self.cell()
+        graph, other = (self.captured(stream, cell, keep_graph=True) for _ in range(2))
+        for each in (graph, other):
+            each.instantiate()
+        for handles in (
+            [graph.raw_graph(), other.raw_graph()],
+            [graph.raw_executable(), other.raw_executable()],
+        ):
+            assert all(type(handle) is int and handle for handle in handles)
+            assert len(set(handles)) == 2
+
+    def test_cuda_handles_exist_where_the_backend_is_like_cuda(self) -> None:
+        """`raw_cuda_graph` and `raw_cuda_graph_exec` answer if `cuda_like`, else are unsupported."""
+        stream, cell = self.stream(), self.cell()
+        graph = self.captured(stream, cell, keep_graph=True)
+        graph.instantiate()
+        if self.backend.cuda_like:
+            assert graph.raw_cuda_graph() == graph.raw_graph()
+            assert graph.raw_cuda_graph_exec() == graph.raw_executable()
+        else:
+            with raises(ag.UnsupportedError):
+                graph.raw_cuda_graph()
+            with raises(ag.UnsupportedError):
+                graph.raw_cuda_graph_exec()
+
+    def _kept(self) -> ag.Graph:
+        stream, cell = self.stream(), self.cell()
+        graph = self.captured(stream, cell, keep_graph=True)
+        self._dump(graph)
+        return graph
+
+    def _dump(self, graph: ag.Graph) -> None:
+        """Dump a graph, and skip the test if that rests on a capability that the backend does not have."""
+        with _folder() as folder:
+            try:
+                graph.debug_dump(folder / "graph.dot")
+            except ag.UnsupportedError as error:
+                assert error.capability == Capability.NODES
+                assert not self.has(Capability.NODES)
+                assert os.listdir(folder) == []
+                raise SkipTest(str(error)) from error
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
