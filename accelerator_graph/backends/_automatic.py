@@ -44,11 +44,21 @@ def in_order(catalogue: Catalogue[Backend], reasons: dict[str, str]) -> Iterator
 
 
 def decide(catalogue: Catalogue[Backend], instances: Instances) -> Decision:
-    """Open the first accelerator that can be opened."""
+    """Open the first accelerator that can be opened.
+
+    Raises
+    ------
+    BackendUnavailableError
+        One that this process had was lost by a fork: another in its place would hide that.
+    """
     reasons: dict[str, str] = {}
     for name in in_order(catalogue, reasons):
         try:
             return Decision(instances.get(name), reasons)
+        except BackendUnavailableError as error:
+            if instances.lost_by_fork(name):
+                raise
+            reasons[name] = reason_of(error, name)
         except BackendError as error:
             reasons[name] = reason_of(error, name)
     return Decision(None, reasons)

@@ -40,8 +40,9 @@ class Helpers:
             self._notices.put(help_out)
 
     def __del__(self) -> None:
-        for _ in range(self._count):
-            self._notices.put(None)
+        with suppress(AttributeError):  # an interrupt left it half made
+            for _ in range(self._count):
+                self._notices.put(None)
 
 
 class Branch:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -178,7 +179,8 @@ class Stream:
         """The capture that it takes part in; one that has ended means none."""
 
     def __del__(self) -> None:
-        self.worker.stop()
+        with suppress(AttributeError):  # an interrupt left it half made
+            self.worker.stop()
 
 
 class Event:

@@ -72,9 +72,10 @@ def switched_off() -> bool:
 
 def installed(group: str) -> list[EntryPoint]:
     """Return the group's entry points of all installed distributions."""
-    from importlib.metadata import entry_points
+    from importlib.metadata import MetadataPathFinder, entry_points
 
     invalidate_caches()  # a distribution may have been installed a moment ago
+    MetadataPathFinder().invalidate_caches()  # Python 3.11 forgets this one
     return list(entry_points(group=group))
 
 

@@ -70,6 +70,10 @@ class Instances:
         """Return why the last `open` failed, or an empty string."""
         return self._failures.get(name, "")
 
+    def lost_by_fork(self, name: str) -> bool:
+        """Say whether the backend was opened before this process was forked and did not survive it."""
+        return self._load(name) in self._forked
+
     def get(self, name: str) -> Backend:
         """Return the opened instance, opening it if nobody has."""
         while True:

@@ -124,6 +124,10 @@ class Backend(ABC):
     """`destroy_*` would break captures in progress on this backend: the library then waits for the
     end of those that it knows of."""
 
+    serialises_replays: ClassVar[bool] = False
+    """`replay`, and what `bind` returned, may be called for one executable by several threads at once.
+    Otherwise the library lets one through at a time."""
+
     survives_fork: ClassVar[bool] = False
     """An opened backend can be opened afresh in a forked child. No GPU driver can."""
 
@@ -302,7 +306,7 @@ class Backend(ABC):
         """Enqueue one run of the executable on the stream.
 
         Runs of one executable take effect one after another in call order, on whatever streams;
-        asking for the next while one runs is never an error. The library serialises the calls.
+        asking for the next while one runs is never an error.
         """
 
     def bind(self, executable: Any, stream: Any) -> Callable[[], None]:

@@ -56,7 +56,9 @@ def _guarded(rule: Callable[..., None], reason: str | None) -> Callable[..., Non
                 raise
             raise ExpectedFailure(f"expected to fail: {reason}") from error
         if reason is not None:
-            raise AssertionError(f"expected to fail ({reason}), but it passes; remove it from expected_failures.")
+            raise AssertionError(
+                f"expected to fail ({reason}), but it passes; remove it from expected_failures."
+            )
 
     test.rule = rule  # type: ignore[attr-defined]
     return test

@@ -9,6 +9,8 @@ from .capture import CaptureRules
 from .dump import DumpRules
 from .failures import FailureRules
 from .foreign import ForeignRules
+from .fork import ForkRules
+from .handles import HandleRules
 from .lifetime import LifetimeRules
 from .memory import MemoryRules
 from .modes import ModeRules
@@ -23,11 +25,13 @@ from .threads import ThreadRules
 ALL = (
     BackendRules,
     StreamRules,
+    HandleRules,
     StateRules,
     CaptureRules,
     ModeRules,
     ByHandRules,
     SideStreamRules,
+    ForkRules,
     FailureRules,
     ForeignRules,
     ThreadRules,

@@ -40,7 +40,9 @@ class CaptureRules(Case):
         for seed in range(5):
             chance = random.Random(seed)
             stream, cells, wanted = self.stream(), [self.cell() for _ in range(3)], [0, 0, 0]
-            pieces = [(chance.randrange(3), chance.getrandbits(32), chance.getrandbits(32)) for _ in range(30)]
+            pieces = [
+                (chance.randrange(3), chance.getrandbits(32), chance.getrandbits(32)) for _ in range(30)
+            ]
             for which, a, b in pieces:
                 self.enqueue(stream, cells[which], a, b)
             graph = self.graph(stream)
@@ -115,7 +117,10 @@ class CaptureRules(Case):
     def test_keep_graph_leaves_instantiating_for_later(self) -> None:
         """With ``keep_graph`` a captured graph has no executable until `instantiate` or a replay."""
         stream, cell = self.stream(), self.cell()
-        graph, lazy = self.captured(stream, cell, keep_graph=True), self.captured(stream, cell, keep_graph=True)
+        graph, lazy = (
+            self.captured(stream, cell, keep_graph=True),
+            self.captured(stream, cell, keep_graph=True),
+        )
         assert graph.state == lazy.state == "captured"
         graph.instantiate()
         assert graph.state == "ready"

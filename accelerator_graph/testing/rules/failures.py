@@ -1,0 +1,204 @@
+"""A capture that goes wrong leaves no trace."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+from unittest import SkipTest
+
+import accelerator_graph as ag
+from accelerator_graph.backends.base import CaptureStatus
+
+from .._case import Case, applied, raises
+
+
+class _Stop(BaseException):
+    """An exception that is no `Exception`, like those of test runners and schedulers."""
+
+
+class _Thing:
+    """Something that can be retained."""
+
+
+BODY_RAISES = (ValueError, KeyboardInterrupt, SystemExit, GeneratorExit, _Stop)
+PASS_ALWAYS = (KeyboardInterrupt, SystemExit)
+BROKEN = ("illegal_call", "invalidated")
+
+
+class FailureRules(Case):
+    """Whatever is raised during a capture: the graph is empty afterwards, and everything else is usable."""
+
+    def test_exception_in_the_body_passes_unchanged(self) -> None:
+        """If the body raises and the capture is valid, that very exception passes, with a note."""
+        for kind in BODY_RAISES:
+            stream, cell = self.stream(), self.cell()
+            graph, error = self.graph(stream), kind("in the body")
+            with raises(kind) as caught, graph:
+                self.enqueue(stream, cell)
+                raise error
+            assert caught.error is error
+            assert any("abandoned" in note for note in error.__notes__), kind
+            self._left_no_trace(stream, graph, cell)
+
+    def test_illegal_call_is_a_capture_error(self) -> None:
+        """A synchronisation in the body raises `DriverError`, and the block `CaptureError` from it."""
+        stream, cell = self._breakable(), self.cell()
+        graph = self.graph(stream)
+        with raises(ag.CaptureError) as caught, graph:
+            self.enqueue(stream, cell)
+            stream.synchronize()
+        assert caught.error.reason in BROKEN
+        assert isinstance(caught.error.__cause__, ag.DriverError)
+        assert caught.error.__cause__.reason in BROKEN
+        self._left_no_trace(stream, graph, cell)
+
+    def test_swallowed_illegal_call_is_a_capture_error_at_the_end(self) -> None:
+        """A capture that an illegal call has broken does not become a graph, also if nobody noticed."""
+        stream, cell = self._breakable(), self.cell()
+        graph = self.graph(stream)
+        with raises(ag.CaptureError) as caught, graph:
+            self.enqueue(stream, cell)
+            self._break(stream)
+        assert caught.error.reason in BROKEN
+        assert isinstance(caught.error.__cause__, ag.DriverError)
+        self._left_no_trace(stream, graph, cell)
+
+    def test_swallowed_illegal_call_is_a_capture_error_by_hand(self) -> None:
+        """The same with `capture_end`."""
+        stream, cell = self._breakable(), self.cell()
+        graph = self.graph(stream)
+        graph.capture_begin()
+        self.enqueue(stream, cell)
+        self._break(stream)
+        with raises(ag.CaptureError) as caught:
+            graph.capture_end()
+        assert caught.error.reason in BROKEN
+        self._left_no_trace(stream, graph, cell)
+
+    def test_exception_after_an_illegal_call_is_the_cause(self) -> None:
+        """If the body raises after it broke the capture, `CaptureError` is raised from what it raised."""
+        stream, cell, error = self._breakable(), self.cell(), ValueError("in the body")
+        graph = self.graph(stream)
+        with raises(ag.CaptureError) as caught, graph:
+            self._break(stream)
+            raise error
+        assert caught.error.__cause__ is error
+        assert caught.error.reason in BROKEN
+        self._left_no_trace(stream, graph, cell)
+
+    def test_interrupt_after_an_illegal_call_passes_unchanged(self) -> None:
+        """KeyboardInterrupt and SystemExit always pass, also if the capture was broken before."""
+        for kind in PASS_ALWAYS:
+            stream, cell = self._breakable(), self.cell()
+            graph, error = self.graph(stream), kind("in the body")
+            with raises(kind) as caught, graph:
+                self._break(stream)
+                raise error
+            assert caught.error is error
+            self._left_no_trace(stream, graph, cell)
+
+    def test_broken_capture_can_be_reset(self) -> None:
+        """`reset` abandons a capture that an illegal call has broken."""
+        stream, cell = self._breakable(), self.cell()
+        graph = self.graph(stream)
+        graph.capture_begin()
+        self.enqueue(stream, cell)
+        self._break(stream)
+        graph.reset()
+        self._left_no_trace(stream, graph, cell)
+
+    def test_broken_capture_says_that_it_is(self) -> None:
+        """After an illegal call `capture_status` is "invalidated" until the capture ends."""
+        stream, cell = self._breakable(), self.cell()
+        graph = self.graph(stream)
+        graph.capture_begin()
+        self._break(stream)
+        assert self.status(stream) is CaptureStatus.INVALIDATED
+        graph.reset()
+        assert self.status(stream) is CaptureStatus.NONE
+        self._left_no_trace(stream, graph, cell)
+
+    def test_failed_capture_restores_the_current_stream(self) -> None:
+        """After a failed capture the thread's current stream is the one from before."""
+        outer, stream, cell = self.stream(), self.stream(), self.cell()
+        graph = self.graph(stream)
+        with outer:
+            with raises(ValueError), graph:
+                assert ag.current_stream() is stream
+                raise ValueError
+            assert ag.current_stream() is outer
+        self._left_no_trace(stream, graph, cell)
+
+    def test_failed_capture_releases_what_was_retained_in_it(self) -> None:
+        """What was retained during a failed capture is let go; what was retained before stays."""
+        stream = self.stream()
+        graph = self.graph(stream)
+        before = weakref.ref(graph.retain(_Thing()))
+        with raises(ValueError), graph:
+            during = weakref.ref(graph.retain(_Thing()))
+            assert during() is not None
+            raise ValueError
+        gc.collect()
+        assert during() is None
+        assert before() is not None
+        graph.reset()
+        gc.collect()
+        assert before() is None
+
+    def test_failed_capture_releases_its_pool(self) -> None:
+        """After a failed capture its pool can be captured into again, by the same graph and by others."""
+        stream, cell, pool = self.stream(), self.cell(), ag.graph_pool_handle()
+        graph = self.graph(stream, pool=pool)
+        with raises(ValueError), graph:
+            raise ValueError
+        other = self.captured(stream, cell, pool=ag.graph_pool_handle())
+        with raises(ValueError), graph:
+            raise ValueError
+        self.works(stream, graph)
+        assert graph.pool() == pool
+        other.reset()
+        assert self.captured(stream, cell, pool=pool).pool() == pool
+
+    def test_callables_from_before_do_not_work_after_a_failed_capture(self) -> None:
+        """A callable of an earlier capture stays dead when the next capture fails."""
+        stream, cell = self.stream(), self.cell()
+        graph = self.captured(stream, cell)
+        launch = graph.bind()
+        graph.reset()
+        with raises(ValueError), graph:
+            raise ValueError
+        with raises(ag.GraphStateError):
+            launch()
+        with raises(ag.GraphStateError):
+            graph.replay()
+        self._left_no_trace(stream, graph, cell)
+
+    def test_failures_do_not_add_up(self) -> None:
+        """A graph and a stream survive many failed captures."""
+        stream, cell = self.stream(), self.cell()
+        graph = self.graph(stream)
+        for _ in range(25):
+            with raises(ValueError), graph:
+                self.enqueue(stream, cell)
+                raise ValueError
+        self._left_no_trace(stream, graph, cell)
+
+    def _breakable(self) -> ag.Stream:
+        if self.backend.recording != "stream":
+            raise SkipTest(f"backend {self.backend.name!r} records explicitly; no call breaks a capture")
+        return self.stream()
+
+    def _break(self, stream: ag.Stream) -> None:
+        with raises(ag.DriverError) as caught:
+            stream.synchronize()
+        assert caught.error.reason in BROKEN
+
+    def _left_no_trace(self, stream: ag.Stream, graph: ag.Graph, cell: Any) -> None:
+        assert self.status(stream) is CaptureStatus.NONE
+        assert not ag.is_current_stream_capturing()
+        assert self.read(cell) == 0
+        with raises(ag.GraphStateError):
+            graph.replay()
+        self.works(stream, graph)
+        assert self.read(cell) == applied(0)

@@ -1,0 +1,165 @@
+"""Captures that are in the way of one another."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import accelerator_graph as ag
+from accelerator_graph.backends.base import Capability, CaptureStatus
+
+from .._case import Case, applied, raises
+
+
+class ForeignRules(Case):
+    """What somebody else is capturing is never touched."""
+
+    def test_second_graph_on_a_capturing_stream_is_refused(self) -> None:
+        """Capturing a stream that is capturing is a `CaptureError`; the first capture goes on unharmed."""
+        stream, cell = self.stream(), self.cell()
+        first, second = self.graph(stream), self.graph(stream)
+        with first:
+            self.enqueue(stream, cell)
+            with raises(ag.CaptureError) as by_hand:
+                second.capture_begin()
+            with raises(ag.CaptureError), second:
+                raise AssertionError("the body must not run")
+            with raises(ag.CaptureError), ag.graph(second, stream=stream):
+                raise AssertionError("the body must not run")
+            assert by_hand.error.reason == "foreign_capture"
+            assert second.state == "empty"
+            assert ag.current_stream() is stream
+            self.enqueue(stream, cell)
+        first.replay()
+        assert self.read(cell) == applied(2)
+        self.works(stream, second)
+
+    def test_capture_that_is_not_the_librarys_is_left_alone(self) -> None:
+        """A capture that somebody began through the runtime is refused likewise, and stays valid."""
+        backend, stream, cell = self.backend, self.stream(), self.cell()
+        graph = self.graph(stream)
+        token = backend.capture_begin(stream.native, backend.default_capture_mode)
+        try:
+            self.enqueue(stream, cell)
+            with raises(ag.CaptureError) as caught:
+                graph.capture_begin()
+            assert caught.error.reason == "foreign_capture"
+            assert self.status(stream) is CaptureStatus.ACTIVE
+            self.enqueue(stream, cell)
+        finally:
+            theirs = backend.capture_end(token)
+        executable = backend.instantiate(theirs)
+        backend.replay(executable, stream.native)
+        assert self.read(cell) == applied(2)
+        backend.destroy_executable(executable)
+        backend.destroy_graph(theirs)
+        self.works(stream, graph)
+
+    def test_replay_onto_a_capturing_stream(self) -> None:
+        """A replay in a capture is recorded by "child_graphs", else refused, and the capture goes on."""
+        stream, home, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
+        inner = self.captured(home, cell)
+        ways: list[Callable[[], None]] = [lambda: inner.replay(stream), inner.bind(stream)]
+        for replay in ways:
+            outer = self.graph(stream)
+            before = self.read(cell), self.read(other)
+            with outer:
+                self.enqueue(stream, other)
+                if self.has(Capability.CHILD_GRAPHS):
+                    replay()
+                else:
+                    with raises(ag.CaptureError):
+                        replay()
+                assert self.status(stream) is CaptureStatus.ACTIVE
+                self.enqueue(stream, other)
+            assert (self.read(cell), self.read(other)) == before
+            outer.replay()
+            outer.replay()
+            runs = 2 * self.has(Capability.CHILD_GRAPHS)
+            assert self.read(cell) == applied(runs, start=before[0])
+            assert self.read(other) == applied(4, start=before[1])
+
+    def test_bind_onto_a_capturing_stream_leaves_the_capture_valid(self) -> None:
+        """`bind` onto a capturing stream enqueues nothing, and its callable works when that has ended."""
+        stream, home, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
+        inner, outer = self.captured(home, cell), self.graph(stream)
+        with outer:
+            self.enqueue(stream, other)
+            launch = inner.bind(stream)
+        outer.replay()
+        assert (self.read(cell), self.read(other)) == (0, applied(1))
+        launch()
+        assert self.read(cell) == applied(1)
+
+    def test_replay_beside_a_capture(self) -> None:
+        """Replaying on another stream in the middle of a capture runs at once and disturbs nothing."""
+        stream, home, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
+        ready, outer = self.captured(home, cell), self.graph(stream)
+        with outer:
+            self.enqueue(stream, other)
+            ready.replay()
+            self.enqueue(stream, other)
+        assert (self.read(cell), self.read(other)) == (applied(1), 0)
+        outer.replay()
+        assert (self.read(cell), self.read(other)) == (applied(1), applied(2))
+
+    def test_captures_nest_on_different_streams(self) -> None:
+        """One thread may capture two streams at once; each graph has its own stream's work."""
+        first, second, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
+        outer, inner = self.graph(first), self.graph(second, capture_error_mode="default")
+        outer.capture_begin()
+        self.enqueue(first, cell)
+        inner.capture_begin()
+        self.enqueue(second, other)
+        self.enqueue(first, cell)
+        assert ag.current_stream() is second
+        inner.capture_end()
+        assert ag.current_stream() is first
+        self.enqueue(first, cell)
+        outer.capture_end()
+        assert (self.read(cell), self.read(other)) == (0, 0)
+        outer.replay()
+        inner.replay()
+        assert (self.read(cell), self.read(other)) == (applied(3), applied(1))
+
+    def test_one_pool_takes_one_capture_at_a_time(self) -> None:
+        """A capture into a pool that another thread captures into is refused before it has begun."""
+        stream, other, cell, pool = self.stream(), self.stream(), self.cell(), ag.graph_pool_handle()
+        first, second = self.graph(stream, pool=pool), self.graph(other, pool=pool)
+
+        def try_second() -> None:
+            with raises(ag.GraphStateError, match="pool"):
+                second.capture_begin()
+            assert second.state == "empty"
+            assert ag.current_stream() is None
+
+        with first:
+            self.enqueue(stream, cell)
+            self.in_thread(try_second)
+            assert self.status(other) is CaptureStatus.NONE
+            self.enqueue(stream, cell)
+        first.replay()
+        assert self.read(cell) == applied(2)
+        self.works(other, second)
+        assert second.pool() == first.pool() == pool
+
+    def test_two_pools_take_two_captures_at_once(self) -> None:
+        """Captures into different pools may overlap, in two threads."""
+        stream, other, cell = self.stream(), self.stream(), self.cell()
+        first, second = self.graph(stream), self.graph(other, pool=ag.graph_pool_handle())
+        done = threading.Event()
+
+        def capture() -> None:
+            with second:
+                self.enqueue(other, cell)
+            done.set()
+
+        with first:
+            self.in_thread(capture)
+            self.wait(done)
+            self.enqueue(stream, cell)
+        assert second.pool() != first.pool()
+        second.replay()
+        other.synchronize()
+        first.replay()
+        assert self.read(cell) == applied(2)

@@ -1,0 +1,86 @@
+"""What stands for a stream: handles, the runtime's own objects, ``__cuda_stream__``."""
+
+from __future__ import annotations
+
+from unittest import SkipTest
+
+import accelerator_graph as ag
+from accelerator_graph.backends.base import Capability
+
+from .._case import Case, applied, raises
+
+
+class HandleRules(Case):
+    """Streams of others are recognised, and stay theirs."""
+
+    def test_handle_stands_for_the_stream(self) -> None:
+        """A handle, with the backend's name, captures the stream that it belongs to."""
+        self.needs(Capability.HANDLES)
+        stream, other, cell = self.stream(), self.stream(), self.cell()
+        assert type(stream.handle) is int
+        assert stream.handle != other.handle
+        graph = self.graph(stream.handle, backend=self.backend.name)
+        with graph:
+            self.enqueue(stream, cell)
+        assert graph.stream is not None
+        assert graph.stream.handle == stream.handle
+        assert graph.device == stream.device
+        graph.replay()
+        assert self.read(cell) == applied(1)
+
+    def test_handle_leaves_the_stream_its_owners(self) -> None:
+        """Closing or dropping what was made from a handle does not touch the stream."""
+        self.needs(Capability.HANDLES)
+        stream, cell = self.stream(), self.cell()
+        graph = self.graph(stream.handle, backend=self.backend.name)
+        assert graph.stream is not None
+        graph.stream.close()
+        del graph
+        self.works(stream, self.graph(stream))
+        assert self.read(cell) == 0
+
+    def test_without_handles_there_are_none(self) -> None:
+        """Without "handles", `handle` is an `UnsupportedError`, and an int stands for no stream."""
+        if self.has(Capability.HANDLES):
+            raise SkipTest(f"backend {self.backend.name!r} has handles")
+        stream = self.stream()
+        with raises(ag.UnsupportedError) as caught:
+            stream.handle  # noqa: B018
+        assert caught.error.capability == Capability.HANDLES
+        with raises(TypeError):
+            ag.Graph(stream=4096, backend=self.backend.name)
+
+    def test_runtimes_own_object_stands_for_the_stream(self) -> None:
+        """The runtime's own stream object, if the backend knows it, captures that stream."""
+        stream, cell = self.stream(), self.cell()
+        if self.backend.as_stream(stream.native) is None:
+            raise SkipTest(f"backend {self.backend.name!r} recognises no objects of its runtime")
+        for given in ({"backend": self.backend.name}, {}):
+            graph = ag.Graph(stream=stream.native, **given)
+            with graph:
+                self.enqueue(stream, cell)
+            assert graph.backend == self.backend.name
+            graph.replay()
+        assert self.read(cell) == applied(2)
+
+    def test_cuda_stream_protocol_exists_where_it_is_true(self) -> None:
+        """``__cuda_stream__`` is ``(0, handle)`` if the backend is `cuda_like`, else it is not there."""
+        stream = self.stream()
+        assert hasattr(stream, "__cuda_stream__") == self.backend.cuda_like
+        if self.backend.cuda_like:
+            assert stream.__cuda_stream__() == (0, stream.handle)  # type: ignore[attr-defined]
+
+    def test_what_is_no_stream_is_refused(self) -> None:
+        """A negative handle is a ValueError and what is no stream a TypeError, where it is given."""
+        name = self.backend.name
+        with raises(ValueError, match="negative"):
+            ag.Graph(stream=-1, backend=name)
+        for bad in ("stream", 1.5, True, object(), int, []):
+            with raises(TypeError):
+                ag.Graph(stream=bad, backend=name)
+            with raises(TypeError):
+                ag.Graph(stream=bad)
+        with raises(TypeError):
+            ag.Graph("keep")  # type: ignore[arg-type]
+        with raises(ag.UnknownBackendError):
+            ag.Graph(backend="no_such_backend")

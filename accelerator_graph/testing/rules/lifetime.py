@@ -1,0 +1,168 @@
+"""Who keeps what alive, and what may be let go of when."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import accelerator_graph as ag
+from accelerator_graph.backends.base import CaptureStatus
+
+from .._case import Case, applied
+
+
+class _Thing:
+    """Something that can be retained."""
+
+
+class LifetimeRules(Case):
+    """Destruction never blocks, never raises, and disturbs nobody's capture."""
+
+    def test_graphs_collected_during_a_capture_leave_it_valid(self) -> None:
+        """In every mode, graphs that go during a capture (ready, kept, in a cycle) do not break it."""
+        for mode in sorted({"default", *self.backend.capture_modes}):
+            stream, other, cell, unseen = self.stream(), self.stream(), self.cell(), self.cell()
+            ready = self.captured(other, unseen)
+            kept = self.captured(other, unseen, keep_graph=True)
+            both = self.captured(other, unseen, keep_graph=True)
+            both.instantiate()
+            cyclic = self.captured(other, unseen)
+            cyclic.retain(cyclic)
+            graph = self.graph(stream, capture_error_mode=mode)
+            with graph:
+                self.enqueue(stream, cell)
+                del ready, kept, both, cyclic
+                gc.collect()
+                self.graph().reset()  # an ordinary call: what was queued is destroyed now
+                assert self.status(stream) is CaptureStatus.ACTIVE, mode
+                self.enqueue(stream, cell)
+            graph.replay()
+            assert (self.read(cell), self.read(unseen)) == (applied(2), 0), mode
+
+    def test_streams_made_and_dropped_during_a_capture_leave_it_valid(self) -> None:
+        """In every mode, streams and graphs can be made and let go of during a capture."""
+        for mode in sorted({"default", *self.backend.capture_modes}):
+            stream, cell = self.stream(), self.cell()
+            graph = self.graph(stream, capture_error_mode=mode)
+            with graph:
+                self.enqueue(stream, cell)
+                self.graph(self.stream())
+                gc.collect()
+                self.stream().close()
+                self.graph().reset()
+                self.enqueue(stream, cell)
+            graph.replay()
+            assert self.read(cell) == applied(2), mode
+
+    def test_resetting_another_graph_during_a_capture_leaves_it_valid(self) -> None:
+        """In every mode, another graph can be reset during a capture."""
+        for mode in sorted({"default", *self.backend.capture_modes}):
+            stream, cell = self.stream(), self.cell()
+            old = self.captured(self.stream(), cell)
+            graph = self.graph(stream, capture_error_mode=mode)
+            with graph:
+                self.enqueue(stream, cell)
+                old.reset()
+                self.enqueue(stream, cell)
+            graph.replay()
+            assert self.read(cell) == applied(2), mode
+
+    def test_capture_of_a_thread_that_ended_is_abandoned(self) -> None:
+        """If a thread ends while it captures and its graph is forgotten, the stream is free again."""
+        for mode in sorted({"default", *self.backend.capture_modes}):
+            stream, cell, pool = self.stream(), self.cell(), ag.graph_pool_handle()
+
+            def begin(
+                stream: ag.Stream = stream, cell: object = cell, pool: ag.PoolId = pool, mode: str = mode
+            ) -> None:
+                self.graph(stream, pool=pool, capture_error_mode=mode).capture_begin()
+                self.enqueue(stream, cell)
+
+            self.in_thread(begin)
+            gc.collect()
+            self.graph().reset()  # an ordinary call
+            assert self.status(stream) is CaptureStatus.NONE, mode
+            self.works(stream, self.graph(stream, pool=pool))
+            assert self.read(cell) == 0
+
+    def test_capturing_graph_is_not_collected(self) -> None:
+        """A graph that is being captured stays alive without a reference, as does its capture."""
+        stream, cell = self.stream(), self.cell()
+        graph = self.graph(stream)
+        reference = weakref.ref(graph)
+        graph.capture_begin()
+        del graph
+        gc.collect()
+        self.enqueue(stream, cell)
+        assert self.status(stream) is CaptureStatus.ACTIVE
+        graph = reference()
+        assert graph is not None
+        graph.capture_end()
+        graph.replay()
+        assert self.read(cell) == applied(1)
+
+    def test_graph_is_freed_without_the_collector(self) -> None:
+        """A graph that was captured and replayed is in no cycle: it goes with its last reference."""
+        stream, cell = self.stream(), self.cell()
+        gc.disable()
+        try:
+            graph = self.captured(stream, cell)
+            graph.replay()
+            graph.bind(stream)()
+            reference = weakref.ref(graph)
+            del graph
+            assert reference() is None
+        finally:
+            gc.enable()
+        assert self.read(cell) == applied(2)
+
+    def test_runs_complete_after_their_graph_has_gone(self) -> None:
+        """Runs that are under way when a graph is let go of, or reset, complete."""
+        stream, cell = self.stream(), self.cell()
+        for reset in (False, True):
+            before = self.read(cell)
+            graph = self.graph(stream)
+            with graph:
+                self.enqueue_slow(stream, cell)
+            for _ in range(5):
+                graph.replay()
+            if reset:
+                graph.reset()
+            del graph
+            gc.collect()
+            self.graph().reset()
+            assert self.read(cell) == applied(5, start=before)
+
+    def test_graph_keeps_its_stream_alive(self) -> None:
+        """A graph can be replayed after the last reference to the stream it was captured on has gone."""
+        stream, cell = self.stream(), self.cell()
+        graph = self.captured(stream, cell)
+        del stream
+        gc.collect()
+        self.graph().reset()
+        graph.replay()
+        graph.replay()
+        assert graph.stream is not None
+        graph.stream.synchronize()
+        assert self.read(cell) == applied(2)
+
+    def test_retained_objects_live_until_reset(self) -> None:
+        """`retain` returns its argument and keeps it until `reset`, over captures and replays."""
+        stream, cell = self.stream(), self.cell()
+        graph = self.graph(stream)
+        thing = _Thing()
+        assert graph.retain(thing) is thing
+        with graph:
+            during = weakref.ref(graph.retain(_Thing()))
+            self.enqueue(stream, cell)
+        before = weakref.ref(thing)
+        del thing
+        graph.replay()
+        gc.collect()
+        assert before() is not None
+        assert during() is not None
+        graph.reset()
+        gc.collect()
+        assert before() is None
+        assert during() is None
+        assert self.read(cell) == applied(1)

@@ -1,0 +1,151 @@
+"""`fill`, `copy` and `launch`."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+from unittest import SkipTest
+
+import accelerator_graph as ag
+from accelerator_graph.backends.base import Capability
+
+from .._case import Case, applied, raises
+
+
+class MemoryRules(Case):
+    """Work that is enqueued through the library: run on an idle stream, recorded on a capturing one."""
+
+    def test_fill_sets_bytes(self) -> None:
+        """`fill` sets all bytes of the memory, or the first `nbytes`."""
+        stream, buffer = self._stream(), self.used.buffer(16)
+        stream.fill(buffer, 255)
+        stream.fill(buffer, 7, 4)
+        stream.fill(buffer, 9, 0)
+        assert self._bytes(buffer) == b"\x07" * 4 + b"\xff" * 12
+
+    def test_copy_copies_bytes(self) -> None:
+        """`copy` copies all of the source, or the first `nbytes`, into memory that may be larger."""
+        stream, source, target = self._stream(), self.used.buffer(8), self.used.buffer(16)
+        stream.fill(source, 3)
+        stream.copy(target, source)
+        assert self._bytes(target) == b"\x03" * 8 + b"\x00" * 8
+        stream.fill(source, 4)
+        stream.copy(target, source, 2)
+        stream.copy(target, source, 0)
+        assert self._bytes(target) == b"\x04" * 2 + b"\x03" * 6 + b"\x00" * 8
+
+    def test_fill_and_copy_are_recorded(self) -> None:
+        """During a capture `fill` and `copy` are recorded; each replay does them, in order."""
+        stream = self._stream()
+        first, second = self.used.buffer(8), self.used.buffer(8)
+        graph = self.graph(stream)
+        with graph:
+            stream.fill(first, 1)
+            stream.copy(second, first)
+            stream.fill(first, 2, 4)
+        assert (self._bytes(first), self._bytes(second)) == (bytes(8), bytes(8))
+        for _ in range(2):
+            stream.fill(first, 9)
+            stream.fill(second, 9)
+            graph.replay()
+            assert self._bytes(first) == b"\x02" * 4 + b"\x01" * 4
+            assert self._bytes(second) == b"\x01" * 8
+        if self.has(Capability.NODES):
+            assert graph.num_nodes >= 3
+
+    def test_wrong_arguments_are_refused_before_anything_is_enqueued(self) -> None:
+        """Values out of range, too many bytes and wrong types are ValueErrors and TypeErrors at once."""
+        stream, small, large = self._stream(), self.used.buffer(8), self.used.buffer(16)
+        for use, kind in self._wrong(stream, small, large):
+            with raises(kind):
+                use()
+        assert (self._bytes(small), self._bytes(large)) == (bytes(8), bytes(16))
+        self.works(stream, self.graph(stream))
+
+    def test_wrong_arguments_do_not_hurt_a_capture(self) -> None:
+        """The same during a capture: nothing is recorded, and the capture goes on."""
+        stream, small, large = self._stream(), self.used.buffer(8), self.used.buffer(16)
+        cell, graph = self.cell(), self.graph(stream)
+        with graph:
+            self.enqueue(stream, cell)
+            for use, kind in self._wrong(stream, small, large):
+                with raises(kind):
+                    use()
+            self.enqueue(stream, cell)
+        graph.replay()
+        assert self.read(cell) == applied(2)
+        assert (self._bytes(small), self._bytes(large)) == (bytes(8), bytes(16))
+        if self.has(Capability.NODES) and self.used.nodes_per_piece:
+            assert graph.num_nodes == 2 * self.used.nodes_per_piece
+
+    def test_graph_keeps_the_memory_that_it_uses(self) -> None:
+        """What `fill` and `copy` are given during a capture lives until the graph is reset."""
+        stream = self._stream()
+        source, target = self.used.buffer(8), self.used.buffer(8)
+        try:
+            references = weakref.ref(source), weakref.ref(target)
+        except TypeError as error:
+            raise SkipTest(str(error)) from error
+        graph = self.graph(stream)
+        with graph:
+            stream.fill(source, 1)
+            stream.copy(target, source)
+        del source, target
+        gc.collect()
+        assert all(reference() is not None for reference in references)
+        graph.replay()
+        stream.synchronize()
+        graph.reset()
+        gc.collect()
+        assert all(reference() is None for reference in references)
+
+    def test_without_the_capability_nothing_is_enqueued(self) -> None:
+        """Without "enqueue", `fill`, `copy` and `launch` are an `UnsupportedError` that says so."""
+        if self.has(Capability.ENQUEUE):
+            raise SkipTest(f"backend {self.backend.name!r} enqueues work")
+        stream = self.stream()
+        uses: list[Callable[[], None]] = [
+            lambda: stream.fill(bytearray(1), 0),
+            lambda: stream.copy(bytearray(1), bytearray(1)),
+            lambda: stream.launch(print),
+        ]
+        for use in uses:
+            with raises(ag.UnsupportedError) as caught:
+                use()
+            assert caught.error.capability == Capability.ENQUEUE
+
+    def _stream(self) -> ag.Stream:
+        self.needs(Capability.ENQUEUE)
+        return self.stream()
+
+    def _bytes(self, buffer: Any) -> bytes:
+        self.synchronize()
+        return self.used.read_bytes(buffer)
+
+    def _wrong(
+        self, stream: ag.Stream, small: Any, large: Any
+    ) -> list[tuple[Callable[[], None], type[Exception]]]:
+        """Return what has to be refused, and how."""
+        odd: Any = "3"
+        return [
+            (lambda: stream.fill(small, 256), ValueError),
+            (lambda: stream.fill(small, -1), ValueError),
+            (lambda: stream.fill(small, odd), TypeError),
+            (lambda: stream.fill(small, 1.0), TypeError),  # type: ignore[arg-type]
+            (lambda: stream.fill(small, None), TypeError),  # type: ignore[arg-type]
+            (lambda: stream.fill(small, 1, 9), ValueError),
+            (lambda: stream.fill(small, 1, -1), ValueError),
+            (lambda: stream.fill(small, 1, odd), TypeError),
+            (lambda: stream.fill(object(), 1), TypeError),
+            (lambda: stream.fill(None, 1), TypeError),
+            (lambda: stream.copy(small, large), ValueError),
+            (lambda: stream.copy(small, large, 9), ValueError),
+            (lambda: stream.copy(large, small, 9), ValueError),
+            (lambda: stream.copy(large, small, -1), ValueError),
+            (lambda: stream.copy(large, small, odd), TypeError),
+            (lambda: stream.copy(object(), small), TypeError),
+            (lambda: stream.copy(small, object()), TypeError),
+            (lambda: stream.launch(object()), TypeError),
+        ]

@@ -1,0 +1,92 @@
+"""What `Backend.nodes` lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from graphlib import TopologicalSorter
+from typing import Any
+from unittest import SkipTest
+
+from accelerator_graph.backends.base import Capability, GraphEdge, GraphNode
+
+from .._case import Case
+
+
+class NodeRules(Case):
+    """The nodes and the dependencies of a graph."""
+
+    def test_nodes_of_a_line(self) -> None:
+        """Work on one stream is a line: each node after the one before."""
+        stream, cell = self.stream(), self.cell()
+
+        def record() -> None:
+            for _ in range(4):
+                self.enqueue(stream, cell)
+
+        nodes, after = self._listed(stream, record)
+        self._needs_one_node_per_piece()
+        assert len(nodes) == 4
+        assert sorted(len(each) for each in after.values()) == [0, 1, 2, 3]
+
+    def test_nodes_of_a_fork_and_join(self) -> None:
+        """Forked branches depend on the work before the fork and not on each other; the join on both."""
+        self.needs(Capability.EVENTS)
+        first, second, cells = self.stream(), self.stream(), [self.cell(), self.cell()]
+
+        def record() -> None:
+            self.enqueue(first, cells[0])
+            second.wait(first)
+            self.enqueue(first, cells[0])
+            self.enqueue(second, cells[1])
+            first.wait(second)
+            self.enqueue(first, cells[0])
+
+        nodes, after = self._listed(first, record)
+        self._needs_one_node_per_piece()
+        work = {node.id for node in nodes if node.kind != "empty"}
+        assert len(work) == 4
+        assert sorted(len(after[node] & work) for node in work) == [0, 1, 1, 3]
+
+    def test_nodes_have_a_kind(self) -> None:
+        """Every node has a kind in lower case, and a name, which may be empty."""
+        stream, cell = self.stream(), self.cell()
+        nodes, _ = self._listed(stream, lambda: self.enqueue(stream, cell))
+        for node in nodes:
+            assert node.kind
+            assert node.kind == node.kind.lower()
+            assert isinstance(node.name, str)
+
+    def _listed(self, stream: Any, record: Callable[[], None]) -> tuple[list[GraphNode], dict[int, set[int]]]:
+        """Capture, and return the nodes, and all that each node comes after."""
+        self.needs(Capability.NODES)
+        backend = self.backend
+        token = backend.capture_begin(stream.native, backend.default_capture_mode)
+        try:
+            record()
+        finally:
+            graph = backend.capture_end(token)
+        try:
+            nodes, edges = backend.nodes(graph)
+            assert backend.node_count(graph) == len(nodes)
+        finally:
+            backend.destroy_graph(graph)
+        assert [node.id for node in nodes] == list(range(len(nodes)))
+        return nodes, _closure(len(nodes), edges)
+
+    def _needs_one_node_per_piece(self) -> None:
+        if self.used.nodes_per_piece != 1:
+            raise SkipTest("a piece of work is not one node")
+
+
+def _closure(count: int, edges: list[GraphEdge]) -> dict[int, set[int]]:
+    """Return all nodes that each node comes after. `graphlib.CycleError` if there is a cycle."""
+    assert len(set(edges)) == len(edges), "an edge is listed twice"
+    before: dict[int, set[int]] = {node: set() for node in range(count)}
+    for edge in edges:
+        assert edge.source in before
+        assert edge.target in before
+        before[edge.target].add(edge.source)
+    after: dict[int, set[int]] = {}
+    for node in TopologicalSorter(before).static_order():
+        after[node] = before[node].union(*(after[source] for source in before[node]))
+    return after

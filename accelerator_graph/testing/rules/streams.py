@@ -1,0 +1,212 @@
+"""`Stream`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from unittest import SkipTest
+
+import accelerator_graph as ag
+from accelerator_graph.backends.base import Capability
+
+from .._case import Case, applied, is_same, raises
+
+
+class StreamRules(Case):
+    """Making streams, using them, closing them."""
+
+    def test_streams_are_made_on_every_device(self) -> None:
+        """`Stream(device)` is on that device and of the backend that was named."""
+        for device in range(self.backend.device_count()):
+            stream = self.stream(device)
+            assert (stream.backend, stream.device) == (self.backend.name, device)
+            stream.synchronize()
+
+    def test_stream_runs_work_and_synchronize_waits(self) -> None:
+        """Work on an idle stream runs in order, and `synchronize` returns when all of it is done."""
+        stream, cell = self.stream(), self.cell()
+        for _ in range(10):
+            self.enqueue_slow(stream, cell)
+        stream.synchronize()
+        assert self.used.read(cell) == applied(10)
+
+    def test_stream_can_be_used_from_another_thread(self) -> None:
+        """A stream can be made in one thread and used in another."""
+        cell = self.cell()
+        stream = self.in_thread(self.stream)
+        self.enqueue(stream, cell)
+        self.in_thread(lambda: self.enqueue(stream, cell))
+        self.in_thread(stream.synchronize)
+        assert self.used.read(cell) == applied(2)
+
+    def test_like_shares_the_device(self) -> None:
+        """`like` decides backend and device; one that disagrees with `device` is a ValueError."""
+        for device in range(self.backend.device_count()):
+            model = self.stream(device)
+            stream = ag.Stream(like=model)
+            assert (stream.backend, stream.device) == (model.backend, device)
+            assert stream is not model
+            assert ag.Stream(device, like=model, backend=self.backend.name).device == device
+            if device:
+                with raises(ValueError, match="device"):
+                    ag.Stream(0, like=model)
+
+    def test_stream_beside_the_current_one(self) -> None:
+        """Without arguments, a stream has the backend and the device of the current one."""
+        last = self.backend.device_count() - 1
+        with self.stream(last):
+            stream = ag.Stream()
+            assert (stream.backend, stream.device) == (self.backend.name, last)
+
+    def test_entering_nests_and_restores(self) -> None:
+        """``with stream`` makes it the current one, nested and repeated, and restores the one before."""
+        first, second = self.stream(), self.stream()
+        before = ag.current_stream()
+        with first as entered:
+            assert entered is first
+            assert ag.current_stream() is first
+            with second, first, first:
+                assert ag.current_stream() is first
+            with second:
+                assert ag.current_stream() is second
+            with raises(KeyError), second:
+                raise KeyError
+            assert ag.current_stream() is first
+        assert is_same(ag.current_stream(), before)
+
+    def test_entering_waits_for_the_current_stream(self) -> None:
+        """Work on a stream that is entered runs after the work on the one that was current."""
+        first, second, cell = self.stream(), self.stream(), self.cell()
+        with first:
+            self.enqueue_slow(first, cell, 1, 5)
+            with second:
+                self.enqueue(second, cell, 3, 0)
+        second.synchronize()
+        assert self.used.read(cell) == 15
+
+    def test_wait_orders_streams(self) -> None:
+        """After `wait`, work on a stream runs behind the other stream's work, or behind an event in it."""
+        self.needs(Capability.EVENTS)
+        first, second, cell = self.stream(), self.stream(), self.cell()
+        self.enqueue_slow(first, cell, 1, 5)
+        event = first.record()
+        second.wait(event)
+        self.enqueue_slow(second, cell, 3, 0)
+        first.wait(second)
+        self.enqueue(first, cell, 1, 1)
+        first.synchronize()
+        assert self.used.read(cell) == 16
+        second.wait(event)
+        second.synchronize()
+
+    def test_wait_refuses_what_is_no_mark(self) -> None:
+        """`wait` takes an event or a stream; all else is a TypeError."""
+        self.needs(Capability.EVENTS)
+        stream = self.stream()
+        for bad in (None, 0, "event", object()):
+            with raises(TypeError):
+                stream.wait(bad)  # type: ignore[arg-type]
+
+    def test_query_says_whether_work_is_done(self) -> None:
+        """`query` is True on a stream without work, and again after `synchronize`."""
+        self.needs(Capability.EVENTS)
+        stream, cell = self.stream(), self.cell()
+        assert stream.query() is True
+        for _ in range(3):
+            self.enqueue_slow(stream, cell)
+        done = stream.query()
+        assert done is False or self.used.read(cell) == applied(3)
+        stream.synchronize()
+        assert stream.query() is True
+
+    def test_events_without_the_capability_are_unsupported(self) -> None:
+        """Without "events", `record` and `query` are an `UnsupportedError` that says so."""
+        if self.has(Capability.EVENTS):
+            raise SkipTest(f"backend {self.backend.name!r} has events")
+        stream = self.stream()
+        for call in (stream.record, stream.query):
+            with raises(ag.UnsupportedError) as caught:
+                call()
+            assert caught.error.capability == Capability.EVENTS
+
+    def test_closed_stream_is_refused_everywhere(self) -> None:
+        """A closed stream is a `GraphStateError` wherever it is used; closing it again is nothing."""
+        stream, other, cell = self.stream(), self.stream(), self.cell()
+        graph = self.captured(other, cell)
+        own, made_before = self.graph(), self.graph(stream)
+        stream.close()
+        stream.close()
+        uses: list[Callable[[], object]] = [
+            stream.synchronize,
+            stream.query,
+            stream.record,
+            stream.__enter__,
+            made_before.capture_begin,
+            lambda: stream.native,
+            lambda: stream.handle,
+            lambda: stream.wait(other),
+            lambda: stream.fill(bytearray(1), 0),
+            lambda: stream.copy(bytearray(1), bytearray(1)),
+            lambda: stream.launch(print),
+            lambda: graph.replay(stream),
+            lambda: graph.bind(stream),
+            lambda: ag.Graph(stream=stream),
+            lambda: ag.graph(own, stream=stream),
+            lambda: ag.Stream(like=stream),
+        ]
+        if self.has(Capability.EVENTS):
+            uses.append(lambda: other.wait(stream))
+        for use in uses:
+            with raises(ag.GraphStateError, match="closed"):
+                use()
+        assert "closed" in repr(stream)
+        assert made_before.state == own.state == "empty"
+        graph.replay()
+        assert self.read(cell) == applied(1)
+
+    def test_closing_lets_work_complete(self) -> None:
+        """Work that is on a stream when it is closed completes."""
+        stream, cell = self.stream(), self.cell()
+        for _ in range(5):
+            self.enqueue_slow(stream, cell)
+        stream.close()
+        self.eventually(cell, applied(5))
+
+    def test_capturing_stream_can_not_be_closed(self) -> None:
+        """`close` on a stream that is being captured is a `GraphStateError`, and the capture goes on."""
+        stream, cell = self.stream(), self.cell()
+        graph = self.graph(stream)
+        with graph:
+            self.enqueue(stream, cell)
+            with raises(ag.GraphStateError):
+                stream.close()
+            self.enqueue(stream, cell)
+        graph.replay()
+        assert self.read(cell) == applied(2)
+
+    def test_wrong_arguments_are_refused(self) -> None:
+        """A device out of range is a ValueError, a wrong type of device or priority a TypeError."""
+        name = self.backend.name
+        for device in (self.backend.device_count(), -1, 10**6):
+            with raises(ValueError, match="device"):
+                ag.Stream(device, backend=name)
+        bad: object
+        for bad in ("0", 0.0, True):
+            with raises(TypeError, match="device"):
+                ag.Stream(bad, backend=name)  # type: ignore[arg-type]
+        for bad in ("0", 0.0, None, True):
+            with raises(TypeError, match="priority"):
+                ag.Stream(backend=name, priority=bad)  # type: ignore[arg-type]
+        for bad in ("stream", 1.5, object()):
+            with raises(TypeError):
+                ag.Stream(backend=name, like=bad)
+        with raises(ag.UnknownBackendError):
+            ag.Stream(backend="no_such_backend")
+
+    def test_priorities_are_clamped(self) -> None:
+        """Any int is a priority; what the device does not have is clamped."""
+        cell = self.cell()
+        for priority in (-1000, -1, 0, 1, 1000):
+            stream = self.stream(priority=priority)
+            self.enqueue(stream, cell)
+            stream.synchronize()
+        assert self.read(cell) == applied(5)

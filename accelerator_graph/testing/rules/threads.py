@@ -1,0 +1,163 @@
+"""Threads: who may end a capture, captures at once, replays at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+
+import accelerator_graph as ag
+from accelerator_graph.backends.base import CaptureStatus
+
+from .._case import Case, applied, raises
+
+
+class ThreadRules(Case):
+    """A graph may be replayed from several threads; a capture belongs to the thread that began it."""
+
+    def test_capture_end_from_another_thread_is_refused(self) -> None:
+        """`capture_end` and `reset` from another thread name both threads, and the capture goes on."""
+        stream, cell = self.stream(), self.cell()
+        graph = self.graph(stream)
+
+        def interfere(call: Callable[[], None]) -> None:
+            with raises(ag.GraphStateError) as caught:
+                call()
+            assert threading.current_thread().name in str(caught.error)
+            assert capturer in str(caught.error)
+
+        capturer = threading.current_thread().name
+        graph.capture_begin()
+        self.enqueue(stream, cell)
+        for call in (graph.capture_end, graph.reset):
+            self.in_thread(partial(interfere, call), name="interferer")
+            assert graph.state == "capturing"
+            assert self.status(stream) is CaptureStatus.ACTIVE
+        self.enqueue(stream, cell)
+        graph.capture_end()
+        graph.replay()
+        assert self.read(cell) == applied(2)
+
+    def test_reset_abandons_the_capture_of_a_thread_that_has_ended(self) -> None:
+        """When the capturing thread has ended, `reset` from any thread abandons its capture."""
+        stream, cell = self.stream(), self.cell()
+        for mode in sorted({"default", *self.backend.capture_modes}):
+            graph = self.graph(stream, capture_error_mode=mode)
+
+            def begin(graph: ag.Graph = graph) -> None:
+                graph.capture_begin()
+                self.enqueue(stream, cell)
+
+            self.in_thread(begin, name="gone")
+            assert graph.state == "capturing"
+            with raises(ag.GraphStateError, match="gone"):
+                graph.capture_end()
+            graph.reset()
+            graph.capture_error_mode = "default"
+            self.works(stream, graph)
+        assert self.read(cell) == 0
+
+    def test_current_stream_is_per_thread(self) -> None:
+        """Neither ``with stream`` nor a capture changes the current stream of another thread."""
+        stream, graph = self.stream(), self.graph()
+        with stream, graph:
+            assert self.in_thread(ag.current_stream) is None
+            assert self.in_thread(ag.is_current_stream_capturing) is False
+            self.enqueue(stream, self.cell())
+
+    def test_captures_in_two_threads_at_once(self) -> None:
+        """Captures on different streams overlap in two threads; each graph has its own work."""
+        rounds, barrier = 5, threading.Barrier(2, timeout=self.time_limit / 4)
+        streams, cells = [self.stream(), self.stream()], [self.cell(), self.cell()]
+
+        def capture(which: int) -> list[ag.Graph]:
+            graphs = []
+            for _ in range(rounds):
+                graph = self.graph(streams[which])
+                barrier.wait()
+                with graph:
+                    for _ in range(1 + which):
+                        self.enqueue(streams[which], cells[which])
+                        barrier.wait() if which == 0 else None
+                    barrier.wait() if which == 1 else None
+                graphs.append(graph)
+            return graphs
+
+        for graphs in self.in_threads([partial(capture, 0), partial(capture, 1)]):
+            for graph in graphs:
+                graph.replay()
+        assert [self.read(cell) for cell in cells] == [applied(rounds), applied(2 * rounds)]
+
+    def test_work_of_another_thread_is_not_captured_on_another_stream(self) -> None:
+        """Work that another thread enqueues on a stream of its own runs, in the middle of a capture."""
+        stream, other, cell, outside = self.stream(), self.stream(), self.cell(), self.cell()
+        graph = self.graph(stream)
+        with graph:
+            self.enqueue(stream, cell)
+            self.in_thread(lambda: self.enqueue(other, outside))
+        assert (self.read(cell), self.read(outside)) == (0, applied(1))
+        graph.replay()
+        assert (self.read(cell), self.read(outside)) == (applied(1), applied(1))
+
+    def test_graph_replays_from_a_thread_that_never_saw_the_device(self) -> None:
+        """A fresh thread can replay, instantiate, reset and make streams."""
+        stream, cell = self.stream(), self.cell()
+        graph = self.captured(stream, cell, keep_graph=True)
+
+        def use() -> None:
+            graph.instantiate()
+            graph.replay()
+            graph.replay(self.stream())
+            stream.synchronize()
+
+        self.in_thread(use)
+        assert self.read(cell) == applied(2)
+        self.in_thread(graph.reset)
+        self.works(stream, graph)
+
+    def test_replays_from_several_threads_are_all_counted(self) -> None:
+        """Four threads replay one graph at once: no run is lost, on one stream and on one each."""
+        stream, cell = self.stream(), self.cell()
+        graph = self.captured(stream, cell)
+        others = [self.stream() for _ in range(4)]
+        runs = 25
+
+        def replay(call: Callable[[], None]) -> None:
+            for _ in range(runs):
+                call()
+
+        for calls in (
+            [graph.replay] * 4,
+            [graph.bind()] * 4,
+            [partial(graph.replay, other) for other in others],
+            [graph.bind(other) for other in others],
+        ):
+            before = self.read(cell)
+            self.in_threads([partial(replay, call) for call in calls])
+            assert self.read(cell) == applied(4 * runs, start=before)
+
+    def test_reset_while_another_thread_replays(self) -> None:
+        """A `reset` during replays of another thread lets those that began complete, and refuses the rest."""
+        for _ in range(10):
+            stream, cell = self.stream(), self.cell()
+            graph = self.captured(stream, cell)
+            launch, going, completed = graph.bind(), threading.Event(), [0]
+
+            def replay(
+                launch: Callable[[], None] = launch,
+                going: threading.Event = going,
+                completed: list[int] = completed,
+            ) -> None:
+                with raises(ag.GraphStateError):
+                    while True:
+                        launch()
+                        completed[0] += 1
+                        going.set()
+
+            def reset(graph: ag.Graph = graph, going: threading.Event = going) -> None:
+                self.wait(going)
+                graph.reset()
+
+            self.in_threads([replay, reset])
+            assert completed[0] >= 1
+            assert self.read(cell) == applied(completed[0])

@@ -1,0 +1,48 @@
+"""The README's code runs."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+    README = file.read()
+
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+RUNNABLE = [block for block in BLOCKS if not block.startswith("# test_")]
+
+
+def test_there_is_code_to_run():
+    assert len(RUNNABLE) == 2
+
+
+@pytest.mark.parametrize("block", range(len(RUNNABLE)))
+def test_the_code_runs(block, tmp_path):
+    code = "\n".join(["import accelerator_graph as ag", RUNNABLE[block]])
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": ROOT, "ACCELERATOR_GRAPH_BACKEND": "cpu"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+
+
+def test_the_links_lead_somewhere():
+    links = re.findall(r"\]\(([^)]+)\)", README)
+    assert links
+    missing = [link for link in links if "//" not in link and not os.path.exists(os.path.join(ROOT, link))]
+    assert missing == []
+
+
+def test_the_two_commands_are_there():
+    commands = re.findall(r"^python3 dev\.py (\w+)", README, re.MULTILINE)
+    assert commands == ["demo", "test"]

@@ -1,0 +1,42 @@
+"""Memory and work of backends that launch Python callables on the host's memory."""
+
+from __future__ import annotations
+
+import time
+
+import accelerator_graph as ag
+from accelerator_graph.testing import Work
+
+
+class Cell:
+    def __init__(self) -> None:
+        self.value = 0
+
+
+class HostWork(Work):
+    """Cells in the process's own memory; a piece of work is a callable."""
+
+    def __init__(self, backend: str) -> None:
+        self.backend = backend
+
+    def new(self) -> Cell:
+        return Cell()
+
+    def enqueue(self, stream: ag.Stream, cell: Cell, a: int, b: int) -> None:
+        stream.launch(step, cell, a, b)
+
+    def enqueue_slow(self, stream: ag.Stream, cell: Cell, a: int, b: int) -> None:
+        stream.launch(slow_step, cell, a, b)
+
+    def read(self, cell: Cell) -> int:
+        return cell.value
+
+
+def step(cell: Cell, a: int, b: int) -> None:
+    cell.value = (cell.value * a + b) % 2**32
+
+
+def slow_step(cell: Cell, a: int, b: int) -> None:
+    value = cell.value
+    time.sleep(0.001)
+    cell.value = (value * a + b) % 2**32
