@@ -14,9 +14,7 @@ Importing the package loads no backend, no vendor's library and no framework.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # typing itself is the costliest import there is here
 if TYPE_CHECKING:
     from . import backends, errors
     from .api import Graph, graph, is_graph_available
@@ -92,6 +90,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    from importlib import import_module
+
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
     home = _HOME_OF.get(name)

@@ -1,7 +1,7 @@
 """Who destroys what, and when: deferred destruction, forks, and the interpreter's exit.
 
-A finalizer may run in any thread, in the middle of anybody's capture, while a lock is held. So it
-does nothing but append to a queue; the queue is drained at the next ordinary call.
+An object may die in any thread, in the middle of anybody's capture, while a lock is held or a signal
+arrives. So nothing runs then but an append to a queue; the queue is drained at the next ordinary call.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import atexit
 import os
 import sys
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
-from weakref import WeakSet
 
 from .errors import DriverError
 
@@ -29,12 +29,8 @@ class _Tracked(Protocol):
 captures: dict[int, Backend] = {}
 """The backend of every capture that this library has under way, in all threads, by an arbitrary key."""
 
-tracked: WeakSet[_Tracked] = WeakSet()
+tracked: weakref.WeakSet[_Tracked] = weakref.WeakSet()
 """Everything that must not be used in a forked child."""
-
-_pending: deque[tuple[Backend | None, Callable[[Any], object], Any]] = deque()
-_generation = 0
-_exiting = False
 
 
 class _Thread(threading.local):
@@ -47,19 +43,29 @@ thread = _Thread()
 collected midway; if the thread ends, they are let go."""
 
 
-def generation() -> int:
-    """Return a number that differs between a process and its forked children."""
-    return _generation
+class _Watch(weakref.ref[Any]):
+    """What is to be done when an object is gone. The callback is the queue's own `append`, in C."""
+
+    __slots__ = ("action", "backend", "value")
+
+    backend: Backend | None
+    action: Callable[[Any], object]
+    value: Any
 
 
-def defer(backend: Backend | None, action: Callable[[Any], object], value: Any, made_in: int) -> None:
-    """Queue `action(value)`. Safe in a finalizer: takes no lock, runs nothing, never raises.
+_watches: set[_Watch] = set()
+_pending: deque[_Watch] = deque()
+
+
+def watch(obj: object, action: Callable[[Any], object], value: Any, backend: Backend | None = None) -> None:
+    """Have `drain` call `action(value)` once `obj` is gone, if `action` is meant for it alone.
 
     With a backend given, its captures may have to end first (`Backend.destroy_disturbs_captures`).
-    Dropped in a forked child of the process that made the value, and when the interpreter exits.
+    Nothing is called in a forked child for what its parent made, and nothing when the interpreter exits.
     """
-    if made_in == _generation and not _exiting:
-        _pending.append((backend, action, value))
+    ref = _Watch(obj, _pending.append)
+    ref.backend, ref.action, ref.value = backend, action, value
+    _watches.add(ref)
 
 
 class Owned:
@@ -74,36 +80,37 @@ class Owned:
     value : object
         What is owned.
     keeps : object
-        What has to outlive it: released after `value` was queued.
+        What has to outlive it: let go after `destroy` was called.
     """
 
-    __slots__ = ("__weakref__", "_destroy", "_generation", "backend", "keeps", "lock", "value")
+    __slots__ = ("__weakref__", "backend", "lock", "value")
 
     def __init__(
         self, backend: Backend, destroy: Callable[[Any], object], value: Any, keeps: object = None
     ) -> None:
-        lock, generation = threading.RLock(), _generation
-        self.backend, self._destroy, self.value, self.keeps = backend, destroy, value, keeps
-        self.lock, self._generation = lock, generation
-
-    def __del__(self, defer: Callable[..., None] = defer) -> None:
-        if hasattr(self, "_generation"):
-            defer(self.backend, self._destroy, self.value, self._generation)
+        self.backend = backend
+        self.value = value
+        self.lock = threading.RLock()
+        watch(self, lambda kept: destroy(kept[0]), (value, keeps), backend)
 
 
 def drain() -> None:
-    """Destroy what finalizers have queued. Never raises on account of a driver."""
+    """Destroy what is due. Never raises on account of a driver."""
     for _ in range(len(_pending)):
         try:
-            entry = _pending.popleft()
-        except IndexError:
+            due = _pending.popleft()
+        except IndexError:  # another thread was here
             return
-        backend, action, value = entry
-        if backend is not None and backend.destroy_disturbs_captures and backend in captures.values():
-            _pending.append(entry)
+        if (
+            due.backend is not None
+            and due.backend.destroy_disturbs_captures
+            and due.backend in captures.values()
+        ):
+            _pending.append(due)
             continue
+        _watches.discard(due)
         try:
-            action(value)
+            due.action(due.value)
         except DriverError:
             pass  # nobody asked for this call, and nothing can be done about its failure
         except Exception:
@@ -111,8 +118,7 @@ def drain() -> None:
 
 
 def _after_fork() -> None:
-    global _generation
-    _generation += 1
+    _watches.clear()
     _pending.clear()
     captures.clear()
     thread.capturing.clear()
@@ -121,8 +127,7 @@ def _after_fork() -> None:
 
 
 def _at_exit() -> None:
-    global _exiting
-    _exiting = True
+    _watches.clear()
     _pending.clear()
 
 

@@ -17,46 +17,46 @@ if TYPE_CHECKING:
 MODES = ("default", "global", "thread_local", "relaxed")
 """The capture modes; only ``"default"`` is portable."""
 
-_NONE = object()
-
 
 class Capture:
     """One capture, from before the driver begins it until it has become a graph or is abandoned.
 
-    Every step can be undone by `abandon`, at any moment and more than once, so that it does not
-    matter where an exception, a KeyboardInterrupt among them, comes.
+    After `begin` or `end` raised, or if neither ends well, `abandon` undoes every step, at any moment
+    and more than once: it does not matter where an exception, a KeyboardInterrupt among them, came.
 
     Parameters
     ----------
-    graph : Graph
-        Who captures.
     stream : Stream
-        What is captured; current on this thread until the end.
-    mode, pool
-        As in `Graph`.
-    prepare : bool
-        Synchronise the stream first, unless a capture of ours is under way on the backend.
+        What is captured.
     retained : int
         How many objects the graph retained before; later ones go if the capture fails.
     """
 
-    _token: Any = _NONE
+    __slots__ = ("__weakref__", "_token", "lease", "retained", "stream", "thread")
 
-    def __init__(
-        self,
-        graph: Graph,
-        stream: streams.Stream,
-        mode: str,
-        pool: PoolId | None,
-        prepare: bool,
-        retained: int,
-    ) -> None:
-        backend, native = stream._backend, stream._native
+    def __init__(self, stream: streams.Stream, retained: int) -> None:
         self.stream = stream
-        self.thread = threading.current_thread()
         self.retained = retained
-        self._generation = _lifetime.generation()
-        self._key = id(self)
+        self.thread = threading.current_thread()
+        self.lease: Lease | None = None
+        self._token: list[Any] = []
+        # if the thread ends, nobody holds its graphs any more, and this is what is left to do
+        late = (stream._backend.capture_abandon, self._token, id(self))
+        _lifetime.watch(self, _abandon_late, late)
+
+    def begin(self, graph: Graph, mode: str, pool: PoolId | None, prepare: bool) -> None:
+        """Begin the capture; its stream is current on this thread until the end.
+
+        Parameters
+        ----------
+        graph : Graph
+            Who captures.
+        mode, pool
+            As in `Graph`.
+        prepare : bool
+            Synchronise the stream first, unless a capture of ours is under way on the backend.
+        """
+        backend, native = self.stream._backend, self.stream._native
         mode = backend.default_capture_mode if mode == "default" else mode
         if mode != backend.default_capture_mode and mode not in backend.capture_modes:
             raise UnsupportedError(
@@ -67,18 +67,14 @@ class Capture:
             raise capture_error(f"{self.subject} did not begin", reason="foreign_capture")
         if prepare and backend not in _lifetime.captures.values():
             backend.synchronize(native)
-        self.lease = Lease(pool, backend.name, stream.device)
+        self.lease = Lease(pool, backend.name, self.stream.device)
+        _lifetime.captures[id(self)] = backend
+        _lifetime.thread.capturing.append(graph)
+        streams.enter(self.stream, self)
         try:
-            _lifetime.captures[self._key] = backend
-            _lifetime.thread.capturing.append(graph)
-            streams.enter(stream, self)
-            self._token = backend.capture_begin(native, mode)
+            self._token.append(backend.capture_begin(native, mode))
         except DriverError as error:
-            self.abandon(graph)
             raise capture_error(f"{self.subject} did not begin", error) from error
-        except BaseException:
-            self.abandon(graph)
-            raise
 
     @property
     def subject(self) -> str:
@@ -101,46 +97,39 @@ class Capture:
         Raises
         ------
         CaptureError
-            It did not become a graph; everything is as it was before the capture.
+            It did not become a graph. `abandon` has to follow, as after any exception.
         """
         backend = self.stream._backend
         try:
             captured = _lifetime.Owned(
-                backend, backend.destroy_graph, backend.capture_end(self._token), self.stream._owner
+                backend, backend.destroy_graph, backend.capture_end(self._token[0]), self.stream._owner
             )
-            self._token = _NONE
-            self._leave(graph)
         except DriverError as error:
-            self._token = _NONE  # a capture_end that raises leaves nothing to abandon
-            self.abandon(graph)
             raise capture_error(f"{self.subject} did not become a graph", error) from error
-        except BaseException:
-            self.abandon(graph)
-            raise
+        self._token.clear()
+        self._leave(graph)
         return captured
 
     def abandon(self, graph: Graph) -> None:
         """End the capture and throw away what was recorded. Again: what is still left to do."""
-        if self._token is not _NONE:
-            self.stream._backend.capture_abandon(self._token)
-            self._token = _NONE
+        if self._token:
+            self.stream._backend.capture_abandon(self._token[0])
+            self._token.clear()
         self._leave(graph)
-        self.lease.release()
+        if self.lease is not None:
+            self.lease.release()
 
     def _leave(self, graph: Graph) -> None:
-        _lifetime.captures.pop(self._key, None)
+        _lifetime.captures.pop(id(self), None)
         if graph in _lifetime.thread.capturing:
             _lifetime.thread.capturing.remove(graph)
         streams.leave(self)
-        self.lease.captured()
-
-    def __del__(self, defer: Callable[..., None] = _lifetime.defer) -> None:
-        if self._token is not _NONE:  # the thread has ended, and with it the last reference to its graph
-            abandon = self.stream._backend.capture_abandon
-            defer(None, _abandon_late, (abandon, self._token, self._key), self._generation)
+        if self.lease is not None:
+            self.lease.captured()
 
 
-def _abandon_late(part: tuple[Any, Any, int]) -> None:
+def _abandon_late(part: tuple[Callable[[Any], None], list[Any], int]) -> None:
     abandon, token, key = part
-    abandon(token)
-    _lifetime.captures.pop(key, None)
+    if token:
+        abandon(token.pop())
+        _lifetime.captures.pop(key, None)

@@ -117,6 +117,7 @@ class Graph:
         self._backend_name = None if backend is None else registry.get(backend).name
         self._home = None if stream is None else streams.as_stream(stream, backend)
         self._retained: list[object] = []
+        self._lock = threading.RLock()
         self._empty()
         _lifetime.tracked.add(self)
 
@@ -181,9 +182,9 @@ class Graph:
             registry.resolve(self._backend_name)
             raise capture_error("no stream is current on this thread", reason="default_stream")
         target._check()
-        retained = len(self._retained)
         try:
-            self._capture = Capture(self, target, mode, chosen, prepare, retained)
+            capture = self._capture = Capture(target, len(self._retained))
+            capture.begin(self, mode, chosen, prepare)
             self._stream = home or target
             self._state = "capturing"
         except BaseException:
@@ -414,8 +415,9 @@ class Graph:
     def _ready(self, what: str) -> Runner:
         """Return what replays the graph; instantiates it first if that has not been done."""
         self._check(what)
-        if self._state == "captured":
-            self._instantiate()
+        with self._lock:  # several threads may be the first to replay
+            if self._state == "captured":
+                self._instantiate()
         assert self._runner is not None
         return self._runner
 
@@ -458,6 +460,7 @@ class Graph:
             self._runner.refuse(why)
 
     def _after_fork(self) -> None:
+        self._lock = threading.RLock()
         self._let_go("the graph was captured before this process was forked; capture it again")
         self._empty()
 

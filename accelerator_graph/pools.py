@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 
-from ._lifetime import defer, generation
+from ._lifetime import watch
 from .errors import GraphStateError
 
 PoolId = tuple[int, int]
@@ -20,7 +19,7 @@ _FIRST = 1 << 40  # apart from torch's counters, which start at 1
 
 _next = _FIRST
 _pools: dict[PoolId, _Pool] = {}
-_lock = threading.Lock()
+_lock = threading.RLock()
 
 
 class _Pool:
@@ -82,10 +81,9 @@ class Lease:
         Another capture into this pool is under way.
     """
 
-    _number = 0
+    __slots__ = ("__weakref__", "_number", "id")
 
     def __init__(self, pool: PoolId | None, backend: str, device: int) -> None:
-        self._generation = generation()
         with _lock:
             number = _new_number()
             self.id = pool or (number, 0)
@@ -105,6 +103,7 @@ class Lease:
                     "take another pool."
                 )
             self._number = number
+            watch(self, _release, (self.id, number))
             entry.users.add(number)
             entry.capturing = number
             _pools[self.id] = entry
@@ -119,11 +118,6 @@ class Lease:
     def release(self) -> None:
         """Give the part back; the pool ends with its last one. Again: nothing."""
         _release((self.id, self._number))
-        self._number = 0
-
-    def __del__(self, defer: Callable[..., None] = defer) -> None:
-        if self._number:
-            defer(None, _release, (self.id, self._number), self._generation)
 
 
 def _new_number() -> int:
@@ -155,7 +149,7 @@ def _release(part: tuple[PoolId, int]) -> None:
 
 def _after_fork() -> None:
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _pools.clear()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from . import _lifetime
 from .backends import registry
-from .backends.base import CaptureStatus
+from .backends.base import Capability, CaptureStatus
 from .errors import GraphStateError
 
 if TYPE_CHECKING:
@@ -376,7 +376,10 @@ def as_stream(obj: object, backend: str | None = None) -> Stream:
 
 def describe(stream: Stream) -> str:
     """Name a stream in a message."""
-    return f"stream of {stream.backend!r}, device {stream._device}"
+    backend, which = stream._backend, ""
+    if not stream._dead and Capability.HANDLES in backend.capabilities(stream._device):
+        which = f" {backend.handle_int(stream._native):#x}"
+    return f"stream{which} of {backend.name!r}, device {stream._device}"
 
 
 def _wrap(backend: Backend, native: Any, owner: object) -> Stream:

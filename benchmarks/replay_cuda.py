@@ -1,7 +1,8 @@
 """Host time of one replay on CUDA, as a ratio to a C loop over cuGraphLaunch in the same process.
 
 Usage: python benchmarks/replay_cuda.py [--rounds N] [--json FILE]. Needs an NVIDIA GPU, cuda-python
-and a C compiler. Peers that are installed (torch, CuPy) are measured beside it.
+and a C compiler. Straight-line graphs of empty kernels. Peers that are installed (torch, CuPy) are measured beside it, on
+graphs of as many one-block kernels of their own.
 """
 
 import argparse
@@ -17,7 +18,14 @@ from cuda.bindings import driver
 
 import accelerator_graph as ag
 
-CALLS = 100
+CALLS = 20  # few enough that the launch queue never fills up, whatever the size of the graph
+
+PTX = b"""
+.version 6.4
+.target sm_50
+.address_size 64
+.visible .entry nothing() { ret; }
+"""
 
 
 def c_loop():
@@ -39,13 +47,13 @@ def launch_address():
 
 def measure(nodes, rounds, loop):
     stream = ag.Stream(backend="cuda")
-    memory = ag.backends.get("cuda")._driver
-    with memory.current(memory.primary_context(0)):
-        cell = memory.call("cuMemAlloc", 64)
+    calls = ag.backends.get("cuda")._driver
+    with calls.current(calls.primary_context(0)):
+        kernel = calls.call("cuModuleGetFunction", calls.call("cuModuleLoadData", PTX), b"nothing")
     graph = ag.Graph(keep_graph=True)
     with stream, graph:
         for _ in range(nodes):
-            stream.fill(int(cell), 1, 64)
+            stream.launch(kernel, grid=1, block=1)
     bound = graph.bind(stream)
     executable = driver.CUgraphExec(graph.raw_executable())
     native, launch, success = stream.native, driver.cuGraphLaunch, driver.CUresult.CUDA_SUCCESS
@@ -98,7 +106,7 @@ def peers(nodes):
         theirs = torch.cuda.CUDAGraph()
         with torch.cuda.graph(theirs):
             for _ in range(nodes):
-                buffer.zero_()
+                buffer.add_(1)
 
         def through_torch():
             for _ in range(CALLS):
@@ -115,7 +123,7 @@ def peers(nodes):
         with side:
             side.begin_capture()
             for _ in range(nodes):
-                array.fill(1)
+                array += 1
             captured = side.end_capture()
 
         def through_cupy():

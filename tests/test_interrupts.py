@@ -2,7 +2,10 @@
 
 import linecache
 import os
+import random
+import signal
 import sys
+import threading
 
 import pytest
 
@@ -10,7 +13,6 @@ import accelerator_graph as ag
 from accelerator_graph import _lifetime
 
 PACKAGE = os.path.dirname(ag.__file__)
-FINALIZERS = ("__del__", "defer")  # an exception there is reported and ignored
 UNINTERRUPTIBLE = ("try:", "finally:", "else:", "with ")  # no signal is handled there, only traced
 
 
@@ -24,7 +26,7 @@ class Interrupter:
 
     def __call__(self, frame, event, arg):
         code = frame.f_code
-        if not code.co_filename.startswith(PACKAGE) or code.co_name in FINALIZERS:
+        if not code.co_filename.startswith(PACKAGE):
             return None
         if event == "line":
             text = linecache.getline(code.co_filename, frame.f_lineno).strip()
@@ -129,3 +131,39 @@ def test_by_hand_reset_recovers():
         graph.replay()
         stream.synchronize()
         assert log == [2], where
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timer")
+def test_real_signals_at_random_moments_leave_no_trace():
+    def interrupt(number, frame):
+        raise KeyboardInterrupt
+
+    assert threading.current_thread() is threading.main_thread()
+    rng = random.Random(20)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    stream, log = ag.Stream(backend="cpu"), []
+    graph = ag.Graph(stream=stream)
+    struck = 0
+    try:
+        for _ in range(600):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, 150e-6))
+                try:
+                    with graph:
+                        stream.launch(log.append, 1)
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                struck += 1
+            graph.reset()
+            assert not _lifetime.captures
+            assert ag.current_stream() is None
+            assert stream._backend.capture_status(stream.native) == "none"
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert struck > 20
+    with stream, graph:
+        stream.launch(log.append, 2)
+    graph.replay()
+    stream.synchronize()
+    assert log == [2]

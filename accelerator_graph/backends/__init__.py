@@ -6,19 +6,19 @@ asked for. What the author of a backend needs stands in `accelerator_graph.backe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as in the package itself
 if TYPE_CHECKING:
     from .registry import get, names, refresh, register, report, resolve, unregister, use_backend
 
 __all__ = ["get", "names", "refresh", "register", "report", "resolve", "unregister", "use_backend"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in __all__:
         from . import registry
 
-        return getattr(registry, name)
+        value: object = getattr(registry, name)
+        return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -124,7 +124,7 @@ class CudaBackend(Backend):
     # ---- capability: events --------------------------------------------------------------------
 
     def record_event(self, stream: Any) -> Event:
-        """Mark the present end of the stream's work with an event that takes no time."""
+        """Mark the present end of the stream's work with an event that measures no time."""
         driver = self._driver
         context = driver.context_of(stream)
         with driver.current(context):

@@ -71,7 +71,7 @@ class Case(ABC):
         self._streams.add(stream)
         return stream
 
-    def graph(self, stream: ag.Stream | None = None, **how: Any) -> ag.Graph:
+    def graph(self, stream: object = None, **how: Any) -> ag.Graph:
         """Make a graph, by default one that captures the current stream."""
         graph = ag.Graph(stream=stream, **how)
         self._graphs.add(graph)

@@ -43,7 +43,7 @@ def test_names(cls: type) -> list[str]:
 
 
 def _guarded(rule: Callable[..., None], reason: str | None) -> Callable[..., None]:
-    """Return the test of a rule: with its time limit and checks around it, and failing if that is expected."""
+    """Return the test of a rule: with the time limit and the checks around it."""
 
     @wraps(rule)
     def test(self: Any, *args: Any, **how: Any) -> None:

@@ -101,7 +101,6 @@ class CaptureRules(Case):
     def test_entering_returns_the_graph_and_makes_its_stream_current(self) -> None:
         """``with graph as g`` gives the graph; until the end, its stream is the current one."""
         stream, graph = self.stream(), self.graph(backend=self.backend.name)
-        assert graph.stream is None
         with stream:
             with graph as entered:
                 assert entered is graph
@@ -117,11 +116,8 @@ class CaptureRules(Case):
     def test_keep_graph_leaves_instantiating_for_later(self) -> None:
         """With ``keep_graph`` a captured graph has no executable until `instantiate` or a replay."""
         stream, cell = self.stream(), self.cell()
-        graph, lazy = (
-            self.captured(stream, cell, keep_graph=True),
-            self.captured(stream, cell, keep_graph=True),
-        )
-        assert graph.state == lazy.state == "captured"
+        graph, lazy = (self.captured(stream, cell, keep_graph=True) for _ in range(2))
+        assert [graph.state, lazy.state] == ["captured"] * 2
         graph.instantiate()
         assert graph.state == "ready"
         assert self.read(cell) == 0

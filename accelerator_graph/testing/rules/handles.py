@@ -55,8 +55,8 @@ class HandleRules(Case):
         stream, cell = self.stream(), self.cell()
         if self.backend.as_stream(stream.native) is None:
             raise SkipTest(f"backend {self.backend.name!r} recognises no objects of its runtime")
-        for given in ({"backend": self.backend.name}, {}):
-            graph = ag.Graph(stream=stream.native, **given)
+        for name in (self.backend.name, None):
+            graph = self.graph(stream.native, backend=name)
             with graph:
                 self.enqueue(stream, cell)
             assert graph.backend == self.backend.name

@@ -95,10 +95,10 @@ class LifetimeRules(Case):
         gc.collect()
         self.enqueue(stream, cell)
         assert self.status(stream) is CaptureStatus.ACTIVE
-        graph = reference()
-        assert graph is not None
-        graph.capture_end()
-        graph.replay()
+        found = reference()
+        assert found is not None
+        found.capture_end()
+        found.replay()
         assert self.read(cell) == applied(1)
 
     def test_graph_is_freed_without_the_collector(self) -> None:

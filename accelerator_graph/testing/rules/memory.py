@@ -55,7 +55,7 @@ class MemoryRules(Case):
         if self.has(Capability.NODES):
             assert graph.num_nodes >= 3
 
-    def test_wrong_arguments_are_refused_before_anything_is_enqueued(self) -> None:
+    def test_wrong_memory_is_refused_before_anything_is_enqueued(self) -> None:
         """Values out of range, too many bytes and wrong types are ValueErrors and TypeErrors at once."""
         stream, small, large = self._stream(), self.used.buffer(8), self.used.buffer(16)
         for use, kind in self._wrong(stream, small, large):
@@ -64,7 +64,7 @@ class MemoryRules(Case):
         assert (self._bytes(small), self._bytes(large)) == (bytes(8), bytes(16))
         self.works(stream, self.graph(stream))
 
-    def test_wrong_arguments_do_not_hurt_a_capture(self) -> None:
+    def test_wrong_memory_does_not_hurt_a_capture(self) -> None:
         """The same during a capture: nothing is recorded, and the capture goes on."""
         stream, small, large = self._stream(), self.used.buffer(8), self.used.buffer(16)
         cell, graph = self.cell(), self.graph(stream)

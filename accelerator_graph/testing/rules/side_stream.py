@@ -86,7 +86,7 @@ class SideStreamRules(Case):
                 self.enqueue(stream, cell)
             assert graph.pool() == wanted
 
-    def test_failure_leaves_no_trace(self) -> None:
+    def test_failure_on_a_side_stream_leaves_no_trace(self) -> None:
         """If the body raises, the current stream is as before and the graph is empty and usable."""
         stream, cell = self.stream(), self.cell()
         graph, error = self.graph(), ValueError("in the body")
@@ -100,7 +100,7 @@ class SideStreamRules(Case):
             self.works(stream, graph)
         assert self.read(cell) == 0
 
-    def test_wrong_arguments_are_refused(self) -> None:
+    def test_wrong_arguments_of_graph_are_refused(self) -> None:
         """What is no graph, no stream or no pool is refused before anything has begun."""
         stream = self.stream()
         graph = self.graph(stream)

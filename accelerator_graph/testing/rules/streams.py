@@ -183,7 +183,7 @@ class StreamRules(Case):
         graph.replay()
         assert self.read(cell) == applied(2)
 
-    def test_wrong_arguments_are_refused(self) -> None:
+    def test_wrong_arguments_of_a_stream_are_refused(self) -> None:
         """A device out of range is a ValueError, a wrong type of device or priority a TypeError."""
         name = self.backend.name
         for device in (self.backend.device_count(), -1, 10**6):

@@ -107,11 +107,12 @@ class ThreadRules(Case):
         def use() -> None:
             graph.instantiate()
             graph.replay()
-            graph.replay(self.stream())
-            stream.synchronize()
+            other = self.stream()
+            graph.replay(other)
+            other.synchronize()
+            assert self.used.read(cell) == applied(2)
 
         self.in_thread(use)
-        assert self.read(cell) == applied(2)
         self.in_thread(graph.reset)
         self.works(stream, graph)
 
@@ -122,7 +123,7 @@ class ThreadRules(Case):
         others = [self.stream() for _ in range(4)]
         runs = 25
 
-        def replay(call: Callable[[], None]) -> None:
+        def repeat(call: Callable[[], None]) -> None:
             for _ in range(runs):
                 call()
 
@@ -133,7 +134,7 @@ class ThreadRules(Case):
             [graph.bind(other) for other in others],
         ):
             before = self.read(cell)
-            self.in_threads([partial(replay, call) for call in calls])
+            self.in_threads([partial(repeat, call) for call in calls])
             assert self.read(cell) == applied(4 * runs, start=before)
 
     def test_reset_while_another_thread_replays(self) -> None:
@@ -143,7 +144,7 @@ class ThreadRules(Case):
             graph = self.captured(stream, cell)
             launch, going, completed = graph.bind(), threading.Event(), [0]
 
-            def replay(
+            def repeat_until_refused(
                 launch: Callable[[], None] = launch,
                 going: threading.Event = going,
                 completed: list[int] = completed,
@@ -158,6 +159,7 @@ class ThreadRules(Case):
                 self.wait(going)
                 graph.reset()
 
-            self.in_threads([replay, reset])
+            calls: list[Callable[[], None]] = [repeat_until_refused, reset]
+            self.in_threads(calls)
             assert completed[0] >= 1
             assert self.read(cell) == applied(completed[0])

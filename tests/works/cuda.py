@@ -1,0 +1,143 @@
+"""Memory and work of the cuda backend, through cuda-python alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import c_uint32, c_uint64
+from functools import cache
+from typing import Any
+
+from cuda.bindings import driver
+
+import accelerator_graph as ag
+from accelerator_graph.testing import Work
+
+KERNEL = b"""
+.version 6.3
+.target sm_75
+.address_size 64
+
+// *cell = *cell * a + b, with at least `pause` nanoseconds between the reading and the writing
+.visible .entry step(.param .u64 cell, .param .u32 a, .param .u32 b, .param .u64 pause)
+{
+    .reg .pred %again;
+    .reg .b32 %a, %b, %value;
+    .reg .b64 %cell, %pause, %start, %now;
+
+    ld.param.u64 %cell, [cell];
+    ld.param.u32 %a, [a];
+    ld.param.u32 %b, [b];
+    ld.param.u64 %pause, [pause];
+    cvta.to.global.u64 %cell, %cell;
+    ld.volatile.global.u32 %value, [%cell];
+    mov.u64 %start, %globaltimer;
+wait:
+    mov.u64 %now, %globaltimer;
+    sub.u64 %now, %now, %start;
+    setp.lt.u64 %again, %now, %pause;
+    @%again bra wait;
+    mad.lo.u32 %value, %value, %a, %b;
+    st.volatile.global.u32 [%cell], %value;
+    ret;
+}
+\0"""
+
+ARENA_BYTES = 1 << 22
+PAUSE = 2_000_000
+
+
+class CudaWork(Work):
+    """Cells in the memory of device 0; a piece of work is a kernel, launched by the driver."""
+
+    backend = "cuda"
+
+    def __init__(self) -> None:
+        self.device = device()
+
+    def new(self) -> int:
+        return self.device.take(4)
+
+    def enqueue(self, stream: ag.Stream, cell: int, a: int, b: int, pause: int = 0) -> None:
+        values = (cell, a, b, pause), (c_uint64, c_uint32, c_uint32, c_uint64)
+        with self.device.current():
+            call(driver.cuLaunchKernel, self.device.kernel, 1, 1, 1, 1, 1, 1, 0, stream.native, values, 0)
+
+    def enqueue_slow(self, stream: ag.Stream, cell: int, a: int, b: int) -> None:
+        self.enqueue(stream, cell, a, b, PAUSE)
+
+    def read(self, cell: int) -> int:
+        return int.from_bytes(self.device.read(cell, 4), "little")
+
+    def buffer(self, nbytes: int) -> Buffer:
+        return Buffer(self.device.take(nbytes), nbytes)
+
+    def read_bytes(self, buffer: Buffer) -> bytes:
+        return self.device.read(buffer.address, buffer.nbytes)
+
+
+class Buffer:
+    """Device memory that knows its size."""
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.address = address
+        self.nbytes = nbytes
+        self.__cuda_array_interface__ = {
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "version": 3,
+        }
+
+
+class Device:
+    """Device 0: its primary context, the kernel, and memory that is handed out and never comes back.
+
+    Freeing memory would break captures in progress.
+    """
+
+    def __init__(self) -> None:
+        call(driver.cuInit, 0)
+        self.context = call(driver.cuDevicePrimaryCtxRetain, call(driver.cuDeviceGet, 0))
+        with self.current():
+            self.module = call(driver.cuModuleLoadData, KERNEL)
+            self.kernel = call(driver.cuModuleGetFunction, self.module, b"step")
+            self.free = int(call(driver.cuMemAlloc, ARENA_BYTES))
+            self.end = self.free + ARENA_BYTES
+            call(driver.cuMemsetD8, self.free, 0, ARENA_BYTES)
+            call(driver.cuCtxSynchronize)
+        self.lock = threading.Lock()
+
+    def take(self, nbytes: int) -> int:
+        with self.lock:
+            address, self.free = self.free, self.free + -(-nbytes // 16) * 16
+            assert self.free <= self.end, "the arena is used up; make it larger"
+            return address
+
+    def read(self, address: int, nbytes: int) -> bytes:
+        """Copy from the device. The null stream, which does this, waits for none of the library's."""
+        found = bytearray(nbytes)
+        with self.current():
+            call(driver.cuMemcpyDtoH, found, address, nbytes)
+        return bytes(found)
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        call(driver.cuCtxPushCurrent, self.context)
+        try:
+            yield
+        finally:
+            call(driver.cuCtxPopCurrent)
+
+
+@cache
+def device() -> Device:
+    return Device()
+
+
+def call(function: Any, *args: Any) -> Any:
+    """Call a function of the driver and return what it answers beside the code."""
+    code, *answer = function(*args)
+    assert code == driver.CUresult.CUDA_SUCCESS, f"{function.__name__}: {code}"
+    return answer[0] if answer else None
