@@ -228,8 +228,12 @@ class Stream:
         if before is self or before._backend is not self._backend or before._device != self._device:
             return
         status = self._backend.capture_status
-        if status(self._native) in (CaptureStatus.NONE, status(before._native)):
-            self.wait(before)
+        mine, theirs = status(self._native), status(before._native)
+        if Capability.EVENTS in self._backend.capabilities(self._device):
+            if mine in (CaptureStatus.NONE, theirs):
+                self.wait(before)
+        elif theirs is CaptureStatus.NONE:
+            before.synchronize()
 
     def _retain(self, *objects: Any) -> None:
         capturing = _lifetime.thread.capturing

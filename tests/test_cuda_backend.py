@@ -539,7 +539,7 @@ def untouched(api):
 
 def test_calls_run_in_the_right_context_and_mode(fake):
     backend, api = fake
-    graph, executable = Graph(21, 11, 0), Executable(31, 11, 0)
+    graph, executable = Graph(21, 11), Executable(31, 11)
     relaxed, plain = MODES.index("relaxed"), MODES.index("global")
     for work, function, mode in [
         (lambda: backend.instantiate(graph), "cuGraphInstantiate", relaxed),
@@ -684,7 +684,7 @@ def test_an_interrupted_end_leaves_neither_capture_nor_graph(fake):
 def test_an_interrupt_leaves_context_and_mode_as_they_were(fake):
     backend, api = fake
     for at in count(1):
-        if not interrupted(lambda: backend.instantiate(Graph(21, 11, 0)), at):
+        if not interrupted(lambda: backend.instantiate(Graph(21, 11)), at):
             break
         untouched(api)
     assert at > 20
@@ -692,7 +692,7 @@ def test_an_interrupt_leaves_context_and_mode_as_they_were(fake):
 
 def test_a_bound_replay_tells_what_the_launch_answered(fake):
     backend, api = fake
-    replay = backend.bind(Executable(31, 11, 0), 9)
+    replay = backend.bind(Executable(31, 11), 9)
     replay()
     api.fail = "cuGraphLaunch"
     with pytest.raises(
@@ -700,7 +700,7 @@ def test_a_bound_replay_tells_what_the_launch_answered(fake):
     ):
         replay()
     with pytest.raises(errors.DriverError, match=r"cuGraphLaunch"):
-        backend.replay(Executable(31, 11, 0), 9)
+        backend.replay(Executable(31, 11), 9)
     for raised, error in [
         (ValueError("919 is not a valid CUresult"), errors.DriverError),
         (RuntimeError("function cuGraphLaunch is not found"), errors.UnsupportedError),
@@ -711,7 +711,7 @@ def test_a_bound_replay_tells_what_the_launch_answered(fake):
 
         api.cuGraphLaunch = launch
         with pytest.raises(error, match=r"cuGraphLaunch"):
-            backend.bind(Executable(31, 11, 0), 9)()
+            backend.bind(Executable(31, 11), 9)()
 
 
 def test_a_driver_that_is_too_old(fake):
@@ -724,7 +724,7 @@ def test_a_driver_that_is_too_old(fake):
     with pytest.raises(
         errors.UnsupportedError, match=r"supports CUDA 12\.2, does not have cuGraphUpload; install"
     ):
-        backend.upload(Executable(31, 11, 0), 9)
+        backend.upload(Executable(31, 11), 9)
     assert backend.device_of(9) == 0  # by way of its context
     assert ("cuCtxGetDevice", 11, 0) in api.seen
     untouched(api)

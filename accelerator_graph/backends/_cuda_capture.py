@@ -15,8 +15,8 @@ class Capture(Handle):
 
     __slots__ = ("over", "thread")
 
-    def __init__(self, handle: Any, context: Any, device: int) -> None:
-        super().__init__(handle, context, device)
+    def __init__(self, handle: Any, context: Any) -> None:
+        super().__init__(handle, context)
         self.over = False
         self.thread = get_ident()
 
@@ -24,7 +24,7 @@ class Capture(Handle):
 def begin(driver: Driver, stream: Any, mode: str) -> Capture:
     """Begin a capture. If anything is raised, there is none."""
     driver_mode = getattr(driver.api.CUstreamCaptureMode, f"CU_STREAM_CAPTURE_MODE_{mode.upper()}")
-    capture = Capture(stream, driver.context_of(stream), driver.device_of(stream))
+    capture = Capture(stream, driver.context_of(stream))
     try:
         with driver.current(capture.context):
             driver.call("cuStreamBeginCapture", stream, driver_mode)
@@ -52,7 +52,7 @@ def end(driver: Driver, capture: Capture) -> Graph:
                 reason="invalidated",
             )
         capture.over = True
-        return Graph(handle, capture.context, capture.device)
+        return Graph(handle, capture.context)
     except BaseException:
         if answer:
             _over(driver, capture, answer[0])

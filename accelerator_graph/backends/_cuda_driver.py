@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from ..errors import UnsupportedError
 from ._cuda_errors import call_broke, call_failed
 from ._cuda_probe import import_driver, version_text
 
@@ -17,14 +16,13 @@ SPECIAL_STREAMS = frozenset((0, 1, PER_THREAD_STREAM))
 
 
 class Handle:
-    """A typed handle of the driver, with the context and the device that it belongs to."""
+    """A typed handle of the driver, with the context that it belongs to."""
 
-    __slots__ = ("context", "device", "handle")
+    __slots__ = ("context", "handle")
 
-    def __init__(self, handle: Any, context: Any, device: int) -> None:
+    def __init__(self, handle: Any, context: Any) -> None:
         self.handle = handle
         self.context = context
-        self.device = device
 
 
 class Graph(Handle):
@@ -124,14 +122,13 @@ class Driver:
         return current if int(current) else self.primary_context(0)
 
     def device_of(self, stream: Any) -> int:
-        """Return the ordinal of a stream's device."""
-        if int(stream) in SPECIAL_STREAMS:
-            return int(self.call("cuCtxGetDevice")) if int(self.call("cuCtxGetCurrent")) else 0
-        try:
-            return int(self.call("cuStreamGetDevice", stream))
-        except UnsupportedError:  # before CUDA 12.8
-            with self.current(self.context_of(stream)):
-                return int(self.call("cuCtxGetDevice"))
+        """Return the ordinal of a stream's device, through its context.
+
+        Not through ``cuStreamGetDevice``: on a capturing stream that answers 900 and invalidates the
+        capture (driver 580), and ``cuStreamGetCtx`` does not.
+        """
+        with self.current(self.context_of(stream)):
+            return int(self.call("cuCtxGetDevice"))
 
     @contextmanager
     def current(self, context: Any) -> Iterator[None]:

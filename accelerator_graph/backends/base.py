@@ -353,10 +353,10 @@ class Backend(ABC):
 
     def unsupported(self, capability: str, why: str = "") -> UnsupportedError:
         """Make the error that says this backend does not have a capability."""
-        fact = why or f"backend {self.name!r} does not have the capability {capability!r}"
+        fact = why or f"backend {self.name!r} does not have the capability {str(capability)!r}"
         return UnsupportedError(
             f"{fact}; accelerator_graph.backends.report() says which backends are there.",
-            capability=capability,
+            capability=str(capability),
         )
 
 

@@ -52,6 +52,7 @@ class CudaBackend(Backend):
     default_capture_mode: ClassVar[str] = "thread_local"
     stream_modules: ClassVar[frozenset[str]] = frozenset(("cuda",))
     cuda_like: ClassVar[bool] = True
+    serialises_replays: ClassVar[bool] = True
 
     # ---- being there ---------------------------------------------------------------------------
 
@@ -129,7 +130,7 @@ class CudaBackend(Backend):
         context = driver.context_of(stream)
         with driver.current(context):
             flags = driver.api.CUevent_flags.CU_EVENT_DISABLE_TIMING
-            event = Event(driver.call("cuEventCreate", flags), context, driver.device_of(stream))
+            event = Event(driver.call("cuEventCreate", flags), context)
             try:
                 driver.call("cuEventRecord", event.handle, stream)
             except BaseException:
@@ -235,7 +236,7 @@ class CudaBackend(Backend):
         )
         with driver.relaxed(graph.context):
             handle = driver.call("cuGraphInstantiate", graph.handle, wanted)
-        return Executable(handle, graph.context, graph.device)
+        return Executable(handle, graph.context)
 
     def single_executable(self, graph: Graph) -> bool:
         """Say whether the graph allocates or frees memory: the driver allows it one executable then."""

@@ -106,6 +106,7 @@ class Device:
             self.free = int(call(driver.cuMemAlloc, ARENA_BYTES))
             self.end = self.free + ARENA_BYTES
             call(driver.cuMemsetD8, self.free, 0, ARENA_BYTES)
+            call(driver.cuFuncLoad, self.kernel)  # else the first launch does, perhaps during a capture
             call(driver.cuCtxSynchronize)
         self.lock = threading.Lock()
 

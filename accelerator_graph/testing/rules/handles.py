@@ -55,8 +55,10 @@ class HandleRules(Case):
         stream, cell = self.stream(), self.cell()
         if self.backend.as_stream(stream.native) is None:
             raise SkipTest(f"backend {self.backend.name!r} recognises no objects of its runtime")
-        for name in (self.backend.name, None):
-            graph = self.graph(stream.native, backend=name)
+        named = self.graph(stream.native, backend=self.backend.name)
+        with ag.use_backend(self.backend.name):
+            claimed = self.graph(stream.native)
+        for graph in (named, claimed):
             with graph:
                 self.enqueue(stream, cell)
             assert graph.backend == self.backend.name

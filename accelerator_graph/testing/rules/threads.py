@@ -78,8 +78,7 @@ class ThreadRules(Case):
                 with graph:
                     for _ in range(1 + which):
                         self.enqueue(streams[which], cells[which])
-                        barrier.wait() if which == 0 else None
-                    barrier.wait() if which == 1 else None
+                    barrier.wait()
                 graphs.append(graph)
             return graphs
 

@@ -82,10 +82,14 @@ class TapeBackend(Backend):
     # ---- enqueue -------------------------------------------------------------------------------
 
     def fill(self, stream: TapeStream, dst: Any, value: int, nbytes: int | None) -> None:
-        stream.enqueue(Entry("memset", partial(fill_bytes, dst, value, nbytes)))
+        target = bytes_of(dst, nbytes)  # what is wrong with it is said now, not when the tape runs
+        source = bytes([value]) * len(target)
+        stream.enqueue(Entry("memset", partial(target.__setitem__, slice(None), source)))
 
     def copy(self, stream: TapeStream, dst: Any, src: Any, nbytes: int | None) -> None:
-        stream.enqueue(Entry("memcpy", partial(copy_bytes, dst, src, nbytes)))
+        source = bytes_of(src, nbytes, writable=False)
+        target = bytes_of(dst, len(source))
+        stream.enqueue(Entry("memcpy", partial(target.__setitem__, slice(None), source)))
 
     def launch(self, stream: TapeStream, work: Any, /, *args: Any, **how: Any) -> None:
         name = getattr(work, "__qualname__", type(work).__name__)
@@ -129,15 +133,11 @@ class TapeBackend(Backend):
         return nodes, [GraphEdge(id - 1, id) for id in range(1, len(graph))]
 
 
-def fill_bytes(dst: Any, value: int, nbytes: int | None) -> None:
-    """Set the first `nbytes` bytes of a buffer, or all of them."""
-    view = memoryview(dst).cast("B")
-    end = len(view) if nbytes is None else nbytes
-    view[:end] = bytes([value]) * end
-
-
-def copy_bytes(dst: Any, src: Any, nbytes: int | None) -> None:
-    """Copy the first `nbytes` bytes between buffers, or all of `src`."""
-    source = memoryview(src).cast("B")
-    end = len(source) if nbytes is None else nbytes
-    memoryview(dst).cast("B")[:end] = source[:end]
+def bytes_of(buffer: Any, nbytes: int | None, *, writable: bool = True) -> memoryview:
+    """Return the first `nbytes` bytes of a buffer, or all of them."""
+    view = memoryview(buffer).cast("B")
+    if view.readonly and writable:
+        raise ValueError("the memory is read-only; pass one that can be written.")
+    if nbytes is not None and not 0 <= nbytes <= len(view):
+        raise ValueError(f"nbytes is {nbytes}, and the memory has {len(view)}.")
+    return view[:nbytes]

@@ -1,0 +1,247 @@
+"""Backends with a bug each, for the kit to find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import accelerator_graph as ag
+from accelerator_graph.backends._cpu_graph import Executable, Graph
+from accelerator_graph.backends._cpu_stream import Latch
+from accelerator_graph.backends.base import Availability, Capability, CaptureStatus
+from accelerator_graph.backends.cpu import CpuBackend
+
+
+class Whole(CpuBackend):
+    """No bug."""
+
+
+class ReplaysTwice(CpuBackend):
+    def replay(self, executable: Any, stream: Any) -> None:
+        super().replay(executable, stream)
+        super().replay(executable, stream)
+
+    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
+        return lambda: self.replay(executable, stream)
+
+
+class ForgetsThatACaptureIsBroken(CpuBackend):
+    def capture_end(self, token: Any) -> Any:
+        token.status = CaptureStatus.ACTIVE
+        return super().capture_end(token)
+
+
+class RunsWhileCapturing(CpuBackend):
+    def launch(self, stream: Any, work: Any, /, *args: Any, **how: Any) -> None:
+        if self.capture_status(stream) is CaptureStatus.ACTIVE:
+            work(*args, **how)
+        super().launch(stream, work, *args, **how)
+
+
+class NeverAbandons(CpuBackend):
+    def capture_abandon(self, token: Any) -> None:
+        pass
+
+
+class AbandonsTheNextCapture(CpuBackend):
+    def capture_abandon(self, token: Any) -> None:
+        super().capture_abandon(token)
+        for capture in list(self._captures._open):
+            super().capture_abandon(capture)
+
+
+class FillIgnoresCaptures(CpuBackend):
+    def fill(self, stream: Any, dst: Any, value: int, nbytes: int | None) -> None:
+        view = memoryview(dst)
+        view[: len(view) if nbytes is None else nbytes] = bytes([value]) * (
+            len(view) if nbytes is None else nbytes
+        )
+
+
+class FillChecksTooLate(CpuBackend):
+    def fill(self, stream: Any, dst: Any, value: int, nbytes: int | None) -> None:
+        self.launch(stream, super().fill, self.create_stream(0), dst, value, nbytes)
+
+
+class DoesNotWait(CpuBackend):
+    def synchronize(self, stream: Any) -> None:
+        self._captures.check_waiting(stream, "synchronize")
+
+
+class Hangs(CpuBackend):
+    def synchronize(self, stream: Any) -> None:
+        Latch().wait()
+
+
+class RunsOverlap(CpuBackend):
+    def replay(self, executable: Executable, stream: Any) -> None:
+        executable._last = Latch()
+        executable._last.set()
+        super().replay(executable, stream)
+
+    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
+        return lambda: self.replay(executable, stream)
+
+
+class ReplaysOnAStreamOfItsOwn(CpuBackend):
+    def replay(self, executable: Any, stream: Any) -> None:
+        super().replay(executable, self.create_stream(0))
+
+
+class BindsToAStreamOfItsOwn(CpuBackend):
+    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
+        return super().bind(executable, self.create_stream(0))
+
+
+class DestroysRunsUnderWay(CpuBackend):
+    def destroy_executable(self, executable: Any) -> None:
+        executable._plan.calls.clear()
+        super().destroy_executable(executable)
+
+
+class ExecutableNeedsItsGraph(CpuBackend):
+    def open(self) -> None:
+        super().open()
+        self.made: dict[Any, Any] = {}
+
+    def instantiate(self, graph: Any) -> Any:
+        self.made[graph] = super().instantiate(graph)
+        return self.made[graph]
+
+    def destroy_graph(self, graph: Any) -> None:
+        if graph in self.made:
+            self.made.pop(graph)._plan.calls.clear()
+
+
+class AcceptsUnjoinedWork(CpuBackend):
+    def capture_end(self, token: Any) -> Any:
+        nodes = token.nodes
+        try:
+            return super().capture_end(token)
+        except ag.DriverError:
+            return Graph(nodes)
+
+
+class DoesNotLinkStreams(CpuBackend):
+    def wait_event(self, stream: Any, event: Any) -> None:
+        if event.capture is None:
+            super().wait_event(stream, event)
+
+
+class WaitDoesNothing(CpuBackend):
+    def wait_event(self, stream: Any, event: Any) -> None:
+        if event.capture is not None:
+            super().wait_event(stream, event)
+
+
+class CountsWrongly(CpuBackend):
+    def node_count(self, graph: Any) -> int:
+        return super().node_count(graph) + 1
+
+
+class HasNoEdges(CpuBackend):
+    def nodes(self, graph: Any) -> Any:
+        return super().nodes(graph)[0], []
+
+
+class SwapsNodes(CpuBackend):
+    def instantiate(self, graph: Any) -> Any:
+        executable = super().instantiate(graph)
+        executable._plan.calls.reverse()
+        return executable
+
+
+class DestroyBreaksCaptures(CpuBackend):
+    def destroy_executable(self, executable: Any) -> None:
+        for capture in self._captures._open:
+            capture.status = CaptureStatus.INVALIDATED
+        super().destroy_executable(executable)
+
+
+class DestroyBreaksCapturesAndSaysSo(DestroyBreaksCaptures):
+    destroy_disturbs_captures = True
+
+
+class InstantiateBreaksCaptures(CpuBackend):
+    def instantiate(self, graph: Any) -> Any:
+        for capture in self._captures._open:
+            capture.status = CaptureStatus.INVALIDATED
+        return super().instantiate(graph)
+
+
+class NeverCapturing(CpuBackend):
+    def capture_status(self, stream: Any) -> CaptureStatus:
+        return CaptureStatus.NONE
+
+
+class NeverBroken(CpuBackend):
+    def capture_status(self, stream: Any) -> CaptureStatus:
+        status = super().capture_status(stream)
+        return CaptureStatus.ACTIVE if status is CaptureStatus.INVALIDATED else status
+
+
+class DumpsNothing(CpuBackend):
+    def dump(self, graph: Any, path: str, verbose: bool) -> None:
+        pass
+
+
+class OneExecutablePerGraph(CpuBackend):
+    def open(self) -> None:
+        super().open()
+        self.made: dict[Any, Any] = {}
+
+    def instantiate(self, graph: Any) -> Any:
+        if graph not in self.made:
+            self.made[graph] = super().instantiate(graph)
+        return self.made[graph]
+
+
+class PrioritiesOutOfRange(CpuBackend):
+    def create_stream(self, device: int, *, like: Any = None, priority: int = 0) -> Any:
+        if abs(priority) > 5:
+            raise ag.DriverError("priority")
+        return super().create_stream(device, like=like, priority=priority)
+
+
+class ProbeRaises(CpuBackend):
+    @classmethod
+    def probe(cls) -> Availability:
+        raise OSError("no library")
+
+
+class ClaimsHandles(CpuBackend):
+    def capabilities(self, device: int) -> Any:
+        return {*super().capabilities(device), Capability.HANDLES}
+
+
+class ClaimsNonsense(CpuBackend):
+    def capabilities(self, device: int) -> Any:
+        return {*super().capabilities(device), "event"}
+
+
+class CapturesEveryStream(CpuBackend):
+    def launch(self, stream: Any, work: Any, /, *args: Any, **how: Any) -> None:
+        for capture in self._captures._open:
+            stream = next(iter(capture.ends))
+        super().launch(stream, work, *args, **how)
+
+
+class ChildGraphsRunAtOnce(CpuBackend):
+    def replay(self, executable: Any, stream: Any) -> None:
+        executable.enqueue(stream.worker)
+
+    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
+        return lambda: self.replay(executable, stream)
+
+
+class DropsStreamsWithWork(CpuBackend):
+    def destroy_stream(self, stream: Any) -> None:
+        stream.worker._pending.clear()
+        super().destroy_stream(stream)
+
+
+class NothingButTheCore(CpuBackend):
+    """No bug either: what is asked for by capability must be skipped."""
+
+    def capabilities(self, device: int) -> Any:
+        return set()
