@@ -72,6 +72,7 @@ class Stream:
         cls, device: int | None = None, *, backend: str | None = None, like: object = None, priority: int = 0
     ) -> Self:
         """Make a stream; see the class."""
+        _lifetime.drain()
         if type(priority) is not int:
             raise TypeError(f"priority: an int is wanted, not {priority!r}.")
         model = _top() if like is None else as_stream(like, backend)
@@ -123,6 +124,7 @@ class Stream:
     def synchronize(self) -> None:
         """Wait until all work on the stream is done."""
         self._check()
+        _lifetime.drain()
         self._backend.synchronize(self._native)
 
     def query(self) -> bool:
@@ -133,6 +135,7 @@ class Stream:
     def record(self) -> Event:
         """Mark the present end of the stream's work."""
         self._check()
+        _lifetime.drain()
         return Event(self._backend, self._backend.record_event(self._native))
 
     def wait(self, other: Event | Stream) -> None:
@@ -142,15 +145,23 @@ class Stream:
         to be joined before it ends: the captured stream waits for this one.
         """
         self._check()
-        event = other.record() if isinstance(other, Stream) else other
-        if not isinstance(event, Event):
+        source = other._native.backend if isinstance(other, Event) else getattr(other, "_backend", None)
+        if source is None:
             raise TypeError(f"wait: an event or a Stream is wanted, not {other!r}.")
-        if event._native.backend is not self._backend:
+        if source is not self._backend:
             raise ValueError(
-                f"wait: the event is of backend {event._native.backend.name!r} and the stream of "
-                f"{self.backend!r}; synchronize the other stream instead."
+                f"wait: the other is of backend {source.name!r} and this stream of {self.backend!r}; "
+                "synchronize the other stream instead."
             )
-        self._backend.wait_event(self._native, event._native.value)
+        if isinstance(other, Event):
+            source.wait_event(self._native, other._native.value)
+            return
+        other._check()
+        event = source.record_event(other._native)
+        try:
+            source.wait_event(self._native, event)
+        finally:
+            source.destroy_event(event)
 
     def fill(self, dst: Any, value: int, nbytes: int | None = None) -> None:
         """Set bytes of memory.

@@ -1,8 +1,8 @@
 """Host time of one replay on CUDA, as a ratio to a C loop over cuGraphLaunch in the same process.
 
 Usage: python benchmarks/replay_cuda.py [--rounds N] [--json FILE]. Needs an NVIDIA GPU, cuda-python
-and a C compiler. Straight-line graphs of empty kernels. Peers that are installed (torch, CuPy) are measured beside it, on
-graphs of as many one-block kernels of their own.
+and a C compiler. Straight-line graphs of empty kernels. Peers that are installed (torch, CuPy) are
+measured beside it, on graphs of as many one-block kernels of their own.
 """
 
 import argparse

@@ -99,6 +99,18 @@ class DestroysRunsUnderWay(CpuBackend):
         super().destroy_executable(executable)
 
 
+class DestroyRaises(CpuBackend):
+    def destroy_graph(self, graph: Any) -> None:
+        super().destroy_graph(graph)
+        raise KeyError(graph)
+
+
+class EventsEndTheirWaiting(CpuBackend):
+    def destroy_event(self, event: Any) -> None:
+        if event.latch is not None:
+            event.latch.set()
+
+
 class ExecutableNeedsItsGraph(CpuBackend):
     def open(self) -> None:
         super().open()

@@ -66,6 +66,8 @@ FOUND_BY = [
     (planted.BindsToAStreamOfItsOwn, "test_bound_callable_replays"),
     (planted.DestroysRunsUnderWay, "test_runs_complete_after_their_executable_was_destroyed"),
     (planted.DestroysRunsUnderWay, "test_runs_complete_after_their_graph_has_gone"),
+    (planted.DestroyRaises, "test_capturing_does_not_run_the_work"),
+    (planted.EventsEndTheirWaiting, "test_destroyed_event_is_still_waited_for"),
     (planted.ExecutableNeedsItsGraph, "test_executable_outlives_its_graph"),
     (planted.ExecutableNeedsItsGraph, "test_each_replay_runs_the_work_once"),
     (planted.AcceptsUnjoinedWork, "test_unjoined_fork_is_a_capture_error"),

@@ -61,7 +61,9 @@ def tests(report):
     status, output = run(["-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"], 500)
     files, skipped = {}, {}
     for case in ET.parse(report).iter("testcase"):
-        counts = files.setdefault(case.get("classname", "").split(".Test")[0], {"passed": 0, "failed": 0, "skipped": 0})
+        counts = files.setdefault(
+            case.get("classname", "").split(".Test")[0], {"passed": 0, "failed": 0, "skipped": 0}
+        )
         if case.find("skipped") is not None:
             counts["skipped"] += 1
             reason = case.find("skipped").get("message", "")
@@ -74,7 +76,9 @@ def tests(report):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--name", default="cuda")
     parser.add_argument("--out", default=os.path.join(ROOT, "docs", "verified"))
     options = parser.parse_args()
@@ -106,7 +110,10 @@ def main():
         "",
         "| file | passed | failed | skipped |",
         "| --- | --- | --- | --- |",
-        *(f"| {name} | {c['passed']} | {c['failed']} | {c['skipped']} |" for name, c in sorted(files.items())),
+        *(
+            f"| {name} | {c['passed']} | {c['failed']} | {c['skipped']} |"
+            for name, c in sorted(files.items())
+        ),
         "",
         *(f"- skipped {count}: {reason}" for reason, count in sorted(skipped.items())),
         "",

@@ -16,7 +16,7 @@ from . import _cuda_capture as _capture
 from . import _cuda_nodes as _nodes
 from ._common import fill_value, memory_of
 from ._cuda_capture import Capture
-from ._cuda_driver import PER_THREAD_STREAM, Driver, Event, Executable, Graph, Handle
+from ._cuda_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Event, Executable, Graph, Handle
 from ._cuda_launch import Arguments, extent, kernel_handle
 from ._cuda_probe import probe
 from .base import Availability, Backend, Capability, CaptureStatus, GraphEdge, GraphNode
@@ -249,8 +249,17 @@ class CudaBackend(Backend):
         """Enqueue one run of the executable on the stream."""
         self.bind(executable, stream)()
 
+    def _replay_in_context(self, executable: Executable, stream: Any) -> None:
+        with self._driver.current(executable.context):
+            self._driver.call("cuGraphLaunch", executable.handle, stream)
+
     def bind(self, executable: Executable, stream: Any) -> Callable[[], None]:
-        """Return the launch of the executable on the stream as a callable."""
+        """Return the launch of the executable on the stream as a callable.
+
+        The default streams are those of the context that is current, so it has to be the right one.
+        """
+        if int(stream) in SPECIAL_STREAMS:
+            return partial(self._replay_in_context, executable, stream)
         launch = self._driver.api.cuGraphLaunch
         success = self._driver.success
         failed = partial(self._driver.failed, "cuGraphLaunch")

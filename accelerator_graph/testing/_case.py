@@ -42,8 +42,15 @@ class Case(ABC):
     # ---- around a test -------------------------------------------------------------------------
 
     def run(self, test: Callable[[], None]) -> None:
-        """Run one test and check that it leaves no capture and the current stream as it was."""
-        in_thread(lambda: self._run(test), self.time_limit, "conformance")
+        """Run one test; check that it leaves no capture, the current stream as it was, and no complaint."""
+        complaints: list[BaseException] = []
+        before, sys.excepthook = sys.excepthook, lambda kind, error, trace: complaints.append(error)
+        try:
+            in_thread(lambda: self._run(test), self.time_limit, "conformance")
+        finally:
+            sys.excepthook = before
+        for complaint in complaints:  # what is destroyed late has nobody to raise to
+            raise AssertionError(f"destroying something raised {complaint!r}") from complaint
 
     def _run(self, test: Callable[[], None]) -> None:
         self.used = self.work()
