@@ -181,12 +181,18 @@ class Stream:
         graph keeps what it is given here; otherwise the caller keeps it until the work is done.
         """
         self._check()
+        if type(value) is not int:
+            raise TypeError(f"fill: the value of a byte is wanted, an int, not {value!r}.")
+        if not 0 <= value <= 255:
+            raise ValueError(f"fill: {value} is no value of a byte, which is 0 to 255.")
+        _check_nbytes(nbytes)
         self._backend.fill(self._native, dst, value, nbytes)
         self._retain(dst)
 
     def copy(self, dst: Any, src: Any, nbytes: int | None = None) -> None:
         """Copy bytes from `src` to `dst`, each as in `fill`; by default all of `src`."""
         self._check()
+        _check_nbytes(nbytes)
         self._backend.copy(self._native, dst, src, nbytes)
         self._retain(dst, src)
 
@@ -238,13 +244,14 @@ class Stream:
         """Wait for the stream that was current before, unless a capture of this one would break."""
         if before is self or before._backend is not self._backend or before._device != self._device:
             return
-        status = self._backend.capture_status
-        mine, theirs = status(self._native), status(before._native)
-        if Capability.EVENTS in self._backend.capabilities(self._device):
-            if mine in (CaptureStatus.NONE, theirs):
-                self.wait(before)
-        elif theirs is CaptureStatus.NONE:
-            before.synchronize()
+        runtime, free = self._backend, CaptureStatus.NONE
+        if Capability.EVENTS not in runtime.capabilities(self._device):
+            if runtime.capture_status(before._native) is free:
+                before.synchronize()
+        elif runtime.capture_status(self._native) is free or (
+            runtime.capture_id(self._native) == runtime.capture_id(before._native) is not None
+        ):
+            self.wait(before)
 
     def _retain(self, *objects: Any) -> None:
         capturing = _lifetime.thread.capturing
@@ -399,6 +406,15 @@ def describe(stream: Stream) -> str:
 
 def _wrap(backend: Backend, native: Any, owner: object) -> Stream:
     return Stream._make(backend, native, backend.device_of(native), owner)
+
+
+def _check_nbytes(nbytes: object) -> None:
+    if nbytes is None:
+        return
+    if type(nbytes) is not int:
+        raise TypeError(f"nbytes: a number of bytes is wanted, an int, not {nbytes!r}.")
+    if nbytes < 0:
+        raise ValueError(f"nbytes: {nbytes} is negative.")
 
 
 def _check_device(backend: Backend, device: object) -> None:

@@ -29,13 +29,15 @@ def main():
         for fn, args, kwargs in calls:
             fn(*args, **kwargs)
 
-    def replay(launch=graph.bind(), synchronize=stream.synchronize):
-        launch()
-        synchronize()
+    many, one = graph.bind(), single.bind()
 
-    def handover(launch=single.bind(), synchronize=stream.synchronize):
-        launch()
-        synchronize()
+    def replay():
+        many()
+        stream.synchronize()
+
+    def handover():
+        one()
+        stream.synchronize()
 
     times = interleave(
         {"plain loop of 1000": plain, "replay of 1000 and synchronise": replay, "replay of 1": handover},

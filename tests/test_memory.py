@@ -6,7 +6,7 @@ import mmap
 
 import pytest
 
-from accelerator_graph.backends._common import fill_value, memory_of
+from accelerator_graph.backends._common import memory_of
 
 
 def host(obj, nbytes=None, writable=False):
@@ -194,17 +194,3 @@ def test_numpy():
     assert ctypes.string_at(host(scalar).address, 8) == scalar.tobytes()
     with pytest.raises(ValueError, match="is read-only"):
         host(scalar, writable=True)
-
-
-@pytest.mark.parametrize("value", [0, 255])
-def test_a_byte_can_be_filled_with(value):
-    assert fill_value(value) == value
-
-
-@pytest.mark.parametrize(
-    ("value", "error"),
-    [(-1, ValueError), (256, ValueError), (True, TypeError), (1.0, TypeError), (b"x", TypeError)],
-)
-def test_what_is_no_byte_is_refused(value, error):
-    with pytest.raises(error, match="the value of a fill"):
-        fill_value(value)

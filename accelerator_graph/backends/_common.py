@@ -64,15 +64,6 @@ def memory_of(obj: object, nbytes: int | None, *, writable: bool, device: bool) 
     return memory._replace(nbytes=nbytes)
 
 
-def fill_value(value: object) -> int:
-    """Return `value` if it is one that a byte can have; else raise `TypeError` or `ValueError`."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"the value of a fill has to be an int, not {type(value).__name__}.")
-    if not 0 <= value <= 255:
-        raise ValueError(f"the value of a fill is {value}; a byte holds 0 to 255.")
-    return value
-
-
 def _named(obj: object) -> str:
     return f"the memory of the {type(obj).__name__!r} object"
 

@@ -12,7 +12,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -169,7 +168,7 @@ class Worker:
 
 
 class Stream:
-    """A stream of the cpu backend. Its thread ends after the stream is destroyed or forgotten."""
+    """A stream of the cpu backend. Its thread ends after `Worker.stop`."""
 
     __slots__ = ("__weakref__", "capture", "worker")
 
@@ -177,10 +176,6 @@ class Stream:
         self.worker = Worker()
         self.capture: Capture | None = None
         """The capture that it takes part in; one that has ended means none."""
-
-    def __del__(self) -> None:
-        with suppress(AttributeError):  # an interrupt left it half made
-            self.worker.stop()
 
 
 class Event:

@@ -243,6 +243,10 @@ class Backend(ABC):
     def capture_status(self, stream: Any) -> CaptureStatus:
         """Say whether the stream is capturing, for whomever. Disturbs nothing."""
 
+    def capture_id(self, stream: Any) -> int | None:
+        """Return a number that streams of one capture have in common; None if that can't be told."""
+        return None
+
     @abstractmethod
     def capture_begin(self, stream: Any, mode: str) -> Any:
         """Begin a capture on an idle stream.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Set
 from functools import partial
 from typing import Any, ClassVar
 
-from ._common import Memory, fill_value, memory_of
+from ._common import Memory, memory_of
 from ._cpu_branches import Helpers
 from ._cpu_capture import MODES, Capture, Captures
 from ._cpu_graph import Executable, Graph
@@ -139,7 +139,7 @@ class CpuBackend(Backend):
     def fill(self, stream: Stream, dst: Any, value: int, nbytes: int | None) -> None:
         """Set bytes of host memory. What can't be done is refused here, not on the stream."""
         memory = memory_of(dst, nbytes, writable=True, device=False)
-        self._enqueue(stream, "fill", "memset", "", _fill, (memory, fill_value(value)), {})
+        self._enqueue(stream, "fill", "memset", "", _fill, (memory, value), {})
 
     def copy(self, stream: Stream, dst: Any, src: Any, nbytes: int | None) -> None:
         """Copy host memory. What can't be done is refused here, not on the stream."""
@@ -177,6 +177,10 @@ class CpuBackend(Backend):
         """Say whether the stream takes part in a capture."""
         capture = stream.capture
         return CaptureStatus.NONE if capture is None else capture.status
+
+    def capture_id(self, stream: Stream) -> int | None:
+        """Return a number that streams of one capture have in common."""
+        return None if stream.capture is None else id(stream.capture)
 
     def capture_begin(self, stream: Stream, mode: str) -> Capture:
         """Begin to record what is enqueued on the stream, instead of doing it."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 from ..errors import BackendUnavailableError, capture_error
 from . import _cuda_capture as _capture
 from . import _cuda_nodes as _nodes
-from ._common import fill_value, memory_of
+from ._common import memory_of
 from ._cuda_capture import Capture
 from ._cuda_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Event, Executable, Graph, Handle
 from ._cuda_launch import Arguments, extent, kernel_handle
@@ -162,7 +162,6 @@ class CudaBackend(Backend):
 
     def fill(self, stream: Any, dst: Any, value: int, nbytes: int | None) -> None:
         """Set `nbytes` bytes at `dst` to `value`."""
-        value = fill_value(value)
         target = memory_of(self._address(dst), nbytes, writable=True, device=True)
         if target.nbytes:
             with self._driver.current(self._driver.context_of(stream)):
@@ -209,6 +208,11 @@ class CudaBackend(Backend):
             return _STATUSES[driver.call("cuStreamIsCapturing", stream)]
         with driver.current(driver.context_of(stream)):
             return _STATUSES[driver.call("cuStreamIsCapturing", stream)]
+
+    def capture_id(self, stream: Any) -> int | None:
+        """Return the driver's number of the capture that the stream takes part in."""
+        _, number, *_ = self._driver.call("cuStreamGetCaptureInfo", stream)
+        return int(number) or None
 
     def capture_begin(self, stream: Any, mode: str) -> Capture:
         """Begin a capture on an idle stream."""

@@ -13,6 +13,10 @@ class Cell:
         self.value = 0
 
 
+class Buffer(bytearray):
+    """Memory that can be referred to weakly, so that it shows who keeps it."""
+
+
 class HostWork(Work):
     """Cells in the process's own memory; a piece of work is a callable."""
 
@@ -31,6 +35,9 @@ class HostWork(Work):
     def read(self, cell: Cell) -> int:
         return cell.value
 
+    def buffer(self, nbytes: int) -> Buffer:
+        return Buffer(nbytes)
+
 
 def step(cell: Cell, a: int, b: int) -> None:
     cell.value = (cell.value * a + b) % 2**32
@@ -38,5 +45,5 @@ def step(cell: Cell, a: int, b: int) -> None:
 
 def slow_step(cell: Cell, a: int, b: int) -> None:
     value = cell.value
-    time.sleep(0.001)
+    time.sleep(0.002)
     cell.value = (value * a + b) % 2**32

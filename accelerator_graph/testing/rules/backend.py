@@ -101,13 +101,14 @@ class BackendRules(Case):
         """A stream that waits for an event goes on waiting when the event has been destroyed."""
         self.needs(Capability.EVENTS)
         first, second, cell = self.stream(), self.stream(), self.cell()
-        self.enqueue_slow(first, cell, 1, 5)
+        for _ in range(5):
+            self.enqueue_slow(first, cell, 1, 5)
         event = self.backend.record_event(first.native)
         self.backend.wait_event(second.native, event)
         self.backend.destroy_event(event)
         self.enqueue(second, cell, 3, 0)
         second.synchronize()
-        assert self.used.read(cell) == 15
+        assert self.used.read(cell) == 75
 
     def test_executable_outlives_its_graph(self) -> None:
         """An executable works after its graph was destroyed, unless `executable_needs_graph`."""

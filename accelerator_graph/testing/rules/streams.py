@@ -77,24 +77,26 @@ class StreamRules(Case):
         """Work on a stream that is entered runs after the work on the one that was current."""
         first, second, cell = self.stream(), self.stream(), self.cell()
         with first:
-            self.enqueue_slow(first, cell, 1, 5)
+            for _ in range(5):
+                self.enqueue_slow(first, cell, 1, 5)
             with second:
                 self.enqueue(second, cell, 3, 0)
         second.synchronize()
-        assert self.used.read(cell) == 15
+        assert self.used.read(cell) == 75
 
     def test_wait_orders_streams(self) -> None:
         """After `wait`, work on a stream runs behind the other stream's work, or behind an event in it."""
         self.needs(Capability.EVENTS)
         first, second, cell = self.stream(), self.stream(), self.cell()
-        self.enqueue_slow(first, cell, 1, 5)
+        for _ in range(5):
+            self.enqueue_slow(first, cell, 1, 5)
         event = first.record()
         second.wait(event)
         self.enqueue_slow(second, cell, 3, 0)
         first.wait(second)
         self.enqueue(first, cell, 1, 1)
         first.synchronize()
-        assert self.used.read(cell) == 16
+        assert self.used.read(cell) == 76
         second.wait(event)
         second.synchronize()
 
