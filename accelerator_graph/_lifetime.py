@@ -58,7 +58,7 @@ _pending: deque[_Watch] = deque()
 
 
 def watch(obj: object, action: Callable[[Any], object], value: Any, backend: Backend | None = None) -> None:
-    """Have `drain` call `action(value)` once `obj` is gone, if `action` is meant for it alone.
+    """Have `drain` call `action(value)` once `obj` is gone.
 
     With a backend given, its captures may have to end first (`Backend.destroy_disturbs_captures`).
     Nothing is called in a forked child for what its parent made, and nothing when the interpreter exits.
@@ -96,25 +96,31 @@ class Owned:
 
 def drain() -> None:
     """Destroy what is due. Never raises on account of a driver."""
-    for _ in range(len(_pending)):
-        try:
+    if not _pending:
+        return
+    postponed = []
+    try:
+        while _pending:
             due = _pending.popleft()
-        except IndexError:  # another thread was here
-            return
-        if (
-            due.backend is not None
-            and due.backend.destroy_disturbs_captures
-            and due.backend in captures.values()
-        ):
-            _pending.append(due)
-            continue
-        _watches.discard(due)
-        try:
-            due.action(due.value)
-        except DriverError:
-            pass  # nobody asked for this call, and nothing can be done about its failure
-        except Exception:
-            sys.excepthook(*sys.exc_info())
+            if (
+                due.backend is not None
+                and due.backend.destroy_disturbs_captures
+                and due.backend in captures.values()
+            ):
+                postponed.append(due)
+                continue
+            _watches.discard(due)
+            try:
+                due.action(due.value)
+            except DriverError:
+                pass  # nobody asked for this call, and nothing can be done about its failure
+            except Exception:
+                sys.excepthook(*sys.exc_info())
+            del due  # and so what its value kept, which may be due next
+    except IndexError:
+        pass  # another thread took the last one
+    finally:
+        _pending.extend(postponed)
 
 
 def _after_fork() -> None:

@@ -99,6 +99,7 @@ class MemoryRules(Case):
         stream.synchronize()
         graph.reset()
         gc.collect()
+        self.graph().reset()  # an ordinary call: what was queued is destroyed now
         assert all(reference() is None for reference in references)
 
     def test_without_the_capability_nothing_is_enqueued(self) -> None:
