@@ -212,9 +212,9 @@ class Graph:
         capture = self._capture_here("capture_end()")
         keep = False
         try:
-            self._captured, self._lease = capture.end(self), capture.lease
-            self._num_nodes = self._captured.backend.node_count(self._captured.value)
-            if self._num_nodes == 0:
+            captured = self._captured = capture.end(self)
+            self._lease = capture.lease
+            if captured.backend.is_empty(captured.value):
                 warnings.warn(
                     f"{capture.subject} recorded nothing: the work may have gone to another stream or "
                     "device; make that stream the current one, or capture it.",
@@ -225,6 +225,7 @@ class Graph:
             if not self._keep_graph:
                 self._instantiate()
             if not keep:
+                self._num_nodes = captured.backend.node_count(captured.value)
                 self._captured = None
         except BaseException:
             if keep:
@@ -572,6 +573,8 @@ class Graph:
     def num_nodes(self) -> int:
         """How many nodes were captured."""
         self._check("num_nodes")
+        if self._num_nodes is None and self._captured is not None:
+            self._num_nodes = self._captured.backend.node_count(self._captured.value)
         if self._num_nodes is None:
             assert self._stream is not None
             raise self._stream._backend.unsupported(Capability.NODES)

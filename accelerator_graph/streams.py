@@ -254,9 +254,8 @@ class Stream:
             self.wait(before)
 
     def _retain(self, *objects: Any) -> None:
-        capturing = _lifetime.thread.capturing
-        if capturing:
-            capturing[-1].retain(objects)
+        for graph in _lifetime.thread.capturing:
+            graph.retain(objects)
 
     def _check(self) -> None:
         if self._dead:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ import pytest
 from works.host import HostWork
 
 import accelerator_graph as ag
-from accelerator_graph import api
+from accelerator_graph import _lifetime, api
 from accelerator_graph.backends.base import Backend
 from accelerator_graph.testing import BackendConformance, CheckResult, Work, check_backend
 from accelerator_graph.testing.rules import ALL
@@ -27,12 +28,15 @@ NAME = "planted"
 
 
 @pytest.fixture
-def register() -> Iterator[Any]:
+def register(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     def register(backend: type[Backend]) -> None:
         ag.backends.register(NAME, backend)
 
     yield register
     ag.backends.unregister(NAME)
+    gc.collect()  # what a planted bug has left behind is destroyed here, not in somebody else's test
+    monkeypatch.setattr(sys, "excepthook", lambda *error: None)
+    _lifetime.drain()
 
 
 class Conformance(BackendConformance):

@@ -335,8 +335,12 @@ class Backend(ABC):
 
     # ---- looking into a graph ------------------------------------------------------------------
 
+    def is_empty(self, graph: Any) -> bool:
+        """Say whether a graph has no nodes, in a time that does not grow with their number."""
+        return self.node_count(graph) == 0
+
     def node_count(self, graph: Any) -> int | None:
-        """Return the number of nodes, in a time that does not grow with it; None if unknown."""
+        """Return the number of nodes; None if it is not known."""
         return None
 
     def nodes(self, graph: Any) -> tuple[list[GraphNode], list[GraphEdge]]:

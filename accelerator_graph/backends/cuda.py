@@ -298,6 +298,11 @@ class CudaBackend(Backend):
 
     # ---- looking into a graph ------------------------------------------------------------------
 
+    def is_empty(self, graph: Graph) -> bool:
+        """Say whether the graph has no root: unlike counting, that takes the driver no walk."""
+        _, roots = self._driver.call("cuGraphGetRootNodes", graph.handle, 0)
+        return int(roots) == 0
+
     def node_count(self, graph: Graph) -> int:
         """Return the number of nodes."""
         return _nodes.node_count(self._driver, graph.handle)

@@ -122,6 +122,21 @@ class ForeignRules(Case):
         inner.replay()
         assert (self.read(cell), self.read(other)) == (applied(3), applied(1))
 
+    def test_entering_a_stream_of_another_capture_joins_nothing(self) -> None:
+        """A stream that is captured already, apart, can be entered inside another capture."""
+        first, second, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
+        outer, inner = self.graph(first), self.graph(second)
+        with outer:
+            with inner:
+                with first:
+                    assert ag.current_stream() is first
+                    self.enqueue(first, cell)
+                self.enqueue(second, other)
+            self.enqueue(first, cell)
+        outer.replay()
+        inner.replay()
+        assert (self.read(cell), self.read(other)) == (applied(2), applied(1))
+
     def test_one_pool_takes_one_capture_at_a_time(self) -> None:
         """A capture into a pool that another thread captures into is refused before it has begun."""
         stream, other, cell, pool = self.stream(), self.stream(), self.cell(), ag.graph_pool_handle()
