@@ -10,15 +10,15 @@ or, if anything goes wrong between the two, `capture_abandon` in the place of `c
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import warnings
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from . import _lifetime, pools, streams
+from ._inspection import Inspection, State
 from ._replay import Runner
 from ._transaction import MODES, Capture
 from .backends import registry
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from .streams import Stream
 
 T = TypeVar("T")
-State = Literal["empty", "capturing", "captured", "ready"]
 
 _NOTHING = "nothing was captured; capture first, with `with graph:` or capture_begin() and capture_end()"
 _CAPTURING = "the graph is being captured; call capture_end() first, or reset() to abandon the capture"
@@ -60,7 +59,7 @@ _REFUSED: dict[str, dict[str, str]] = {
 """What may not be done in which state, and what is said of it. All the rest may."""
 
 
-class Graph:
+class Graph(Inspection):
     """Work captured from an accelerator's stream, to be replayed as a whole.
 
     Parameters
@@ -435,6 +434,11 @@ class Graph:
         assert self._stream is not None
         return self._stream.device
 
+    def retain(self, obj: T) -> T:
+        """Keep an object alive until the graph is reset, and return it."""
+        self._retained.append(obj)
+        return obj
+
     def reset(self) -> None:
         """Make the graph empty: give back the executable, the graph, the pool and what it retains.
 
@@ -465,120 +469,12 @@ class Graph:
         self._let_go("the graph was captured before this process was forked; capture it again")
         self._empty()
 
-    # ---- what there is to know -----------------------------------------------------------------
-
-    def pool(self) -> pools.PoolId:
-        """Return the id of the graph's memory pool, for other graphs to share."""
-        self._check("pool()")
-        assert self._lease is not None
-        return self._lease.id
-
-    def retain(self, obj: T) -> T:
-        """Keep an object alive until the graph is reset, and return it."""
-        self._retained.append(obj)
-        return obj
+    # ---- for the next capture ------------------------------------------------------------------
 
     def enable_debug_mode(self) -> None:
         """Keep the graph of the next capture, so that `debug_dump` works."""
         self._check("enable_debug_mode()")
         self._debug = True
-
-    def debug_dump(self, path: str | os.PathLike[str], verbose: bool = True) -> None:
-        """Write the graph in the DOT language.
-
-        Parameters
-        ----------
-        path : path-like
-            Where to. An existing file is replaced, once the new one is whole.
-        verbose : bool
-            With the parameters of the nodes, where the backend knows them.
-
-        Raises
-        ------
-        GraphStateError
-            Nothing was captured, or the graph was not kept.
-        OSError
-            The file can't be written.
-        """
-        captured = self._kept("debug_dump()")
-        path = os.fspath(path)
-        unfinished = f"{path}.{os.getpid()}.tmp"
-        try:
-            with open(unfinished, "w", encoding="utf-8"):
-                pass  # a path that can't be written is an OSError, not a driver's
-            captured.backend.dump(captured.value, unfinished, verbose)
-            os.replace(unfinished, path)
-        finally:
-            if os.path.exists(unfinished):
-                os.unlink(unfinished)
-
-    def raw_graph(self) -> int:
-        """Return the vendor's handle of the graph. It stays owned by this object, until `reset`."""
-        captured = self._kept("raw_graph()")
-        return captured.backend.handle_int(captured.value)
-
-    def raw_executable(self) -> int:
-        """Return the vendor's handle of the executable. Valid until `reset` or `instantiate`."""
-        self._check("raw_executable()")
-        runner = self._runner
-        assert runner is not None
-        assert runner.executable is not None
-        return runner.executable.backend.handle_int(runner.executable.value)
-
-    def raw_cuda_graph(self) -> int:
-        """As `raw_graph`, on backends whose graphs are a ``cudaGraph_t`` or ``hipGraph_t``."""
-        captured = self._kept("raw_graph()")
-        if not captured.backend.cuda_like:
-            raise captured.backend.unsupported("raw_cuda_graph")
-        return self.raw_graph()
-
-    def raw_cuda_graph_exec(self) -> int:
-        """As `raw_executable`, on backends where that is a ``cudaGraphExec_t`` or ``hipGraphExec_t``."""
-        self._check("raw_executable()")
-        assert self._stream is not None
-        if not self._stream._backend.cuda_like:
-            raise self._stream._backend.unsupported("raw_cuda_graph_exec")
-        return self.raw_executable()
-
-    def _kept(self, what: str) -> _lifetime.Owned:
-        self._check(what)
-        if self._captured is None:
-            raise GraphStateError(
-                f"Graph.{what}: the graph was not kept; make it with keep_graph=True, or call "
-                "enable_debug_mode() before the capture."
-            )
-        return self._captured
-
-    @property
-    def state(self) -> State:
-        """``"empty"``, ``"capturing"``, ``"captured"`` (no executable yet) or ``"ready"``."""
-        return self._state
-
-    @property
-    def backend(self) -> str | None:
-        """Name of the backend; None until it is known."""
-        return self._backend_name if self._stream is None else self._stream.backend
-
-    @property
-    def device(self) -> int | None:
-        """Ordinal of the device; None until it is known."""
-        return None if self._stream is None else self._stream.device
-
-    @property
-    def stream(self) -> Stream | None:
-        """The stream that was or is to be captured; None until it is known."""
-        return self._stream
-
-    @property
-    def num_nodes(self) -> int:
-        """How many nodes were captured."""
-        self._check("num_nodes")
-        if self._num_nodes is None and self._captured is not None:
-            self._num_nodes = self._captured.backend.node_count(self._captured.value)
-        if self._num_nodes is None:
-            assert self._stream is not None
-            raise self._stream._backend.unsupported(Capability.NODES)
-        return self._num_nodes
 
     @property
     def graph_pool(self) -> pools.PoolId | None:

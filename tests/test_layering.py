@@ -13,7 +13,7 @@ import pytest
 PACKAGE = "accelerator_graph"
 ROOT = Path(__file__).resolve().parents[1] / PACKAGE
 
-CORE = "api streams pools _lifetime _replay _transaction _graphed"
+CORE = "api streams pools _inspection _lifetime _replay _transaction _graphed"
 CHOICE = (
     "backends.registry backends._automatic backends._catalogue backends._claim backends._entry_points "
     "backends._instances backends._report"

@@ -1,0 +1,136 @@
+"""What there is to know of a graph: its state, its handles, its drawing. Nothing here changes it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Literal
+
+from .backends.base import Capability
+from .errors import GraphStateError
+
+if TYPE_CHECKING:
+    from ._lifetime import Owned
+    from ._replay import Runner
+    from .pools import Lease, PoolId
+    from .streams import Stream
+
+State = Literal["empty", "capturing", "captured", "ready"]
+
+
+class Inspection:
+    """The part of `Graph` that answers questions."""
+
+    _state: State
+    _stream: Stream | None
+    _backend_name: str | None
+    _captured: Owned | None
+    _runner: Runner | None
+    _lease: Lease | None
+    _num_nodes: int | None
+
+    def _check(self, what: str) -> None:
+        """Raise `GraphStateError` if this may not be asked in the present state."""
+        raise NotImplementedError
+
+    def pool(self) -> PoolId:
+        """Return the id of the graph's memory pool, for other graphs to share."""
+        self._check("pool()")
+        assert self._lease is not None
+        return self._lease.id
+
+    def debug_dump(self, path: str | os.PathLike[str], verbose: bool = True) -> None:
+        """Write the graph in the DOT language.
+
+        Parameters
+        ----------
+        path : path-like
+            Where to. An existing file is replaced, once the new one is whole.
+        verbose : bool
+            With the parameters of the nodes, where the backend knows them.
+
+        Raises
+        ------
+        GraphStateError
+            Nothing was captured, or the graph was not kept.
+        OSError
+            The file can't be written.
+        """
+        captured = self._kept("debug_dump()")
+        path = os.fspath(path)
+        unfinished = f"{path}.{os.getpid()}.tmp"
+        try:
+            with open(unfinished, "w", encoding="utf-8"):
+                pass  # a path that can't be written is an OSError, not a driver's
+            captured.backend.dump(captured.value, unfinished, verbose)
+            os.replace(unfinished, path)
+        finally:
+            if os.path.exists(unfinished):
+                os.unlink(unfinished)
+
+    def raw_graph(self) -> int:
+        """Return the vendor's handle of the graph. It stays owned by this object, until `reset`."""
+        captured = self._kept("raw_graph()")
+        return captured.backend.handle_int(captured.value)
+
+    def raw_executable(self) -> int:
+        """Return the vendor's handle of the executable. Valid until `reset` or `instantiate`."""
+        self._check("raw_executable()")
+        runner = self._runner
+        assert runner is not None
+        assert runner.executable is not None
+        return runner.executable.backend.handle_int(runner.executable.value)
+
+    def raw_cuda_graph(self) -> int:
+        """As `raw_graph`, on backends whose graphs are a ``cudaGraph_t`` or ``hipGraph_t``."""
+        captured = self._kept("raw_graph()")
+        if not captured.backend.cuda_like:
+            raise captured.backend.unsupported("raw_cuda_graph")
+        return self.raw_graph()
+
+    def raw_cuda_graph_exec(self) -> int:
+        """As `raw_executable`, on backends where that is a ``cudaGraphExec_t`` or ``hipGraphExec_t``."""
+        self._check("raw_executable()")
+        assert self._stream is not None
+        if not self._stream._backend.cuda_like:
+            raise self._stream._backend.unsupported("raw_cuda_graph_exec")
+        return self.raw_executable()
+
+    def _kept(self, what: str) -> Owned:
+        self._check(what)
+        if self._captured is None:
+            raise GraphStateError(
+                f"Graph.{what}: the graph was not kept; make it with keep_graph=True, or call "
+                "enable_debug_mode() before the capture."
+            )
+        return self._captured
+
+    @property
+    def state(self) -> State:
+        """``"empty"``, ``"capturing"``, ``"captured"`` (no executable yet) or ``"ready"``."""
+        return self._state
+
+    @property
+    def backend(self) -> str | None:
+        """Name of the backend; None until it is known."""
+        return self._backend_name if self._stream is None else self._stream.backend
+
+    @property
+    def device(self) -> int | None:
+        """Ordinal of the device; None until it is known."""
+        return None if self._stream is None else self._stream.device
+
+    @property
+    def stream(self) -> Stream | None:
+        """The stream that was or is to be captured; None until it is known."""
+        return self._stream
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes were captured."""
+        self._check("num_nodes")
+        if self._num_nodes is None and self._captured is not None:
+            self._num_nodes = self._captured.backend.node_count(self._captured.value)
+        if self._num_nodes is None:
+            assert self._stream is not None
+            raise self._stream._backend.unsupported(Capability.NODES)
+        return self._num_nodes
