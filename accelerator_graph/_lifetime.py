@@ -18,8 +18,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from .errors import DriverError
 
 if TYPE_CHECKING:
-    from .api import Graph
     from .backends.base import Backend
+
+
+class Retaining(Protocol):
+    """A graph, for those who keep things alive with it."""
+
+    def retain(self, obj: Any) -> Any:
+        """Keep an object alive until the graph is reset."""
 
 
 class _Tracked(Protocol):
@@ -35,7 +41,7 @@ tracked: weakref.WeakSet[_Tracked] = weakref.WeakSet()
 
 class _Thread(threading.local):
     def __init__(self) -> None:
-        self.capturing: list[Graph] = []
+        self.capturing: list[Retaining] = []
 
 
 thread = _Thread()

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import _lifetime, streams
 from .backends.base import CaptureStatus
 from .errors import CaptureError, DriverError, UnsupportedError, capture_error
 from .pools import Lease, PoolId
-
-if TYPE_CHECKING:
-    from .api import Graph
 
 MODES = ("default", "global", "thread_local", "relaxed")
 """The capture modes; only ``"default"`` is portable."""
@@ -44,7 +41,7 @@ class Capture:
         late = (stream._backend.capture_abandon, self._token, id(self))
         _lifetime.watch(self, _abandon_late, late)
 
-    def begin(self, graph: Graph, mode: str, pool: PoolId | None, prepare: bool) -> None:
+    def begin(self, graph: _lifetime.Retaining, mode: str, pool: PoolId | None, prepare: bool) -> None:
         """Begin the capture; its stream is current on this thread until the end.
 
         Parameters
@@ -91,7 +88,7 @@ class Capture:
             said = error
         return capture_error(f"{self.subject} failed", said, "invalidated")
 
-    def end(self, graph: Graph) -> _lifetime.Owned:
+    def end(self, graph: _lifetime.Retaining) -> _lifetime.Owned:
         """End the capture and return the owner of what was captured.
 
         Raises
@@ -110,7 +107,7 @@ class Capture:
         self._leave(graph)
         return captured
 
-    def abandon(self, graph: Graph) -> None:
+    def abandon(self, graph: _lifetime.Retaining) -> None:
         """End the capture and throw away what was recorded. Again: what is still left to do."""
         if self._token:
             self.stream._backend.capture_abandon(self._token[0])
@@ -119,7 +116,7 @@ class Capture:
         if self.lease is not None:
             self.lease.release()
 
-    def _leave(self, graph: Graph) -> None:
+    def _leave(self, graph: _lifetime.Retaining) -> None:
         _lifetime.captures.pop(id(self), None)
         if graph in _lifetime.thread.capturing:
             _lifetime.thread.capturing.remove(graph)

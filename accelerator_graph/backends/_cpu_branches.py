@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ._cpu_stream import WorkerThread, here
 
-if TYPE_CHECKING:
-    from ._cpu_graph import Call
+Call = tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]
+"""A callable, its arguments and its keyword arguments."""
 
 _MOST_HELPERS = max(2, os.cpu_count() or 1)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 
 from ..errors import DriverError, Reason, driver_error
-from ._cpu_graph import Call, Node
+from ._cpu_branches import Call
+from ._cpu_graph import Node
 from ._cpu_stream import Event, Stream
 from .base import CaptureStatus
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ._cpu_branches import Branch, Helpers, run_branches, split
+from ._cpu_branches import Branch, Call, Helpers, run_branches, split
 from ._cpu_stream import Latch, Worker
-
-Call = tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]
-"""A callable, its arguments and its keyword arguments."""
 
 _WORTH_SHARING = 100e-6
 """Seconds. Handing work to another thread and back costs some tens of microseconds."""
