@@ -6,11 +6,13 @@ import os
 from typing import TYPE_CHECKING, Literal
 
 from .backends.base import Capability
-from .errors import GraphStateError
+from .errors import GraphStateError, UnsupportedError
 
 if TYPE_CHECKING:
     from ._lifetime import Owned
     from ._replay import Runner
+    from ._transaction import Capture
+    from .backends.base import Backend
     from .pools import Lease, PoolId
     from .streams import Stream
 
@@ -23,6 +25,7 @@ class Inspection:
     _state: State
     _stream: Stream | None
     _backend_name: str | None
+    _capture: Capture | None
     _captured: Owned | None
     _runner: Runner | None
     _lease: Lease | None
@@ -56,7 +59,10 @@ class Inspection:
             The file can't be written.
         """
         captured = self._kept("debug_dump()")
-        path = os.fspath(path)
+        path = os.path.realpath(os.fsdecode(path))
+        if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device is written, not replaced
+            captured.backend.dump(captured.value, path, verbose)
+            return
         unfinished = f"{path}.{os.getpid()}.tmp"
         try:
             with open(unfinished, "w", encoding="utf-8"):
@@ -82,17 +88,14 @@ class Inspection:
 
     def raw_cuda_graph(self) -> int:
         """As `raw_graph`, on backends whose graphs are a ``cudaGraph_t`` or ``hipGraph_t``."""
-        captured = self._kept("raw_graph()")
-        if not captured.backend.cuda_like:
-            raise captured.backend.unsupported("raw_cuda_graph")
+        _check_cuda_like(self._kept("raw_graph()").backend)
         return self.raw_graph()
 
     def raw_cuda_graph_exec(self) -> int:
         """As `raw_executable`, on backends where that is a ``cudaGraphExec_t`` or ``hipGraphExec_t``."""
         self._check("raw_executable()")
         assert self._stream is not None
-        if not self._stream._backend.cuda_like:
-            raise self._stream._backend.unsupported("raw_cuda_graph_exec")
+        _check_cuda_like(self._stream._backend)
         return self.raw_executable()
 
     def _kept(self, what: str) -> Owned:
@@ -121,8 +124,8 @@ class Inspection:
 
     @property
     def stream(self) -> Stream | None:
-        """The stream that was or is to be captured; None until it is known."""
-        return self._stream
+        """The stream that is being captured; else the one that replays go to. None until it is known."""
+        return self._stream if self._capture is None else self._capture.stream
 
     @property
     def num_nodes(self) -> int:
@@ -134,3 +137,11 @@ class Inspection:
             assert self._stream is not None
             raise self._stream._backend.unsupported(Capability.NODES)
         return self._num_nodes
+
+
+def _check_cuda_like(backend: Backend) -> None:
+    if not backend.cuda_like:
+        raise UnsupportedError(
+            f"backend {backend.name!r} has no handles like CUDA's; raw_graph() and raw_executable() give its "
+            "own."
+        )

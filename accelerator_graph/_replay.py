@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NoReturn
 from weakref import WeakSet
 
@@ -16,7 +16,7 @@ from .streams import Stream, describe
 class _Nobody:
     """Stands for the owner where there is no executable."""
 
-    lock = threading.RLock()
+    lock = nullcontext()
 
 
 class Binding:
@@ -28,26 +28,25 @@ class Binding:
     Parameters
     ----------
     stream : Stream
-        Where to.
+        Where to. A hold of its own, that nobody else can close.
     owner : Owned
         The executable.
     keeps : object
         What has to live as long as the callable does.
     """
 
-    __slots__ = ("__weakref__", "_keeps", "_native", "_stream", "target")
+    __slots__ = ("__weakref__", "_keeps", "_stream", "target")
 
     target: tuple[Callable[[], Any], Any]
 
     def __init__(self, stream: Stream, owner: Owned, keeps: object) -> None:
         self._stream = stream
-        self._native = stream.native
-        self._keeps = (keeps, stream._owner)
+        self._keeps = keeps
         self.connect(owner)
 
     def connect(self, owner: Owned) -> None:
         """Launch this executable from now on."""
-        self.target = (owner.backend.bind(owner.value, self._native), owner)
+        self.target = (owner.backend.bind(owner.value, self._stream.native), owner)
 
     def refuse(self, why: str) -> None:
         """Raise `GraphStateError` at every launch from now on, and let go of the executable."""
@@ -84,7 +83,7 @@ class Runner:
     captured : Owned
         The graph. Kept only if the backend's executables need it.
     home : Stream
-        Where replays go that name no stream; the graph was captured on it.
+        Where replays go that name no stream. A hold of its own, that nobody else can close.
     """
 
     __slots__ = ("_bindings", "_captured", "_home", "_own", "executable", "launch")
@@ -118,7 +117,8 @@ class Runner:
     def bind(self, stream: Stream, keeps: object) -> Callable[[], None]:
         """Return a callable that launches on this stream and keeps what it is given."""
         owner = self.executable
-        assert owner is not None
+        if owner is None:
+            raise GraphStateError("the graph was reset by another thread; capture again.")
         binding = Binding(stream, owner, keeps)
         self._bindings.add(binding)
         backend = owner.backend
@@ -132,9 +132,10 @@ class Runner:
     def replay(self, stream: Stream) -> None:
         """Launch on a stream that is decided now."""
         owner = self.executable
-        assert owner is not None
+        if owner is None:
+            raise GraphStateError("the graph was reset by another thread; capture again.")
         refuse_capturing(stream)
-        with owner.lock:
+        with nullcontext() if owner.backend.serialises_replays else owner.lock:
             owner.backend.replay(owner.value, stream.native)
 
     def refuse(self, why: str) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from . import _lifetime, streams
 from .backends.base import CaptureStatus
-from .errors import CaptureError, DriverError, UnsupportedError, capture_error
+from .errors import AcceleratorGraphError, CaptureError, DriverError, UnsupportedError, capture_error
 from .pools import Lease, PoolId
 
 MODES = ("default", "global", "thread_local", "relaxed")
 """The capture modes; only ``"default"`` is portable."""
+
+_keys = itertools.count()
 
 
 class Capture:
@@ -29,7 +32,7 @@ class Capture:
         How many objects the graph retained before; later ones go if the capture fails.
     """
 
-    __slots__ = ("__weakref__", "_token", "lease", "retained", "stream", "thread")
+    __slots__ = ("__weakref__", "_key", "_token", "lease", "retained", "stream", "thread")
 
     def __init__(self, stream: streams.Stream, retained: int) -> None:
         self.stream = stream
@@ -38,7 +41,8 @@ class Capture:
         self.lease: Lease | None = None
         self._token: list[Any] = []
         # if the thread ends, nobody holds its graphs any more, and this is what is left to do
-        late = (stream._backend.capture_abandon, self._token, id(self))
+        self._key = next(_keys)
+        late = (stream._backend.capture_abandon, self._token, self._key)
         _lifetime.watch(self, _abandon_late, late)
 
     def begin(self, graph: _lifetime.Retaining, mode: str, pool: PoolId | None, prepare: bool) -> None:
@@ -51,7 +55,7 @@ class Capture:
         mode, pool
             As in `Graph`.
         prepare : bool
-            Synchronise the stream first, unless a capture of ours is under way on the backend.
+            Let the backend get the stream ready first.
         """
         backend, native = self.stream._backend, self.stream._native
         mode = backend.default_capture_mode if mode == "default" else mode
@@ -62,10 +66,10 @@ class Capture:
             )
         if backend.capture_status(native) is not CaptureStatus.NONE:
             raise capture_error(f"{self.subject} did not begin", reason="foreign_capture")
-        if prepare and backend not in _lifetime.captures.values():
-            backend.synchronize(native)
         self.lease = Lease(pool, backend.name, self.stream.device)
-        _lifetime.captures[id(self)] = backend
+        if prepare:
+            backend.prepare_capture(native)
+        _lifetime.captures[self._key] = backend
         _lifetime.thread.capturing.append(graph)
         streams.enter(self.stream, self)
         try:
@@ -86,6 +90,8 @@ class Capture:
                 return None
         except DriverError as error:  # the device is lost
             said = error
+        except AcceleratorGraphError:  # nothing can be said; what the body raised is not to be hidden
+            return None
         return capture_error(f"{self.subject} failed", said, "invalidated")
 
     def end(self, graph: _lifetime.Retaining) -> _lifetime.Owned:
@@ -109,15 +115,17 @@ class Capture:
 
     def abandon(self, graph: _lifetime.Retaining) -> None:
         """End the capture and throw away what was recorded. Again: what is still left to do."""
-        if self._token:
-            self.stream._backend.capture_abandon(self._token[0])
-            self._token.clear()
-        self._leave(graph)
-        if self.lease is not None:
-            self.lease.release()
+        try:
+            if self._token:
+                self.stream._backend.capture_abandon(self._token[0])
+                self._token.clear()
+        finally:
+            self._leave(graph)
+            if self.lease is not None:
+                self.lease.release()
 
     def _leave(self, graph: _lifetime.Retaining) -> None:
-        _lifetime.captures.pop(id(self), None)
+        _lifetime.captures.pop(self._key, None)
         if graph in _lifetime.thread.capturing:
             _lifetime.thread.capturing.remove(graph)
         streams.leave(self)

@@ -22,7 +22,7 @@ from ._inspection import Inspection, State
 from ._replay import Runner
 from ._transaction import MODES, Capture
 from .backends import registry
-from .backends.base import Capability
+from .backends.base import Capability, CaptureStatus
 from .errors import EmptyGraphWarning, GraphStateError, capture_error
 
 if TYPE_CHECKING:
@@ -124,12 +124,17 @@ class Graph(Inspection):
         """Be as before the first capture."""
         self._state: State = "empty"
         self._stream = self._home
+        self._held: Stream | None = None
         self._capture: Capture | None = None
         self._captured: _lifetime.Owned | None = None
         self._lease: pools.Lease | None = None
         self._num_nodes: int | None = None
         self._runner: Runner | None = None
         self._launch: Callable[[], None] | None = None
+
+    def __repr__(self) -> str:
+        where = "" if self._stream is None else f", {streams.describe(self._stream)}"
+        return f"<accelerator_graph.Graph, {self._state}{where}>"
 
     def _check(self, what: str) -> None:
         fact = _REFUSED[what].get(self._state)
@@ -142,7 +147,8 @@ class Graph(Inspection):
         """Begin to capture the graph's stream, by default the current one.
 
         The stream is the current one of this thread until the capture ends. `capture_end` or `reset`
-        has to be called, by this thread.
+        has to be called, by this thread, also if something raises between: the thread holds the graph
+        until then, and what the driver refuses during a capture stays refused. ``with graph:`` does so.
 
         Parameters
         ----------
@@ -151,6 +157,8 @@ class Graph(Inspection):
 
         Raises
         ------
+        TypeError, ValueError
+            An argument is of the wrong type or value, or the pool can't be used any more.
         GraphStateError
             The graph is not empty, the stream was closed, or its pool is being captured into.
         CaptureError
@@ -179,12 +187,15 @@ class Graph(Inspection):
         target = stream or self._home or streams.current(self._backend_name)
         if target is None:
             registry.resolve(self._backend_name)
-            raise capture_error("no stream is current on this thread", reason="default_stream")
+            raise capture_error(
+                "a capture did not begin, since no stream is current on this thread", reason="default_stream"
+            )
         target._check()
         try:
             capture = self._capture = Capture(target, len(self._retained))
             capture.begin(self, mode, chosen, prepare)
             self._stream = home or target
+            self._held = self._stream.held()
             self._state = "capturing"
         except BaseException:
             self._forget_capture()
@@ -240,7 +251,7 @@ class Graph(Inspection):
         capture = self._capture
         assert capture is not None
         here, there = threading.current_thread(), capture.thread
-        if here is not there and (what != "reset()" or there.is_alive()):
+        if here is not there and (what != "reset()" or there.ident in sys._current_frames()):
             raise GraphStateError(
                 f"Graph.{what}: thread {there.name!r} began this capture and has to end it, not thread "
                 f"{here.name!r}."
@@ -278,7 +289,9 @@ class Graph(Inspection):
         try:
             self._begin(stream, pool, mode, prepare=prepare, home=home)
             return self
-        except (KeyboardInterrupt, SystemExit):
+        except GraphStateError:
+            raise
+        except BaseException:
             self._recover()
             raise
 
@@ -286,16 +299,20 @@ class Graph(Inspection):
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if exc is None:
-                self.capture_end()
-            elif self._state == "capturing":
-                self._abandon(exc)
-        except (KeyboardInterrupt, SystemExit):
+            if self._state == "capturing":
+                self.capture_end() if exc is None else self._abandon(exc)
+            elif exc is None:
+                raise GraphStateError(
+                    "the capture was ended inside its `with` block; leave that to the block."
+                )
+        except GraphStateError:
+            raise
+        except BaseException:
             self._recover()
             raise
 
     def _recover(self) -> None:
-        """Leave no trace after an interrupt that came before or after the capture's own clean-up."""
+        """Leave no trace after an exception that came before or after the capture's own clean-up."""
         if self._state == "capturing":
             self._forget_capture()
 
@@ -339,19 +356,19 @@ class Graph(Inspection):
 
     def _instantiate(self) -> None:
         """Make an executable of what was captured."""
-        captured, stream = self._captured, self._stream
+        captured, home = self._captured, self._held
         assert captured is not None
-        assert stream is not None
+        assert home is not None
         try:
             if self._runner is None:
-                self._runner = Runner(captured, stream)
-                self._launch = self._runner.launch
+                self._runner = Runner(captured, home)
             else:
                 self._runner.instantiate(captured)
+            self._launch = self._runner.launch
             self._state = "ready"
         except BaseException:
             if self._runner is not None and self._runner.executable is None and self._capture is None:
-                self._state = "captured"
+                self._launch, self._state = None, "captured"
             raise
 
     def replay(self, stream: object = None) -> None:
@@ -382,11 +399,13 @@ class Graph(Inspection):
             self._replay(stream)
 
     def _replay(self, stream: object) -> None:
-        runner = self._ready("replay()")
-        if stream is None:
+        self._check("replay()")
+        target = None if stream is None else self._on_device(stream)
+        runner = self._ready()
+        if target is None:
             runner.launch()
         else:
-            runner.replay(self._on_device(stream))
+            runner.replay(target)
 
     def bind(self, stream: object = None) -> Callable[[], None]:
         """Return a callable that replays on a stream, with everything decided now: for hot loops.
@@ -407,14 +426,13 @@ class Graph(Inspection):
         GraphStateError
             Nothing was captured, or the stream was closed.
         """
-        runner = self._ready("bind()")
-        home = self._stream
-        assert home is not None
-        return runner.bind(home if stream is None else self._on_device(stream), self)
+        self._check("bind()")
+        target = self._held if stream is None else self._on_device(stream).held()
+        assert target is not None
+        return self._ready().bind(target, self)
 
-    def _ready(self, what: str) -> Runner:
+    def _ready(self) -> Runner:
         """Return what replays the graph; instantiates it first if that has not been done."""
-        self._check(what)
         with self._lock:  # several threads may be the first to replay
             if self._state == "captured":
                 self._instantiate()
@@ -423,6 +441,11 @@ class Graph(Inspection):
 
     def _on_device(self, obj: object) -> Stream:
         stream = streams.as_stream(obj, self.backend)
+        if self._stream is not None and stream._backend is not self._stream._backend:
+            raise ValueError(
+                f"{streams.describe(stream)}: that backend was registered anew after this graph was "
+                "captured; capture it again."
+            )
         if stream.device != self._device():
             raise ValueError(
                 f"the graph was captured on device {self.device} and can't be replayed on device "
@@ -472,7 +495,7 @@ class Graph(Inspection):
     # ---- for the next capture ------------------------------------------------------------------
 
     def enable_debug_mode(self) -> None:
-        """Keep the graph of the next capture, so that `debug_dump` works."""
+        """Keep the graphs of all captures from the next one on, so that `debug_dump` works."""
         self._check("enable_debug_mode()")
         self._debug = True
 
@@ -547,7 +570,7 @@ class graph:
             home = streams.current(g._backend_name)
             runtime = registry.resolve(g._backend_name) if home is None else home._backend
             stream = streams.Stream(backend=runtime.name, like=home)
-            if home is not None:
+            if home is not None and home._backend.capture_status(home._native) is CaptureStatus.NONE:
                 stream._join(home)
         return g._enter(stream, self._pool, self._mode, prepare=self._prepare, home=home)
 
@@ -556,7 +579,9 @@ class graph:
     ) -> None:
         try:
             self._graph.__exit__(kind, exc, trace)
-        except (KeyboardInterrupt, SystemExit):
+        except GraphStateError:
+            raise
+        except BaseException:
             self._graph._recover()
             raise
 

@@ -42,8 +42,8 @@ _EXPLANATIONS: dict[str, str] = {
         "example `with accelerator_graph.Stream(), graph:`"
     ),
     "foreign_capture": (
-        "the stream, or work that it waits for, belongs to another capture; wait until that has "
-        "ended, or use a stream of your own"
+        "the stream, or what it waits for, belongs to another capture or to none; wait for that before "
+        "the capture begins, or use a stream of your own"
     ),
     "device_lost": "the device's context is lost and can't be used again in this process",
 }

@@ -123,9 +123,9 @@ class Stream:
 
     def synchronize(self) -> None:
         """Wait until all work on the stream is done."""
-        self._check()
+        held = self.held()  # another thread may close this one meanwhile
         _lifetime.drain()
-        self._backend.synchronize(self._native)
+        self._backend.synchronize(held._native)
 
     def query(self) -> bool:
         """Say whether all work on the stream is done."""
@@ -138,25 +138,25 @@ class Stream:
         _lifetime.drain()
         return Event(self._backend, self._backend.record_event(self._native))
 
-    def wait(self, other: Event | Stream) -> None:
+    def wait(self, other: Event | Stream | Any) -> None:
         """Let later work on this stream wait for an event, or for all work so far on another stream.
 
-        If the other is being captured, this stream takes part in that capture from now on, and has
-        to be joined before it ends: the captured stream waits for this one.
+        `other` may be anything that stands for a stream. If it is being captured, this stream takes part
+        in that capture from now on, and has to be joined before it ends: the captured stream waits for
+        this one.
         """
         self._check()
-        source = other._native.backend if isinstance(other, Event) else getattr(other, "_backend", None)
-        if source is None:
-            raise TypeError(f"wait: an event or a Stream is wanted, not {other!r}.")
+        if not isinstance(other, Event):
+            other = as_stream(other, self.backend)
+        source = other._native.backend if isinstance(other, Event) else other._backend
         if source is not self._backend:
             raise ValueError(
-                f"wait: the other is of backend {source.name!r} and this stream of {self.backend!r}; "
-                "synchronize the other stream instead."
+                f"wait: the other is of another backend ({source.name!r}, or it was made before a fork) than "
+                f"this {describe(self)}; synchronize the other stream instead."
             )
         if isinstance(other, Event):
             source.wait_event(self._native, other._native.value)
             return
-        other._check()
         event = source.record_event(other._native)
         try:
             source.wait_event(self._native, event)
@@ -202,6 +202,11 @@ class Stream:
         self._backend.launch(self._native, work, *args, **how)
         self._retain(work, args)
 
+    def held(self) -> Stream:
+        """Return another hold on the same stream, which `close` of this one does not end."""
+        self._check()
+        return Stream._make(self._backend, self._native, self._device, self._owner)
+
     def close(self) -> None:
         """Release the stream as soon as nothing uses it any more. Work on it completes.
 
@@ -244,14 +249,16 @@ class Stream:
         """Wait for the stream that was current before, unless a capture of this one would break."""
         if before is self or before._backend is not self._backend or before._device != self._device:
             return
-        runtime, free = self._backend, CaptureStatus.NONE
-        if Capability.EVENTS not in runtime.capabilities(self._device):
-            if runtime.capture_status(before._native) is free:
-                before.synchronize()
-        elif runtime.capture_status(self._native) is free or (
-            runtime.capture_id(self._native) == runtime.capture_id(before._native) is not None
-        ):
-            self.wait(before)
+        runtime = self._backend
+        free = runtime.capture_status(self._native) is CaptureStatus.NONE
+        if Capability.EVENTS in runtime.capabilities(self._device):
+            mine, theirs = runtime.capture_id(self._native), runtime.capture_id(before._native)
+            if free or (mine is not None and mine == theirs):
+                self.wait(before)
+        elif runtime.capture_status(before._native) is CaptureStatus.NONE:
+            before.synchronize()
+        elif free:
+            raise runtime.unsupported(Capability.EVENTS)  # what it gets would run uncaptured, silently
 
     def _retain(self, *objects: Any) -> None:
         for graph in _lifetime.thread.capturing:
@@ -288,12 +295,12 @@ def current_stream() -> Stream | None:
 
     It is the stream of the innermost ``with``, or of the capture that this thread has under way.
     """
-    return _top() or current(registry.chosen())
+    return current()
 
 
 def is_current_stream_capturing() -> bool:
-    """Say whether this thread's current stream is capturing, for whomever. Initialises nothing."""
-    stream = _top()
+    """Say whether this thread's current stream is capturing, for whomever."""
+    stream = current()
     return stream is not None and stream._backend.capture_status(stream._native) is not CaptureStatus.NONE
 
 
@@ -319,6 +326,7 @@ def current(backend: str | None = None) -> Stream | None:
                 "name a stream as well, or leave the backend out."
             )
         return stream
+    backend = backend or registry.chosen()
     if backend is None:
         return None
     runtime = registry.get(backend)
@@ -372,9 +380,7 @@ def as_stream(obj: object, backend: str | None = None) -> Stream:
                 f"{describe(obj)} is of backend {obj.backend!r}, but backend {backend!r} was named."
             )
         return obj
-    handle: object = obj
-    if hasattr(type(obj), "__cuda_stream__"):
-        handle = obj.__cuda_stream__()[1]  # type: ignore[attr-defined]
+    handle = _protocol_handle(obj) if hasattr(obj, "__cuda_stream__") else obj
     if type(handle) is int:
         if handle < 0:
             raise ValueError(f"{obj!r} is no stream: a handle is not negative.")
@@ -393,6 +399,15 @@ def as_stream(obj: object, backend: str | None = None) -> Stream:
         which = "" if backend is None else f" of backend {backend!r}"
         raise TypeError(f"{obj!r} is no stream{which}; make one with accelerator_graph.Stream().")
     return _wrap(runtime, native, obj)
+
+
+def _protocol_handle(obj: Any) -> int:
+    """Return the handle that an object with ``__cuda_stream__`` answers."""
+    answer = obj.__cuda_stream__() if callable(obj.__cuda_stream__) else obj.__cuda_stream__
+    match answer:
+        case (0, int(handle)):
+            return handle
+    raise TypeError(f"{obj!r}: __cuda_stream__ has to give (0, handle), not {answer!r}.")
 
 
 def describe(stream: Stream) -> str:

@@ -304,7 +304,7 @@ def test_every_code_becomes_one_readable_sentence():
         (902, "foreign_capture"),
         (903, "foreign_capture"),
         (904, "unjoined"),
-        (905, "other"),
+        (905, "foreign_capture"),
         (906, "default_stream"),
         (907, "illegal_call"),
         (908, "wrong_thread"),
@@ -414,12 +414,22 @@ def test_extents():
     assert _cuda_launch.extent(5, "grid") == (5, 1, 1)
     assert _cuda_launch.extent((2, 3), "grid") == (2, 3, 1)
     assert _cuda_launch.extent([2, 3, 4], "grid") == (2, 3, 4)
-    for wrong in ((), (1, 2, 3, 4), 0, (1, -1)):
+    for wrong in ((), (1, 2, 3, 4), 0, (1, -1), 1 << 32):
         with pytest.raises(ValueError, match=r"^block is "):
             _cuda_launch.extent(wrong, "block")
     for wrong in (1.5, "1", None, (1.0,)):
         with pytest.raises(TypeError, match=r"^block is "):
             _cuda_launch.extent(wrong, "block")
+
+
+def test_shared_sizes():
+    assert _cuda_launch.shared_size(48 << 10) == 48 << 10
+    for wrong in (-1, 1 << 32):
+        with pytest.raises(ValueError, match=r"^shared_bytes is "):
+            _cuda_launch.shared_size(wrong)
+    for wrong in (True, 1.0, None):
+        with pytest.raises(TypeError, match=r"^shared_bytes is "):
+            _cuda_launch.shared_size(wrong)
 
 
 def test_kernels():

@@ -17,10 +17,11 @@ UNINTERRUPTIBLE = ("try:", "finally:", "else:", "with ")  # no signal is handled
 
 
 class Interrupter:
-    """Raises KeyboardInterrupt at the n-th line of the package that this thread runs."""
+    """Raises at the n-th line of the package that this thread runs."""
 
-    def __init__(self, at):
+    def __init__(self, at, error):
         self.at = at
+        self.error = error
         self.lines = 0
         self.where = ""
 
@@ -35,7 +36,7 @@ class Interrupter:
                 if self.lines == self.at:
                     self.where = f"{os.path.basename(code.co_filename)}:{frame.f_lineno} {text}"
                     sys.settrace(None)
-                    raise KeyboardInterrupt
+                    raise self.error
         return self
 
 
@@ -73,18 +74,22 @@ def by_hand(graph, stream, body, log):
             graph.reset()
 
 
-def attempt(way, body, at, pool):
+class HandlerRaised(Exception):
+    """What a signal handler may raise instead, a time limit for example."""
+
+
+def attempt(way, body, at, pool, error=KeyboardInterrupt):
     """Capture with an interrupt at the given line; return what became of it."""
     log = []
     stream = ag.Stream(backend="cpu")
     graph = ag.Graph(pool=pool)
-    interrupter = Interrupter(at)
+    interrupter = Interrupter(at, error)
     with stream:
         before = sys.gettrace()
         try:
             sys.settrace(interrupter)
             way(graph, stream, body, log)
-        except (KeyboardInterrupt, LookupError, ag.CaptureError):
+        except (KeyboardInterrupt, HandlerRaised, LookupError, ag.CaptureError):
             pass
         finally:
             sys.settrace(before)
@@ -92,14 +97,15 @@ def attempt(way, body, at, pool):
     return graph, stream, log, interrupter
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, HandlerRaised])
 @pytest.mark.parametrize("body", [body_passes, body_raises, body_invalidates])
 @pytest.mark.parametrize("way", [with_graph, with_side_stream])
-def test_an_interrupt_at_any_line_leaves_no_trace(way, body):
+def test_an_interrupt_at_any_line_leaves_no_trace(way, body, error):
     lines = attempt(way, body, 0, ag.graph_pool_handle())[3].lines
     assert lines > 50
     for at in range(1, lines + 1):
         pool = ag.graph_pool_handle()
-        graph, stream, log, interrupter = attempt(way, body, at, pool)
+        graph, stream, log, interrupter = attempt(way, body, at, pool, error)
         where = f"interrupted at line {at} of {lines}, {interrupter.where}"
         assert graph.state in ("empty", "ready"), where
         assert not _lifetime.captures, where

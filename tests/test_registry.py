@@ -286,7 +286,9 @@ def test_a_probe_that_misbehaves_is_reported():
         raise OSError("on fire")
 
     backends = built_in(cpu=fake(probe=classmethod(burn)), cuda=fake(probe=classmethod(lambda cls: None)))
-    with pytest.raises(BackendUnavailableError, match=r"its probe\(\) raised OSError: on fire\.$"):
+    with pytest.raises(
+        BackendUnavailableError, match=r"its probe\(\), which must not, raised OSError: on fire\.$"
+    ):
         backends.get("cpu")
     with pytest.raises(BackendUnavailableError, match=r"its probe\(\) returned NoneType"):
         backends.get("cuda")

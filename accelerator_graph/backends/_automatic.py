@@ -79,6 +79,7 @@ def nothing_usable(reasons: dict[str, str]) -> BackendUnavailableError:
     """Make the error that has every reason."""
     all_of_them = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
     return BackendUnavailableError(
-        f"no accelerator is available ({all_of_them}); to do without one, name the backend 'cpu'.",
+        f"no accelerator is available ({all_of_them}); to do without one, capture a stream of the cpu "
+        "backend: `with accelerator_graph.Stream(backend='cpu'), graph:`.",
         reasons=reasons,
     )

@@ -144,7 +144,7 @@ class Catalogue(Generic[T]):
         except (Exception, SystemExit) as error:
             failure = BackendLoadError(
                 f"{subject} can't be loaded: {type(error).__name__}: {str(error).rstrip('.')}; repair or "
-                f"uninstall {candidate.provider}, then call refresh()."
+                f"uninstall {candidate.provider}, then call accelerator_graph.backends.refresh()."
             )
             failure.__cause__ = error
             return failure
@@ -155,14 +155,13 @@ class Catalogue(Generic[T]):
         """Return what keeps `found` from being an implementation, or an empty string."""
         base = f"{self._base.__module__}.{self._base.__qualname__}"
         if not isinstance(found, type):
-            return (
-                f"is a {type(found).__name__}, not a class; its entry point has to name a subclass of {base}"
-            )
+            what = f"an object of type {type(found).__name__}"
+            return f"is {what}, not a class; its entry point has to name a subclass of {base}"
         if self._base not in found.__mro__:
             return f"is not a subclass of {base}; derive it from that"
         ours, theirs = self._api_version, getattr(found, "api_version", None)
         if type(theirs) is not int:
-            return f"does not say its api_version; this accelerator_graph has api_version {ours}"
+            return f"does not say its api_version; write `api_version = {ours}` in the class"
         if theirs != ours:
             late = "accelerator-graph" if theirs > ours else candidate.provider
             return f"has api_version {theirs}, this accelerator_graph has api_version {ours}; update {late}"

@@ -71,8 +71,8 @@ def _named(obj: object) -> str:
 def _at_address(address: int, nbytes: int | None) -> Memory:
     if nbytes is None:
         raise ValueError(f"the address {address:#x} does not say how much memory is there; pass nbytes.")
-    if address <= 0:
-        raise ValueError(f"{address} is not the address of any memory; pass a positive one.")
+    if not 0 < address < 1 << 64:
+        raise ValueError(f"{address:#x} is not the address of any memory; pass one of 64 bits, above 0.")
     return Memory(address, nbytes, None)
 
 

@@ -117,7 +117,7 @@ class Worker:
         self.mark().wait()
         failure = self._take_failure()
         if failure is not None:
-            said = f"a callable raised {type(failure).__name__}; what followed it in its replay was skipped"
+            said = f"a callable raised {type(failure).__name__}; the rest of its replay, if any, was skipped"
             raise driver_error(
                 backend="cpu", call="launch", code=None, code_name="WORK_FAILED", detail=said
             ) from failure

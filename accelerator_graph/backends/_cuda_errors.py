@@ -14,6 +14,7 @@ _REASONS: dict[int, Reason] = {
     902: "foreign_capture",  # STREAM_CAPTURE_MERGE: two captures would have become one
     903: "foreign_capture",  # STREAM_CAPTURE_UNMATCHED: begun on another stream
     904: "unjoined",
+    905: "foreign_capture",  # STREAM_CAPTURE_ISOLATION: waiting for what was recorded outside
     906: "default_stream",  # STREAM_CAPTURE_IMPLICIT
     907: "illegal_call",  # CAPTURED_EVENT
     908: "wrong_thread",

@@ -15,10 +15,19 @@ def extent(value: Any, name: str) -> tuple[int, int, int]:
         sizes = tuple(map(index, value)) if isinstance(value, tuple | list) else (index(value),)
     except TypeError:
         raise TypeError(f"{name} is {value!r}; pass an int or a tuple of up to three.") from None
-    if not 1 <= len(sizes) <= 3 or min(sizes) < 1:
-        raise ValueError(f"{name} is {value!r}; pass one to three dimensions, each at least 1.")
+    if not 1 <= len(sizes) <= 3 or min(sizes) < 1 or max(sizes) >= 1 << 32:
+        raise ValueError(f"{name} is {value!r}; pass one to three dimensions, each 1 to 2**32 - 1.")
     x, y, z = (*sizes, 1, 1)[:3]
     return x, y, z
+
+
+def shared_size(value: Any) -> int:
+    """Return the bytes of dynamic shared memory, if they are an int that the driver can take."""
+    if type(value) is not int:
+        raise TypeError(f"shared_bytes is {value!r}; pass an int.")
+    if not 0 <= value < 1 << 32:
+        raise ValueError(f"shared_bytes is {value}; pass 0 to 2**32 - 1.")
+    return value
 
 
 def kernel_handle(kernel: Any) -> int:
@@ -33,7 +42,7 @@ def kernel_handle(kernel: Any) -> int:
             f"{type(kernel).__name__!r} object is no kernel; pass a CUfunction, a CUkernel, its handle as "
             "int, or an object that has one as `handle`."
         ) from None
-    if address <= 0:
+    if not 0 < address < 1 << 64:
         raise ValueError(f"{address} is not the handle of any kernel; pass one that has been loaded.")
     return address
 

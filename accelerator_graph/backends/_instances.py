@@ -49,7 +49,7 @@ class Instances:
         try:
             found: object = backend.probe()
         except Exception as error:
-            return Availability(False, f"its probe() raised {type(error).__name__}: {error}")
+            return Availability(False, f"its probe(), which must not, raised {type(error).__name__}: {error}")
         if not isinstance(found, Availability):
             return Availability(False, f"its probe() returned {type(found).__name__}, not Availability")
         return found
@@ -76,6 +76,8 @@ class Instances:
 
     def get(self, name: str) -> Backend:
         """Return the opened instance, opening it if nobody has."""
+        if not isinstance(name, str):
+            raise TypeError(f"backend: a name is wanted, a str, not {name!r}.")
         while True:
             with self._lock:
                 backend = self._opened.get(name)

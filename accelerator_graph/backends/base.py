@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Set
+from contextlib import suppress
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from ..errors import DriverError, UnsupportedError
+from ..errors import AcceleratorGraphError, UnsupportedError
 
 BACKEND_API_VERSION = 1
 """Raised when a method becomes abstract or changes its meaning; a new optional method does not."""
@@ -112,7 +113,8 @@ class Backend(ABC):
     """The mode that ``"default"`` stands for: one of `capture_modes`, or ``"default"`` if it has none."""
 
     stream_modules: ClassVar[frozenset[str]] = frozenset()
-    """Top-level packages that define the runtime's own stream objects: `as_stream` is asked for those."""
+    """Top-level packages that define the runtime's own stream objects: `as_stream` is asked for those.
+    Handles need none: an int means the backend that is named or chosen."""
 
     cuda_like: ClassVar[bool] = False
     """Its stream handles are given out as ``__cuda_stream__``, its graph's as ``raw_cuda_graph()``."""
@@ -189,7 +191,11 @@ class Backend(ABC):
 
     @abstractmethod
     def synchronize(self, stream: Any) -> None:
-        """Wait until all work on the stream is done. Other Python threads run meanwhile."""
+        """Wait until all work on the stream is done. Other Python threads run meanwhile.
+
+        What a driver refuses during a capture is a `DriverError` with reason ``"illegal_call"``. A
+        backend that records explicitly may refuse a capturing stream, or find nothing to wait for.
+        """
 
     def current_stream(self, device: int | None = None) -> Any | None:
         """Return the runtime's own idea of this thread's current stream; None if it has none."""
@@ -225,16 +231,25 @@ class Backend(ABC):
         """Set `nbytes` bytes at `dst` to `value` (0 to 255); all of `dst` if `nbytes` is None.
 
         Like `copy` and `launch`: runs on an idle stream, is recorded on a capturing one. The caller
-        keeps the memory alive.
+        keeps the memory alive. `value` and the sign and type of `nbytes` have been checked.
+
+        Raises
+        ------
+        TypeError, ValueError
+            The memory can't be used, or has fewer bytes, or can't be written. At this call, so that a
+            capture goes on unhurt, not when the work runs.
         """
         raise self.unsupported(Capability.ENQUEUE)
 
     def copy(self, stream: Any, dst: Any, src: Any, nbytes: int | None) -> None:
-        """Copy `nbytes` bytes from `src` to `dst`; by default all of `src`, which `dst` has to hold."""
+        """Copy `nbytes` bytes from `src` to `dst`; by default all of `src`, which `dst` has to hold.
+
+        Raises as `fill`.
+        """
         raise self.unsupported(Capability.ENQUEUE)
 
     def launch(self, stream: Any, work: Any, /, *args: Any, **how: Any) -> None:
-        """Enqueue `work`, which is what the backend says: a callable, a kernel object, ..."""
+        """Enqueue `work`, which is what the backend says: a callable, a kernel, ... Raises as `fill`."""
         raise self.unsupported(Capability.ENQUEUE)
 
     # ---- capture -------------------------------------------------------------------------------
@@ -242,6 +257,16 @@ class Backend(ABC):
     @abstractmethod
     def capture_status(self, stream: Any) -> CaptureStatus:
         """Say whether the stream is capturing, for whomever. Disturbs nothing."""
+
+    def prepare_capture(self, stream: Any) -> None:
+        """Get a stream ready to be captured: wait until its work is done. Disturbs no capture.
+
+        Raises
+        ------
+        CaptureError
+            With reason ``"default_stream"``, as `capture_begin`.
+        """
+        self.synchronize(stream)
 
     def capture_id(self, stream: Any) -> int | None:
         """Return a number that streams of one capture have in common; None if that can't be told."""
@@ -285,11 +310,8 @@ class Backend(ABC):
         May be called again for a capture that has ended already, and by another thread once the
         thread that began it has ended.
         """
-        try:
-            graph = self.capture_end(token)
-        except DriverError:
-            return
-        self.destroy_graph(graph)
+        with suppress(AcceleratorGraphError):
+            self.destroy_graph(self.capture_end(token))
 
     # ---- graphs and executables ----------------------------------------------------------------
 
@@ -302,7 +324,7 @@ class Backend(ABC):
         """
 
     def single_executable(self, graph: Any) -> bool:
-        """Say whether only one executable of this graph can live at a time."""
+        """Say whether only one executable of this graph can live at a time. Asked before a second one."""
         return False
 
     @abstractmethod
@@ -359,12 +381,11 @@ class Backend(ABC):
 
     # ---- for the backend's author --------------------------------------------------------------
 
-    def unsupported(self, capability: str, why: str = "") -> UnsupportedError:
+    def unsupported(self, capability: str) -> UnsupportedError:
         """Make the error that says this backend does not have a capability."""
-        fact = why or f"backend {self.name!r} does not have the capability {str(capability)!r}"
+        fact = f"backend {self.name!r} does not have the capability {str(capability)!r}"
         return UnsupportedError(
-            f"{fact}; accelerator_graph.backends.report() says which backends are there.",
-            capability=str(capability),
+            f"{fact}; ask for it by capabilities(), or use a backend that has it.", capability=str(capability)
         )
 
 

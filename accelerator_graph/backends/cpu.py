@@ -178,6 +178,10 @@ class CpuBackend(Backend):
         capture = stream.capture
         return CaptureStatus.NONE if capture is None else capture.status
 
+    def prepare_capture(self, stream: Stream) -> None:
+        """Wait until all work on the stream is done, whatever captures forbid."""
+        stream.worker.synchronize()
+
     def capture_id(self, stream: Stream) -> int | None:
         """Return a number that streams of one capture have in common."""
         return None if stream.capture is None else id(stream.capture)

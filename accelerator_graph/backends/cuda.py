@@ -17,7 +17,7 @@ from . import _cuda_nodes as _nodes
 from ._common import memory_of
 from ._cuda_capture import Capture
 from ._cuda_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Event, Executable, Graph, Handle
-from ._cuda_launch import Arguments, extent, kernel_handle
+from ._cuda_launch import Arguments, extent, kernel_handle, shared_size
 from ._cuda_probe import probe
 from .base import Availability, Backend, Capability, CaptureStatus, GraphEdge, GraphNode
 
@@ -188,7 +188,7 @@ class CudaBackend(Backend):
         """Enqueue a kernel. The values of its arguments are copied before this returns."""
         driver = self._driver
         kernel = driver.api.CUfunction(kernel_handle(work))
-        shape = (*extent(grid, "grid"), *extent(block, "block"), shared_bytes)
+        shape = (*extent(grid, "grid"), *extent(block, "block"), shared_size(shared_bytes))
         arguments = Arguments(args, driver.api.CUdeviceptr)
         with driver.current(driver.context_of(stream)):
             driver.call("cuLaunchKernel", kernel, *shape, stream, arguments.pointer, 0)
@@ -209,15 +209,22 @@ class CudaBackend(Backend):
         with driver.current(driver.context_of(stream)):
             return _STATUSES[driver.call("cuStreamIsCapturing", stream)]
 
+    def prepare_capture(self, stream: Any) -> None:
+        """Wait until all work on the stream is done."""
+        _refuse_legacy(stream)
+        with self._driver.relaxed(self._driver.context_of(stream)):
+            self._driver.call("cuStreamSynchronize", stream)
+
     def capture_id(self, stream: Any) -> int | None:
         """Return the driver's number of the capture that the stream takes part in."""
+        if int(stream) in _LEGACY_STREAMS:
+            return None
         _, number, *_ = self._driver.call("cuStreamGetCaptureInfo", stream)
         return int(number) or None
 
     def capture_begin(self, stream: Any, mode: str) -> Capture:
         """Begin a capture on an idle stream."""
-        if int(stream) in _LEGACY_STREAMS:
-            raise capture_error("a capture on the legacy stream can't begin", reason="default_stream")
+        _refuse_legacy(stream)
         return _capture.begin(self._driver, stream, mode)
 
     def capture_end(self, token: Capture) -> Graph:
@@ -322,3 +329,8 @@ class CudaBackend(Backend):
     def handle_int(self, obj: Any) -> int:
         """Return the driver's handle of a stream, a graph or an executable."""
         return int(obj.handle if isinstance(obj, Handle) else obj)
+
+
+def _refuse_legacy(stream: Any) -> None:
+    if int(stream) in _LEGACY_STREAMS:
+        raise capture_error("a capture on the legacy stream can't begin", reason="default_stream")

@@ -1,4 +1,4 @@
-"""The conformance kit: it says when a backend is done.
+"""The conformance kit: it says whether a backend keeps to the contract.
 
 A backend's tests are one class, which pytest collects::
 
@@ -12,7 +12,9 @@ A backend's tests are one class, which pytest collects::
             return MyWork()
 
 Without pytest, `check_backend` does the same. Rules that rest on a capability which the backend
-does not have are skipped, and say so; none asks for a backend's name.
+does not have are skipped, and say so; none asks for a backend's name. Leaks it can't see: count what
+your runtime has alive in tests of your own. To skip where there is no hardware, raise
+`unittest.SkipTest` in `work`.
 """
 
 from __future__ import annotations

@@ -212,13 +212,14 @@ def in_thread(function: Callable[[], T], limit: float, name: str) -> T:
 
 
 class raises(Generic[E]):
-    """Expect an error in a ``with`` block; `error` has it afterwards."""
+    """Expect an error in a ``with`` block, by `doing` something; `error` has it afterwards."""
 
     error: E
 
-    def __init__(self, *kinds: type[E], match: str = "") -> None:
+    def __init__(self, *kinds: type[E], match: str = "", doing: str = "") -> None:
         self._kinds = kinds
         self._match = match
+        self._doing = f" by {doing}" if doing else ""
 
     def __enter__(self) -> raises[E]:
         return self
@@ -227,7 +228,7 @@ class raises(Generic[E]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         names = " or ".join(kind.__name__ for kind in self._kinds)
-        assert error is not None, f"{names} was not raised"
+        assert error is not None, f"{names} was not raised{self._doing}"
         if not isinstance(error, self._kinds):
             return False
         assert re.search(self._match, str(error)), f"{str(error)!r} does not match {self._match!r}"

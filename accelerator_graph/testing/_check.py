@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 from unittest import SkipTest
 
+from .. import backends
 from ._conformance import BackendConformance, ExpectedFailure, test_names
 from ._work import Work
 
@@ -37,11 +38,14 @@ def check_backend(work: Work, expected_failures: Mapping[str, str] | None = None
 
     Raises
     ------
+    BackendError
+        The backend is not known or can't run here.
     ExceptionGroup
         Rules failed; with their errors, each with a note that names the rule.
     ValueError
         `expected_failures` names a rule that does not exist.
     """
+    backends.get(work.backend)
 
     class Conformance(BackendConformance):
         def work(self) -> Work:

@@ -84,6 +84,25 @@ class StreamRules(Case):
         second.synchronize()
         assert self.used.read(cell) == 75
 
+    def test_entering_inside_a_capture_records_or_refuses(self) -> None:
+        """A free stream that is entered inside a capture joins it; without events that is refused."""
+        stream, other, cell = self.stream(), self.stream(), self.cell()
+        graph = self.graph(stream)
+        with graph:
+            self.enqueue(stream, cell)
+            if not self.has(Capability.EVENTS):
+                with raises(ag.UnsupportedError, match="events"):
+                    other.__enter__()
+                assert ag.current_stream() is stream
+            else:
+                with other:
+                    self.enqueue(other, cell)
+                stream.wait(other)
+            self.enqueue(stream, cell)
+        assert self.read(cell) == 0
+        graph.replay()
+        assert self.read(cell) == applied(3 if self.has(Capability.EVENTS) else 2)
+
     def test_wait_orders_streams(self) -> None:
         """After `wait`, work on a stream runs behind the other stream's work, or behind an event in it."""
         self.needs(Capability.EVENTS)
@@ -104,9 +123,9 @@ class StreamRules(Case):
         """`wait` takes an event or a stream; all else is a TypeError."""
         self.needs(Capability.EVENTS)
         stream = self.stream()
-        for bad in (None, 0, "event", object()):
+        for bad in (None, 1.5, "event", object()):
             with raises(TypeError):
-                stream.wait(bad)  # type: ignore[arg-type]
+                stream.wait(bad)
 
     def test_query_says_whether_work_is_done(self) -> None:
         """`query` is True on a stream without work, and again after `synchronize`."""

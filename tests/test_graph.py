@@ -1,0 +1,272 @@
+"""Graph and Stream where a backend does not come into it, or comes into it with a failure."""
+
+import os
+import stat
+import threading
+
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph import _replay
+from accelerator_graph.backends.cpu import CpuBackend
+
+
+class OneAtATime(CpuBackend):
+    """A graph allows one executable, and making one fails on demand."""
+
+    broken = False
+
+    def single_executable(self, graph):
+        return True
+
+    def instantiate(self, graph):
+        if self.broken:
+            raise ag.errors.driver_error(backend=self.name, call="instantiate", code=2, code_name="BROKEN")
+        return super().instantiate(graph)
+
+
+@pytest.fixture
+def backend(request):
+    name = f"b{abs(hash(request.node.name))}"
+    kinds = [OneAtATime]
+    ag.backends.register(name, kinds[0])
+    yield name
+    OneAtATime.broken = False
+    ag.backends.unregister(name)
+
+
+@pytest.fixture
+def stream():
+    return ag.Stream(backend="cpu")
+
+
+def captured(stream, log, **how):
+    graph = ag.Graph(stream=stream, **how)
+    with graph:
+        stream.launch(log.append, 1)
+    return graph
+
+
+def test_a_failed_second_instantiation_is_made_good_by_the_next_replay(backend):
+    stream, log = ag.Stream(backend=backend), []
+    graph = captured(stream, log, keep_graph=True)
+    graph.replay()
+    launch = graph.bind()
+    OneAtATime.broken = True
+    with pytest.raises(ag.DriverError, match="BROKEN"):
+        graph.instantiate()
+    assert graph.state == "captured"
+    with pytest.raises(ag.GraphStateError, match="instantiate"):
+        launch()
+    with pytest.raises(ag.DriverError, match="BROKEN"):
+        graph.replay()
+    OneAtATime.broken = False
+    graph.replay()
+    launch()
+    stream.synchronize()
+    assert (graph.state, log) == ("ready", [1, 1, 1])
+
+
+def test_a_first_instantiation_that_fails_leaves_a_kept_graph_captured(backend):
+    stream, log = ag.Stream(backend=backend), []
+    OneAtATime.broken = True
+    with pytest.raises(ag.DriverError):
+        captured(stream, log)
+    debugged = ag.Graph(stream=stream)
+    debugged.enable_debug_mode()
+    with pytest.raises(ag.DriverError), debugged:
+        stream.launch(log.append, 1)
+    assert debugged.state == "captured"
+    OneAtATime.broken = False
+    debugged.replay()
+    stream.synchronize()
+    assert log == [1]
+
+
+def test_inside_a_side_capture_the_graphs_stream_is_the_captured_one(stream):
+    graph, log = ag.Graph(), []
+    with stream, ag.graph(graph):
+        assert graph.stream is ag.current_stream()
+        assert graph.stream is not stream
+        graph.stream.launch(log.append, 1)
+    assert graph.stream is stream
+    assert log == []
+    graph.replay()
+    stream.synchronize()
+    assert log == [1]
+
+
+def test_a_side_capture_inside_a_capture_touches_nothing_of_the_outer_one(stream):
+    outer, inner, log = ag.Graph(stream=stream), ag.Graph(), []
+    with outer:
+        stream.launch(log.append, "outer")
+        with ag.graph(inner):
+            ag.current_stream().launch(log.append, "inner")
+        stream.launch(log.append, "outer")
+    outer.replay()
+    stream.synchronize()
+    inner.replay()
+    stream.synchronize()
+    assert log == ["outer", "outer", "inner"]
+
+
+def test_a_kept_graph_outlives_the_stream_that_was_closed(stream):
+    log, other = [], ag.Stream(backend="cpu")
+    graph = captured(stream, log, keep_graph=True)
+    stream.close()
+    graph.instantiate()
+    graph.replay(other)
+    other.synchronize()
+    graph.replay()
+    graph.bind()()
+    other.wait(graph._held)
+    other.synchronize()
+    assert log == [1, 1, 1]
+
+
+def test_a_stream_closed_during_synchronize_is_destroyed_after_it(stream, monkeypatch):
+    entered, go_on, destroyed = threading.Event(), threading.Event(), []
+    monkeypatch.setattr(CpuBackend, "synchronize", lambda self, native: entered.set() or go_on.wait(10))
+    own = ag.Stream(backend="cpu")
+    native = own.native
+    waiting = threading.Thread(target=own.synchronize)
+    waiting.start()
+    assert entered.wait(10)
+    monkeypatch.setattr(CpuBackend, "destroy_stream", lambda self, each: destroyed.append(each))
+    own.close()
+    ag.Stream(backend="cpu")
+    assert native not in destroyed
+    go_on.set()
+    waiting.join(10)
+
+
+def test_ending_the_capture_inside_its_with_block_is_said_so(stream):
+    graph = ag.Graph(stream=stream)
+    with pytest.raises(ag.GraphStateError, match="inside its `with` block"), graph:
+        graph.reset()
+    assert graph.state == "empty"
+
+
+def test_an_error_while_asking_how_the_capture_is_does_not_hide_the_bodys(stream, monkeypatch):
+    graph = ag.Graph(stream=stream)
+
+    def refuse(self, native):
+        raise ag.UnsupportedError("no")
+
+    def attempt():
+        with graph:
+            monkeypatch.setattr(CpuBackend, "capture_status", refuse)
+            raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        attempt()
+    monkeypatch.undo()
+    assert graph.state == "empty"
+    with graph:
+        stream.launch(int)
+
+
+def test_a_capture_of_a_thread_python_does_not_know_can_be_reset_after_it_has_ended(stream):
+    import _thread
+
+    graph, begun = ag.Graph(stream=stream), threading.Event()
+
+    def begin():
+        graph.capture_begin()
+        begun.set()
+
+    _thread.start_new_thread(begin, ())
+    assert begun.wait(10)
+    for _ in range(1000):
+        try:
+            graph.reset()
+            break
+        except ag.GraphStateError:
+            threading.Event().wait(0.01)
+    assert graph.state == "empty"
+    with graph:
+        stream.launch(int)
+
+
+def test_what_is_refused_leaves_the_graph_as_it_was(stream):
+    graph = captured(stream, [], keep_graph=True)
+    for wrong in ("x", None.__class__, 1.5):
+        with pytest.raises(TypeError):
+            graph.replay(wrong)
+        with pytest.raises(TypeError):
+            graph.bind(wrong)
+    assert graph.state == "captured"
+
+
+@pytest.mark.parametrize("answer", [3, (), (0,), (1, 3), (0, "3"), None])
+def test_a_malformed_stream_protocol_is_a_type_error(answer):
+    class Theirs:
+        def __cuda_stream__(self):
+            return answer
+
+    with pytest.raises(TypeError, match="__cuda_stream__"):
+        ag.Graph(stream=Theirs(), backend="cpu")
+
+
+def test_backends_of_the_wrong_type_are_type_errors():
+    for wrong in ([], 3, b"cpu"):
+        for use in (lambda w: ag.Stream(backend=w), lambda w: ag.Graph(backend=w), ag.is_graph_available):
+            with pytest.raises(TypeError):
+                use(wrong)
+
+
+def test_dumping_to_what_is_no_file_writes_it(stream, tmp_path):
+    graph = captured(stream, [], keep_graph=True)
+    pipe, text = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: text.append(pipe.read_text()))
+    reader.start()
+    graph.debug_dump(pipe)
+    reader.join(10)
+    assert "digraph" in text[0]
+    assert stat.S_ISFIFO(os.stat(pipe).st_mode)
+    target, link = tmp_path / "target.dot", tmp_path / "link.dot"
+    target.write_text("old")
+    link.symlink_to(target)
+    graph.debug_dump(os.fsencode(link))
+    assert link.is_symlink()
+    assert "digraph" in target.read_text()
+
+
+def test_a_graph_says_what_it_is(stream):
+    assert repr(ag.Graph()) == "<accelerator_graph.Graph, empty>"
+    assert repr(captured(stream, [])) == "<accelerator_graph.Graph, ready, stream of 'cpu', device 0>"
+
+
+def test_a_stream_of_a_backend_that_took_over_the_name_is_refused():
+    ag.backends.register("taken_over", CpuBackend)
+    graph = captured(ag.Stream(backend="taken_over"), [])
+    ag.backends.register("taken_over", OneAtATime, replace=True)
+    try:
+        with pytest.raises(ValueError, match="registered anew"):
+            graph.replay(ag.Stream(backend="taken_over"))
+    finally:
+        ag.backends.unregister("taken_over")
+
+
+def test_a_replay_that_loses_the_race_against_reset_is_a_state_error(stream):
+    graph = captured(stream, [])
+    runner = graph._runner
+    assert isinstance(runner, _replay.Runner)
+    graph.reset()
+    for use in (lambda: runner.replay(stream), lambda: runner.bind(stream, None)):
+        with pytest.raises(ag.GraphStateError, match="reset"):
+            use()
+
+
+def test_the_current_stream_is_the_named_runtimes_own(monkeypatch):
+    native = ag.Stream(backend="cpu").native
+    monkeypatch.setattr(CpuBackend, "current_stream", lambda self, device=None: native)
+    assert ag.current_stream() is None
+    with ag.use_backend("cpu"):
+        assert ag.current_stream().native is native
+        assert not ag.is_current_stream_capturing()
+        with ag.Graph() as graph:
+            assert ag.is_current_stream_capturing()
+            graph.stream.launch(int)
+        assert graph.stream.native is native
