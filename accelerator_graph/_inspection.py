@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING, Literal
 
@@ -60,6 +61,8 @@ class Inspection:
         """
         captured = self._kept("debug_dump()")
         path = os.path.realpath(os.fsdecode(path))
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device is written, not replaced
             captured.backend.dump(captured.value, path, verbose)
             return
