@@ -18,7 +18,8 @@ import sys
 import xml.etree.ElementTree as ET
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-ENVIRONMENT = {**os.environ, "PYTHONPATH": ROOT, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+PATHS = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
+ENVIRONMENT = {**os.environ, "PYTHONPATH": PATHS, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 COMMANDS = {
     "The demo": ["-m", "accelerator_graph", "demo", "--backend", "cuda"],
     "Replay, against the C loop": ["benchmarks/replay_cuda.py"],
