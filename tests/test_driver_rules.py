@@ -176,90 +176,141 @@ begin own = 201 ?     sync own = 201 ?      status own = 201 ?    fill legacy = 
 exchange relaxed = ok
 """
 
-UNTIED = "begin s; fill s; record e s; wait a e"
+# Steps one after another; what one answers, if not `ok`, follows it. In every mode, if not said otherwise.
+FORK = "begin s; fill s; record e s; wait a e"
+SCRIPTS = """
+ending without a capture
+    end s = 401; status s = none
+ending twice
+    begin s; end s; end s = 401
+beginning twice
+    begin s; fill s; begin s = 401; status s = active; end s
+beginning again after the end
+    begin s; fill s; end s; begin s; end s; fill s; sync s
+beginning on the legacy stream ?
+    begin legacy = 900; begin null = 900; fill legacy; sync legacy
+the per-thread stream
+    begin own; fill own; status own = active; end own; status own = none
+waiting for the per-thread stream
+    begin own; sync own = 900; end own = 901; sync own
+the per-thread streams are blocking ?
+    begin own; fill legacy = 906; status own = invalidated
+every thread has its own ?
+    begin own; other: status own = none; other: begin own; other: end own; end own
+breaking it twice
+    begin s; sync s = 900; sync s = 900; query s = 900; status s = invalidated; end s = 901
+the stream after a broken capture
+    begin s; sync s = 900; end s = 901; status s = none; fill s; sync s; begin s; fill s; end s
+enqueueing into a broken capture
+    begin s; fill s; sync s = 900; fill s = 901; end s = 901
+copying into a broken capture ?
+    begin s; sync s = 900; copy s = 901; kernel s = 901; alloc_on s = 901
+events of a broken capture ?
+    begin s; record e s; sync s = 900; record f s = 901; wait s e = 901; wait a e = 901; status a = none;
+    event_query e = 907
+beginning in a broken capture ?
+    begin s; sync s = 900; begin s = 401; status s = invalidated
+launching into a broken capture ?
+    begin s; sync s = 900; launch s = 900; upload s = 900; end s = 901
+asking in a broken capture ?
+    begin s; sync s = 900; device s = 900; flags s = 900; info s; priority s
 
-# Steps one after another; what one answers, if not `ok`, follows it.
-SCRIPTS = {
-    "ending without a capture": "end s = 401; status s = none",
-    "ending twice": "begin s; end s; end s = 401",
-    "beginning twice": "begin s; fill s; begin s = 401; status s = active; end s",
-    "beginning again after the end": "begin s; fill s; end s; begin s; end s; fill s; sync s",
-    "beginning on the legacy stream ?": "begin legacy = 900; begin null = 900; fill legacy; sync legacy",
-    "the per-thread stream": "begin own; fill own; status own = active; end own; status own = none",
-    "waiting for the per-thread stream": "begin own; sync own = 900; end own = 901; sync own",
-    "the per-thread streams are blocking ?": "begin own; fill legacy = 906; status own = invalidated",
-    "every thread has its own ?": "begin own; other: status own = none; other: begin own; other: end own; end own",
-    "breaking it twice": "begin s; sync s = 900; sync s = 900; query s = 900; status s = invalidated; end s = 901",
-    "the stream after a broken capture": "begin s; sync s = 900; end s = 901; status s = none; fill s; sync s; "
-    "begin s; fill s; end s",
-    "enqueueing into a broken capture": "begin s; fill s; sync s = 900; fill s = 901; end s = 901",
-    "copying into a broken capture ?": "begin s; sync s = 900; copy s = 901; kernel s = 901; alloc_on s = 901",
-    "events of a broken capture ?": "begin s; record e s; sync s = 900; record f s = 901; wait s e = 901; "
-    "wait a e = 901; status a = none; event_query e = 907",
-    "beginning in a broken capture ?": "begin s; sync s = 900; begin s = 401; status s = invalidated",
-    "launching into a broken capture ?": "begin s; sync s = 900; launch s = 900; upload s = 900; end s = 901",
-    "asking in a broken capture ?": "begin s; sync s = 900; device s = 900; flags s = 900; info s; priority s",
-    # forks and joins
-    "fork and join": f"{UNTIED}; status a = active; fill a; record f a; wait s f; fill s; end s; status a = none",
-    "a join without work after it": f"{UNTIED}; fill a; record f a; wait s f; end s",
-    "no join": f"{UNTIED}; fill a; end s = 904; status s = none; status a = none; fill a; sync a; fill s; sync s",
-    "no join, but no work": f"{UNTIED}; end s; status a = none; fill a; sync a",
-    "work after the join ?": f"{UNTIED}; fill a; record f a; wait s f; fill a; end s = 904",
-    "a join by way of another stream ?": f"{UNTIED}; fill a; record f a; wait b f; record g b; wait s g; end s",
-    "a join of a third stream only ?": f"{UNTIED}; wait b e; fill a; fill b; record f b; wait s f; end s = 904",
-    "a join into a join ?": f"{UNTIED}; fill a; record f a; wait b f; fill b; record g b; wait s g; end s",
-    "the empty fork of a fork ?": f"{UNTIED}; fill a; record f a; wait b f; wait s f; end s; status b = none",
-    "a fork from an empty capture ?": "begin s; record e s; wait a e; status a = active; fill a; record f a; "
-    "wait s f; end s",
-    "a blocking stream joins ?": f"{UNTIED}; wait k e; status k = active; fill legacy = 906; status s = invalidated",
-    "waiting for a forked stream ?": f"{UNTIED}; sync a = 900; status s = invalidated; status a = invalidated; "
-    "end s = 901; status a = none",
-    "ending the fork ?": f"{UNTIED}; end a = 903; status s = invalidated; end s = 901; status a = none",
-    "beginning on the fork ?": f"{UNTIED}; begin a = 401; status s = active; end s",
-    "unjoined and broken ?": f"{UNTIED}; fill a; sync s = 900; end s = 901; status a = none",
-    "an event recorded twice ?": f"{UNTIED}; fill a; record e a; wait s e; end s",
-    "an event recorded outside after all ?": f"{UNTIED}; fill a; record f a; record f b; wait s f = 905; end s = 901",
-    "an event that is destroyed": f"{UNTIED}; event_destroy e; fill a; record f a; wait s f; event_destroy f; end s",
-    # events of other captures
-    "events of another capture": "begin s; begin a; fill a; record e a; wait s e = 902; status s = invalidated; "
-    "status a = invalidated; end s = 901; end a = 901",
-    "events of a capture that has ended": "begin a; fill a; record e a; end a; wait s e = 1; begin s; wait s e = 1; "
-    "status s = invalidated; end s = 901",
-    "asking for an event of an ended capture ?": "begin a; fill a; record e a; end a; event_query e = 907; "
-    "event_sync e = 907",
-    "an event is recorded anew": "begin a; fill a; record e a; end a; record e a; event_sync e; event_query e; wait s e",
-    # threads
-    "a thread that has ended": "gone: begin s; status s = active; end s = 908; status s = none [global thread_local]",
-    "a thread that has ended, relaxed": "gone: begin s; fill s; end s; status s = none [relaxed]",
-    "ended by another thread": "begin s; fill s; other: end s = 908; status s = none; end s = 401 "
-    "[global thread_local]",
-    "ended by another thread, relaxed": "begin s; fill s; other: end s; status s = none; end s = 401 [relaxed]",
-    "a broken one ended by another thread ?": "begin s; sync s = 900; other: end s = 901; status s = none",
-    "an unjoined one ended by another thread ?": f"{UNTIED}; fill a; other: end s = 908; status a = none "
-    "[global thread_local]",
-    "enqueued by another thread ?": "begin s; other: fill s; fill s; end s",
-    "two captures, global": "begin s; other: begin a; alloc = 900; status s = invalidated; status a = invalidated "
-    "[global]",
-    "two captures, thread_local": "begin s; other: begin a; alloc = 900; status s = invalidated; status a = active; "
-    "other: end a [thread_local]",
-    "two captures, relaxed": "begin s; other: begin a; alloc; status s = active; other: end a; end s [relaxed]",
-    "two captures of one thread ?": "begin s; begin a thread_local; alloc = 900; status a = invalidated; "
-    "status s = invalidated [global thread_local]",
-    "another thread's mode ?": "begin s; other: exchange thread_local; other: alloc; status s = active; end s",
-    "the own mode doesn't loosen the capture's ?": "begin s; exchange thread_local; alloc = 900; end s = 901 "
-    "[global thread_local]",
-    "a capture begun in relaxed mode ?": "exchange relaxed; begin s; alloc; exchange global; alloc = 900; end s = 901 "
-    "[global thread_local]",
-    "nothing is forbidden after the end": "begin s; end s; alloc; sync a; begin s; sync s = 900; alloc = 900; "
-    "end s = 901; alloc [global thread_local]",
-    # streams and graphs that go away
-    "destroying the capturing stream ?": "begin a; fill a; destroy a; alloc; sync b; ctx_sync",
-    "destroying the forked stream ?": f"{UNTIED}; fill a; destroy a; status s = invalidated; end s = 901",
-    "destroying the empty forked stream ?": f"{UNTIED}; destroy a; status s = invalidated; end s = 901",
-    "destroying an executable that runs": "launch a; launch b; exec_destroy; graph_destroy; sync a; sync b",
-    "memory in a capture": "begin s; alloc_on s; free_on s; end s",
-    "memory of a capture is no other's ?": "begin s; alloc_on s; free_on a = 1; status s = active; end s",
-}
+# forks and joins
+fork and join
+    fork; status a = active; fill a; record f a; wait s f; fill s; end s; status a = none
+a join without work after it
+    fork; fill a; record f a; wait s f; end s
+no join
+    fork; fill a; end s = 904; status s = none; status a = none; fill a; sync a; fill s; sync s
+no join, but no work
+    fork; end s; status a = none; fill a; sync a
+work after the join ?
+    fork; fill a; record f a; wait s f; fill a; end s = 904
+a join by way of another stream ?
+    fork; fill a; record f a; wait b f; record g b; wait s g; end s
+a join of a third stream only ?
+    fork; wait b e; fill a; fill b; record f b; wait s f; end s = 904
+a join into a join ?
+    fork; fill a; record f a; wait b f; fill b; record g b; wait s g; end s
+the empty fork of a fork ?
+    fork; fill a; record f a; wait b f; wait s f; end s; status b = none
+a fork from an empty capture ?
+    begin s; record e s; wait a e; status a = active; fill a; record f a; wait s f; end s
+a blocking stream joins ?
+    fork; wait k e; status k = active; fill legacy = 906; status s = invalidated
+waiting for a forked stream ?
+    fork; sync a = 900; status s = invalidated; status a = invalidated; end s = 901; status a = none
+ending the fork ?
+    fork; end a = 903; status s = invalidated; end s = 901; status a = none
+beginning on the fork ?
+    fork; begin a = 401; status s = active; end s
+unjoined and broken ?
+    fork; fill a; sync s = 900; end s = 901; status a = none
+an event recorded twice ?
+    fork; fill a; record e a; wait s e; end s
+an event recorded outside after all ?
+    fork; fill a; record f a; record f b; wait s f = 905; end s = 901
+an event that is destroyed
+    fork; event_destroy e; fill a; record f a; wait s f; event_destroy f; end s
+
+# events of other captures
+events of another capture
+    begin s; begin a; fill a; record e a; wait s e = 902; status s = invalidated; status a = invalidated;
+    end s = 901; end a = 901
+events of a capture that has ended
+    begin a; fill a; record e a; end a; wait s e = 1; begin s; wait s e = 1; status s = invalidated;
+    end s = 901
+asking for an event of an ended capture ?
+    begin a; fill a; record e a; end a; event_query e = 907; event_sync e = 907
+an event is recorded anew
+    begin a; fill a; record e a; end a; record e a; event_sync e; event_query e; wait s e
+
+# threads
+a thread that has ended [global thread_local]
+    gone: begin s; status s = active; end s = 908; status s = none
+a thread that has ended, relaxed [relaxed]
+    gone: begin s; fill s; end s; status s = none
+ended by another thread [global thread_local]
+    begin s; fill s; other: end s = 908; status s = none; end s = 401
+ended by another thread, relaxed [relaxed]
+    begin s; fill s; other: end s; status s = none; end s = 401
+a broken one ended by another thread ?
+    begin s; sync s = 900; other: end s = 901; status s = none
+an unjoined one ended by another thread [global thread_local] ?
+    fork; fill a; other: end s = 908; status a = none
+enqueued by another thread ?
+    begin s; other: fill s; fill s; end s
+two captures, global [global]
+    begin s; other: begin a; alloc = 900; status s = invalidated; status a = invalidated
+two captures, thread_local [thread_local]
+    begin s; other: begin a; alloc = 900; status s = invalidated; status a = active; other: end a
+two captures, relaxed [relaxed]
+    begin s; other: begin a; alloc; status s = active; other: end a; end s
+two captures of one thread [global thread_local] ?
+    begin s; begin a thread_local; alloc = 900; status a = invalidated; status s = invalidated
+another thread's mode ?
+    begin s; other: exchange thread_local; other: alloc; status s = active; end s
+the own mode doesn't loosen the capture's [global thread_local] ?
+    begin s; exchange thread_local; alloc = 900; end s = 901
+a capture begun in relaxed mode [global thread_local] ?
+    exchange relaxed; begin s; alloc; exchange global; alloc = 900; end s = 901
+nothing is forbidden after the end [global thread_local]
+    begin s; end s; alloc; sync a; begin s; sync s = 900; alloc = 900; end s = 901; alloc
+
+# streams and graphs that go away
+destroying the capturing stream ?
+    begin a; fill a; destroy a; alloc; sync b; ctx_sync
+destroying the forked stream ?
+    fork; fill a; destroy a; status s = invalidated; end s = 901
+destroying the empty forked stream ?
+    fork; destroy a; status s = invalidated; end s = 901
+destroying an executable that runs
+    launch a; launch b; exec_destroy; graph_destroy; sync a; sync b
+memory in a capture
+    begin s; alloc_on s; free_on s; end s
+memory of a capture is no other's ?
+    begin s; alloc_on s; free_on a = 1; status s = active; end s
+"""
 
 
 def table(text, relaxed):
@@ -300,18 +351,19 @@ def test_a_step_during_a_capture(first, step, mode, blocking, cell):
 
 def steps(script):
     """The steps of a script, and what each answers."""
-    for part in script.split(";"):
+    for part in script.replace("fork;", f"{FORK};").split(";"):
         step, _, answer = part.partition("=")
         answer = answer.strip() or "ok"
         yield step.strip(), 0 if answer == "ok" else int(answer) if answer.isdecimal() else answer
 
 
 def scripts():
-    for title, script in SCRIPTS.items():
-        script, _, modes = script.partition("[")
-        for mode in modes.strip("] ").split() or MODES:
-            name = title.replace(" ?", "-unseen").replace(" ", "_")
-            yield pytest.param(script, mode, id=f"{name}-{mode}")
+    for title, modes, unseen, script in re.findall(
+        r"^(\w[^[?\n]*?)(?: \[([^]]*)\])?( \?)?\n((?: +.*\n)+)", SCRIPTS, re.MULTILINE
+    ):
+        for mode in modes.split() or MODES:
+            name = f"{title.replace(' ', '_')}-{mode}{'-unseen' if unseen else ''}"
+            yield pytest.param(" ".join(script.split()), mode, id=name)
 
 
 @pytest.mark.parametrize(("script", "mode"), [*scripts()])
@@ -319,7 +371,7 @@ def test_steps_one_after_another(script, mode):
     from works.scene import scene
 
     wanted = list(steps(script))
-    with scene(mode) as do:
+    with scene(mode, apart="destroy a" in script) as do:
         assert [(step, do(step)) for step, _ in wanted] == wanted
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import ctypes
 import re
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 class Memory(NamedTuple):
@@ -86,7 +89,7 @@ def _behind(obj: object, device: bool) -> tuple[Memory, bool]:
             )
         return _from_interface(obj, interface)
     try:
-        view = memoryview(obj)  # type: ignore[arg-type]
+        view = memoryview(cast("Buffer", obj))
     except (TypeError, ValueError, BufferError):  # no buffer, or one that Python has no format for
         view = None
     if view is not None:
