@@ -99,7 +99,8 @@ class Device:
 
     def __init__(self) -> None:
         call(driver.cuInit, 0)
-        self.context = call(driver.cuDevicePrimaryCtxRetain, call(driver.cuDeviceGet, 0))
+        self.number = call(driver.cuDeviceGet, 0)
+        self.context = call(driver.cuDevicePrimaryCtxRetain, self.number)
         with self.current():
             self.module = call(driver.cuModuleLoadData, KERNEL)
             self.kernel = call(driver.cuModuleGetFunction, self.module, b"step")

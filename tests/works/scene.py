@@ -31,10 +31,10 @@ class Scene:
     ``outside`` is recorded on ``b``; one graph, its executable and some memory.
     """
 
-    def __init__(self, mode: str, blocking: bool = False) -> None:
+    def __init__(self, mode: str, blocking: bool, context: Any) -> None:
         self.mode = mode
-        self.context = device().context
-        with device().current():
+        self.context = context
+        with current(context):
             self.streams = {
                 name: call(driver.cuStreamCreate, flag)
                 for name, flag in (("s", not blocking), ("a", 1), ("b", 1), ("k", 0))
@@ -71,7 +71,7 @@ class Scene:
             pool.submit(self._end_all, ["own"]).result(TIMEOUT)
             pool.shutdown()
         driver.cuThreadExchangeStreamCaptureMode(_MODES["relaxed"])
-        with device().current():
+        with current(self.context):
             self._end_all([name for name in self.streams if name not in ("null", "legacy")])
             driver.cuThreadExchangeStreamCaptureMode(_MODES["global"])
             call(driver.cuCtxSynchronize)
@@ -178,8 +178,9 @@ class Scene:
         return driver.cuMemGetInfo()
 
     def do_alloc_on(self, stream: str) -> Any:
+        now = self.do_status(stream) == "none"
         code, self.recorded = driver.cuMemAllocAsync(BYTES, self.streams[stream])
-        return (code,)
+        return self._made((code, self.recorded), driver.cuMemFree) if now else (code,)
 
     def do_free_on(self, stream: str) -> Any:
         return driver.cuMemFreeAsync(self.recorded, self.streams[stream])
@@ -257,7 +258,7 @@ class Scene:
 
     def _event(self, name: str) -> Any:
         if name not in self.events:
-            with device().current():
+            with current(self.context):
                 self.events[name] = call(driver.cuEventCreate, 2)
         return self.events[name]
 
@@ -274,11 +275,40 @@ class Scene:
 
 
 @contextlib.contextmanager
-def scene(mode: str, blocking: bool = False) -> Iterator[Scene]:
-    """Make a scene, with its context current, and clear it away afterwards."""
-    made = Scene(mode, blocking)
+def scene(mode: str, blocking: bool = False, apart: bool = False) -> Iterator[Scene]:
+    """Make a scene, with its context current, and clear it away afterwards.
+
+    With `apart` the context is its own, for what could leave traces in it.
+    """
+    context = new_context() if apart else device().context
     try:
-        with device().current():
-            yield made
+        made = Scene(mode, blocking, context)
+        try:
+            with current(context):
+                yield made
+        finally:
+            made.close()
     finally:
-        made.close()
+        if apart:
+            call(driver.cuCtxDestroy, context)
+
+
+def new_context() -> Any:
+    """Make a context on device 0, which is not current afterwards."""
+    number = device().number
+    try:
+        context = call(driver.cuCtxCreate, None, 0, number)  # since CUDA 13
+    except TypeError:
+        context = call(driver.cuCtxCreate, 0, number)
+    call(driver.cuCtxPopCurrent)
+    return context
+
+
+@contextlib.contextmanager
+def current(context: Any) -> Iterator[None]:
+    """Make a context current for a while."""
+    call(driver.cuCtxPushCurrent, context)
+    try:
+        yield
+    finally:
+        call(driver.cuCtxPopCurrent)

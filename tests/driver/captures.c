@@ -1,0 +1,196 @@
+/* Capture: the rules, as an H200 with driver 580 answers them (docs/driver.md, test_driver_rules.py). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver.h"
+
+static struct capture *captures; /* that are not over */
+static _Thread_local enum capture_mode thread_mode = GLOBAL;
+
+size_t captures_live(void) {
+    size_t count = 0;
+    for (struct capture *each = captures; each; each = each->next) count++;
+    return count;
+}
+
+void capture_break(struct capture *capture) {
+    if (capture->status == CAPTURE_ACTIVE) capture->status = CAPTURE_BROKEN;
+}
+
+void capture_release(struct capture *capture) {
+    if (--capture->references == 0) free(capture);
+}
+
+void capture_end(struct capture *capture) {
+    struct capture **place = &captures;
+    while (*place != capture) place = &(*place)->next;
+    *place = capture->next;
+    capture->status = CAPTURE_OVER;
+    for (struct stream *each = streams; each; each = each->next)
+        if (each->capture == capture) {
+            each->capture = NULL;
+            each->frontier.count = 0;
+            capture->references--;
+        }
+    capture_release(capture); /* the list's reference, so it was not the last until now */
+}
+
+bool capture_forbids(void) {
+    bool forbidden = false;
+    if (thread_mode == RELAXED) return false;
+    for (struct capture *each = captures; each; each = each->next) {
+        bool mine = each->thread == thread_number() && each->mode != RELAXED;
+        if (mine || (thread_mode == GLOBAL && each->mode == GLOBAL)) {
+            capture_break(each);
+            forbidden = true;
+        }
+    }
+    return forbidden;
+}
+
+bool capture_implied(const struct context *context) {
+    bool implied = false;
+    for (struct stream *each = streams; each; each = each->next)
+        if (each->context == context && each->capture && !(each->flags & NON_BLOCKING)) {
+            capture_break(each->capture);
+            implied = true;
+        }
+    return implied;
+}
+
+bool capture_break_all(const struct context *context) {
+    bool any = false;
+    for (struct stream *each = streams; each; each = each->next)
+        if (each->context == context && each->capture) {
+            capture_break(each->capture);
+            any = true;
+        }
+    return any;
+}
+
+CUresult enqueue(handle which, const struct work *work) {
+    struct context *current;
+    struct stream *stream;
+    TRY(context_current(&current));
+    TRY(stream_of(which, &stream));
+    if (stream->legacy && capture_implied(stream->context)) return CAPTURE_IMPLICIT;
+    if (!stream->capture) {
+        submit(stream, work, NULL, NULL);
+        return SUCCESS;
+    }
+    if (stream->capture->status != CAPTURE_ACTIVE) return CAPTURE_INVALIDATED;
+    struct node *node = graph_add(stream->capture->graph, work, &stream->frontier);
+    stream->frontier.count = 0;
+    nodes_add(&stream->frontier, node);
+    return SUCCESS;
+}
+
+API(2, 0, cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, handle, which, int, mode) {
+    static unsigned long long last_id;
+    struct stream *stream;
+    if (mode < GLOBAL || mode > RELAXED) return INVALID_VALUE;
+    TRY(stream_of(which, &stream));
+    if (stream->legacy) return capture_implied(stream->context) ? CAPTURE_IMPLICIT : CAPTURE_UNSUPPORTED;
+    if (stream->capture) return ILLEGAL_STATE;
+    struct capture *capture = calloc(1, sizeof *capture);
+    *capture = (struct capture){.references = 2, /* the stream's and the list's */
+                                .id = ++last_id,
+                                .thread = thread_number(),
+                                .mode = mode,
+                                .status = CAPTURE_ACTIVE,
+                                .origin = stream,
+                                .graph = graph_new(),
+                                .next = captures};
+    captures = capture;
+    stream->capture = capture;
+    stream->frontier.count = 0;
+    return SUCCESS;
+}
+
+static CUresult judge(struct capture *capture) {
+    if (verdict != SUCCESS) return verdict;
+    if (capture->status != CAPTURE_ACTIVE) return CAPTURE_INVALIDATED;
+    if (capture->mode != RELAXED && capture->thread != thread_number()) return CAPTURE_WRONG_THREAD;
+    return graph_reaches_all(capture->graph, &capture->origin->frontier) ? SUCCESS : CAPTURE_UNJOINED;
+}
+
+/* Whatever it answers, but for a stream in which no capture was begun, the capture is over. */
+API(2, CONCLUDES, cuStreamEndCapture, 10000, cuStreamEndCapture, handle, which, handle *, answer) {
+    struct stream *stream;
+    *answer = 0;
+    TRY(stream_of(which, &stream));
+    struct capture *capture = stream->capture;
+    if (!capture) return verdict != SUCCESS ? verdict : ILLEGAL_STATE;
+    if (capture->origin != stream) {
+        capture_break(capture);
+        return CAPTURE_UNMATCHED;
+    }
+    CUresult code = judge(capture);
+    struct graph *graph = capture->graph;
+    capture_end(capture);
+    if (code != SUCCESS)
+        graph_destroy(graph);
+    else
+        *answer = graph->handle;
+    return code;
+}
+
+static enum capture_status status_of(const struct stream *stream) {
+    return stream->capture ? stream->capture->status : CAPTURE_NONE;
+}
+
+/* Asking the legacy stream breaks nothing, but is refused when work on it would break something. */
+static CUresult observe(handle which, struct stream **stream) {
+    TRY(stream_of(which, stream));
+    if ((*stream)->legacy)
+        for (struct stream *each = streams; each; each = each->next)
+            if (each->context == (*stream)->context && each->capture && !(each->flags & NON_BLOCKING))
+                return CAPTURE_IMPLICIT;
+    return SUCCESS;
+}
+
+API(2, 0, cuStreamIsCapturing, 10000, cuStreamIsCapturing, handle, which, int *, status) {
+    struct stream *stream;
+    TRY(observe(which, &stream));
+    *status = (int)status_of(stream);
+    return SUCCESS;
+}
+
+static CUresult info(handle which, int *status, uint64_t *id, handle *graph, const handle **nodes,
+    size_t *count,
+                     const uint64_t **edges) {
+    static _Thread_local handle *dependencies;
+    static _Thread_local uint64_t *no_data;
+    struct stream *stream;
+    TRY(observe(which, &stream));
+    *status = (int)status_of(stream);
+    if (*status != CAPTURE_ACTIVE) return SUCCESS;
+    if (id) *id = stream->capture->id;
+    if (graph) *graph = stream->capture->graph->handle;
+    if (count) *count = stream->frontier.count;
+    dependencies = realloc(dependencies, (stream->frontier.count + 1) * sizeof *dependencies);
+    for (size_t i = 0; i < stream->frontier.count; i++) dependencies[i] = stream->frontier.items[i]->handle;
+    if (nodes) *nodes = dependencies;
+    no_data = realloc(no_data, (stream->frontier.count + 1) * sizeof *no_data);
+    memset(no_data, 0, (stream->frontier.count + 1) * sizeof *no_data);
+    if (edges) *edges = no_data;
+    return SUCCESS;
+}
+
+API(6, 0, cuStreamGetCaptureInfo, 11030, cuStreamGetCaptureInfo_v2, handle, which, int *, status,
+    uint64_t *, id, handle *, graph, const handle **, nodes, size_t *, count) {
+    return info(which, status, id, graph, nodes, count, NULL);
+}
+
+API(7, 0, cuStreamGetCaptureInfo, 12030, cuStreamGetCaptureInfo_v3, handle, which, int *, status,
+    uint64_t *, id, handle *, graph, const handle **, nodes, const uint64_t **, edges, size_t *, count) {
+    return info(which, status, id, graph, nodes, count, edges);
+}
+
+API(1, 0, cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode, int *, mode) {
+    if (*mode < GLOBAL || *mode > RELAXED) return INVALID_VALUE;
+    enum capture_mode before = thread_mode;
+    thread_mode = (enum capture_mode)*mode;
+    *mode = (int)before;
+    return SUCCESS;
+}

@@ -1,0 +1,132 @@
+/* Executables: what a graph has to do, in an order of its own, and the runs of it. */
+#include <stdlib.h>
+
+#include "driver.h"
+
+struct plan { /* outlives its executable while a run goes on */
+    int references;
+    struct graph *graph;
+    size_t count;
+    struct work works[];
+};
+
+struct executable {
+    handle handle;
+    bool frees_first;
+    struct plan *plan;
+    struct marker *last;
+};
+
+enum { AUTO_FREE_ON_LAUNCH = 1, KNOWN_FLAGS = 15 };
+
+void plan_run(struct plan *plan) {
+    for (size_t i = 0; i < plan->count; i++) work_run(&plan->works[i]);
+}
+
+void plan_release(struct plan *plan) {
+    if (--plan->references) return;
+    graph_release(plan->graph);
+    free(plan);
+}
+
+/* Of the nodes that are ready the youngest comes first: as far from the order in which they were recorded
+ * as their dependencies allow, so that a missing one shows. */
+static struct plan *plan_new(struct graph *graph) {
+    size_t total = graph->nodes.count, ready_count = 0;
+    struct plan *plan = calloc(1, sizeof *plan + total * sizeof *plan->works);
+    struct node **ready = calloc(total + 1, sizeof *ready);
+    struct nodes *targets = calloc(total + 1, sizeof *targets);
+    for (size_t i = 0; i < total; i++) {
+        struct node *node = graph->nodes.items[i];
+        node->waits = node->after.count;
+        for (size_t j = 0; j < node->after.count; j++) nodes_add(&targets[node->after.items[j]->index], node);
+        if (!node->waits) ready[ready_count++] = node;
+    }
+    while (ready_count) {
+        struct node *node = ready[--ready_count];
+        plan->works[plan->count++] = node->work;
+        for (size_t i = 0; i < targets[node->index].count; i++) {
+            struct node *target = targets[node->index].items[i];
+            if (--target->waits == 0) ready[ready_count++] = target;
+        }
+        nodes_free(&targets[node->index]);
+    }
+    free(ready);
+    free(targets);
+    plan->references = 1;
+    plan->graph = graph;
+    graph->references++;
+    return plan;
+}
+
+API(3, 0, cuGraphInstantiate, 11040, cuGraphInstantiateWithFlags, handle *, answer, handle, which,
+    uint64_t, flags) {
+    struct graph *graph = handle_get(which, GRAPH);
+    struct context *context;
+    TRY(context_current(&context));
+    if (!graph || flags & ~(uint64_t)KNOWN_FLAGS) return INVALID_VALUE;
+    if (capture_forbids()) return CAPTURE_UNSUPPORTED;
+    if (graph->allocates && graph->executables) return NOT_SUPPORTED;
+    graph->executables++;
+    struct executable *executable = calloc(1, sizeof *executable);
+    executable->plan = plan_new(graph);
+    executable->frees_first = flags & AUTO_FREE_ON_LAUNCH;
+    *answer = executable->handle = handle_new(EXECUTABLE, executable);
+    return SUCCESS;
+}
+
+API(1, 0, cuGraphExecDestroy, 10000, cuGraphExecDestroy, handle, which) {
+    struct executable *executable = handle_get(which, EXECUTABLE);
+    if (!executable) return INVALID_VALUE;
+    if (capture_forbids()) return CAPTURE_UNSUPPORTED;
+    executable->plan->graph->executables--;
+    plan_release(executable->plan);
+    marker_release(executable->last);
+    handle_drop(executable->handle);
+    free(executable);
+    return SUCCESS;
+}
+
+static CUresult on(handle which, struct stream **stream) {
+    TRY(stream_of(which, stream));
+    if ((*stream)->legacy && capture_implied((*stream)->context)) return CAPTURE_IMPLICIT;
+    if (!(*stream)->capture) return SUCCESS;
+    capture_break((*stream)->capture);
+    return CAPTURE_UNSUPPORTED;
+}
+
+API(2, 0, cuGraphUpload, 11010, cuGraphUpload, handle, which, handle, where) {
+    struct stream *stream;
+    if (!handle_get(which, EXECUTABLE)) return INVALID_VALUE;
+    TRY(on(where, &stream));
+    if (capture_forbids()) return CAPTURE_UNSUPPORTED;
+    submit(stream, NULL, NULL, NULL);
+    return SUCCESS;
+}
+
+/* The memory that a run allocates must not be there, unless what the last one left is freed first. */
+static CUresult account(struct executable *executable) {
+    struct plan *plan = executable->plan;
+    for (size_t i = 0; i < plan->count; i++)
+        if (plan->works[i].kind == WORK_ALLOC && !allocation_can_live(plan->works[i].memory,
+            executable->frees_first))
+            return INVALID_VALUE;
+    for (size_t i = 0; i < plan->count; i++) {
+        if (plan->works[i].kind == WORK_ALLOC) allocation_live(plan->works[i].memory, true);
+        if (plan->works[i].kind == WORK_FREE) allocation_live(plan->works[i].memory, false);
+    }
+    return SUCCESS;
+}
+
+API(2, 0, cuGraphLaunch, 10000, cuGraphLaunch, handle, which, handle, where) {
+    struct executable *executable = handle_get(which, EXECUTABLE);
+    struct stream *stream;
+    if (!executable) return INVALID_VALUE;
+    TRY(on(where, &stream));
+    TRY(account(executable));
+    executable->plan->references++;
+    struct marker *run = submit(stream, NULL, executable->plan, executable->last);
+    marker_release(executable->last);
+    executable->last = marker_keep(run);
+    return SUCCESS;
+}

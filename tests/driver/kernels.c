@@ -1,0 +1,71 @@
+/* Kernels: native twins of those that the tests, the demo and the benchmarks launch, found by name. */
+#define _GNU_SOURCE
+#include <string.h>
+#include <time.h>
+
+#include "driver.h"
+
+/* *cell = *cell * a + b, with at least `pause` nanoseconds between the reading and the writing */
+static void step(const struct geometry *geometry UNUSED, void *const *parameters) {
+    volatile uint32_t *cell = *(uint32_t *const *)parameters[0];
+    uint32_t a = *(const uint32_t *)parameters[1], b = *(const uint32_t *)parameters[2];
+    uint64_t pause = *(const uint64_t *)parameters[3];
+    uint32_t value = *cell;
+    struct timespec left = {(time_t)(pause / 1000000000), (long)(pause % 1000000000)};
+    if (pause)
+        while (nanosleep(&left, &left)) continue;
+    *cell = value * a + b;
+}
+
+struct pair {
+    signed char a;
+    double b;
+};
+
+static void store(const struct geometry *geometry, void *const *parameters) {
+    double *out = *(double *const *)parameters[0];
+    int n = *(const int *)parameters[1];
+    float f = *(const float *)parameters[2];
+    struct pair p = *(const struct pair *)parameters[3];
+    int threads = (int)(geometry->grid[0] * geometry->block[0]);
+    for (int i = 0; i < threads && i < n; i++) out[i] = i * f + p.a + p.b;
+}
+
+static void geometry(const struct geometry *geometry, void *const *parameters) {
+    unsigned *out = *(unsigned *const *)parameters[0];
+    memcpy(out, geometry->grid, sizeof geometry->grid);
+    memcpy(out + 3, geometry->block, sizeof geometry->block);
+    out[6] = geometry->shared;
+}
+
+static void diffuse(const struct geometry *geometry, void *const *parameters) {
+    const double *source = *(double *const *)parameters[0];
+    double *target = *(double *const *)parameters[1];
+    int size = *(const int *)parameters[2], first = *(const int *)parameters[3],
+        last = *(const int *)parameters[4];
+    int columns = (int)(geometry->grid[0] * geometry->block[0]),
+        rows = (int)(geometry->grid[1] * geometry->block[1]);
+    for (int y = first; y < last && y < first + rows; y++)
+        for (int x = 1; x < size - 1 && x <= columns; x++) {
+            size_t row = (size_t)size, i = (size_t)y * row + (size_t)x;
+            double here = source[i];
+            double around = source[i - 1] + source[i + 1] + source[i - row] + source[i + row];
+            target[i] = here + 0.2 * (around - 4.0 * here);
+        }
+}
+
+static void nothing(const struct geometry *geometry UNUSED, void *const *parameters UNUSED) {}
+
+static const struct native NATIVES[] = {
+    {"step", 4, {8, 4, 4, 8}, step},
+    {"store", 4, {8, 4, 4, sizeof(struct pair)}, store},
+    {"geometry", 1, {8}, geometry},
+    {"nothing", 0, {0}, nothing},
+    {"diffuse", 5, {8, 8, 4, 4, 4}, diffuse},
+};
+
+const struct native *native_find(const char *name) {
+    for (size_t i = 0; i < sizeof NATIVES / sizeof *NATIVES; i++)
+        if (!strcmp(NATIVES[i].name, name)) return &NATIVES[i];
+    return NULL;
+}

@@ -1,0 +1,138 @@
+/* Modules and libraries: texts that name kernels; and the launch of one. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver.h"
+
+struct module {
+    char *text;
+    struct context *context; /* null: a library, whose kernels run in any */
+    struct kernel *kernels;
+};
+
+struct kernel {
+    handle handle;
+    const struct native *native;
+    struct context *context;
+    struct kernel *next;
+};
+
+enum { MOST_THREADS = 1024 };
+
+static bool is_word(char c) { return isalnum((unsigned char)c) || c == '_' || c == '$'; }
+
+/* Whether the text, PTX or the CUDA C++ that software NVRTC leaves as it is, has an entry of that name. */
+static bool declares(const char *text, const char *name) {
+    static const char *const BEFORE[] = {".entry ", "__global__ void "};
+    size_t length = strlen(name);
+    for (size_t i = 0; i < sizeof BEFORE / sizeof *BEFORE; i++)
+        for (const char *at = text; (at = strstr(at, BEFORE[i]));) {
+            at += strlen(BEFORE[i]);
+            if (!strncmp(at, name, length) && !is_word(at[length])) return true;
+        }
+    return false;
+}
+
+static CUresult load(enum kind kind, struct context *context, const char *image, handle *answer) {
+    if (!strstr(image, ".entry ") && !strstr(image, "__global__ ")) return INVALID_IMAGE;
+    struct module *module = calloc(1, sizeof *module);
+    module->text = strdup(image);
+    module->context = context;
+    *answer = handle_new(kind, module);
+    return SUCCESS;
+}
+
+static CUresult unload(handle which, enum kind kind) {
+    struct module *module = handle_get(which, kind);
+    if (!module) return INVALID_HANDLE;
+    for (struct kernel *each = module->kernels, *next; each; each = next) {
+        next = each->next;
+        handle_drop(each->handle);
+        free(each);
+    }
+    handle_drop(which);
+    free(module->text);
+    free(module);
+    return SUCCESS;
+}
+
+static CUresult get(struct module *module, enum kind kind, const char *name, handle *answer) {
+    if (!module) return INVALID_HANDLE;
+    if (!declares(module->text, name)) return NOT_FOUND;
+    const struct native *native = native_find(name);
+    if (!native) {
+        count_unknown(name);
+        return NOT_SUPPORTED;
+    }
+    struct kernel *kernel = calloc(1, sizeof *kernel);
+    *kernel = (struct kernel){handle_new(kind, kernel), native, module->context, module->kernels};
+    module->kernels = kernel;
+    *answer = kernel->handle;
+    return SUCCESS;
+}
+
+API(2, 0, cuModuleLoadData, 2000, cuModuleLoadData, handle *, answer, const char *, image) {
+    struct context *context;
+    TRY(context_current(&context));
+    return load(MODULE, context, image, answer);
+}
+
+API(1, 0, cuModuleUnload, 2000, cuModuleUnload, handle, which) { return unload(which, MODULE); }
+
+API(3, 0, cuModuleGetFunction, 2000, cuModuleGetFunction, handle *, answer, handle, which,
+    const char *, name) {
+    return get(handle_get(which, MODULE), FUNCTION, name, answer);
+}
+
+API(8, 0, cuLibraryLoadData, 12000, cuLibraryLoadData, handle *, answer, const char *, image,
+    void *, jit_options, void *, jit_values, unsigned, jit_count, void *, options, void *, values,
+    unsigned, count) {
+    return load(LIBRARY, NULL, image, answer);
+}
+
+API(1, 0, cuLibraryUnload, 12000, cuLibraryUnload, handle, which) { return unload(which, LIBRARY); }
+
+API(3, 0, cuLibraryGetKernel, 12000, cuLibraryGetKernel, handle *, answer, handle, which,
+    const char *, name) {
+    return get(handle_get(which, LIBRARY), KERNEL, name, answer);
+}
+
+API(2, 0, cuFuncGetName, 12030, cuFuncGetName, const char **, name, handle, which) {
+    struct kernel *kernel = handle_get(which, FUNCTION);
+    if (!kernel) return INVALID_HANDLE;
+    *name = kernel->native->name;
+    return SUCCESS;
+}
+
+API(2, 0, cuKernelGetName, 12030, cuKernelGetName, const char **, name, handle, which) {
+    struct kernel *kernel = handle_get(which, KERNEL);
+    if (!kernel) return INVALID_HANDLE;
+    *name = kernel->native->name;
+    return SUCCESS;
+}
+
+API(1, 0, cuFuncLoad, 12040, cuFuncLoad, handle, which) {
+    return handle_get(which, FUNCTION) ? SUCCESS : INVALID_HANDLE;
+}
+
+API(11, 0, cuLaunchKernel, 4000, cuLaunchKernel, handle, which, unsigned, grid_x, unsigned, grid_y,
+    unsigned, grid_z, unsigned, block_x, unsigned, block_y, unsigned, block_z, unsigned, shared, handle, on,
+    void **, parameters, void **, extra) {
+    struct kernel *kernel = handle_get(which, handle_is(which, KERNEL) ? KERNEL : FUNCTION);
+    struct stream *stream;
+    if (!kernel) return INVALID_HANDLE;
+    TRY(stream_of(on, &stream));
+    if (kernel->context && kernel->context != stream->context) return INVALID_HANDLE;
+    if (extra) return NOT_SUPPORTED;
+    if (!grid_x || !grid_y || !grid_z || !block_x || !block_y || !block_z) return INVALID_VALUE;
+    if ((uint64_t)block_x * block_y * block_z > MOST_THREADS) return INVALID_VALUE;
+    struct work work = {.kind = WORK_KERNEL, .function = which, .native = kernel->native};
+    work.geometry = (struct geometry){{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared};
+    size_t offset = 0;
+    for (unsigned i = 0; i < kernel->native->count; i++) {
+        memcpy(work.parameters + offset, parameters[i], kernel->native->sizes[i]);
+        offset += (kernel->native->sizes[i] + 15) / 16 * 16;
+    }
+    return enqueue(on, &work);
+}
