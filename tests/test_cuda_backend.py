@@ -492,6 +492,9 @@ class FakeApi:
     def _cuDeviceGetCount(self):
         return self.CUresult.CUDA_SUCCESS, 0
 
+    def _cuStreamIsCapturing(self, stream):
+        return self.CUresult.CUDA_SUCCESS, int(self.capturing)
+
     def _cuCtxGetCurrent(self):
         return self.CUresult.CUDA_SUCCESS, self.context
 

@@ -9,6 +9,8 @@ from typing import Any
 from ..errors import AcceleratorGraphError, DriverError, driver_error
 from ._cuda_driver import PER_THREAD_STREAM, Driver, Graph, Handle
 
+_ILLEGAL_STATE = 401
+
 
 class Capture(Handle):
     """A capture on the stream `handle`, begun by this thread."""
@@ -29,7 +31,10 @@ def begin(driver: Driver, stream: Any, mode: str) -> Capture:
         with driver.current(capture.context):
             driver.call("cuStreamBeginCapture", stream, driver_mode)
         return capture
-    except DriverError:
+    except DriverError as error:
+        # the driver may have answered for an earlier failure, and begun; after 401 it is somebody else's
+        if error.code != _ILLEGAL_STATE and _is_capturing(driver, capture):
+            abandon(driver, capture)
         raise
     except BaseException:  # an interrupt, which may have come after the driver's answer
         abandon(driver, capture)
@@ -72,7 +77,18 @@ def abandon(driver: Driver, capture: Capture) -> None:
     answer: list[tuple[Any, ...]] = []
     with suppress(AcceleratorGraphError), driver.current(capture.context):
         driver.keep(answer, "cuStreamEndCapture", capture.handle)
+    if not answer:  # the context could not be made current
+        with suppress(AcceleratorGraphError):
+            driver.keep(answer, "cuStreamEndCapture", capture.handle)
     _over(driver, capture, answer[0] if answer else (None, None))
+
+
+def _is_capturing(driver: Driver, capture: Capture) -> bool:
+    """Say whether the stream captures; True if the driver does not say it."""
+    with suppress(AcceleratorGraphError), driver.current(capture.context):
+        status = driver.call("cuStreamIsCapturing", capture.handle)
+        return int(status) != 0  # CU_STREAM_CAPTURE_STATUS_NONE
+    return True
 
 
 def _over(driver: Driver, capture: Capture, answer: tuple[Any, ...]) -> None:

@@ -142,7 +142,10 @@ class Driver:
             self.call("cuCtxSetCurrent", context)
             yield
         finally:
-            self.api.cuCtxSetCurrent(before)
+            try:  # noqa: SIM105 (an interrupt in `suppress` would come before the restoring)
+                self.api.cuCtxSetCurrent(before)
+            except (RuntimeError, ValueError):  # a code that the binding doesn't know
+                pass
 
     @contextmanager
     def relaxed(self, context: Any) -> Iterator[None]:
@@ -156,4 +159,7 @@ class Driver:
                 yield
             finally:
                 if before and before[0][1] is not None:
-                    self.api.cuThreadExchangeStreamCaptureMode(before[0][1])
+                    try:  # noqa: SIM105
+                        self.api.cuThreadExchangeStreamCaptureMode(before[0][1])
+                    except (RuntimeError, ValueError):
+                        pass
