@@ -69,10 +69,8 @@ bool capture_break_all(const struct context *context) {
 }
 
 CUresult enqueue(handle which, const struct work *work) {
-    struct context *current;
     struct stream *stream;
-    TRY(context_current(&current));
-    TRY(stream_of(which, &stream));
+    TRY(stream_of(which, &stream)); /* one that was created brings its context */
     if (stream->legacy && capture_implied(stream->context)) return CAPTURE_IMPLICIT;
     if (!stream->capture) {
         submit(stream, work, NULL, NULL);
@@ -110,8 +108,8 @@ API(2, 0, cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, handle, which, i
 static CUresult judge(struct capture *capture) {
     if (verdict != SUCCESS) return verdict;
     if (capture->status != CAPTURE_ACTIVE) return CAPTURE_INVALIDATED;
-    if (capture->mode != RELAXED && capture->thread != thread_number()) return CAPTURE_WRONG_THREAD;
-    return graph_reaches_all(capture->graph, &capture->origin->frontier) ? SUCCESS : CAPTURE_UNJOINED;
+    if (!graph_reaches_all(capture->graph, &capture->origin->frontier)) return CAPTURE_UNJOINED;
+    return capture->mode == RELAXED || capture->thread == thread_number() ? SUCCESS : CAPTURE_WRONG_THREAD;
 }
 
 /* Whatever it answers, but for a stream in which no capture was begun, the capture is over. */

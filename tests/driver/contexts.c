@@ -41,6 +41,7 @@ static struct context *new(int device, bool primary) {
 static void destroy(struct context *context) {
     stream_forget_context(context);
     context_idle(context);
+    allocations_forget_context(context);
     handle_drop(context->handle);
     free(context);
 }

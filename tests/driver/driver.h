@@ -287,6 +287,7 @@ void plan_release(struct plan *plan);
 /* ---- memory -------------------------------------------------------------------------------------- */
 
 size_t allocations_live(void);
+void allocations_forget_context(const struct context *context);
 void allocation_bury(struct allocation *allocation); /* what a graph owned: freed when nobody uses it */
 bool allocation_can_live(struct allocation *allocation, bool freed_first);
 void allocation_live(struct allocation *allocation, bool alive);

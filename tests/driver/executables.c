@@ -99,7 +99,6 @@ API(2, 0, cuGraphUpload, 11010, cuGraphUpload, handle, which, handle, where) {
     struct stream *stream;
     if (!handle_get(which, EXECUTABLE)) return INVALID_VALUE;
     TRY(on(where, &stream));
-    if (capture_forbids()) return CAPTURE_UNSUPPORTED;
     submit(stream, NULL, NULL, NULL);
     return SUCCESS;
 }

@@ -163,6 +163,16 @@ def test_an_executable_that_was_destroyed_still_runs(live, gate):
     assert live() == {}
 
 
+def test_memory_goes_with_its_context(live):
+    context = new_context()
+    with current(context):
+        memory = call(driver.cuMemAlloc, 1)
+    assert live() == {"contexts": 1, "allocations": 1}
+    call(driver.cuCtxDestroy, context)
+    assert live() == {}
+    assert driver.cuMemFree(memory)[0] == driver.CUresult.CUDA_ERROR_INVALID_VALUE
+
+
 def test_a_missing_dependency_shows(live):
     """Of nodes that don't depend on each other, the one that was recorded last runs first."""
     a, b = (call(driver.cuStreamCreate, NON_BLOCKING) for _ in range(2))

@@ -25,9 +25,7 @@ size_t allocations_live(void) {
     return count;
 }
 
-static CUresult new(size_t nbytes, bool of_graph, struct allocation **answer) {
-    struct context *context;
-    TRY(context_current(&context));
+static CUresult new(struct context *context, size_t nbytes, bool of_graph, struct allocation **answer) {
     if (!nbytes) return INVALID_VALUE;
     size_t whole = (nbytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     char *address = nbytes < TOTAL ? aligned_alloc(ALIGNMENT, whole) : NULL;
@@ -52,6 +50,18 @@ static void forget(struct allocation *allocation) {
     free(allocation);
 }
 
+/* Memory goes with its context; but what graphs have stays as long as they do. */
+void allocations_forget_context(const struct context *context) {
+    for (struct allocation *each = allocations, *next; each; each = next) {
+        next = each->next;
+        if (each->context != context) continue;
+        each->context = NULL;
+        if (each->of_graph) continue;
+        free(each->address);
+        forget(each);
+    }
+}
+
 static void forget_of_graph(struct allocation *allocation) {
     free(allocation->address);
     forget(allocation);
@@ -73,20 +83,18 @@ API(2, 0, cuMemAlloc, 3020, cuMemAlloc_v2, void **, answer, size_t, nbytes) {
     struct allocation *allocation;
     TRY(context_current(&context));
     if (capture_forbids()) return CAPTURE_UNSUPPORTED;
-    TRY(new(nbytes, false, &allocation));
+    TRY(new(context, nbytes, false, &allocation));
     *answer = allocation->address;
     return SUCCESS;
 }
 
 API(1, 0, cuMemFree, 3020, cuMemFree_v2, void *, address) {
-    struct context *context;
-    TRY(context_current(&context));
     if (capture_forbids()) return CAPTURE_UNSUPPORTED;
     if (!address) return SUCCESS;
     struct allocation *allocation = find(address);
     if (!allocation || !allocation->alive) return INVALID_VALUE;
     allocation->alive = false;
-    context_idle(allocation->context);
+    if (allocation->context) context_idle(allocation->context);
     if (allocation->of_graph) {
         if (allocation->buried) forget_of_graph(allocation);
         return SUCCESS;
@@ -109,8 +117,9 @@ API(3, 0, cuMemAllocAsync, 11020, cuMemAllocAsync, void **, answer, size_t, nbyt
     struct stream *stream;
     struct allocation *allocation;
     TRY(stream_of(which, &stream));
+    if (!stream->capture && capture_forbids()) return CAPTURE_UNSUPPORTED;
     bool recorded = stream->capture && stream->capture->status == CAPTURE_ACTIVE;
-    TRY(new(nbytes, recorded, &allocation));
+    TRY(new(stream->context, nbytes, recorded, &allocation));
     struct work work = {.kind = WORK_ALLOC, .memory = allocation, .target = allocation->address,
         .nbytes = nbytes};
     CUresult code = enqueue(which, &work);
@@ -127,6 +136,7 @@ API(2, 0, cuMemFreeAsync, 11020, cuMemFreeAsync, void *, address, handle, which)
     struct stream *stream;
     struct allocation *allocation = find(address);
     TRY(stream_of(which, &stream));
+    if (!stream->capture && capture_forbids()) return CAPTURE_UNSUPPORTED;
     if (!allocation) return INVALID_VALUE;
     struct work work = {.kind = WORK_FREE, .target = address};
     if (stream->capture) {

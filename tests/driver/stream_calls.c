@@ -44,6 +44,7 @@ API(2, 0, cuStreamGetCtx, 9020, cuStreamGetCtx, handle, which, handle *, context
 API(2, 0, cuStreamGetPriority, 5050, cuStreamGetPriority, handle, which, int *, priority) {
     struct stream *stream;
     TRY(stream_of(which, &stream));
+    if (stream->capture && stream->capture->status != CAPTURE_ACTIVE) return CAPTURE_INVALIDATED;
     *priority = stream->priority;
     return SUCCESS;
 }
@@ -145,7 +146,8 @@ static CUresult ask(handle which, struct event **event) {
     if (!*event) return INVALID_HANDLE;
     struct capture *capture = (*event)->capture;
     if (!capture) return capture_forbids() ? CAPTURE_UNSUPPORTED : SUCCESS;
-    if (capture->status != CAPTURE_OVER) capture_break(capture);
+    if (capture->status != CAPTURE_ACTIVE) return INVALID_VALUE;
+    capture_break(capture);
     return CAPTURED_EVENT;
 }
 
@@ -165,7 +167,7 @@ API(1, 0, cuEventSynchronize, 2000, cuEventSynchronize, handle, which) {
 /* A stream that waits for an event of a capture joins the capture. */
 static CUresult join(struct stream *stream, struct event *event) {
     struct capture *capture = event->capture;
-    if (capture->status == CAPTURE_OVER) {
+    if (capture->status != CAPTURE_ACTIVE) {
         if (stream->capture) capture_break(stream->capture);
         return INVALID_VALUE;
     }
@@ -178,7 +180,6 @@ static CUresult join(struct stream *stream, struct event *event) {
         capture_break(capture);
         return CAPTURE_MERGE;
     }
-    if (capture->status != CAPTURE_ACTIVE) return CAPTURE_INVALIDATED;
     if (!stream->capture) {
         stream->capture = capture;
         capture->references++;
@@ -198,6 +199,7 @@ API(3, 0, cuStreamWaitEvent, 3020, cuStreamWaitEvent, handle, which, handle, for
     if (stream->legacy && capture_implied(stream->context)) return CAPTURE_IMPLICIT;
     if (stream->capture && stream->capture->status != CAPTURE_ACTIVE) return CAPTURE_INVALIDATED;
     if (event->capture) return join(stream, event);
+    if (!event->marker) return SUCCESS; /* never recorded: there is nothing to wait for */
     if (stream->capture) {
         capture_break(stream->capture);
         return CAPTURE_ISOLATION;

@@ -168,8 +168,7 @@ void stream_free(struct stream *stream) {
         struct graph *graph = capture->graph;
         capture_end(capture);
         graph_destroy(graph);
-    } else if (capture) {
-        capture_break(capture);
+    } else if (capture) { /* goes on; what the stream did in it is unjoined for ever */
         capture_release(capture);
     }
     if (stream->handle) handle_drop(stream->handle);
