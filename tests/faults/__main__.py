@@ -1,0 +1,66 @@
+"""Run modules of the suite and write down what they showed: python -m faults REPORT MODULE [...]
+
+The library path has to name the software driver already (`driver.build`).
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from accelerator_graph import _lifetime
+
+from . import figures
+
+HERE = Path(__file__).resolve().parent
+
+
+class Outcomes:
+    """A plug-in of pytest that counts."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def pytest_configure(self) -> None:
+        pytest.register_assert_rewrite("faults.bench", "faults.operations", "test_interrupts")
+
+    def pytest_collection_finish(self) -> None:
+        gc.collect()
+        gc.freeze()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" or report.outcome != "passed":
+            self.counts["xfailed" if hasattr(report, "wasxfail") else report.outcome] += 1
+
+
+def main(report: str, *modules: str) -> int:
+    outcomes = Outcomes()
+    paths = [str(HERE / f"{module}.py") for module in modules]
+    options = ("-q", "-p", "no:cacheprovider", "--tb=short", "-rfE")
+    status = int(pytest.main([*options, *paths], plugins=[outcomes]))
+    gc.collect()
+    _lifetime.drain()
+    from .bench import accounts  # not before pytest, which explains its assertions
+
+    found = {
+        "status": status,
+        "outcomes": outcomes.counts,
+        "injected": figures.injected,
+        "states_checked": figures.states_checked,
+        "left_by_destruction": figures.left_by_destruction,
+        "left_by_interrupts": figures.left_by_interrupts,
+        "leaks": figures.leaks,
+        "stale_handles": accounts.stale_handles,
+        "unknown_calls": accounts.unknown_calls,
+    }
+    Path(report).write_text(json.dumps(found, indent=2), encoding="utf-8")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

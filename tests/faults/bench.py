@@ -1,0 +1,173 @@
+"""What operations work with, and what has to be true after each of them."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import addressof, c_ubyte, c_uint32, c_uint64
+from typing import Any
+
+from cuda.bindings import driver
+from driver.faults import Accounts, Faults
+from works.cuda import call, device
+
+import accelerator_graph as ag
+from accelerator_graph import _lifetime, pools, streams
+
+LIBRARY = "libcuda.so.1"
+MODE = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+"""The capture mode of the thread that tests: not the driver's first, and not the library's."""
+
+faults = Faults(LIBRARY)
+accounts = Accounts(LIBRARY)
+
+A, B, C, CELL = [(c_ubyte * nbytes)() for nbytes in (8, 8, 8, 4)]
+"""Memory of the host, which is the software driver's too."""
+
+
+NOTHING = tuple(map(bytes, (A, B, C, CELL)))
+
+
+class Bench:
+    """Two streams, a graph that captures the first, a pool, and work on the memory above."""
+
+    def __init__(self, **options: Any) -> None:
+        self.stream = ag.Stream(0, backend="cuda")
+        self.fork = ag.Stream(0, backend="cuda")
+        self.pool = ag.graph_pool_handle()
+        self.graph: Any = ag.Graph(stream=self.stream, pool=self.pool, **options)
+        self.kept: Any = None
+
+    def work(self, stream: ag.Stream, value: int) -> None:
+        """Enqueue a fill, a copy, a forked fill and a kernel."""
+        arguments = (c_uint64(addressof(CELL)), c_uint32(0), c_uint32(value), c_uint64(0))
+        stream.fill(A, value)
+        self.fork.wait(stream)
+        self.fork.fill(C, value + 1)
+        stream.copy(B, A)
+        stream.wait(self.fork)
+        stream.launch(device().kernel, *arguments, grid=1, block=1)
+
+    def capture(self, value: int) -> None:
+        """Capture work that will leave `value` behind."""
+        with self.stream, self.graph:
+            self.work(self.stream, value)
+
+    def run(self, launch: Any = None) -> tuple[bytes, ...]:
+        """Replay once and return what that left behind."""
+        (launch or self.graph.replay)()
+        self.stream.synchronize()
+        return found()
+
+    def usable(self) -> None:
+        """Find the stream, the graph and the pool as good as new."""
+        if self.graph is None:
+            self.graph = ag.Graph(stream=self.stream, pool=self.pool)
+        self.graph.reset()
+        assert self.graph.state == "empty"
+        quiesce()
+        found()
+        self.capture(9)
+        assert self.run() == left(9)
+        other = ag.Graph(stream=self.stream, pool=self.pool)
+        with other:
+            self.stream.fill(A, 1)
+        self.graph.reset()
+
+
+def found() -> tuple[bytes, ...]:
+    """Return what the memory holds, and clear it."""
+    found = tuple(map(bytes, (A, B, C, CELL)))
+    for memory in (A, B, C, CELL):
+        memory[:] = bytes(len(memory))
+    return found
+
+
+def left(value: int) -> tuple[bytes, ...]:
+    """Return what `Bench.work` leaves behind."""
+    return bytes([value]) * 8, bytes([value]) * 8, bytes([value + 1]) * 8, bytes([value, 0, 0, 0])
+
+
+def quiesce() -> None:
+    """Wait until the device has done everything."""
+    with device().current():
+        call(driver.cuCtxSynchronize)
+
+
+# ---- the thread ------------------------------------------------------------------------------------
+
+
+def contexts() -> list[int]:
+    """Return this thread's stack of contexts, the current one last."""
+    found: list[Any] = []
+    while int(call(driver.cuCtxGetCurrent)):
+        found.insert(0, call(driver.cuCtxPopCurrent))
+    for context in found:
+        call(driver.cuCtxPushCurrent, context)
+    return [int(context) for context in found]
+
+
+def set_contexts(wanted: list[int]) -> None:
+    """Make this the thread's stack of contexts."""
+    while int(call(driver.cuCtxGetCurrent)):
+        call(driver.cuCtxPopCurrent)
+    for context in wanted:
+        call(driver.cuCtxPushCurrent, driver.CUcontext(context))
+
+
+def capture_mode() -> int:
+    """Return this thread's capture mode."""
+    mode = call(driver.cuThreadExchangeStreamCaptureMode, MODE)
+    call(driver.cuThreadExchangeStreamCaptureMode, mode)
+    return int(mode)
+
+
+def elsewhere() -> int:
+    """Return a context that no operation works in: that of device 1."""
+    device()  # initialises the driver
+    return int(call(driver.cuDevicePrimaryCtxRetain, call(driver.cuDeviceGet, 1)))
+
+
+# ---- what lives ------------------------------------------------------------------------------------
+
+
+def released() -> dict[str, int]:
+    """Return what lives once all that is due was destroyed."""
+    _lifetime.drain()
+    return accounts.live()
+
+
+def difference(before: dict[str, int], now: dict[str, int]) -> dict[str, int]:
+    """Return what lives now and did not before, or the other way round."""
+    return {name: now[name] - before[name] for name in before if now[name] != before[name]}
+
+
+def leaked(before: dict[str, int], allowed: dict[str, int] | None = None) -> dict[str, int]:
+    """Return what lives although nobody holds it."""
+    found = difference(before, released())
+    if found != (allowed or {}):  # an exception and its frames may hold each other
+        gc.collect()
+        found = difference(before, released())
+    return found
+
+
+@contextmanager
+def nothing_left() -> Iterator[None]:
+    """Find all accounts at the end as they are now, and no handle misused meanwhile."""
+    device()
+    faults.reset()
+    before, misused = released(), (accounts.stale_handles, accounts.unknown_calls)
+    ids = dict(pools._pools)
+    yield
+    assert leaked(before) == {}
+    assert (accounts.stale_handles, accounts.unknown_calls) == misused
+    assert pools._pools == ids
+
+
+def no_capture() -> None:
+    """Find no trace of a capture on this thread nor in the driver."""
+    assert not _lifetime.captures
+    assert not _lifetime.thread.capturing
+    assert not streams._thread.stack
+    assert accounts.live()["captures"] == 0

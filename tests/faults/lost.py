@@ -1,0 +1,67 @@
+"""A device that is lost: from some call on every call answers the same code, until all are let go of."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from contextlib import suppress
+
+import pytest
+from cuda.bindings import driver
+from driver.faults import ALWAYS
+from works.cuda import device
+
+import accelerator_graph as ag
+from accelerator_graph import _lifetime, streams
+
+from . import figures
+from .bench import Bench, faults, set_contexts
+from .calls import no_phase
+from .every_call import calls_of
+from .operations import OPERATIONS
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_it_is_said_to_be_lost_and_python_s_side_is_in_order(operation, monkeypatch):
+    gc.collect()
+    printed: list[str] = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: printed.append(repr(error)))
+    for number in range(1, len(calls_of(operation, [])) + 1):
+        bench = Bench(**operation.options)
+        operation.prepare(bench)
+        _lifetime.drain()
+        faults.reset()
+        faults.fail(code=719, nth=number, times=ALWAYS)
+        error: Exception | None = None
+        try:
+            operation.run(bench, no_phase)
+        except Exception as raised:
+            error = raised
+        assert not _lifetime.captures
+        assert not _lifetime.thread.capturing
+        assert not streams._thread.stack
+        assert isinstance(error, (ag.DriverError, ag.CaptureError, type(None), operation.ends or type(None)))
+        if isinstance(error, (ag.DriverError, ag.CaptureError)):
+            assert (error.reason, error.code) in (("device_lost", 719), ("illegal_call", 900))
+        if bench.graph is not None:
+            assert bench.graph.state in ("empty", "captured", "ready")
+            bench.graph.reset()
+        _lifetime.drain()
+        assert not printed
+        figures.injected["every function from the n-th call on"] += 1
+        figures.states_checked += 1
+        faults.reset()
+        end_captures(bench)
+        error = bench = None
+        set_contexts([])
+    gc.collect()
+    _lifetime.drain()
+
+
+def end_captures(bench: Bench) -> None:
+    """End what the driver did not hear of any more."""
+    with device().current():
+        for stream in (bench.stream, bench.fork, 2):
+            with suppress(ag.AcceleratorGraphError):
+                driver.cuStreamEndCapture(driver.CUstream(stream if stream == 2 else stream.handle))
+    driver.cuThreadExchangeStreamCaptureMode(driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL)

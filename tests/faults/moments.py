@@ -1,0 +1,101 @@
+"""An interrupt at exactly those moments at which Python hands signals to their handlers."""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import enum
+import inspect
+import linecache
+import os
+from functools import cache
+from itertools import pairwise
+from types import CodeType, FrameType
+from typing import Any
+
+from cuda.bindings import driver
+
+import accelerator_graph as ag
+
+OURS = os.path.dirname(str(ag.__file__))
+WATCHED = (OURS, contextlib.__file__, enum.__file__, inspect.getfile(type(driver.CUresult)))
+"""Files: the library, and what runs within its calls, such as the binding's own Python."""
+
+LOOKS_FOR_SIGNALS = frozenset(("CALL", "CALL_KW", "CALL_FUNCTION_EX", "RESUME", "JUMP_BACKWARD"))
+"""The instructions after which it does so; a call of a Python function, which returns straight, is none."""
+
+
+class Interrupter:
+    """Raises at the n-th moment at which a signal could be handled in the library's code, on this thread.
+
+    To be given to `sys.settrace`. A number that is never reached counts the moments.
+    """
+
+    def __init__(self, at: int, error: type[BaseException]) -> None:
+        self.at = at
+        self.error = error
+        self.moments = 0
+        self.where = ""
+        self._entered: set[int] = set()
+
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
+        code = frame.f_code
+        if code.co_name not in ("__new__", "__init__") and not code.co_flags & inspect.CO_GENERATOR:
+            self._entered.add(id(frame.f_back))
+        if not code.co_filename.startswith(WATCHED):
+            return None
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        steps = _steps(code)
+        last = -1
+
+        def trace(frame: FrameType, event: str, arg: Any) -> Any:
+            nonlocal last
+            if event == "opcode":
+                before, last = last, frame.f_lasti
+                straight = id(frame) in self._entered
+                self._entered.discard(id(frame))
+                if (before, last) in steps and not straight:
+                    self.moments += 1
+                    if self.moments == self.at:
+                        self._raise(frame)
+            return trace
+
+        return trace
+
+    def _raise(self, frame: FrameType) -> None:
+        frame.f_trace_opcodes = False
+        self.where = self._place(frame)
+        raise self.error
+
+    def _place(self, frame: FrameType) -> str:
+        """Name the functions from the library's own line inwards."""
+        names: list[str] = []
+        each: FrameType | None = frame
+        while each is not None and not each.f_code.co_filename.startswith(OURS):
+            names.insert(0, each.f_code.co_name)
+            each = each.f_back
+        if each is None:
+            return " > ".join(names)
+        file, line = each.f_code.co_filename, each.f_lineno
+        source = linecache.getline(file, line).strip()
+        return " > ".join((f"{os.path.basename(file)}:{line} {source}", *names))
+
+
+@cache
+def _steps(code: CodeType) -> frozenset[tuple[int, int]]:
+    """Return the steps from one instruction to the next between which a signal can be handled.
+
+    Raising before the second has the same effect as raising in the first, as long as the same
+    ``except`` and ``finally`` watch over both: other steps are left out.
+    """
+    instructions = list(dis.get_instructions(code))
+    watched = dis._parse_exception_table(code)  # type: ignore[attr-defined]
+
+    def handler(offset: int) -> int:
+        return next((each.target for each in watched if each.start <= offset < each.end), -1)
+
+    return frozenset(
+        (first.offset, second.offset)
+        for first, second in pairwise(instructions)
+        if first.opname in LOOKS_FOR_SIGNALS and handler(first.offset) == handler(second.offset)
+    )

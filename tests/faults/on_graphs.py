@@ -1,0 +1,182 @@
+"""The operations on a graph that was captured."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import suppress
+from functools import partial
+
+from cuda.bindings import driver
+from works.cuda import call, device
+
+import accelerator_graph as ag
+from accelerator_graph import _lifetime
+
+from .bench import NOTHING, A, Bench, found, left
+from .calls import Call, Phase
+from .on_captures import replays
+from .operation import Operation
+
+KEPT = {"keep_graph": True}
+NAMING = frozenset(("cuGraphKernelNodeGetParams", "cuFuncGetName", "cuKernelGetName"))
+
+
+def captured(bench: Bench) -> None:
+    bench.capture(5)
+
+
+def ready(bench: Bench) -> None:
+    captured(bench)
+    bench.kept = bench.graph.bind()
+
+
+def allocating(bench: Bench) -> None:
+    with bench.graph, device().current():
+        memory = call(driver.cuMemAllocAsync, 16, bench.stream.native)
+        bench.stream.fill(int(memory), 1, 16)
+        call(driver.cuMemFreeAsync, memory, bench.stream.native)
+        bench.work(bench.stream, 5)
+    bench.kept = bench.graph.bind()
+
+
+def refused(bench: Bench, error: Exception | None) -> None:
+    with suppress(ag.errors.GraphStateError):
+        bench.kept()
+        raise AssertionError("the callable launched what is gone")
+
+
+def still_launches(bench: Bench, error: Exception | None) -> None:
+    assert bench.run(bench.kept) == left(5)
+    replays(bench, error)
+
+
+def gone_with_the_old_one(call: Call) -> str:
+    looking = call.function in ("cuGraphGetNodes", "cuGraphNodeGetType")
+    return "ready" if looking else "captured"
+
+
+def launches_or_says_so(bench: Bench, error: Exception | None) -> None:
+    if bench.graph.state == "ready":
+        still_launches(bench, error)
+    else:
+        refused(bench, error)
+        if getattr(error, "code", None) != 801:  # for the old one lives after all
+            assert bench.run() == left(5)
+            assert bench.run(bench.kept) == left(5)
+
+
+def ran_at_most_once(bench: Bench, error: Exception | None) -> None:
+    bench.stream.synchronize()
+    bench.fork.synchronize()
+    now = found()
+    assert now == left(5) or (error and now == NOTHING)
+    replays(bench, error)
+
+
+def in_its_context(bench: Bench) -> None:
+    captured(bench)
+    call(driver.cuCtxPushCurrent, device().context)
+
+
+def unless_instantiated(call: Call) -> str:
+    return "ready" if "cuGraphInstantiate" in call.after else "captured"
+
+
+def dump(bench: Bench, phase: Phase) -> None:
+    bench.graph.debug_dump(bench.kept.name)
+
+
+def for_dump(bench: Bench) -> None:
+    captured(bench)
+    bench.kept = tempfile.NamedTemporaryFile("w+", prefix="step", suffix=".dot")  # noqa: SIM115
+    bench.kept.write("before")
+    bench.kept.flush()
+
+
+def whole_or_as_before(bench: Bench, error: Exception | None) -> None:
+    folder, name = os.path.split(bench.kept.name)
+    assert [each for each in os.listdir(folder) if each.startswith(name)] == [name]
+    with open(bench.kept.name, encoding="utf-8") as file:
+        text = file.read()
+    assert text == "before" if error else text.startswith("digraph")
+
+
+def instantiated(bench: Bench) -> None:
+    captured(bench)
+    bench.graph.instantiate()
+
+
+def nodes(bench: Bench, phase: Phase) -> None:
+    backend = bench.stream._backend
+    listed, edges = backend.nodes(bench.graph._captured.value)
+    assert len(listed) == 4
+    assert len(edges) == 4
+
+
+def handles(bench: Bench, phase: Phase) -> None:
+    graph = bench.graph
+    assert len({graph.raw_graph(), graph.raw_executable(), bench.stream.handle}) == 3
+    assert graph.raw_cuda_graph() == graph.raw_graph()
+    assert graph.raw_cuda_graph_exec() == graph.raw_executable()
+
+
+def drop(bench: Bench, phase: Phase) -> None:
+    bench.graph = bench.kept = None
+    _lifetime.drain()
+
+
+def capturing(bench: Bench) -> None:
+    bench.graph.capture_begin()
+    bench.stream.fill(A, 1)
+
+
+def instantiate(bench: Bench, phase: Phase) -> None:
+    bench.graph.instantiate()
+
+
+def replay(bench: Bench, phase: Phase) -> None:
+    bench.graph.replay()
+
+
+def reset(bench: Bench, phase: Phase) -> None:
+    bench.graph.reset()
+
+
+kept = partial(Operation, prepare=captured, options=KEPT)
+made = partial(kept, done="ready", check=replays)
+asked = partial(kept, done="captured", failed="captured", check=replays)
+run = partial(Operation, prepare=captured, done="ready", failed="ready", check=ran_at_most_once)
+
+GRAPHS = (
+    made("instantiate", instantiate, failed="captured"),
+    made("instantiate-again", instantiate, prepare=ready, failed="ready", check=still_launches),
+    made(
+        "instantiate-allocating-again",
+        instantiate,
+        prepare=allocating,
+        failed=gone_with_the_old_one,
+        check=launches_or_says_so,
+        consequence=801,
+    ),
+    run("replay", replay),
+    run("replay-first", replay, options=KEPT, failed=unless_instantiated),
+    run("replay-on-stream", lambda bench, _: bench.graph.replay(bench.fork)),
+    run("replay-on-handle", lambda bench, _: bench.graph.replay(bench.fork.handle)),
+    run(
+        "replay-on-per-thread-stream",
+        lambda bench, _: bench.graph.replay(2),
+        prepare=in_its_context,
+        check=replays,
+    ),
+    run("bind", lambda bench, _: bench.graph.bind(bench.fork), check=replays),
+    made("bind-first", lambda bench, _: bench.graph.bind(), failed=unless_instantiated),
+    run("bound", lambda bench, _: bench.kept(), prepare=ready),
+    asked("debug-dump", dump, prepare=for_dump, check=whole_or_as_before),
+    asked("num-nodes", lambda bench, _: bench.graph.num_nodes),
+    asked("nodes", nodes, ignores=NAMING),
+    made("raw-handles", handles, prepare=instantiated),
+    kept("reset", reset, prepare=ready, check=refused),
+    Operation("reset-capturing", reset, capturing),
+    kept("graph-dropped", drop, prepare=ready),
+)

@@ -1,0 +1,86 @@
+"""The operations on streams and events."""
+
+from __future__ import annotations
+
+from ctypes import addressof, c_uint32, c_uint64
+
+from works.cuda import device
+
+import accelerator_graph as ag
+from accelerator_graph import _lifetime
+from accelerator_graph.backends import registry
+
+from .bench import CELL, A, B, Bench
+from .calls import Phase, no_phase
+from .operation import Operation
+
+
+def make_stream(bench: Bench, phase: Phase = no_phase) -> None:
+    bench.kept = ag.Stream(0, backend="cuda", priority=-1)
+
+
+def make_stream_like(bench: Bench, phase: Phase) -> None:
+    bench.kept = ag.Stream(like=bench.stream)
+
+
+def forget_contexts(bench: Bench) -> None:
+    registry.get("cuda")._driver._primary.clear()
+
+
+def adopt(bench: Bench, phase: Phase) -> None:
+    bench.kept = ag.Graph(stream=bench.stream.handle, backend="cuda").device
+
+
+def enter(bench: Bench, phase: Phase) -> None:
+    with bench.stream, bench.fork:
+        phase("body")
+        assert ag.current_stream() is bench.fork
+        phase("after")
+
+
+def is_capturing(bench: Bench, phase: Phase) -> None:
+    with bench.stream:
+        assert not ag.is_current_stream_capturing()
+
+
+def fill(bench: Bench, phase: Phase) -> None:
+    bench.stream.fill(A, 3)
+
+
+def copy(bench: Bench, phase: Phase) -> None:
+    bench.stream.copy(B, A)
+
+
+def launch(bench: Bench, phase: Phase) -> None:
+    arguments = (c_uint64(addressof(CELL)), c_uint32(0), c_uint32(1), c_uint64(0))
+    bench.stream.launch(device().kernel, *arguments, grid=1, block=1)
+
+
+def record(bench: Bench, phase: Phase = no_phase) -> None:
+    bench.kept = bench.stream.record()
+
+
+def drop(bench: Bench, phase: Phase) -> None:
+    bench.kept = None
+    _lifetime.drain()
+
+
+STREAMS = (
+    Operation("stream", make_stream),
+    Operation("stream-first-on-device", make_stream, forget_contexts),
+    Operation("stream-like", make_stream_like),
+    Operation("stream-of-handle", adopt),
+    Operation("stream-entered-nested", enter),
+    Operation("stream-is-capturing", is_capturing),
+    Operation("stream-record", record),
+    Operation("stream-wait-event", lambda b, _: b.fork.wait(b.kept), record),
+    Operation("stream-wait-stream", lambda b, _: b.fork.wait(b.stream)),
+    Operation("stream-query", lambda b, _: b.stream.query()),
+    Operation("stream-synchronize", lambda b, _: b.stream.synchronize()),
+    Operation("stream-fill", fill),
+    Operation("stream-copy", copy),
+    Operation("stream-launch", launch),
+    Operation("stream-close", lambda b, _: b.kept.close(), make_stream),
+    Operation("stream-dropped", drop, make_stream),
+    Operation("event-dropped", drop, record),
+)

@@ -1,0 +1,105 @@
+"""Replays from several threads, and replays of what is reset or made anew meanwhile."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph import _lifetime
+from accelerator_graph.errors import GraphStateError
+
+from . import figures
+from .bench import accounts, faults, no_capture, nothing_left, quiesce
+from .threads import THREADS, TIMEOUT, count_up, counted, together
+
+
+@pytest.fixture(autouse=True)
+def clean():
+    with nothing_left():
+        yield
+        faults.reset()
+        quiesce()
+        no_capture()
+
+
+def test_a_reset_during_a_launch_in_another_thread_waits_for_nothing_and_harms_nothing():
+    stream = ag.Stream(backend="cuda")
+    graph = ag.Graph(stream=stream)
+    for make in (lambda: graph.replay, graph.bind):
+        with graph:
+            count_up(stream)
+        launch = make()
+        graph.replay()
+        before = counted(), faults.calls()["cuGraphLaunch"]
+        faults.delay("cuGraphLaunch", 200_000)
+        thread = threading.Thread(target=launch)
+        thread.start()
+        while faults.calls()["cuGraphLaunch"] == before[1]:
+            pass
+        live = accounts.live()["executables"]
+        graph.reset()
+        assert thread.is_alive(), "the launch was over too soon for this test"
+        assert accounts.live()["executables"] == live, "the executable was destroyed under the launch"
+        thread.join(TIMEOUT)
+        faults.reset()
+        _lifetime.drain()
+        assert accounts.live()["executables"] == live - 1
+        assert counted() == 1
+        with pytest.raises(GraphStateError):
+            launch()
+        figures.states_checked += 1
+
+
+@pytest.mark.parametrize("how", ["replay", "replay(stream)", "bind", "bind(stream)"])
+def test_every_replay_of_every_thread_counts(how):
+    stream = ag.Stream(backend="cuda")
+    with stream, ag.Graph() as graph:
+        count_up(stream, 3)
+
+    def work(number: int) -> None:
+        own = ag.Stream(backend="cuda")
+        bound = graph.bind(own) if how == "bind(stream)" else graph.bind()
+        launch = {"replay": graph.replay, "replay(stream)": lambda: graph.replay(own)}.get(how, bound)
+        for _ in range(100):
+            launch()
+        own.synchronize()
+
+    together(work)
+    assert counted() == 3 * 100 * THREADS
+
+
+def test_the_first_replay_may_be_that_of_several_threads():
+    stream = ag.Stream(backend="cuda")
+    graph = ag.Graph(keep_graph=True, stream=stream)
+    with graph:
+        count_up(stream)
+    faults.delay("cuGraphInstantiate", 20_000)
+    before = faults.calls()["cuGraphInstantiate"]
+    together(lambda number: graph.replay())
+    assert faults.calls()["cuGraphInstantiate"] == before + 1
+    assert counted() == THREADS
+
+
+def test_callables_from_before_a_reset_and_across_an_instantiate():
+    stream = ag.Stream(backend="cuda")
+    graph = ag.Graph(keep_graph=True, stream=stream)
+    with graph:
+        count_up(stream)
+    launch, replay = graph.bind(), graph.replay
+    together(lambda number: [launch() if number % 2 else replay() for _ in range(50)])
+    assert counted() == 50 * THREADS
+    graph.instantiate()
+    launch()
+    assert counted() == 1
+    graph.reset()
+    for each in (launch, replay):
+        with pytest.raises(GraphStateError):
+            each()
+    with graph:
+        count_up(stream, 2)
+    replay()
+    assert counted() == 2
+    with pytest.raises(GraphStateError):
+        launch()

@@ -1,0 +1,189 @@
+"""Threads: capturing at once, ending another's capture, dying in the middle of one, replaying together."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from ctypes import addressof, c_uint32, c_uint64
+
+import pytest
+from cuda.bindings import driver
+from works.cuda import call, device
+
+import accelerator_graph as ag
+from accelerator_graph import _lifetime
+from accelerator_graph.errors import GraphStateError
+
+from . import figures
+from .bench import CELL, A, accounts, capture_mode, contexts, faults, no_capture, nothing_left, quiesce
+
+THREADS = 8
+ROUNDS = 12
+TIMEOUT = 30
+GLOBAL = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL
+RELAXED = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+
+
+@pytest.fixture(autouse=True)
+def clean():
+    with nothing_left():
+        yield
+        faults.reset()
+        quiesce()
+        no_capture()
+
+
+def together(work: Callable[[int], object], count: int = THREADS) -> list[object]:
+    """Do work in threads that begin at the same moment; return what they return."""
+    start = threading.Barrier(count)
+
+    def run(number: int) -> object:
+        start.wait(TIMEOUT)
+        return work(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return [future.result(TIMEOUT) for future in [pool.submit(run, number) for number in range(count)]]
+
+
+def dying(work: Callable[[], object]) -> None:
+    """Do work in a thread that has ended afterwards."""
+    problems: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as problem:
+            problems.append(problem)
+
+    thread = threading.Thread(target=run, name="capturer")
+    thread.start()
+    thread.join(TIMEOUT)
+    assert not thread.is_alive()
+    assert not problems, problems
+
+
+def wait(stream: ag.Stream) -> None:
+    """Wait for a stream without breaking the captures of other threads, whatever their mode."""
+    call(driver.cuThreadExchangeStreamCaptureMode, RELAXED)
+    try:
+        stream.synchronize()
+    finally:
+        call(driver.cuThreadExchangeStreamCaptureMode, GLOBAL)
+
+
+def count_up(stream: ag.Stream, times: int = 1) -> None:
+    """Enqueue kernels that add one to CELL."""
+    for _ in range(times):
+        arguments = (c_uint64(addressof(CELL)), c_uint32(1), c_uint32(1), c_uint64(0))
+        stream.launch(device().kernel, *arguments, grid=1, block=1)
+
+
+def counted() -> int:
+    """Return the number in CELL and set it to 0."""
+    quiesce()
+    number = int.from_bytes(bytes(CELL), "little")
+    CELL[:] = bytes(4)
+    return number
+
+
+@pytest.mark.parametrize("mode", ["global", "thread_local", "relaxed"])
+def test_captures_of_threads_do_not_disturb_each_other(mode):
+    def work(number: int) -> bool:
+        memory = bytearray(4)
+        for value in range(1, ROUNDS):
+            stream = ag.Stream(backend="cuda")
+            graph = ag.Graph(stream=stream, capture_error_mode=mode)
+            graph.capture_begin()
+            stream.fill(memory, value)
+            graph.capture_end()
+            graph.replay()
+            with ag.Stream(backend="cuda"), ag.graph(ag.Graph()):
+                ag.current_stream().fill(memory, 99)
+            wait(stream)
+            assert bytes(memory) == bytes([value] * 4)
+            assert contexts() == []
+            assert capture_mode() == GLOBAL
+        return True
+
+    together(work)
+    figures.states_checked += THREADS * ROUNDS
+
+
+@pytest.mark.parametrize("function", ["cuStreamBeginCapture", "cuStreamEndCapture", "cuGraphInstantiate"])
+def test_failures_hit_only_the_thread_they_happen_in(function):
+    for nth in range(1, THREADS * 2, 3):
+        faults.fail(function, code=2, nth=nth, times=3)
+
+    def work(number: int) -> int:
+        failed = 0
+        memory = bytearray(4)
+        stream = ag.Stream(backend="cuda")
+        graph = ag.Graph(stream=stream)
+        for value in range(1, ROUNDS):
+            try:
+                with graph:
+                    stream.fill(memory, value)
+            except (ag.CaptureError, ag.OutOfMemoryError) as error:
+                if error.reason != "out_of_memory" or graph.state != "empty":
+                    raise
+                failed += 1
+                continue
+            graph.replay()
+            stream.synchronize()
+            assert bytes(memory) == bytes([value] * 4)
+            graph.reset()
+        return failed
+
+    assert sum(map(int, together(work))) > 0
+    assert faults.pending == 0
+    figures.injected[function] += 3 * len(range(1, THREADS * 2, 3))
+    figures.states_checked += THREADS * ROUNDS
+
+
+@pytest.mark.parametrize("end", ["capture_end", "reset"])
+def test_another_thread_can_not_end_a_capture(end):
+    stream = ag.Stream(backend="cuda")
+    graph = ag.Graph(stream=stream)
+    graph.capture_begin()
+    count_up(stream)
+
+    def other() -> None:
+        before = faults.calls()
+        with pytest.raises(GraphStateError, match="capturer"):
+            getattr(graph, end)()
+        assert faults.calls() == before, "the driver was asked"
+
+    dying(other)
+    assert graph.state == "capturing"
+    graph.capture_end()
+    graph.replay()
+    assert counted() == 1
+
+
+@pytest.mark.parametrize("mode", ["global", "thread_local", "relaxed"])
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_the_capture_of_a_thread_that_died_is_abandoned(mode, forgotten):
+    stream = ag.Stream(backend="cuda")
+    kept: list[ag.Graph] = []
+
+    def capture() -> None:
+        graph = ag.Graph(stream=stream, capture_error_mode=mode)
+        graph.capture_begin()
+        stream.fill(A, 1)
+        if not forgotten:
+            kept.append(graph)
+
+    dying(capture)
+    assert accounts.live()["captures"] == 1
+    if forgotten:
+        _lifetime.drain()
+    else:
+        kept[0].reset()
+        assert kept[0].state == "empty"
+    no_capture()
+    with stream, ag.Graph() as graph:
+        count_up(stream)
+    graph.replay()
+    assert counted() == 1
+    figures.states_checked += 1
