@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 
 from accelerator_graph import errors
-from accelerator_graph.backends import _cuda_launch, _cuda_probe
+from accelerator_graph.backends import _cuda_launch, _cuda_nodes, _cuda_probe
 from accelerator_graph.backends._cuda_driver import Driver, Executable, Graph
 from accelerator_graph.backends._cuda_errors import call_broke, call_failed
 from accelerator_graph.backends.base import Backend, Capability, CaptureStatus
@@ -408,6 +408,13 @@ def test_python_numbers_are_refused(arg):
 def test_other_arguments_are_refused(arg):
     with pytest.raises(TypeError, match=r"^argument 0 of the kernel is a .* object, which can't be passed; "):
         _cuda_launch.Arguments((arg,), Pointer)
+
+
+def test_a_node_that_the_binding_does_not_know_is_unknown():
+    def call(function, node):
+        raise ValueError("99 is not a valid CUgraphNodeType")
+
+    assert _cuda_nodes.kind_of(SimpleNamespace(call=call), 1) == "unknown"
 
 
 def test_extents():
@@ -996,6 +1003,7 @@ def test_the_legacy_stream_never_captures(backend, driver, stream, block, handle
     with pytest.raises(errors.CaptureError):
         backend.capture_begin(legacy, "thread_local")
     assert backend.capture_status(legacy) is CaptureStatus.NONE
+    assert backend.capture_id(legacy) is None
     backend.fill(blocking, block, 1, None)
     backend.destroy_graph(backend.capture_end(token))
     backend.destroy_stream(blocking)

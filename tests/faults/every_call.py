@@ -13,7 +13,7 @@ from works.cuda import call as succeed
 from works.cuda import device
 
 import accelerator_graph as ag
-from accelerator_graph import _lifetime, streams
+from accelerator_graph import _lifetime, pools, streams
 
 from . import figures
 from .bench import (
@@ -33,7 +33,6 @@ from .bench import (
 )
 from .calls import DESTROYS, Call, no_phase, recording
 from .codes import failures, reason
-from .findings import finding
 from .operation import Operation
 from .operations import OPERATIONS
 
@@ -89,20 +88,14 @@ def pytest_generate_tests(metafunc):
     for operation in OPERATIONS:
         calls = calls_of(operation, [])
         assert calls == calls_of(operation, [ELSEWHERE])
-        for call in calls:
-            ways: dict[str, list[tuple[int, bool]]] = {}
-            for code, late in failures(call.function):
-                ways.setdefault(finding(operation, call, code, late), []).append((code, late))
-            for wrong, which in ways.items():
-                name = f"{operation.name}-{call}{'-wrong' if wrong else ''}"
-                cases.append(pytest.param(operation, call, which, wrong, id=name))
+        cases += [pytest.param(operation, call, id=f"{operation.name}-{call}") for call in calls]
     gc.enable()
-    metafunc.parametrize(("operation", "call", "ways", "wrong"), cases)
+    metafunc.parametrize(("operation", "call"), cases)
 
 
-def test_a_call_fails(operation, call, ways, wrong):
+def test_a_call_fails(operation, call):
     problems = []
-    for stack, (code, late) in zip(cycle(([], [ELSEWHERE])), ways, strict=False):
+    for stack, (code, late) in zip(cycle(([], [ELSEWHERE])), failures(call.function), strict=False):
         set_contexts(stack)
         problem = ""
         try:
@@ -112,14 +105,12 @@ def test_a_call_fails(operation, call, ways, wrong):
         if problem:
             problems.append(problem)
             clear(stack)
-    if wrong:
-        assert len(problems) == len(ways), f"it is mended, take it off the findings: {wrong}"
-        pytest.xfail(wrong)
     assert not problems, "\n".join(problems)
 
 
 def inject(operation: Operation, call: Call, code: int, late: bool) -> None:
     live, misused = released(), (accounts.stale_handles, accounts.unknown_calls)
+    ids = set(pools._pools)
     bench = Bench(**operation.options)
     operation.prepare(bench)
     _lifetime.drain()
@@ -146,6 +137,7 @@ def inject(operation: Operation, call: Call, code: int, late: bool) -> None:
     quiesce()
     found()
     check_leaks(call, late, live)
+    assert set(pools._pools) == ids
     assert (accounts.stale_handles, accounts.unknown_calls) == misused
     assert not unraised
 

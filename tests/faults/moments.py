@@ -8,6 +8,7 @@ import enum
 import inspect
 import linecache
 import os
+import sys
 from functools import cache
 from itertools import pairwise
 from types import CodeType, FrameType
@@ -28,7 +29,7 @@ LOOKS_FOR_SIGNALS = frozenset(("CALL", "CALL_KW", "CALL_FUNCTION_EX", "RESUME", 
 class Interrupter:
     """Raises at the n-th moment at which a signal could be handled in the library's code, on this thread.
 
-    To be given to `sys.settrace`. A number that is never reached counts the moments.
+    To be given to `sys.settrace`. It has struck if `where` says so.
     """
 
     def __init__(self, at: int, error: type[BaseException]) -> None:
@@ -37,6 +38,7 @@ class Interrupter:
         self.moments = 0
         self.where = ""
         self._entered: set[int] = set()
+        sys._getframe().f_trace_opcodes = True  # without one such frame, Python 3.12 traces no opcodes at all
 
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
         code = frame.f_code
