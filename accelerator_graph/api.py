@@ -165,6 +165,8 @@ class Graph(Inspection):
             The stream can't be captured now. Nothing of a capture that goes on there is touched.
         UnsupportedError
             The backend does not have the mode.
+        DriverError
+            The driver could not be asked how the stream is. Nothing has begun.
         BackendUnavailableError
             No stream was named, none is current, and there is no accelerator; with every reason.
         """

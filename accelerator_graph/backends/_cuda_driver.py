@@ -79,7 +79,7 @@ class Driver:
         return answer
 
     def keep(self, answers: list[tuple[Any, ...]], function: str, arg: Any) -> None:
-        """Like `answer`, into a list: an interrupt can't come between the call and the keeping."""
+        """Like `answer`, into a list: no line of ours comes between the call and the keeping."""
         try:
             answers.extend(map(getattr(self.api, function), (arg,)))
         except (RuntimeError, ValueError) as error:

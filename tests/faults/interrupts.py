@@ -115,7 +115,7 @@ def every_moment(way, body, error):
         figures.left_by_interrupts += sum(left.values()) == 1
         if problem or sum(left.values()) > 1:
             problems.append(f"at {interrupter.where}: {problem or left}")
-    assert at > 100
+    assert at > 60
     return problems
 
 
