@@ -77,7 +77,7 @@ def abandon(driver: Driver, capture: Capture) -> None:
     answer: list[tuple[Any, ...]] = []
     with suppress(AcceleratorGraphError), driver.current(capture.context):
         driver.keep(answer, "cuStreamEndCapture", capture.handle)
-    if not answer and int(capture.handle) != PER_THREAD_STREAM:  # the context could not be made current
+    if not answer:  # the context could not be made current
         with suppress(AcceleratorGraphError):
             driver.keep(answer, "cuStreamEndCapture", capture.handle)
     _over(driver, capture, answer[0] if answer else (None, None))
