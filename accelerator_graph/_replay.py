@@ -86,7 +86,7 @@ class Runner:
         Where replays go that name no stream. A hold of its own, that nobody else can close.
     """
 
-    __slots__ = ("_bindings", "_captured", "_home", "_own", "executable", "launch")
+    __slots__ = ("_bindings", "_home", "_own", "executable", "launch")
 
     def __init__(self, captured: Owned, home: Stream) -> None:
         self._home = home
@@ -116,9 +116,7 @@ class Runner:
 
     def bind(self, stream: Stream, keeps: object) -> Callable[[], None]:
         """Return a callable that launches on this stream and keeps what it is given."""
-        owner = self.executable
-        if owner is None:
-            raise GraphStateError("the graph was reset by another thread; capture again.")
+        owner = self._owner()
         binding = Binding(stream, owner, keeps)
         self._bindings.add(binding)
         backend = owner.backend
@@ -131,12 +129,17 @@ class Runner:
 
     def replay(self, stream: Stream) -> None:
         """Launch on a stream that is decided now."""
-        owner = self.executable
-        if owner is None:
-            raise GraphStateError("the graph was reset by another thread; capture again.")
+        owner = self._owner()
         refuse_capturing(stream)
         with nullcontext() if owner.backend.serialises_replays else owner.lock:
             owner.backend.replay(owner.value, stream.native)
+
+    def _owner(self) -> Owned:
+        """Return the owner of the executable; another thread's reset may have been first."""
+        owner = self.executable
+        if owner is None:
+            raise GraphStateError("the graph was reset by another thread; capture again.")
+        return owner
 
     def refuse(self, why: str) -> None:
         """Let go of the executable; everything that is bound raises `GraphStateError`."""
