@@ -1,7 +1,7 @@
 """The demo: the heat equation on a plate, solved step by step, then by replaying one graph.
 
 ``python -m accelerator_graph demo`` runs it. Read it as a first example of the library: this module
-is the same on every backend, and `cpu` and `cuda` beside it hold what differs, which is the memory
+is the same on every backend, and `cpu`, `cuda` and `hip` beside it hold what differs, which is the memory
 and the kernel.
 
 The scheme is the explicit five-point one in double precision, on two grids that take turns:
@@ -23,6 +23,7 @@ import accelerator_graph as ag
 SOLVERS = {
     "cpu": "accelerator_graph._demo.cpu:CpuPlate",
     "cuda": "accelerator_graph._demo.cuda:CudaPlate",
+    "hip": "accelerator_graph._demo.hip:HipPlate",
 }
 
 STEPS_PER_GRAPH = 20

@@ -16,22 +16,7 @@ from cuda.bindings import driver, nvrtc
 
 import accelerator_graph as ag
 
-SOURCE = rb"""
-extern "C" __global__ void diffuse(const double *source, double *target, int size, int first, int last)
-{
-    int x = 1 + blockIdx.x * blockDim.x + threadIdx.x;
-    int y = first + blockIdx.y * blockDim.y + threadIdx.y;
-    if (x >= size - 1 || y >= last) return;
-
-    long long i = (long long)y * size + x;
-    double here = source[i];
-    double around = source[i - 1] + source[i + 1] + source[i - size] + source[i + size];
-    target[i] = here + 0.2 * (around - 4.0 * here);
-}
-"""
-
-BLOCK = (32, 8, 1)
-
+from ._kernel import BLOCK, SOURCE, blocks
 
 class CudaPlate:
     """Two grids, and the initial state, in the memory of a stream's device."""
@@ -67,9 +52,8 @@ class CudaPlate:
     def diffuse(self, stream: ag.Stream, step: int, first: int, last: int) -> None:
         """Enqueue one step for some rows."""
         source, target = self.grids[step % 2], self.grids[(step + 1) % 2]
-        blocks = (-(-(self.size - 2) // BLOCK[0]), -(-(last - first) // BLOCK[1]), 1)
         arguments = (source, target, c_int(self.size), c_int(first), c_int(last))
-        stream.launch(self.kernel, *arguments, grid=blocks, block=BLOCK)
+        stream.launch(self.kernel, *arguments, grid=blocks(self.size, first, last), block=BLOCK)
 
     def read(self) -> bytes:
         """Return the first grid."""

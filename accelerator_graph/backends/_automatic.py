@@ -38,8 +38,6 @@ def in_order(catalogue: Catalogue[Backend], reasons: dict[str, str]) -> Iterator
     for name in ACCELERATORS:
         if name in catalogue.builtins:
             yield name
-        else:
-            reasons[name] = f"this version of accelerator_graph has no {name.upper()} backend yet"
     yield from third_parties(catalogue, reasons)
 
 

@@ -17,7 +17,7 @@ from . import _cuda_nodes as _nodes
 from ._common import memory_of
 from ._cuda_capture import Capture
 from ._cuda_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Event, Executable, Graph, Handle
-from ._cuda_launch import Arguments, extent, kernel_handle, shared_size
+from ._launch import Arguments, extent, kernel_handle, shared_size
 from ._cuda_probe import probe
 from .base import Availability, Backend, Capability, CaptureStatus, GraphEdge, GraphNode
 

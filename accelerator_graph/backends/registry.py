@@ -28,6 +28,7 @@ from .base import BACKEND_API_VERSION, Backend
 BUILTINS = {
     "cpu": "accelerator_graph.backends.cpu:CpuBackend",
     "cuda": "accelerator_graph.backends.cuda:CudaBackend",
+    "hip": "accelerator_graph.backends.hip:HipBackend",
 }
 VARIABLE = "ACCELERATOR_GRAPH_BACKEND"
 

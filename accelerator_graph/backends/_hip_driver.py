@@ -1,0 +1,153 @@
+"""The HIP runtime as the backend calls it: checked, on the right device, beside other captures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import byref, c_int
+from typing import Any, NoReturn
+
+from ..errors import UnsupportedError
+from ._hip_errors import call_failed
+from ._hip_library import Library, import_hip, prepare
+
+PER_THREAD_STREAM = 2
+
+SPECIAL_STREAMS = frozenset((0, 1, PER_THREAD_STREAM))
+"""The null, legacy and per-thread streams: handles that mean whichever device is current."""
+
+_RELAXED = 2
+_NO_DEVICE = 100
+
+
+class Handle:
+    """A handle of the runtime, with the device that it belongs to."""
+
+    __slots__ = ("device", "handle")
+
+    def __init__(self, handle: Any, device: int) -> None:
+        self.handle = handle
+        self.device = device
+
+
+class Graph(Handle):
+    """A recorded graph."""
+
+    __slots__ = ()
+
+
+class Executable(Handle):
+    """An instantiated graph."""
+
+    __slots__ = ()
+
+
+class Event(Handle):
+    """An event."""
+
+    __slots__ = ()
+
+
+class Driver:
+    """The HIP runtime, initialised."""
+
+    __slots__ = ("_library", "api", "device_count", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.api = import_hip()
+        self._library = Library()
+        code, count = self.answer("hipGetDeviceCount")
+        if code != _NO_DEVICE:
+            self.checked("hipGetDeviceCount", (code,))
+        self.device_count: int = 0 if code else count
+
+    # ---- calls ---------------------------------------------------------------------------------
+
+    def function(self, name: str) -> Any:
+        """Return a function of the runtime, which takes ctypes and ints, and answers a code.
+
+        Raises
+        ------
+        UnsupportedError
+            The installed runtime does not have it.
+        """
+        try:
+            return self._library.function(name)
+        except AttributeError:
+            raise UnsupportedError(
+                f"the HIP runtime ({self._library.path}) does not have {name}; install a newer ROCm."
+            ) from None
+
+    def call(self, function: str, *args: Any) -> Any:
+        """Call a function and return what it answers: nothing, one value, or a tuple of several.
+
+        Raises
+        ------
+        DriverError
+            It answered an error.
+        UnsupportedError
+            The installed runtime does not have it.
+        """
+        return self.checked(function, self.answer(function, *args))
+
+    def answer(self, function: str, *args: Any) -> tuple[Any, ...]:
+        """Call a function and return the code and what follows it, unchecked.
+
+        After an error the runtime leaves rubbish in what it should have answered.
+        """
+        foreign = self.function(function)
+        arguments, places = prepare(foreign, args)
+        code = foreign(*arguments)
+        return (code, *(place.value for place in places))
+
+    def checked(self, function: str, answer: tuple[Any, ...]) -> Any:
+        """Return the values of an answer; raise the error that it is."""
+        if answer[0]:
+            self.failed(function, answer[0])
+        values = answer[1:]
+        return values[0] if len(values) == 1 else values or None
+
+    def failed(self, function: str, code: int) -> NoReturn:
+        """Raise the error for a code that is not success, and clear it in the runtime."""
+        self.clear()
+        raise call_failed(
+            self.name, function, code, self.api.hipError_t, self.function("hipGetErrorString")(code)
+        )
+
+    def clear(self) -> None:
+        """Have the runtime forget this thread's last error, which a framework would take for its own."""
+        self.function("hipGetLastError")()
+
+    # ---- devices -------------------------------------------------------------------------------
+
+    def device_of(self, stream: Any) -> int:
+        """Return the ordinal of a stream's device; it is the current one for the special streams."""
+        handle = int(stream)
+        if handle in SPECIAL_STREAMS:
+            return int(self.call("hipGetDevice"))
+        return int(self.call("hipStreamGetDevice", handle))
+
+    @contextmanager
+    def current(self, device: int) -> Iterator[None]:
+        """Make a device current on this thread; afterwards the caller's is current as before."""
+        make_current = self.function("hipSetDevice")
+        before = self.call("hipGetDevice")
+        try:
+            self.checked("hipSetDevice", (make_current(device),))
+            yield
+        finally:
+            make_current(before)
+
+    @contextmanager
+    def relaxed(self, device: int) -> Iterator[None]:
+        """Like `current`, and what is called meanwhile disturbs no capture, not even this thread's."""
+        exchange = self.function("hipThreadExchangeStreamCaptureMode")
+        mode = c_int(_RELAXED)
+        with self.current(device):
+            try:
+                self.checked("hipThreadExchangeStreamCaptureMode", (exchange(byref(mode)),))
+                yield
+            finally:
+                if mode.value != _RELAXED:  # else nothing was exchanged, or nothing has to be
+                    exchange(byref(mode))

@@ -1,0 +1,200 @@
+"""AMD's HIP runtime library: the one copy that hip-python uses too, and the functions in it that are called.
+
+hip-python says where the library is, what its numbers mean and which types its handles have. The functions are
+called through ctypes, because in hip-python up to 10.0 the ones that list a graph's nodes overwrite memory,
+the exchange of the capture mode can't be given a mode, enumerations are read before they are set when a
+call fails, and up to 7.2 every call holds the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
+from typing import Any
+
+NAME = "libamdhip64.so"
+
+_HANDLE_OUT, _INT_OUT, _NUMBER_OUT = POINTER(c_void_p), POINTER(c_int), POINTER(c_ulonglong)
+_OUT: dict[Any, Any] = {_HANDLE_OUT: c_void_p, _INT_OUT: c_int, _NUMBER_OUT: c_ulonglong}
+"""What a function writes to, by the type of the pointer to it."""
+
+_LAUNCH = (c_void_p, *(c_uint,) * 7, c_void_p, c_void_p, c_void_p)
+
+_SIGNATURES: dict[str, tuple[Any, ...]] = {
+    # devices
+    "hipGetDeviceCount": (_INT_OUT,),
+    "hipGetDevice": (_INT_OUT,),
+    "hipSetDevice": (c_int,),
+    "hipGetLastError": (),
+    # streams and events
+    "hipDeviceGetStreamPriorityRange": (_INT_OUT, _INT_OUT),
+    "hipStreamCreateWithPriority": (_HANDLE_OUT, c_uint, c_int),
+    "hipStreamDestroy": (c_void_p,),
+    "hipStreamGetDevice": (c_void_p, _INT_OUT),
+    "hipStreamQuery": (c_void_p,),
+    "hipStreamSynchronize": (c_void_p,),
+    "hipStreamWaitEvent": (c_void_p, c_void_p, c_uint),
+    "hipEventCreateWithFlags": (_HANDLE_OUT, c_uint),
+    "hipEventRecord": (c_void_p, c_void_p),
+    "hipEventDestroy": (c_void_p,),
+    # work
+    "hipMemsetAsync": (c_void_p, c_int, c_size_t, c_void_p),
+    "hipMemcpyAsync": (c_void_p, c_void_p, c_size_t, c_int, c_void_p),
+    "hipModuleLaunchKernel": _LAUNCH,
+    # capture
+    "hipStreamBeginCapture": (c_void_p, c_int),
+    "hipStreamEndCapture": (c_void_p, c_void_p),
+    "hipStreamIsCapturing": (c_void_p, _INT_OUT),
+    "hipStreamGetCaptureInfo_v2": (c_void_p, _INT_OUT, _NUMBER_OUT, c_void_p, c_void_p, c_void_p),
+    "hipThreadExchangeStreamCaptureMode": (c_void_p,),
+    # graphs and executables
+    "hipGraphDestroy": (c_void_p,),
+    "hipGraphGetNodes": (c_void_p, c_void_p, c_void_p),
+    "hipGraphGetRootNodes": (c_void_p, c_void_p, c_void_p),
+    "hipGraphGetEdges": (c_void_p, c_void_p, c_void_p, c_void_p),
+    "hipGraphNodeGetType": (c_void_p, _INT_OUT),
+    "hipGraphKernelNodeGetParams": (c_void_p, c_void_p),
+    "hipGraphDebugDotPrint": (c_void_p, c_char_p, c_uint),
+    "hipGraphInstantiateWithFlags": (_HANDLE_OUT, c_void_p, c_ulonglong),
+    "hipGraphUpload": (c_void_p, c_void_p),
+    "hipGraphLaunch": (c_void_p, c_void_p),
+    "hipGraphExecUpdate": (c_void_p, c_void_p, _HANDLE_OUT, _INT_OUT),
+    "hipGraphExecDestroy": (c_void_p,),
+    "hipDeviceGetGraphMemAttribute": (c_int, c_int, _NUMBER_OUT),
+    "hipDeviceGraphMemTrim": (c_int,),
+}
+_TEXTS: dict[str, tuple[Any, ...]] = {
+    "hipGetErrorString": (c_int,),
+    "hipKernelNameRef": (c_void_p,),
+    "hipKernelNameRefByPtr": (c_void_p, c_void_p),
+}
+"""Functions that answer a text or NULL, and no code."""
+
+
+class SeveralLibrariesError(Exception):
+    """There are two copies of the runtime in the process, or would be: each with streams of its own."""
+
+
+class Library:
+    """The runtime's functions, each with the types of its arguments.
+
+    Raises
+    ------
+    OSError
+        There is no library, or it can't be loaded.
+    SeveralLibrariesError
+        Another copy than the one that hip-python will use is in the process.
+    """
+
+    __slots__ = ("_handle", "path")
+
+    def __init__(self) -> None:
+        self.path = _load()
+        self._handle = ctypes.CDLL(self.path)
+
+    def function(self, name: str) -> Any:
+        """Return a function.
+
+        Raises
+        ------
+        AttributeError
+            The library does not have it.
+        """
+        foreign = getattr(self._handle, name)
+        if foreign.argtypes is None:
+            foreign.restype = c_char_p if name in _TEXTS else c_int
+            foreign.argtypes = _TEXTS[name] if name in _TEXTS else _SIGNATURES[name]
+        return foreign
+
+
+def prepare(foreign: Any, given: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
+    """Return all arguments of a call, and those of them that the function will write to."""
+    arguments, places, rest = [], [], iter(given)
+    for kind in foreign.argtypes:
+        if kind in _OUT:
+            places.append(_OUT[kind]())
+            arguments.append(ctypes.byref(places[-1]))
+        else:
+            arguments.append(next(rest))
+    return arguments, places
+
+
+def import_hip() -> Any:
+    """Return hip-python's module of the runtime. Importing it loads no library."""
+    try:
+        return importlib.import_module("rocm.bindings.hip")
+    except ModuleNotFoundError:
+        return importlib.import_module("hip.hip")
+
+
+def mapped_copies() -> list[str]:
+    """Return the files of the runtime that are loaded into this process."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+            files = {line.split(maxsplit=5)[-1].rstrip("\n") for line in maps if "/" + NAME in line}
+    except OSError:
+        return []
+    return sorted(files)
+
+
+def _load() -> str:
+    """Load the library that hip-python will use, and have it use that one. Return its name or path.
+
+    If the process has one already, such as the one that comes with torch, that is the one.
+    """
+    hip = import_hip()
+    path = _preferred(hip)
+    mapped = _only(mapped_copies())
+    if mapped and not _is_loaded(path):
+        path = mapped[0]
+    ctypes.CDLL(path)
+    _point(hip, path)
+    _only(mapped_copies())
+    return path
+
+
+def _only(copies: list[str]) -> list[str]:
+    if len(copies) > 1:
+        raise SeveralLibrariesError(" and ".join(copies))
+    return copies
+
+
+def _is_loaded(path: str) -> bool:
+    try:
+        ctypes.CDLL(path, mode=os.RTLD_NOLOAD)
+    except OSError:
+        return False
+    return True
+
+
+def _preferred(hip: Any) -> str:
+    """Return what hip-python would load."""
+    loader = _loader(hip)
+    if hasattr(loader, "DLL"):
+        return os.fsdecode(loader.DLL)
+    return os.fsdecode(loader.get_library_path("amdhip64"))
+
+
+def _point(hip: Any, path: str) -> None:
+    """Have hip-python load `path`, unless it has loaded a library already."""
+    loader = _loader(hip)
+    if hasattr(loader, "DLL"):
+        loader.DLL = os.fsencode(path)
+        return
+    found = loader.get_library_path
+    loader.get_library_path = lambda name, *more, **how: (
+        os.fsencode(path) if name == "amdhip64" else found(name, *more, **how)
+    )
+    try:
+        hip.has_symbol("hipGetDeviceCount")  # opens the library, and keeps it
+    finally:
+        loader.get_library_path = found
+
+
+def _loader(hip: Any) -> Any:
+    """Return the module of hip-python that says which file it loads: on first use, and only then."""
+    if hip.__name__ == "rocm.bindings.hip":
+        return importlib.import_module("rocm.bindings.util.paths")
+    return importlib.import_module("hip.chip")

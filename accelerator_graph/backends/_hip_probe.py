@@ -1,0 +1,96 @@
+"""Whether HIP could run here, found out without initialising it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import re
+
+from ._hip_library import NAME, Library, SeveralLibrariesError, import_hip, mapped_copies
+from .base import Availability
+
+_INSTALL = 'Install it with: pip install "accelerator-graph[hip]"'
+_OLDEST_BINDING, _OLDEST_UNKNOWN_BINDING = (6, 4), (8, 0)
+_DEVICE = "/dev/kfd"
+_TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
+_VISIBLE = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+
+
+def probe() -> Availability:
+    """Say whether HIP could run here. The first reason against it is the one that is given."""
+    versions: dict[str, str] = {}
+    try:
+        reason = _binding_missing(versions) or _runtime_missing(versions)
+        devices = None if reason else _devices()
+    except Exception as error:
+        return Availability(False, f"looking for HIP failed with {error!r}", versions)
+    if devices == 0:
+        reason = "no AMD GPU is visible to this process. Attach one, or correct HIP_VISIBLE_DEVICES"
+    elif not reason and os.path.exists(_DEVICE) and not os.access(_DEVICE, os.R_OK | os.W_OK):
+        reason = f"this user may not open {_DEVICE}. Add the user to its group, which is render or video"
+    return Availability(not reason, reason, versions, devices)
+
+
+def _binding_missing(versions: dict[str, str]) -> str:
+    if importlib.util.find_spec("rocm") is None and importlib.util.find_spec("hip") is None:
+        return f"hip-python is not installed. {_INSTALL}"
+    try:
+        hip = import_hip()
+        numbers: tuple[int, int] = hip.HIP_VERSION_MAJOR, hip.HIP_VERSION_MINOR
+    except ModuleNotFoundError as error:
+        return f"hip-python is not installed: {error}. {_INSTALL}"
+    except Exception as error:
+        return f"hip-python can't be imported ({error}). {_INSTALL}"
+    try:
+        version = importlib.metadata.version("hip-python")
+    except importlib.metadata.PackageNotFoundError:
+        version = f"for HIP {numbers[0]}.{numbers[1]}"
+    versions["hip-python"] = version
+    if numbers < _OLDEST_BINDING:
+        return f"hip-python {version} is too old, 6.4 is the oldest that works. {_INSTALL}"
+    if numbers >= _OLDEST_UNKNOWN_BINDING:
+        return f"hip-python {version} is too new, its interface may have changed. {_INSTALL}"
+    return ""
+
+
+def _runtime_missing(versions: dict[str, str]) -> str:
+    try:
+        library = Library()
+    except SeveralLibrariesError as error:
+        return (
+            f"there are two copies of the HIP runtime in this process, {error}. Have all packages use one: "
+            "import the one that brings its own before anything else uses hip-python"
+        )
+    except OSError as error:
+        if f"{NAME}: cannot open shared object file: No such file" in str(error):
+            return f"no HIP runtime ({NAME}) was found. Install ROCm, or name its folder in ROCM_PATH"
+        return f"the HIP runtime can't be loaded ({error}). Reinstall ROCm"
+    try:
+        library.function("hipGraphLaunch")
+    except AttributeError:
+        return f"{library.path} is no HIP runtime: it has no hipGraphLaunch. Install ROCm"
+    for copy in mapped_copies():
+        numbers = re.search(r"\.so\.(\d+\.\d+[.\d]*)", copy)
+        if numbers:
+            versions["runtime"] = numbers[1]
+    return ""
+
+
+def _devices() -> int | None:
+    """Count devices as the system shows them; None where it does not, as in WSL."""
+    try:
+        nodes = os.listdir(_TOPOLOGY)
+    except OSError:
+        return None
+    count = sum(_is_gpu(f"{_TOPOLOGY}/{node}/gpu_id") for node in nodes)
+    return count if count == 0 or not any(os.environ.get(name) for name in _VISIBLE) else None
+
+
+def _is_gpu(file: str) -> bool:
+    """Say whether a node of the topology is a GPU: a processor's identifier is 0."""
+    try:
+        with open(file, encoding="ascii") as text:
+            return int(text.read()) != 0
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,358 @@
+"""ROCm, through AMD's HIP runtime and hip-python.
+
+A stream is an ``ihipStream_t``, ours or anyone's. Graphs, executables, events and captures remember the
+device that they belong to, so that they can be used and released from any thread.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Set
+from ctypes import c_void_p
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+from ..errors import BackendUnavailableError, capture_error
+from . import _hip_capture as _capture
+from . import _hip_nodes as _nodes
+from ._common import memory_of
+from ._hip_capture import Capture
+from ._hip_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Event, Executable, Graph, Handle
+from ._hip_probe import probe
+from ._launch import Arguments, extent, kernel_handle, shared_size
+from .base import Availability, Backend, Capability, CaptureStatus, GraphEdge, GraphNode
+
+_LEGACY_STREAMS = (0, 1)
+_NOT_READY = 600
+_STATUSES = (CaptureStatus.NONE, CaptureStatus.ACTIVE, CaptureStatus.INVALIDATED)
+_CAPABILITIES = frozenset(
+    (
+        Capability.EVENTS,
+        Capability.ENQUEUE,
+        Capability.HANDLES,
+        Capability.NODES,
+        Capability.REINSTANTIATE,
+        Capability.UPLOAD,
+    )
+)
+
+
+class HipBackend(Backend):
+    """AMD GPUs.
+
+    ``launch(kernel, *args, grid, block, shared_bytes=0)`` takes an ``ihipModuleSymbol_t``, a handle as `int`
+    or an object that has one as `handle`. Arguments are ctypes scalars and structures, NumPy scalars,
+    hip-python's pointers and objects with ``__cuda_array_interface__``, for which their pointer is passed.
+    """
+
+    __slots__ = ("_driver", "_pointer_type", "_stream_type")
+
+    api_version: ClassVar[int] = 1
+    recording: ClassVar[Literal["stream", "explicit"]] = "stream"
+    capture_modes: ClassVar[frozenset[str]] = frozenset(("global", "thread_local", "relaxed"))
+    default_capture_mode: ClassVar[str] = "thread_local"
+    stream_modules: ClassVar[frozenset[str]] = frozenset(("hip", "rocm"))
+    cuda_like: ClassVar[bool] = True
+
+    # ---- being there ---------------------------------------------------------------------------
+
+    @classmethod
+    def probe(cls) -> Availability:
+        """Look for hip-python, the runtime and a device. Initialises nothing and never raises."""
+        return probe()
+
+    def open(self) -> None:
+        """Initialise the runtime."""
+        reason = self.probe().reason
+        cause = None
+        if not reason:
+            try:
+                self._driver = Driver(self.name)
+                self._stream_type = self._driver.api.ihipStream_t
+                self._pointer_type = self._stream_type.__mro__[-2]
+                if self._driver.device_count == 0:
+                    reason = "the runtime finds no device. Attach one, or correct HIP_VISIBLE_DEVICES"
+            except Exception as error:
+                reason, cause = f"the runtime can't be initialised: {str(error).rstrip('.')}", error
+        if reason:
+            raise BackendUnavailableError(
+                f"backend {self.name!r} is not available: {reason}.", reasons={self.name: reason}
+            ) from cause
+
+    def capabilities(self, device: int) -> Set[str]:
+        """Return the capabilities, the same on every device."""
+        return _CAPABILITIES
+
+    def device_count(self) -> int:
+        """Return how many devices there are."""
+        return self._driver.device_count
+
+    # ---- streams -------------------------------------------------------------------------------
+
+    def create_stream(self, device: int, *, like: Any = None, priority: int = 0) -> Any:
+        """Make a non-blocking stream on `device`, which is the one of `like`."""
+        driver = self._driver
+        with driver.relaxed(device):
+            least, greatest = driver.call("hipDeviceGetStreamPriorityRange")
+            priority = min(max(priority, greatest), least)
+            flags = int(driver.api.hipStreamNonBlocking)
+            return self._stream_type(driver.call("hipStreamCreateWithPriority", flags, priority))
+
+    def destroy_stream(self, stream: Any) -> None:
+        """Release a stream of ours."""
+        with self._driver.relaxed(self._driver.device_of(stream)):
+            self._driver.call("hipStreamDestroy", int(stream))
+
+    def device_of(self, stream: Any) -> int:
+        """Return the ordinal of a stream's device: the current one for the default streams."""
+        return self._driver.device_of(stream)
+
+    def synchronize(self, stream: Any) -> None:
+        """Wait until all work on the stream is done."""
+        with self._driver.current(self._driver.device_of(stream)):
+            self._driver.call("hipStreamSynchronize", int(stream))
+
+    def as_stream(self, obj: object) -> Any | None:
+        """Recognise handles and the stream objects of hip-python.
+
+        Raises
+        ------
+        ValueError
+            There is no such stream in this process: using it would crash.
+        """
+        if isinstance(obj, self._stream_type):
+            stream = obj
+        elif isinstance(obj, int) and not isinstance(obj, bool) and 0 <= obj < 1 << 64:
+            stream = self._stream_type(obj)
+        else:
+            return None
+        handle = int(stream)
+        if handle not in SPECIAL_STREAMS and self._driver.answer("hipStreamGetDevice", handle)[0]:
+            self._driver.clear()
+            raise ValueError(f"{handle:#x} is not the handle of a stream; pass one that has not been destroyed.")
+        return stream
+
+    # ---- capability: events --------------------------------------------------------------------
+
+    def record_event(self, stream: Any) -> Event:
+        """Mark the present end of the stream's work with an event that measures no time."""
+        driver = self._driver
+        device = driver.device_of(stream)
+        with driver.current(device):
+            flags = int(driver.api.hipEventDisableTiming)
+            event = Event(driver.call("hipEventCreateWithFlags", flags), device)
+            try:
+                driver.call("hipEventRecord", event.handle, int(stream))
+            except BaseException:
+                driver.answer("hipEventDestroy", event.handle)
+                raise
+        return event
+
+    def wait_event(self, stream: Any, event: Event) -> None:
+        """Let later work on `stream` wait for the event."""
+        with self._driver.current(self._driver.device_of(stream)):
+            self._driver.call("hipStreamWaitEvent", int(stream), event.handle, 0)
+
+    def destroy_event(self, event: Event) -> None:
+        """Release an event."""
+        with self._driver.relaxed(event.device):
+            self._driver.call("hipEventDestroy", event.handle)
+
+    def query(self, stream: Any) -> bool:
+        """Say whether all work on the stream is done."""
+        driver = self._driver
+        with driver.current(driver.device_of(stream)):
+            answer = driver.answer("hipStreamQuery", int(stream))
+        if answer[0] == _NOT_READY:
+            return False
+        driver.checked("hipStreamQuery", answer)
+        return True
+
+    # ---- capability: enqueue -------------------------------------------------------------------
+
+    def fill(self, stream: Any, dst: Any, value: int, nbytes: int | None) -> None:
+        """Set `nbytes` bytes at `dst` to `value`."""
+        target = memory_of(self._address(dst), nbytes, writable=True, device=True)
+        if target.nbytes:
+            with self._driver.current(self._driver.device_of(stream)):
+                self._driver.call("hipMemsetAsync", target.address, value, target.nbytes, int(stream))
+
+    def copy(self, stream: Any, dst: Any, src: Any, nbytes: int | None) -> None:
+        """Copy `nbytes` bytes between any two memories of the host and its devices."""
+        source = memory_of(self._address(src), nbytes, writable=False, device=True)
+        target = memory_of(self._address(dst), source.nbytes, writable=True, device=True)
+        if source.nbytes:
+            kind = int(self._driver.api.hipMemcpyKind.hipMemcpyDefault)
+            with self._driver.current(self._driver.device_of(stream)):
+                self._driver.call(
+                    "hipMemcpyAsync", target.address, source.address, source.nbytes, kind, int(stream)
+                )
+
+    def launch(
+        self,
+        stream: Any,
+        work: Any,
+        /,
+        *args: Any,
+        grid: int | tuple[int, ...],
+        block: int | tuple[int, ...],
+        shared_bytes: int = 0,
+    ) -> None:
+        """Enqueue a kernel. The values of its arguments are copied before this returns."""
+        driver = self._driver
+        kernel = kernel_handle(work)
+        shape = (*extent(grid, "grid"), *extent(block, "block"), shared_size(shared_bytes))
+        arguments = Arguments(args, self._pointer_type)
+        with driver.current(driver.device_of(stream)):
+            driver.call("hipModuleLaunchKernel", kernel, *shape, int(stream), arguments.pointer, None)
+
+    def _address(self, obj: Any) -> Any:
+        if not isinstance(obj, self._pointer_type):
+            return obj
+        if hasattr(obj, "itemsize"):  # an array of hip-python, whose interface has no valid type string
+            return _Array(int(obj), obj.size * obj.itemsize, obj.is_read_only)
+        return int(obj)
+
+    # ---- capture -------------------------------------------------------------------------------
+
+    def capture_status(self, stream: Any) -> CaptureStatus:
+        """Say whether the stream is capturing. The legacy stream never is."""
+        driver = self._driver
+        handle = int(stream)
+        if handle in _LEGACY_STREAMS:
+            return CaptureStatus.NONE
+        if handle != PER_THREAD_STREAM:
+            return _STATUSES[driver.call("hipStreamIsCapturing", handle)]
+        with driver.current(driver.device_of(stream)):
+            return _STATUSES[driver.call("hipStreamIsCapturing", handle)]
+
+    def prepare_capture(self, stream: Any) -> None:
+        """Wait until all work on the stream is done."""
+        _refuse_legacy(stream)
+        with self._driver.relaxed(self._driver.device_of(stream)):
+            self._driver.call("hipStreamSynchronize", int(stream))
+
+    def capture_id(self, stream: Any) -> int | None:
+        """Return the runtime's number of the capture that the stream takes part in."""
+        handle = int(stream)
+        if handle in _LEGACY_STREAMS:
+            return None
+        status, number = self._driver.call("hipStreamGetCaptureInfo_v2", handle, None, None, None)
+        return number if status else None
+
+    def capture_begin(self, stream: Any, mode: str) -> Capture:
+        """Begin a capture on an idle stream."""
+        _refuse_legacy(stream)
+        return _capture.begin(self._driver, stream, mode)
+
+    def capture_end(self, token: Capture) -> Graph:
+        """End the capture and return the graph."""
+        return _capture.end(self._driver, token)
+
+    def capture_abandon(self, token: Capture) -> None:
+        """End the capture and throw away what was recorded."""
+        _capture.abandon(self._driver, token)
+
+    # ---- graphs and executables ----------------------------------------------------------------
+
+    def instantiate(self, graph: Graph) -> Executable:
+        """Make an executable whose unfreed memory is freed at each replay.
+
+        Not with the priorities of nodes, as on CUDA: the runtime refuses that flag beside the other one.
+        """
+        driver = self._driver
+        wanted = driver.api.hipGraphInstantiateFlags.hipGraphInstantiateFlagAutoFreeOnLaunch
+        with driver.relaxed(graph.device):
+            handle = driver.call("hipGraphInstantiateWithFlags", graph.handle, int(wanted))
+        return Executable(handle, graph.device)
+
+    def single_executable(self, graph: Graph) -> bool:
+        """Say whether the graph allocates or frees memory, which only one executable can own."""
+        return any(
+            _nodes.kind_of(self._driver, node) in ("mem_alloc", "mem_free")
+            for node in _nodes.node_handles(self._driver, graph.handle)
+        )
+
+    def replay(self, executable: Executable, stream: Any) -> None:
+        """Enqueue one run of the executable on the stream."""
+        self.bind(executable, stream)()
+
+    def _replay_on_device(self, executable: Executable, stream: Any) -> None:
+        with self._driver.current(executable.device):
+            self._driver.call("hipGraphLaunch", executable.handle, int(stream))
+
+    def bind(self, executable: Executable, stream: Any) -> Callable[[], None]:
+        """Return the launch of the executable on the stream as a callable.
+
+        The default streams are those of the device that is current, so it has to be the right one.
+        """
+        if int(stream) in SPECIAL_STREAMS:
+            return partial(self._replay_on_device, executable, stream)
+        launch = self._driver.function("hipGraphLaunch")
+        failed = partial(self._driver.failed, "hipGraphLaunch")
+        handle, target = c_void_p(executable.handle), c_void_p(int(stream))
+
+        def replay() -> None:
+            code = launch(handle, target)
+            if code:
+                failed(code)
+
+        return replay
+
+    def upload(self, executable: Executable, stream: Any) -> None:
+        """Move the executable to the device, in stream order, without running it."""
+        with self._driver.relaxed(self._driver.device_of(stream)):
+            self._driver.call("hipGraphUpload", executable.handle, int(stream))
+
+    def destroy_graph(self, graph: Graph) -> None:
+        """Release a graph."""
+        with self._driver.relaxed(graph.device):
+            self._driver.call("hipGraphDestroy", graph.handle)
+
+    def destroy_executable(self, executable: Executable) -> None:
+        """Release an executable."""
+        with self._driver.relaxed(executable.device):
+            self._driver.call("hipGraphExecDestroy", executable.handle)
+
+    # ---- looking into a graph ------------------------------------------------------------------
+
+    def is_empty(self, graph: Graph) -> bool:
+        """Say whether the graph has no root: unlike counting, that takes the runtime no copy of all nodes."""
+        return _nodes.root_count(self._driver, graph.handle) == 0
+
+    def node_count(self, graph: Graph) -> int:
+        """Return the number of nodes."""
+        return _nodes.node_count(self._driver, graph.handle)
+
+    def nodes(self, graph: Graph) -> tuple[list[GraphNode], list[GraphEdge]]:
+        """List the nodes, with the names of kernels, and the dependencies."""
+        with self._driver.current(graph.device):
+            return _nodes.list_nodes(self._driver, graph.handle)
+
+    def dump(self, graph: Graph, path: str, verbose: bool) -> None:
+        """Let the runtime write the graph to `path` in the DOT language."""
+        flags = self._driver.api.hipGraphDebugDotFlags
+        wanted = int(flags.hipGraphDebugDotFlagsVerbose) if verbose else 0
+        with self._driver.current(graph.device):
+            self._driver.call("hipGraphDebugDotPrint", graph.handle, os.fsencode(path), wanted)
+
+    def handle_int(self, obj: Any) -> int:
+        """Return the runtime's handle of a stream, a graph or an executable."""
+        return int(obj.handle if isinstance(obj, Handle) else obj)
+
+
+class _Array:
+    """Device memory, in words that every library understands."""
+
+    def __init__(self, address: int, nbytes: int, read_only: bool) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (address, read_only),
+            "version": 3,
+        }
+
+
+def _refuse_legacy(stream: Any) -> None:
+    if int(stream) in _LEGACY_STREAMS:
+        raise capture_error("a capture on the legacy stream can't begin", reason="default_stream")
