@@ -219,7 +219,7 @@ class Stream:
         """
         if self._dead:
             return
-        if self._backend.capture_status(self._native) is not CaptureStatus.NONE:
+        if self._backend.capture_status(self._native) is CaptureStatus.ACTIVE:
             raise GraphStateError(f"{self!r} is being captured; end the capture before close().")
         self._dead = "was closed"
         self._owner = None

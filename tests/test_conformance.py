@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 from unittest import SkipTest
 
 import pytest
@@ -11,8 +13,17 @@ from works.host import HostWork
 
 import accelerator_graph as ag
 from accelerator_graph.backends.cuda import CudaBackend
+from accelerator_graph.backends.hip import HipBackend
 from accelerator_graph.testing import BackendConformance, Work
 
+STAYS_FORBIDDEN = (
+    "AMD's runtime lets only the thread that began a global capture take back what that forbids "
+    "(rocm-systems#6097, #11589); destroying the stream does"
+)
+DEAD_GLOBAL_CAPTURES = (
+    "test_global_capture_of_a_thread_that_ended_is_abandoned",
+    "test_reset_abandons_the_global_capture_of_a_thread_that_has_ended",
+)
 PLUGIN = Path(__file__).parent / "plugins" / "good"
 
 
@@ -29,6 +40,20 @@ class TestCuda(BackendConformance):
         from works.cuda import CudaWork
 
         return CudaWork()
+
+
+class TestHip(BackendConformance):
+    expected_failures: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        DEAD_GLOBAL_CAPTURES if "runtime" in HipBackend.probe().versions else (), STAYS_FORBIDDEN
+    )
+
+    def work(self) -> Work:
+        there = HipBackend.probe()
+        if not there.usable:
+            raise SkipTest(f"backend 'hip' is not available: {there.reason}")
+        from works.hip import HipWork
+
+        return HipWork()
 
 
 class TestTape(BackendConformance):

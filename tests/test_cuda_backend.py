@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 
 from accelerator_graph import errors
-from accelerator_graph.backends import _cuda_launch, _cuda_nodes, _cuda_probe
+from accelerator_graph.backends import _cuda_nodes, _cuda_probe, _launch
 from accelerator_graph.backends._cuda_driver import Driver, Executable, Graph
 from accelerator_graph.backends._cuda_errors import call_broke, call_failed
 from accelerator_graph.backends.base import Backend, Capability, CaptureStatus
@@ -358,7 +358,7 @@ class Pair(ctypes.Structure):
 
 def packed(args, sizes):
     """The bytes that the driver would copy for arguments of these sizes."""
-    arguments = _cuda_launch.Arguments(args, Pointer)
+    arguments = _launch.Arguments(args, Pointer)
     pointers = (ctypes.c_void_p * len(args)).from_address(arguments.pointer)
     return [ctypes.string_at(pointer, size) for pointer, size in zip(pointers, sizes, strict=True)]
 
@@ -380,7 +380,7 @@ def test_arguments_are_packed_as_pointers_to_values():
         (2**41).to_bytes(8, sys.byteorder),
         bytes(8),
     ]
-    assert _cuda_launch.Arguments((), Pointer).pointer == 0
+    assert _launch.Arguments((), Pointer).pointer == 0
 
 
 def test_numpy_scalars_have_their_own_width():
@@ -395,19 +395,19 @@ def test_numpy_scalars_have_their_own_width():
     )
     assert packed(args, (8, 4, 1, 1, 2, 2)) == [arg.tobytes() for arg in args]
     with pytest.raises(TypeError, match=r"^argument 0 of the kernel is an array in host memory, which .*\.$"):
-        _cuda_launch.Arguments((np.zeros(2),), Pointer)
+        _launch.Arguments((np.zeros(2),), Pointer)
 
 
 @pytest.mark.parametrize("arg", [3, 0.5, True, 1j])
 def test_python_numbers_are_refused(arg):
     with pytest.raises(TypeError, match=rf"^argument 1 .* Python {type(arg).__name__}, .*ctypes\.c_int\(3\)"):
-        _cuda_launch.Arguments((ctypes.c_int(1), arg), Pointer)
+        _launch.Arguments((ctypes.c_int(1), arg), Pointer)
 
 
 @pytest.mark.parametrize("arg", [None, "x", b"x", [1], object()])
 def test_other_arguments_are_refused(arg):
     with pytest.raises(TypeError, match=r"^argument 0 of the kernel is a .* object, which can't be passed; "):
-        _cuda_launch.Arguments((arg,), Pointer)
+        _launch.Arguments((arg,), Pointer)
 
 
 def test_a_node_that_the_binding_does_not_know_is_unknown():
@@ -418,36 +418,36 @@ def test_a_node_that_the_binding_does_not_know_is_unknown():
 
 
 def test_extents():
-    assert _cuda_launch.extent(5, "grid") == (5, 1, 1)
-    assert _cuda_launch.extent((2, 3), "grid") == (2, 3, 1)
-    assert _cuda_launch.extent([2, 3, 4], "grid") == (2, 3, 4)
+    assert _launch.extent(5, "grid") == (5, 1, 1)
+    assert _launch.extent((2, 3), "grid") == (2, 3, 1)
+    assert _launch.extent([2, 3, 4], "grid") == (2, 3, 4)
     for wrong in ((), (1, 2, 3, 4), 0, (1, -1), 1 << 32):
         with pytest.raises(ValueError, match=r"^block is "):
-            _cuda_launch.extent(wrong, "block")
+            _launch.extent(wrong, "block")
     for wrong in (1.5, "1", None, (1.0,)):
         with pytest.raises(TypeError, match=r"^block is "):
-            _cuda_launch.extent(wrong, "block")
+            _launch.extent(wrong, "block")
 
 
 def test_shared_sizes():
-    assert _cuda_launch.shared_size(48 << 10) == 48 << 10
+    assert _launch.shared_size(48 << 10) == 48 << 10
     for wrong in (-1, 1 << 32):
         with pytest.raises(ValueError, match=r"^shared_bytes is "):
-            _cuda_launch.shared_size(wrong)
+            _launch.shared_size(wrong)
     for wrong in (True, 1.0, None):
         with pytest.raises(TypeError, match=r"^shared_bytes is "):
-            _cuda_launch.shared_size(wrong)
+            _launch.shared_size(wrong)
 
 
 def test_kernels():
-    assert _cuda_launch.kernel_handle(4096) == 4096
-    assert _cuda_launch.kernel_handle(Pointer(4096)) == 4096
-    assert _cuda_launch.kernel_handle(SimpleNamespace(handle=Pointer(4096))) == 4096
+    assert _launch.kernel_handle(4096) == 4096
+    assert _launch.kernel_handle(Pointer(4096)) == 4096
+    assert _launch.kernel_handle(SimpleNamespace(handle=Pointer(4096))) == 4096
     for wrong in (True, 1.5, "4096", None, print, SimpleNamespace(handle=None)):
         with pytest.raises(TypeError, match="object is no kernel; pass a CUfunction"):
-            _cuda_launch.kernel_handle(wrong)
+            _launch.kernel_handle(wrong)
     with pytest.raises(ValueError, match="0 is not the handle of any kernel"):
-        _cuda_launch.kernel_handle(Pointer(0))
+        _launch.kernel_handle(Pointer(0))
 
 
 # ---- contexts, modes and interrupts, on a driver of a few lines ----------------------------------

@@ -139,6 +139,13 @@ graph_destroy           other   any           ok      ok            ok
 exec_destroy            other   any           900     ok            ok
 exec_destroy            here    any           900     900           ok
 nodes                   any     any           ok      ok            ok
+update                  here    any           900     900           ok
+update                  other   any           900     ok            ok
+clone                   any     any           ok      ok            ok
+build                   any     any           ok      ok            ok
+graph_memory            any     any           ok      ok            ok
+trim                    here    any           900     900           ok
+trim                    other   any           900     ok            ok
 """
 
 # The same, after the thread that takes the step has exchanged its mode for `relaxed`.
@@ -151,6 +158,8 @@ free                    any     any           ok      ok            ok
 instantiate             any     any           ok      ok            ok
 upload a                any     any           ok      ok            ok
 exec_destroy            any     any           ok      ok            ok
+update                  any     any           ok      ok            ok
+trim                    any     any           ok      ok            ok
 sync a                  any     any           ok      ok            ok
 query a                 any     any           ok      ok            ok
 event_query outside     any     any           ok      ok            ok
@@ -173,7 +182,8 @@ event_create = 201    event_destroy outside = ok                  alloc = 201   
 mem_info = 201        ctx_sync = 201        instantiate = 201     load = 201            retain = ok
 exec_destroy = ok     graph_destroy = ok    destroy b = ok        upload a = ok         nodes = ok
 begin own = 201       sync own = 201        status own = 201      fill legacy = 201     sync legacy = 201
-exchange relaxed = ok
+exchange relaxed = ok   update = ok           clone = ok            build = ok            graph_memory = ok
+trim = ok
 """
 
 # Steps one after another; what one answers, if not `ok`, follows it. In every mode, if not said otherwise.
@@ -306,6 +316,12 @@ destroying the empty forked stream
     fork; destroy a; status s = active; end s
 destroying an executable that runs
     launch a; launch b; exec_destroy; graph_destroy; sync a; sync b
+updating an executable that runs
+    launch a; update; launch a; launch b; update; sync a; sync b
+updating with a clone of a graph that is gone
+    clone; graph_destroy; update clone; launch a; sync a
+updating an executable while it is launched into a broken capture
+    begin s; sync s = 900; launch s = 900; end s = 901; update; launch a; sync a
 memory in a capture
     begin s; alloc_on s; free_on s; end s
 memory of a capture is no other's [global thread_local]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from driver.build import ROOT, build, compiler, environment
+from driver.build import ROOT, environment
 
 TIMEOUT = 280
 PARTS = {
@@ -35,26 +33,12 @@ CALLED = frozenset(
 )
 """The functions that the library calls; `cuKernelGetName` is for kernels that have no function."""
 
-REQUIRED = "ACCELERATOR_GRAPH_REQUIRE_SOFTWARE_DRIVER"
-"""Set where it is a failure if the software driver can't be built, such as in CI."""
-
-
-def missing() -> str:
-    """Return what the software driver lacks here, or an empty string."""
-    if sys.platform != "linux":
-        return "the software driver is for Linux"
-    if compiler() is None:
-        return "there is no C compiler to build the software driver with"
-    return "" if importlib.util.find_spec("cuda") else "cuda-python is not installed"
-
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object]]:
+def reports(software_driver: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object]]:
     """Run all parts of the suite at once and return what they wrote down."""
-    if missing():
-        (pytest.fail if os.environ.get(REQUIRED) else pytest.skip)(missing())
     folder: Path = tmp_path_factory.mktemp("faults")
-    env = environment(build(), SOFTWARE_CUDA_UNKNOWN=str(folder / "unknown"))
+    env = environment(software_driver, SOFTWARE_CUDA_UNKNOWN=str(folder / "unknown"))
     running = {}
     for part, modules in PARTS.items():
         command = [sys.executable, "-m", "faults", str(folder / f"{part}.json"), *modules]

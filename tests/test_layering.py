@@ -18,7 +18,7 @@ CHOICE = (
     "backends.registry backends._automatic backends._catalogue backends._claim backends._entry_points "
     "backends._instances backends._report"
 )
-CONTRACT = "errors backends.base backends._common"
+CONTRACT = "errors backends.base backends._common backends._launch"
 
 # A rule: these modules may import those of ours, and those packages beside the standard library.
 # The first that fits holds. Imports that only type checkers see don't count.
@@ -26,6 +26,7 @@ RULES = [
     ("errors", "", ""),
     ("backends.base interop.base", "errors", ""),
     ("backends._common", "errors backends.base", ""),
+    ("backends._launch", "", ""),
     ("backends.cpu backends._cpu_*", f"{CONTRACT} backends._cpu_*", ""),
     ("backends.cuda backends._cuda_*", f"{CONTRACT} backends._cuda_*", "cuda"),
     ("backends.hip backends._hip_*", f"{CONTRACT} backends._hip_*", "hip"),
@@ -37,13 +38,16 @@ RULES = [
     ("testing testing.*", "accelerator_graph errors backends backends.base testing testing.*", "pytest"),
     ("__main__", "accelerator_graph _demo", ""),
     ("_demo _demo.cpu", "accelerator_graph", ""),
-    ("_demo.cuda", "accelerator_graph", "cuda"),
+    ("_demo._kernel", "", ""),
+    ("_demo.cuda", "accelerator_graph _demo._kernel", "cuda"),
+    ("_demo.hip", "accelerator_graph _demo._kernel", "hip"),
 ]
 
 # Whoever may not import a vendor or a framework may not ask for one by its name either.
 NAMES = {"cuda", "hip", "rocm", "torch", "cupy", "numba", "warp", "triton", "jax"}
 MAY_NAME = (
-    f"{CHOICE} interop.registry _demo _demo.cuda backends.cuda backends._cuda_* backends.hip backends._hip_*"
+    f"{CHOICE} interop.registry _demo _demo.cuda _demo.hip backends.cuda backends._cuda_* backends.hip "
+    "backends._hip_*"
 )
 
 

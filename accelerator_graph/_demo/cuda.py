@@ -18,6 +18,7 @@ import accelerator_graph as ag
 
 from ._kernel import BLOCK, SOURCE, blocks
 
+
 class CudaPlate:
     """Two grids, and the initial state, in the memory of a stream's device."""
 

@@ -33,12 +33,14 @@ class HipPlate:
         self.memory: list[Any] = []
         try:
             with self.current():
-                self.module = call(hip.hipModuleLoadData, compiled(self.device))
+                self.module = call(hip.hipModuleLoadData, compiled())
                 self.kernel = call(hip.hipModuleGetFunction, self.module, b"diffuse")
                 for _ in range(3):
                     self.memory.append(call(hip.hipMalloc, self.nbytes))
                 *self.grids, self.initial = self.memory
-                call(hip.hipMemcpy, self.initial, initial, self.nbytes, hip.hipMemcpyKind.hipMemcpyHostToDevice)
+                call(
+                    hip.hipMemcpy, self.initial, initial, self.nbytes, hip.hipMemcpyKind.hipMemcpyHostToDevice
+                )
                 call(hip.hipStreamSynchronize, None)  # other streams don't wait for the copy
         except BaseException:
             self.close()
@@ -81,11 +83,8 @@ class HipPlate:
             call(hip.hipSetDevice, before)
 
 
-def compiled(device: int) -> bytes:
-    """Return the kernel's code object for a device."""
-    properties = hip.hipDeviceProp_t()
-    call(hip.hipGetDeviceProperties, properties, device)
-    options = [b"--offload-arch=" + properties.gcnArchName]
+def compiled() -> bytes:
+    """Return the kernel's code object for the current device."""
     try:
         program = call(hiprtc.hiprtcCreateProgram, SOURCE, b"diffuse.hip", 0, None, None)
     except RuntimeError as error:  # what the binding raises if it can't load the library
@@ -96,7 +95,7 @@ def compiled(device: int) -> bytes:
             "package of it, such as hiprtc or hip-runtime-amd."
         ) from error
     try:
-        call(hiprtc.hiprtcCompileProgram, program, len(options), options)
+        call(hiprtc.hiprtcCompileProgram, program, 0, None)
         binary = bytearray(call(hiprtc.hiprtcGetCodeSize, program))
         call(hiprtc.hiprtcGetCode, program, binary)
         return bytes(binary)

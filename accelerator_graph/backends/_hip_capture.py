@@ -11,7 +11,8 @@ from ..errors import AcceleratorGraphError, DriverError, driver_error
 from ._hip_driver import PER_THREAD_STREAM, Driver, Graph, Handle
 
 _ILLEGAL_STATE = 401
-_ACTIVE, _INVALIDATED = 1, 2
+_ACTIVE = 1
+_MODES = ("global", "thread_local", "relaxed")
 
 
 class Capture(Handle):
@@ -27,12 +28,10 @@ class Capture(Handle):
 
 def begin(driver: Driver, stream: Any, mode: str) -> Capture:
     """Begin a capture. If anything is raised, there is none."""
-    modes = driver.api.hipStreamCaptureMode
-    driver_mode = modes["hipStreamCaptureMode" + mode.title().replace("_", "")]
     capture = Capture(int(stream), driver.device_of(stream))
     try:
         with driver.current(capture.device):
-            driver.call("hipStreamBeginCapture", capture.handle, int(driver_mode))
+            driver.call("hipStreamBeginCapture", capture.handle, _MODES.index(mode))
         return capture
     except DriverError as error:
         # the runtime may have answered for an earlier failure, and begun; after 401 it is somebody else's
@@ -112,19 +111,21 @@ def _settle(driver: Driver, capture: Capture) -> None:
     Up to HIP 7.2 a stream whose capture was invalidated stays so after its end, and the next capture on it
     loses nodes (TheRock#7869); with unjoined work, or ended by another thread, it even stays capturing, as
     do the streams that were forked from it. Beginning and ending another capture sets all that back, which
-    the runtime allows once the old one is invalidated. It can't be seen whose capture a stream's is: this one
-    was ours.
+    the runtime allows once the old one is invalidated.
+
+    One thing stays: if the capture was a global one and its thread has ended, all threads are refused
+    unsafe calls until the stream is destroyed.
     """
     status = _status(driver, capture)
     if not status:
         return
     if status == _ACTIVE:
         driver.answer("hipStreamQuery", capture.handle)  # invalidates it
-    relaxed = driver.api.hipStreamCaptureMode.hipStreamCaptureModeRelaxed
-    driver.call("hipStreamBeginCapture", capture.handle, int(relaxed))
+    driver.call("hipStreamBeginCapture", capture.handle, _MODES.index("relaxed"))
     graph = c_void_p()
-    code = driver.function("hipStreamEndCapture")(capture.handle, byref(graph))
-    if code == 0:
+    codes: list[int] = []
+    _end(driver, capture, graph, codes)
+    if codes == [0]:
         driver.call("hipGraphDestroy", graph.value)
 
 

@@ -25,7 +25,7 @@ class Handle:
 
     __slots__ = ("device", "handle")
 
-    def __init__(self, handle: Any, device: int) -> None:
+    def __init__(self, handle: int, device: int) -> None:
         self.handle = handle
         self.device = device
 
@@ -37,9 +37,14 @@ class Graph(Handle):
 
 
 class Executable(Handle):
-    """An instantiated graph."""
+    """An instantiated graph, and the end of its latest run: a stream's, or an event; 0 if there is none."""
 
-    __slots__ = ()
+    __slots__ = ("event", "stream")
+
+    def __init__(self, handle: int, device: int) -> None:
+        super().__init__(handle, device)
+        self.stream = 0
+        self.event = 0
 
 
 class Event(Handle):
@@ -118,6 +123,16 @@ class Driver:
     def clear(self) -> None:
         """Have the runtime forget this thread's last error, which a framework would take for its own."""
         self.function("hipGetLastError")()
+
+    def new_event(self, stream: int) -> int:
+        """Return an event that marks the present end of a stream's work, and measures no time."""
+        event: int = self.call("hipEventCreateWithFlags", int(self.api.hipEventDisableTiming))
+        try:
+            self.call("hipEventRecord", event, stream)
+        except BaseException:
+            self.answer("hipEventDestroy", event)
+            raise
+        return event
 
     # ---- devices -------------------------------------------------------------------------------
 

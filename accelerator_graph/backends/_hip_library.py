@@ -1,9 +1,9 @@
-"""AMD's HIP runtime library: the one copy that hip-python uses too, and the functions in it that are called.
+"""AMD's HIP runtime library: the one copy that hip-python uses too, and the functions that are called.
 
-hip-python says where the library is, what its numbers mean and which types its handles have. The functions are
-called through ctypes, because in hip-python up to 10.0 the ones that list a graph's nodes overwrite memory,
-the exchange of the capture mode can't be given a mode, enumerations are read before they are set when a
-call fails, and up to 7.2 every call holds the interpreter's lock.
+hip-python says where the library is, what its numbers mean and which types its handles have. The
+functions are called through ctypes, because in hip-python up to 10.0 those that list a graph's nodes
+overwrite memory, the exchange of the capture mode can't be given a mode, and enumerations are read
+before they are set when a call fails; and up to 7.2 every call holds the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -56,6 +56,9 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "hipGraphGetEdges": (c_void_p, c_void_p, c_void_p, c_void_p),
     "hipGraphNodeGetType": (c_void_p, _INT_OUT),
     "hipGraphKernelNodeGetParams": (c_void_p, c_void_p),
+    "hipGraphAddEmptyNode": (_HANDLE_OUT, c_void_p, c_void_p, c_size_t),
+    "hipGraphAddDependencies": (c_void_p, c_void_p, c_void_p, c_size_t),
+    "hipGraphDestroyNode": (c_void_p,),
     "hipGraphDebugDotPrint": (c_void_p, c_char_p, c_uint),
     "hipGraphInstantiateWithFlags": (_HANDLE_OUT, c_void_p, c_ulonglong),
     "hipGraphUpload": (c_void_p, c_void_p),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import byref, c_size_t, c_void_p
-from typing import Any
 
 from ..errors import AcceleratorGraphError
 from ._hip_driver import Driver
@@ -62,17 +61,20 @@ def list_nodes(driver: Driver, graph: int) -> tuple[list[GraphNode], list[GraphE
     for index, handle in enumerate(handles):
         kind = kind_of(driver, handle)
         nodes.append(GraphNode(index, kind, _kernel_name(driver, handle) if kind == "kernel" else ""))
+    index_of = {handle: index for index, handle in enumerate(handles)}
+    edges = [GraphEdge(index_of[source], index_of[target]) for source, target in dependencies(driver, graph)]
+    return nodes, edges
+
+
+def dependencies(driver: Driver, graph: int) -> list[tuple[int, int]]:
+    """Return the handles of the nodes at both ends of each edge."""
     count = c_size_t()
     driver.call("hipGraphGetEdges", graph, None, None, byref(count))
     if not count.value:
-        return nodes, []
+        return []
     sources, targets = (c_void_p * count.value)(), (c_void_p * count.value)()
     driver.call("hipGraphGetEdges", graph, sources, targets, byref(count))
-    index_of: dict[Any, int] = {handle: index for index, handle in enumerate(handles)}
-    edges = [
-        GraphEdge(index_of[source], index_of[target]) for source, target in zip(sources, targets, strict=True)
-    ]
-    return nodes, edges
+    return list(zip(sources, targets, strict=True))
 
 
 def kind_of(driver: Driver, node: int) -> str:

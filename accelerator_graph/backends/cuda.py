@@ -17,8 +17,8 @@ from . import _cuda_nodes as _nodes
 from ._common import memory_of
 from ._cuda_capture import Capture
 from ._cuda_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Event, Executable, Graph, Handle
-from ._launch import Arguments, extent, kernel_handle, shared_size
 from ._cuda_probe import probe
+from ._launch import Arguments, extent, kernel_handle, shared_size
 from .base import Availability, Backend, Capability, CaptureStatus, GraphEdge, GraphNode
 
 _LEGACY_STREAMS = (0, 1)
@@ -219,7 +219,8 @@ class CudaBackend(Backend):
         """Return the driver's number of the capture that the stream takes part in."""
         if int(stream) in _LEGACY_STREAMS:
             return None
-        _, number, *_ = self._driver.call("cuStreamGetCaptureInfo", stream)
+        with self._driver.current(self._driver.context_of(stream)):
+            _, number, *_ = self._driver.call("cuStreamGetCaptureInfo", stream)
         return int(number) or None
 
     def capture_begin(self, stream: Any, mode: str) -> Capture:

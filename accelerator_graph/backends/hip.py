@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Set
-from ctypes import c_void_p
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 from ..errors import BackendUnavailableError, capture_error
@@ -18,6 +16,8 @@ from . import _hip_nodes as _nodes
 from ._common import memory_of
 from ._hip_capture import Capture
 from ._hip_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Event, Executable, Graph, Handle
+from ._hip_ends import one_of_each
+from ._hip_launch import launcher
 from ._hip_probe import probe
 from ._launch import Arguments, extent, kernel_handle, shared_size
 from .base import Availability, Backend, Capability, CaptureStatus, GraphEdge, GraphNode
@@ -129,7 +129,9 @@ class HipBackend(Backend):
         handle = int(stream)
         if handle not in SPECIAL_STREAMS and self._driver.answer("hipStreamGetDevice", handle)[0]:
             self._driver.clear()
-            raise ValueError(f"{handle:#x} is not the handle of a stream; pass one that has not been destroyed.")
+            raise ValueError(
+                f"{handle:#x} is not the handle of a stream; pass one that has not been destroyed."
+            )
         return stream
 
     # ---- capability: events --------------------------------------------------------------------
@@ -139,14 +141,7 @@ class HipBackend(Backend):
         driver = self._driver
         device = driver.device_of(stream)
         with driver.current(device):
-            flags = int(driver.api.hipEventDisableTiming)
-            event = Event(driver.call("hipEventCreateWithFlags", flags), device)
-            try:
-                driver.call("hipEventRecord", event.handle, int(stream))
-            except BaseException:
-                driver.answer("hipEventDestroy", event.handle)
-                raise
-        return event
+            return Event(driver.new_event(int(stream)), device)
 
     def wait_event(self, stream: Any, event: Event) -> None:
         """Let later work on `stream` wait for the event."""
@@ -262,7 +257,7 @@ class HipBackend(Backend):
         """
         driver = self._driver
         wanted = driver.api.hipGraphInstantiateFlags.hipGraphInstantiateFlagAutoFreeOnLaunch
-        with driver.relaxed(graph.device):
+        with driver.relaxed(graph.device), one_of_each(driver, graph.handle):
             handle = driver.call("hipGraphInstantiateWithFlags", graph.handle, int(wanted))
         return Executable(handle, graph.device)
 
@@ -277,27 +272,9 @@ class HipBackend(Backend):
         """Enqueue one run of the executable on the stream."""
         self.bind(executable, stream)()
 
-    def _replay_on_device(self, executable: Executable, stream: Any) -> None:
-        with self._driver.current(executable.device):
-            self._driver.call("hipGraphLaunch", executable.handle, int(stream))
-
     def bind(self, executable: Executable, stream: Any) -> Callable[[], None]:
-        """Return the launch of the executable on the stream as a callable.
-
-        The default streams are those of the device that is current, so it has to be the right one.
-        """
-        if int(stream) in SPECIAL_STREAMS:
-            return partial(self._replay_on_device, executable, stream)
-        launch = self._driver.function("hipGraphLaunch")
-        failed = partial(self._driver.failed, "hipGraphLaunch")
-        handle, target = c_void_p(executable.handle), c_void_p(int(stream))
-
-        def replay() -> None:
-            code = launch(handle, target)
-            if code:
-                failed(code)
-
-        return replay
+        """Return the launch of the executable on the stream as a callable."""
+        return launcher(self._driver, executable, int(stream))
 
     def upload(self, executable: Executable, stream: Any) -> None:
         """Move the executable to the device, in stream order, without running it."""
@@ -312,6 +289,8 @@ class HipBackend(Backend):
     def destroy_executable(self, executable: Executable) -> None:
         """Release an executable."""
         with self._driver.relaxed(executable.device):
+            if executable.event:
+                self._driver.answer("hipEventDestroy", executable.event)
             self._driver.call("hipGraphExecDestroy", executable.handle)
 
     # ---- looking into a graph ------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
+from traceback import clear_frames
 from types import MappingProxyType
 from typing import Any, ClassVar
 from unittest import SkipTest
@@ -54,6 +56,8 @@ def _guarded(rule: Callable[..., None], reason: str | None) -> Callable[..., Non
         except Exception as error:
             if reason is None:
                 raise
+            clear_frames(error.__traceback__)  # else what it made lives until somebody forgets the error
+            gc.collect()
             raise ExpectedFailure(f"expected to fail: {reason}") from error
         if reason is not None:
             raise AssertionError(

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver.h"
+#include "graphs.h"
 
 static struct capture *captures; /* that are not over */
 static _Thread_local enum capture_mode thread_mode = GLOBAL;
@@ -26,6 +26,7 @@ void capture_end(struct capture *capture) {
     while (*place != capture) place = &(*place)->next;
     *place = capture->next;
     capture->status = CAPTURE_OVER;
+    capture->graph->owned = false;
     for (struct stream *each = streams; each; each = each->next)
         if (each->capture == capture) {
             each->capture = NULL;
@@ -77,7 +78,9 @@ CUresult enqueue(handle which, const struct work *work) {
         return SUCCESS;
     }
     if (stream->capture->status != CAPTURE_ACTIVE) return CAPTURE_INVALIDATED;
-    struct node *node = graph_add(stream->capture->graph, work, &stream->frontier);
+    struct work recorded = *work;
+    recorded.context = stream->context->handle;
+    struct node *node = graph_add(stream->capture->graph, &recorded, &stream->frontier);
     stream->frontier.count = 0;
     nodes_add(&stream->frontier, node);
     return SUCCESS;
@@ -97,8 +100,9 @@ API(2, 0, cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, handle, which, i
                                 .mode = mode,
                                 .status = CAPTURE_ACTIVE,
                                 .origin = stream,
-                                .graph = graph_new(),
+                                .graph = graph_new(true),
                                 .next = captures};
+    capture->graph->owned = true;
     captures = capture;
     stream->capture = capture;
     stream->frontier.count = 0;

@@ -24,8 +24,8 @@ CUresult context_current(struct context **context) {
     return SUCCESS;
 }
 
-void context_idle(struct context *context) {
-    while (context->pending) driver_wait();
+void context_idle(handle which) {
+    while (handle_is(which, CONTEXT) && ((struct context *)handle_get(which, CONTEXT))->pending) driver_wait();
 }
 
 static struct context *new(int device, bool primary) {
@@ -38,11 +38,13 @@ static struct context *new(int device, bool primary) {
     return context;
 }
 
+/* The handle goes first: nothing can begin in the context while what it holds is carried out. */
 static void destroy(struct context *context) {
-    stream_forget_context(context);
-    context_idle(context);
-    allocations_forget_context(context);
     handle_drop(context->handle);
+    stream_forget_context(context);
+    driver_progress();
+    while (context->pending) driver_wait();
+    allocations_forget_context(context);
     free(context);
 }
 
@@ -164,7 +166,7 @@ API(2, 0, cuCtxGetStreamPriorityRange, 5050, cuCtxGetStreamPriorityRange, int *,
 
 static CUresult synchronize(struct context *context) {
     if (capture_break_all(context)) return CAPTURE_UNSUPPORTED;
-    context_idle(context);
+    context_idle(context->handle);
     return SUCCESS;
 }
 

@@ -37,6 +37,7 @@ typedef enum {
     CAPTURE_IMPLICIT = 906,
     CAPTURED_EVENT = 907,
     CAPTURE_WRONG_THREAD = 908,
+    UPDATE_FAILURE = 910,
 } CUresult;
 
 typedef uintptr_t handle;
@@ -66,6 +67,7 @@ struct call {
 void function_add(struct function *function);
 bool call_begin(struct function *function, struct call *call);
 CUresult call_end(struct call *call);
+bool driver_forked(void); /* whether this is a child of a process that had initialised the driver */
 void count_unknown(const char *name);
 
 extern _Thread_local CUresult verdict;
@@ -115,7 +117,7 @@ extern _Thread_local CUresult verdict;
 enum kind { CONTEXT, STREAM, EVENT, GRAPH, NODE, EXECUTABLE, MODULE, FUNCTION, KERNEL, LIBRARY, KINDS };
 
 handle handle_new(enum kind kind, void *object);
-void *handle_get(handle handle, enum kind kind); /* null, and counted, if there is no such thing */
+void *handle_get(handle handle, enum kind kind); /* null if there is no such thing, which is counted */
 bool handle_is(handle handle, enum kind kind);
 void handle_drop(handle handle);
 size_t handle_live(enum kind kind);
@@ -141,14 +143,14 @@ struct context {
 };
 
 CUresult context_current(struct context **context); /* 201 without one */
-void context_idle(struct context *context);         /* wait until nothing is pending */
+void context_idle(handle context);                  /* wait until nothing is pending, or it is destroyed */
 unsigned long long thread_number(void);             /* of this thread; never used twice */
 
 /* ---- work: what a stream does and what a node stands for ----------------------------------------- */
 
 /* The numbers of the node types in the API. */
-enum work_kind { WORK_KERNEL = 0, WORK_COPY = 1, WORK_FILL = 2, WORK_HOST = 3, WORK_EMPTY = 5,
-    WORK_ALLOC = 10, WORK_FREE = 11 };
+enum work_kind { WORK_KERNEL = 0, WORK_COPY = 1, WORK_FILL = 2, WORK_HOST = 3, WORK_CHILD = 4,
+    WORK_EMPTY = 5, WORK_ALLOC = 10, WORK_FREE = 11 };
 
 enum { MOST_PARAMETERS = 8, MOST_PARAMETER_BYTES = 128 };
 
@@ -165,11 +167,20 @@ struct native {
 
 typedef void (*host_function)(void *);
 
+/* The parameters of a memset node in the API. The width is counted in elements. */
+struct fill {
+    void *target;
+    size_t pitch;
+    unsigned value, element;
+    size_t width, height;
+};
+
 struct work {
     enum work_kind kind;
+    handle context; /* of a node */
     void *target, *source;
     size_t nbytes;
-    unsigned value;
+    struct fill fill;
     host_function host;
     void *data;
     struct allocation *memory;
@@ -180,6 +191,7 @@ struct work {
 };
 
 void work_run(const struct work *work);
+bool work_fill(struct work *work, const struct fill *fill); /* false: no such fill is possible */
 const struct native *native_find(const char *name);
 
 /* ---- streams ------------------------------------------------------------------------------------- */
@@ -193,6 +205,11 @@ struct nodes { /* an array that grows */
     struct node **items;
     size_t count, capacity;
 };
+
+void nodes_add(struct nodes *nodes, struct node *node);
+bool nodes_have(const struct nodes *nodes, const struct node *node);
+void nodes_set(struct nodes *nodes, const struct nodes *to);
+void nodes_free(struct nodes *nodes);
 
 struct stream {
     handle handle;
@@ -221,6 +238,8 @@ bool stream_is_done(const struct stream *stream);
 
 /* Carry out `work` (may be null), or a plan, on the stream, after what it holds already and `after`. */
 struct plan;
+void plan_run(struct plan *plan);
+void plan_release(struct plan *plan);
 struct marker *submit(struct stream *stream, const struct work *work, struct plan *plan,
     struct marker *after);
 void marker_wait(struct marker *marker);
@@ -253,42 +272,15 @@ bool capture_break_all(const struct context *context);
 /* Do, or record, work on a stream. */
 CUresult enqueue(handle stream, const struct work *work);
 
-/* ---- graphs -------------------------------------------------------------------------------------- */
-
-struct node {
-    handle handle;
-    struct work work;
-    struct nodes after;
-    size_t index, waits;
-    bool reached;
-};
-
-struct graph {
-    handle handle;
-    int references;
-    bool allocates;
-    int executables;
-    struct nodes nodes;
-};
-
-struct graph *graph_new(void);
-struct node *graph_add(struct graph *graph, const struct work *work, const struct nodes *after);
-bool graph_reaches_all(struct graph *graph, const struct nodes *from);
-void graph_destroy(struct graph *graph); /* the handles go; the rest when nobody refers to it */
-void graph_release(struct graph *graph);
-void nodes_add(struct nodes *nodes, struct node *node);
-bool nodes_have(const struct nodes *nodes, const struct node *node);
-void nodes_set(struct nodes *nodes, const struct nodes *to);
-void nodes_free(struct nodes *nodes);
-
-void plan_run(struct plan *plan);
-void plan_release(struct plan *plan);
-
 /* ---- memory -------------------------------------------------------------------------------------- */
 
 size_t allocations_live(void);
 void allocations_forget_context(const struct context *context);
-void allocation_bury(struct allocation *allocation); /* what a graph owned: freed when nobody uses it */
+void allocation_keep(struct allocation *allocation); /* goes when nobody keeps it and it is not alive */
+void allocation_release(struct allocation *allocation);
+void allocation_map(struct allocation *allocation, bool mapped); /* by an executable that was launched */
+size_t allocations_mapped(int device);
+void graph_memory_used(int device); /* more than before, perhaps */
 bool allocation_can_live(struct allocation *allocation, bool freed_first);
 void allocation_live(struct allocation *allocation, bool alive);
 

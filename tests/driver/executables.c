@@ -1,21 +1,7 @@
 /* Executables: what a graph has to do, in an order of its own, and the runs of it. */
 #include <stdlib.h>
 
-#include "driver.h"
-
-struct plan { /* outlives its executable while a run goes on */
-    int references;
-    struct graph *graph;
-    size_t count;
-    struct work works[];
-};
-
-struct executable {
-    handle handle;
-    bool frees_first;
-    struct plan *plan;
-    struct marker *last;
-};
+#include "graphs.h"
 
 enum { AUTO_FREE_ON_LAUNCH = 1, KNOWN_FLAGS = 15 };
 
@@ -29,11 +15,19 @@ void plan_release(struct plan *plan) {
     free(plan);
 }
 
+static size_t works_in(const struct graph *graph) {
+    size_t count = graph->nodes.count;
+    for (size_t i = 0; i < graph->nodes.count; i++)
+        if (graph->nodes.items[i]->child) count += works_in(graph->nodes.items[i]->child);
+    return count;
+}
+
 /* Of the nodes that are ready the youngest comes first: as far from the order in which they were recorded
- * as their dependencies allow, so that a missing one shows. */
-static struct plan *plan_new(struct graph *graph) {
-    size_t total = graph->nodes.count, ready_count = 0;
-    struct plan *plan = calloc(1, sizeof *plan + total * sizeof *plan->works);
+ * as their dependencies allow, so that a missing one shows. A child graph stands where its node does.
+ * Returns whether every node's turn comes. */
+static bool arrange(struct plan *plan, struct graph *graph) {
+    size_t total = graph->nodes.count, ready_count = 0, done = 0;
+    bool whole = true;
     struct node **ready = calloc(total + 1, sizeof *ready);
     struct nodes *targets = calloc(total + 1, sizeof *targets);
     for (size_t i = 0; i < total; i++) {
@@ -44,20 +38,30 @@ static struct plan *plan_new(struct graph *graph) {
     }
     while (ready_count) {
         struct node *node = ready[--ready_count];
+        done++;
         plan->works[plan->count++] = node->work;
+        if (node->child) whole &= arrange(plan, node->child);
         for (size_t i = 0; i < targets[node->index].count; i++) {
             struct node *target = targets[node->index].items[i];
             if (--target->waits == 0) ready[ready_count++] = target;
         }
-        nodes_free(&targets[node->index]);
     }
+    for (size_t i = 0; i < total; i++) nodes_free(&targets[i]);
     free(ready);
     free(targets);
-    plan->references = 1;
-    plan->graph = graph;
-    graph->references++;
-    return plan;
+    return whole && done == total;
 }
+
+struct plan *plan_new(const struct graph *graph) {
+    struct plan *plan = calloc(1, sizeof *plan + works_in(graph) * sizeof *plan->works);
+    plan->references = 1;
+    plan->graph = graph_copy(graph, false);
+    if (arrange(plan, plan->graph)) return plan;
+    plan_release(plan);
+    return NULL;
+}
+
+/* ---- their life ---------------------------------------------------------------------------------- */
 
 API(3, 0, cuGraphInstantiate, 11040, cuGraphInstantiateWithFlags, handle *, answer, handle, which,
     uint64_t, flags) {
@@ -67,25 +71,42 @@ API(3, 0, cuGraphInstantiate, 11040, cuGraphInstantiateWithFlags, handle *, answ
     if (!graph || flags & ~(uint64_t)KNOWN_FLAGS) return INVALID_VALUE;
     if (capture_forbids()) return CAPTURE_UNSUPPORTED;
     if (graph->allocates && graph->executables) return NOT_SUPPORTED;
-    graph->executables++;
+    struct plan *plan = plan_new(graph);
+    if (!plan) return INVALID_VALUE;
     struct executable *executable = calloc(1, sizeof *executable);
-    executable->plan = plan_new(graph);
+    executable->plan = plan;
+    executable->source = graph;
+    graph->executables++;
+    graph->references++;
     executable->frees_first = flags & AUTO_FREE_ON_LAUNCH;
     *answer = executable->handle = handle_new(EXECUTABLE, executable);
     return SUCCESS;
+}
+
+/* From its first launch or upload on, an executable has the memory that its graph allocates. */
+static void map_memory(struct executable *executable, bool mapped) {
+    if (executable->mapped == mapped) return;
+    executable->mapped = mapped;
+    for (size_t i = 0; i < executable->plan->count; i++)
+        if (executable->plan->works[i].kind == WORK_ALLOC)
+            allocation_map(executable->plan->works[i].memory, mapped);
 }
 
 API(1, 0, cuGraphExecDestroy, 10000, cuGraphExecDestroy, handle, which) {
     struct executable *executable = handle_get(which, EXECUTABLE);
     if (!executable) return INVALID_VALUE;
     if (capture_forbids()) return CAPTURE_UNSUPPORTED;
-    executable->plan->graph->executables--;
+    map_memory(executable, false);
+    executable->source->executables--;
+    graph_release(executable->source);
     plan_release(executable->plan);
     marker_release(executable->last);
     handle_drop(executable->handle);
     free(executable);
     return SUCCESS;
 }
+
+/* ---- their runs ----------------------------------------------------------------------------------- */
 
 static CUresult on(handle which, struct stream **stream) {
     TRY(stream_of(which, stream));
@@ -96,9 +117,11 @@ static CUresult on(handle which, struct stream **stream) {
 }
 
 API(2, 0, cuGraphUpload, 11010, cuGraphUpload, handle, which, handle, where) {
+    struct executable *executable = handle_get(which, EXECUTABLE);
     struct stream *stream;
-    if (!handle_get(which, EXECUTABLE)) return INVALID_VALUE;
+    if (!executable) return INVALID_VALUE;
     TRY(on(where, &stream));
+    map_memory(executable, true);
     submit(stream, NULL, NULL, NULL);
     return SUCCESS;
 }
@@ -123,6 +146,7 @@ API(2, 0, cuGraphLaunch, 10000, cuGraphLaunch, handle, which, handle, where) {
     if (!executable) return INVALID_VALUE;
     TRY(on(where, &stream));
     TRY(account(executable));
+    map_memory(executable, true);
     executable->plan->references++;
     struct marker *run = submit(stream, NULL, executable->plan, executable->last);
     marker_release(executable->last);

@@ -21,6 +21,8 @@ void driver_unlock(void) { pthread_mutex_unlock(&driver_mutex); }
 void driver_wait(void) { pthread_cond_wait(&progress, &driver_mutex); }
 void driver_progress(void) { pthread_cond_broadcast(&progress); }
 
+bool driver_forked(void) { return forked; }
+
 static void in_child(void) {
     forked = initialised;
     driver_unlock();
@@ -38,9 +40,9 @@ void function_add(struct function *function) {
 
 bool call_begin(struct function *function, struct call *call) {
     *call = (struct call){.code = NOT_INITIALIZED};
+    int injected = fault_meet(&function->point, &call->after); /* in a forked child, calls are counted too */
     if (forked && !(function->flags & EARLY)) return false;
-    call->injected = fault_meet(&function->point, &call->after);
-    call->code = call->injected;
+    call->code = call->injected = injected;
     if (call->injected && !call->after && !(function->flags & CONCLUDES)) return false;
     driver_lock();
     call->locked = true;
@@ -51,7 +53,7 @@ bool call_begin(struct function *function, struct call *call) {
 
 CUresult call_end(struct call *call) {
     if (call->locked) driver_unlock();
-    return call->injected && call->after ? call->injected : call->code;
+    return call->injected ? call->injected : call->code;
 }
 
 static int from_environment(const char *name, int otherwise) {

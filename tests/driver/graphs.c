@@ -1,9 +1,7 @@
-/* Graphs: nodes and what they depend on, and the functions that look into them. */
-#include <stdio.h>
+/* Graphs: nodes and what they depend on, how they are copied and how they go. */
 #include <stdlib.h>
-#include <string.h>
 
-#include "driver.h"
+#include "graphs.h"
 
 /* ---- arrays of nodes ----------------------------------------------------------------------------- */
 
@@ -33,41 +31,79 @@ void nodes_free(struct nodes *nodes) {
 
 /* ---- graphs -------------------------------------------------------------------------------------- */
 
-struct graph *graph_new(void) {
+struct graph *graph_new(bool named) {
     struct graph *graph = calloc(1, sizeof *graph);
-    graph->handle = handle_new(GRAPH, graph);
+    if (named) graph->handle = handle_new(GRAPH, graph);
     graph->references = 1;
     return graph;
 }
 
+static bool is_memory(const struct work *work) { return work->kind == WORK_ALLOC || work->kind == WORK_FREE; }
+
 struct node *graph_add(struct graph *graph, const struct work *work, const struct nodes *after) {
     struct node *node = calloc(1, sizeof *node);
-    node->handle = handle_new(NODE, node);
+    if (graph->handle) node->handle = handle_new(NODE, node);
+    node->graph = graph;
     node->work = *work;
     node->index = graph->nodes.count;
     nodes_set(&node->after, after);
     nodes_add(&graph->nodes, node);
-    graph->allocates |= work->kind == WORK_ALLOC || work->kind == WORK_FREE;
+    if (is_memory(work)) {
+        allocation_keep(work->memory);
+        graph->allocates = true;
+    }
     return node;
+}
+
+struct graph *graph_copy(const struct graph *graph, bool named) {
+    struct graph *copy = graph_new(named);
+    copy->original = graph->handle;
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        const struct node *node = graph->nodes.items[i];
+        struct node *mine = graph_add(copy, &node->work, &(struct nodes){0});
+        mine->original = node->handle;
+        if (!node->child) continue;
+        mine->child = graph_copy(node->child, named);
+        mine->child->owned = true;
+    }
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        const struct nodes *after = &graph->nodes.items[i]->after;
+        for (size_t j = 0; j < after->count; j++)
+            nodes_add(&copy->nodes.items[i]->after, copy->nodes.items[after->items[j]->index]);
+    }
+    return copy;
 }
 
 /* Whether every node is one of `from`, or one that those depend on, however far away. */
 bool graph_reaches_all(struct graph *graph, const struct nodes *from) {
-    size_t reached = 0;
+    struct nodes reached = {0};
     for (size_t i = 0; i < graph->nodes.count; i++) graph->nodes.items[i]->reached = false;
-    for (size_t i = 0; i < from->count; i++) from->items[i]->reached = true;
-    for (size_t i = graph->nodes.count; i-- > 0;) { /* a node only depends on earlier ones */
-        struct node *node = graph->nodes.items[i];
-        if (!node->reached) continue;
-        reached++;
-        for (size_t j = 0; j < node->after.count; j++) node->after.items[j]->reached = true;
+    const struct nodes *next = from;
+    for (size_t i = 0;; next = &reached.items[i++]->after) {
+        for (size_t j = 0; j < next->count; j++) {
+            struct node *node = next->items[j];
+            if (!node->reached) nodes_add(&reached, node);
+            node->reached = true;
+        }
+        if (i == reached.count) break;
     }
-    return reached == graph->nodes.count;
+    bool all = reached.count == graph->nodes.count;
+    nodes_free(&reached);
+    return all;
+}
+
+static void forget_handles(struct graph *graph) {
+    if (!graph->handle) return;
+    handle_drop(graph->handle);
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        struct node *node = graph->nodes.items[i];
+        handle_drop(node->handle);
+        if (node->child) forget_handles(node->child);
+    }
 }
 
 void graph_destroy(struct graph *graph) {
-    handle_drop(graph->handle);
-    for (size_t i = 0; i < graph->nodes.count; i++) handle_drop(graph->nodes.items[i]->handle);
+    forget_handles(graph);
     graph_release(graph);
 }
 
@@ -75,7 +111,8 @@ void graph_release(struct graph *graph) {
     if (--graph->references) return;
     for (size_t i = 0; i < graph->nodes.count; i++) {
         struct node *node = graph->nodes.items[i];
-        if (node->work.kind == WORK_ALLOC) allocation_bury(node->work.memory);
+        if (is_memory(&node->work)) allocation_release(node->work.memory);
+        if (node->child) graph_release(node->child);
         nodes_free(&node->after);
         free(node);
     }
@@ -85,114 +122,28 @@ void graph_release(struct graph *graph) {
 
 API(1, 0, cuGraphDestroy, 10000, cuGraphDestroy, handle, which) {
     struct graph *graph = handle_get(which, GRAPH);
-    if (!graph) return INVALID_VALUE;
+    if (!graph || graph->owned) return INVALID_VALUE;
     graph_destroy(graph);
     return SUCCESS;
 }
 
-/* ---- looking into them --------------------------------------------------------------------------- */
-
-static CUresult list(struct graph *graph, bool roots, handle *answer, size_t *count) {
-    size_t found = 0;
-    if (!graph) return INVALID_VALUE;
-    for (size_t i = 0; i < graph->nodes.count; i++) {
-        struct node *node = graph->nodes.items[i];
-        if (roots && node->after.count) continue;
-        if (answer && found < *count) answer[found] = node->handle;
-        found++;
-    }
-    for (size_t i = found; answer && i < *count; i++) answer[i] = 0;
-    if (!answer || found < *count) *count = found;
-    return SUCCESS;
-}
-
-API(3, 0, cuGraphGetNodes, 10000, cuGraphGetNodes, handle, graph, handle *, nodes, size_t *, count) {
-    return list(handle_get(graph, GRAPH), false, nodes, count);
-}
-
-API(3, 0, cuGraphGetRootNodes, 10000, cuGraphGetRootNodes, handle, graph, handle *, nodes, size_t *, count) {
-    return list(handle_get(graph, GRAPH), true, nodes, count);
-}
-
-static CUresult edges(struct graph *graph, handle *from, handle *to, uint64_t *data, size_t *count) {
-    size_t found = 0;
-    if (!graph) return INVALID_VALUE;
-    for (size_t i = 0; i < graph->nodes.count; i++) {
-        struct node *node = graph->nodes.items[i];
-        for (size_t j = 0; j < node->after.count; j++, found++) {
-            if (!from || found >= *count) continue;
-            from[found] = node->after.items[j]->handle;
-            to[found] = node->handle;
-            if (data) data[found] = 0;
-        }
-    }
-    if (!from || found < *count) *count = found;
-    return SUCCESS;
-}
-
-API(4, 0, cuGraphGetEdges, 10000, cuGraphGetEdges, handle, graph, handle *, from, handle *, to,
-    size_t *, count) {
-    return edges(handle_get(graph, GRAPH), from, to, NULL, count);
-}
-
-API(5, 0, cuGraphGetEdges, 12030, cuGraphGetEdges_v2, handle, graph, handle *, from, handle *, to,
-    uint64_t *, data, size_t *, count) {
-    return edges(handle_get(graph, GRAPH), from, to, data, count);
-}
-
-API(2, 0, cuGraphNodeGetType, 10000, cuGraphNodeGetType, handle, which, int *, type) {
-    struct node *node = handle_get(which, NODE);
-    if (!node) return INVALID_VALUE;
-    *type = node->work.kind;
-    return SUCCESS;
-}
-
-struct kernel_node_params {
-    handle function;
-    unsigned grid[3], block[3], shared;
-    void **parameters, **extra;
-    handle kernel, context;
-};
-
-API(2, 0, cuGraphKernelNodeGetParams, 12000, cuGraphKernelNodeGetParams_v2, handle, which,
-    struct kernel_node_params *, answer) {
-    struct node *node = handle_get(which, NODE);
-    if (!node || node->work.kind != WORK_KERNEL) return INVALID_VALUE;
-    const struct work *work = &node->work;
-    *answer = (struct kernel_node_params){.shared = work->geometry.shared};
-    memcpy(answer->grid, work->geometry.grid, sizeof answer->grid);
-    memcpy(answer->block, work->geometry.block, sizeof answer->block);
-    *(handle_is(work->function, KERNEL) ? &answer->kernel : &answer->function) = work->function;
-    return SUCCESS;
-}
-
-static const char *label(const struct node *node) {
-    switch (node->work.kind) {
-        case WORK_KERNEL: return node->work.native->name;
-        case WORK_COPY: return "MEMCPY";
-        case WORK_FILL: return "MEMSET";
-        case WORK_HOST: return "HOST";
-        case WORK_ALLOC: return "MEM_ALLOC";
-        case WORK_FREE: return "MEM_FREE";
-        default: return "EMPTY";
-    }
-}
-
-API(3, 0, cuGraphDebugDotPrint, 11030, cuGraphDebugDotPrint, handle, which, const char *, path,
-    unsigned, flags) {
+API(2, 0, cuGraphClone, 10000, cuGraphClone, handle *, clone, handle, which) {
     struct graph *graph = handle_get(which, GRAPH);
     if (!graph) return INVALID_VALUE;
-    FILE *file = fopen(path, "w");
-    if (!file) return OPERATING_SYSTEM;
-    fprintf(file, "digraph dot {\n");
-    for (size_t i = 0; i < graph->nodes.count; i++) {
-        const struct node *node = graph->nodes.items[i];
-        fprintf(file, "\"node_%zu\" [label=\"%zu %s", i, i, label(node));
-        if (flags & 1) fprintf(file, " %zu bytes to %p", node->work.nbytes, node->work.target);
-        fprintf(file, "\"];\n");
-        for (size_t j = 0; j < node->after.count; j++)
-            fprintf(file, "\"node_%zu\" -> \"node_%zu\";\n", node->after.items[j]->index, i);
-    }
-    fprintf(file, "}\n");
-    return fclose(file) ? OPERATING_SYSTEM : SUCCESS;
+    if (graph->allocates) return NOT_SUPPORTED;
+    *clone = graph_copy(graph, true)->handle;
+    return SUCCESS;
+}
+
+API(3, 0, cuGraphNodeFindInClone, 10000, cuGraphNodeFindInClone, handle *, answer, handle, original,
+    handle, which) {
+    struct graph *clone = handle_get(which, GRAPH);
+    struct node *node = handle_get(original, NODE);
+    if (!clone || !node || clone->original != node->graph->handle) return INVALID_VALUE;
+    for (size_t i = 0; i < clone->nodes.count; i++)
+        if (clone->nodes.items[i]->original == original) {
+            *answer = clone->nodes.items[i]->handle;
+            return SUCCESS;
+        }
+    return INVALID_VALUE;
 }

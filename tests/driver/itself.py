@@ -5,8 +5,6 @@ Run by test_on_software_driver.py.
 
 from __future__ import annotations
 
-import ctypes
-import threading
 import time
 
 import pytest
@@ -14,63 +12,8 @@ from cuda.bindings import driver
 from works.cuda import KERNEL, call
 from works.scene import current, new_context
 
-from driver.faults import ALWAYS, Accounts, Faults
-
-TIMEOUT = 60
-
-
-@pytest.fixture
-def faults():
-    faults = Faults("libcuda.so.1")
-    faults.reset()
-    yield faults
-    faults.reset()
-
-
-@pytest.fixture
-def live():
-    """A function that says what lives that did not at the start, in a context of its own."""
-    call(driver.cuInit, 0)
-    context = new_context()
-    before = Accounts().live()
-
-    def live():
-        now = Accounts().live()
-        return {name: now[name] - before[name] for name in now if now[name] != before[name]}
-
-    with current(context):
-        yield live
-    call(driver.cuCtxDestroy, context)
-
-
-class Gate:
-    """A host function that keeps a stream waiting until it is opened."""
-
-    def __init__(self):
-        self.opened = threading.Event()
-        self.reached = threading.Event()
-        self._function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._wait)
-
-    def _wait(self, _):
-        self.reached.set()
-        self.opened.wait(TIMEOUT)
-
-    def close(self, stream):
-        function = driver.CUhostFn(_ptr=ctypes.addressof(self._function))
-        call(driver.cuLaunchHostFunc, stream, function, 0)
-        assert self.reached.wait(TIMEOUT)
-
-
-@pytest.fixture
-def gate():
-    gate = Gate()
-    yield gate
-    gate.opened.set()
-
-
-def read(memory):
-    return ctypes.string_at(int(memory), 1)[0]
-
+from driver.faults import ALWAYS, Accounts
+from driver.tools import captured, read, wait_until
 
 NULL, BLOCKING, NON_BLOCKING = "null", 0, 1
 
@@ -106,13 +49,6 @@ def test_the_legacy_stream_and_blocking_ones_wait_for_each_other(live, gate, fir
     assert live() == {}
 
 
-def wait_until(true):
-    end = time.monotonic() + TIMEOUT
-    while not true():
-        assert time.monotonic() < end, "it never happens"
-        time.sleep(0.001)
-
-
 def test_events_order_streams(live, gate):
     a, b = (call(driver.cuStreamCreate, NON_BLOCKING) for _ in range(2))
     memory = call(driver.cuMemAlloc, 1)
@@ -132,13 +68,6 @@ def test_events_order_streams(live, gate):
     call(driver.cuStreamDestroy, b)
     call(driver.cuMemFree, memory)
     assert live() == {}
-
-
-def captured(stream, *work):
-    call(driver.cuStreamBeginCapture, stream, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL)
-    for function, *args in work:
-        call(function, *args, stream)
-    return call(driver.cuStreamEndCapture, stream)
 
 
 def test_an_executable_that_was_destroyed_still_runs(live, gate):

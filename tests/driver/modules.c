@@ -7,14 +7,14 @@
 
 struct module {
     char *text;
-    struct context *context; /* null: a library, whose kernels run in any */
+    handle context; /* 0: a library, whose kernels run in any */
     struct kernel *kernels;
 };
 
 struct kernel {
     handle handle;
     const struct native *native;
-    struct context *context;
+    handle context;
     struct kernel *next;
 };
 
@@ -34,7 +34,7 @@ static bool declares(const char *text, const char *name) {
     return false;
 }
 
-static CUresult load(enum kind kind, struct context *context, const char *image, handle *answer) {
+static CUresult load(enum kind kind, handle context, const char *image, handle *answer) {
     if (!strstr(image, ".entry ") && !strstr(image, "__global__ ")) return INVALID_IMAGE;
     struct module *module = calloc(1, sizeof *module);
     module->text = strdup(image);
@@ -65,7 +65,13 @@ static CUresult get(struct module *module, enum kind kind, const char *name, han
         count_unknown(name);
         return NOT_SUPPORTED;
     }
-    struct kernel *kernel = calloc(1, sizeof *kernel);
+    struct kernel *kernel = module->kernels;
+    while (kernel && kernel->native != native) kernel = kernel->next;
+    if (kernel) {
+        *answer = kernel->handle;
+        return SUCCESS;
+    }
+    kernel = calloc(1, sizeof *kernel);
     *kernel = (struct kernel){handle_new(kind, kernel), native, module->context, module->kernels};
     module->kernels = kernel;
     *answer = kernel->handle;
@@ -75,7 +81,7 @@ static CUresult get(struct module *module, enum kind kind, const char *name, han
 API(2, 0, cuModuleLoadData, 2000, cuModuleLoadData, handle *, answer, const char *, image) {
     struct context *context;
     TRY(context_current(&context));
-    return load(MODULE, context, image, answer);
+    return load(MODULE, context->handle, image, answer);
 }
 
 API(1, 0, cuModuleUnload, 2000, cuModuleUnload, handle, which) { return unload(which, MODULE); }
@@ -88,7 +94,7 @@ API(3, 0, cuModuleGetFunction, 2000, cuModuleGetFunction, handle *, answer, hand
 API(8, 0, cuLibraryLoadData, 12000, cuLibraryLoadData, handle *, answer, const char *, image,
     void *, jit_options, void *, jit_values, unsigned, jit_count, void *, options, void *, values,
     unsigned, count) {
-    return load(LIBRARY, NULL, image, answer);
+    return load(LIBRARY, 0, image, answer);
 }
 
 API(1, 0, cuLibraryUnload, 12000, cuLibraryUnload, handle, which) { return unload(which, LIBRARY); }
@@ -123,8 +129,9 @@ API(11, 0, cuLaunchKernel, 4000, cuLaunchKernel, handle, which, unsigned, grid_x
     struct stream *stream;
     if (!kernel) return INVALID_HANDLE;
     TRY(stream_of(on, &stream));
-    if (kernel->context && kernel->context != stream->context) return INVALID_HANDLE;
+    if (kernel->context && kernel->context != stream->context->handle) return INVALID_HANDLE;
     if (extra) return NOT_SUPPORTED;
+    if (kernel->native->count && !parameters) return INVALID_VALUE;
     if (!grid_x || !grid_y || !grid_z || !block_x || !block_y || !block_z) return INVALID_VALUE;
     if ((uint64_t)block_x * block_y * block_z > MOST_THREADS) return INVALID_VALUE;
     struct work work = {.kind = WORK_KERNEL, .function = which, .native = kernel->native};

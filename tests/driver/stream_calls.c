@@ -4,8 +4,7 @@
 #include "driver.h"
 
 struct event {
-    handle handle;
-    struct context *context;
+    handle handle, context;
     struct marker *marker; /* null: never recorded, or recorded in a capture */
     struct capture *capture;
     struct nodes frontier;
@@ -107,7 +106,7 @@ API(2, 0, cuEventCreate, 2000, cuEventCreate, handle *, answer, unsigned, flags)
     struct context *context;
     TRY(context_current(&context));
     struct event *event = calloc(1, sizeof *event);
-    event->context = context;
+    event->context = context->handle;
     *answer = event->handle = handle_new(EVENT, event);
     return SUCCESS;
 }
@@ -127,7 +126,7 @@ API(2, 0, cuEventRecord, 2000, cuEventRecord, handle, which, handle, on) {
     struct stream *stream;
     if (!event) return INVALID_HANDLE;
     TRY(stream_of(on, &stream));
-    if (event->context != stream->context) return INVALID_HANDLE;
+    if (event->context != stream->context->handle) return INVALID_HANDLE;
     if (stream->legacy && capture_implied(stream->context)) return CAPTURE_IMPLICIT;
     if (stream->capture && stream->capture->status != CAPTURE_ACTIVE) return CAPTURE_INVALIDATED;
     forget(event);

@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include "driver.h"
+#include "graphs.h"
 
 struct operation {
     struct operation *next;
@@ -55,6 +55,7 @@ static void finish(struct queue *queue, struct operation *operation) {
     marker_release(operation->done);
     for (size_t i = 0; i < operation->after_count; i++) marker_release(operation->after[i]);
     if (operation->plan) plan_release(operation->plan);
+    if (operation->work && operation->work->kind == WORK_FREE) allocation_release(operation->work->memory);
     free(operation->work);
     free(operation);
     driver_progress();
@@ -160,9 +161,6 @@ struct stream *stream_new(struct context *context, unsigned flags, int priority)
 }
 
 void stream_free(struct stream *stream) {
-    struct stream **place = &streams;
-    while (*place != stream) place = &(*place)->next;
-    *place = stream->next;
     struct capture *capture = stream->capture;
     if (capture && capture->origin == stream) {
         struct graph *graph = capture->graph;
@@ -171,6 +169,9 @@ void stream_free(struct stream *stream) {
     } else if (capture) { /* goes on; what the stream did in it is unjoined for ever */
         capture_release(capture);
     }
+    struct stream **place = &streams;
+    while (*place != stream) place = &(*place)->next;
+    *place = stream->next;
     if (stream->handle) handle_drop(stream->handle);
     close_queue(stream->queue);
     marker_release(stream->last);
@@ -190,6 +191,7 @@ void stream_forget_context(struct context *context) {
 static pthread_key_t own_key;
 
 static void thread_ends(void *mine) {
+    if (driver_forked()) return; /* the streams are the parent's */
     driver_lock();
     for (struct stream *each = streams, *next; each; each = next) {
         next = each->next;

@@ -1,6 +1,7 @@
-"""Run modules of the suite and write down what they showed: python -m faults REPORT MODULE [...]
+"""Run modules of the suite and write down what they showed: python -m faults REPORT MODULE [...] [-k ...]
 
-The library path has to name the software driver already (`driver.build`).
+From the first argument with a dash on, they go to pytest. The library path has to name the software driver
+already (`driver.build`).
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ import gc
 import json
 import sys
 from collections import Counter
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
+import accelerator_graph
 from accelerator_graph import _lifetime
 
 from . import figures
@@ -38,17 +41,19 @@ class Outcomes:
             self.counts["xfailed" if hasattr(report, "wasxfail") else report.outcome] += 1
 
 
-def main(report: str, *modules: str) -> int:
+def main(report: str, *arguments: str) -> int:
     outcomes = Outcomes()
+    modules = [*takewhile(lambda argument: not argument.startswith("-"), arguments)]
     paths = [str(HERE / f"{module}.py") for module in modules]
     options = ("-q", "-p", "no:cacheprovider", "--tb=short", "-rfE")
-    status = int(pytest.main([*options, *paths], plugins=[outcomes]))
+    status = int(pytest.main([*options, *paths, *arguments[len(modules) :]], plugins=[outcomes]))
     gc.collect()
     _lifetime.drain()
     from .bench import accounts  # not before pytest, which explains its assertions
 
     found = {
         "status": status,
+        "library": accelerator_graph.__file__,
         "outcomes": outcomes.counts,
         "injected": figures.injected,
         "states_checked": figures.states_checked,

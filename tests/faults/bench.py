@@ -160,14 +160,14 @@ def nothing_left() -> Iterator[None]:
     before, misused = released(), (accounts.stale_handles, accounts.unknown_calls)
     ids = dict(pools._pools)
     yield
-    assert leaked(before) == {}
-    assert (accounts.stale_handles, accounts.unknown_calls) == misused
-    assert pools._pools == ids
+    assert leaked(before) == {}, "leaked"
+    assert (accounts.stale_handles, accounts.unknown_calls) == misused, "a stale handle, or an unknown call"
+    assert pools._pools == ids, "a pool was not given back"
 
 
 def no_capture() -> None:
     """Find no trace of a capture on this thread nor in the driver."""
-    assert not _lifetime.captures
-    assert not _lifetime.thread.capturing
-    assert not streams._thread.stack
-    assert accounts.live()["captures"] == 0
+    assert not _lifetime.captures, "a capture is still noted"
+    assert not _lifetime.thread.capturing, "the thread still holds a graph"
+    assert not streams._thread.stack, "a stream is still the current one"
+    assert accounts.live()["captures"] == 0, "a capture was left open"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from contextlib import suppress
 
 import pytest
 from cuda.bindings import driver
@@ -10,14 +11,27 @@ from works.cuda import call, device
 
 import accelerator_graph as ag
 from accelerator_graph import _lifetime
+from accelerator_graph.backends import registry
 
 from . import figures
-from .bench import A, Bench, accounts, faults, left, no_capture, nothing_left, quiesce
+from .bench import (
+    A,
+    Bench,
+    accounts,
+    elsewhere,
+    faults,
+    left,
+    no_capture,
+    nothing_left,
+    quiesce,
+    set_contexts,
+)
 
 MODES = {
     mode: getattr(driver.CUstreamCaptureMode, f"CU_STREAM_CAPTURE_MODE_{mode.upper()}")
     for mode in ("global", "thread_local", "relaxed")
 }
+ELSEWHERE = elsewhere()
 ACTIVE = driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_ACTIVE
 
 
@@ -76,8 +90,8 @@ def test_in_a_capture_of_ours(mode, way):
 
 def collected(before: list[int], captures: int = 0) -> None:
     """Find garbage, collect it, and find everything destroyed although a capture goes on."""
-    gc.collect()
     faults.reset()
+    gc.collect()
     assert not any(faults.calls().values()), "the collection called the driver"
     drains()
     _lifetime.drain()
@@ -133,4 +147,36 @@ def test_a_stream_that_somebody_else_captures_is_left_alone(how):
     stream = None
     call(driver.cuStreamDestroy, foreign)
     assert bench.run() == left(3)
+    figures.states_checked += 1
+
+
+@pytest.mark.parametrize("first", ["ended", "abandoned"])
+def test_a_capture_that_is_over_takes_no_later_one_with_it(first):
+    backend, stream = registry.get("cuda"), ag.Stream(backend="cuda")
+    over = backend.capture_begin(stream.native, "relaxed")
+    if first == "ended":
+        backend.destroy_graph(backend.capture_end(over))
+    else:
+        backend.capture_abandon(over)
+    later = backend.capture_begin(stream.native, "relaxed")
+    backend.capture_abandon(over)
+    assert call(driver.cuStreamIsCapturing, stream.native) == ACTIVE, "the later capture was ended"
+    backend.capture_abandon(later)
+    figures.states_checked += 1
+
+
+@pytest.mark.parametrize("end", ["passes", "raises"])
+def test_a_capture_of_the_per_thread_stream_ends_where_it_began(end):
+    set_contexts([int(device().context)])
+    graph = ag.Graph(stream=2, backend="cuda")
+    try:
+        with suppress(LookupError), graph:
+            graph.stream.fill(A, 1)
+            call(driver.cuCtxPushCurrent, driver.CUcontext(ELSEWHERE))
+            if end == "raises":
+                raise LookupError
+        no_capture()
+        assert graph.state == ("ready" if end == "passes" else "empty")
+    finally:
+        set_contexts([])
     figures.states_checked += 1

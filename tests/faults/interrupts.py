@@ -74,7 +74,7 @@ def check(graph, stream, pool):
     """Find no trace of the capture, and capture again."""
     no_capture()
     assert graph.state in ("empty", "ready")
-    assert contexts() == [elsewhere()]
+    assert contexts() == [elsewhere()], "the contexts"
     assert capture_mode() == int(MODE), "the capture mode"
     graph.reset()
     with stream, graph:

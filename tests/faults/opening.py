@@ -47,3 +47,12 @@ def test_a_driver_that_does_not_tell_its_version_is_not_usable(code):
     figures.injected["cuDriverGetVersion"] += 1
     assert CudaBackend.probe().usable
     figures.states_checked += 1
+
+
+def test_a_primary_context_is_retained_once():
+    first = ag.Stream(0, backend="cuda")
+    faults.reset()
+    second = ag.Stream(0, backend="cuda")
+    assert faults.calls()["cuDevicePrimaryCtxRetain"] == 0
+    assert first.handle != second.handle
+    figures.states_checked += 1

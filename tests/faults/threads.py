@@ -16,7 +16,7 @@ from accelerator_graph import _lifetime
 from accelerator_graph.errors import GraphStateError
 
 from . import figures
-from .bench import CELL, A, accounts, capture_mode, contexts, faults, no_capture, nothing_left, quiesce
+from .bench import CELL, A, B, accounts, capture_mode, contexts, faults, no_capture, nothing_left, quiesce
 
 THREADS = 8
 ROUNDS = 12
@@ -185,5 +185,31 @@ def test_the_capture_of_a_thread_that_died_is_abandoned(mode, forgotten):
     with stream, ag.Graph() as graph:
         count_up(stream)
     graph.replay()
+    assert counted() == 1
+    figures.states_checked += 1
+
+
+def test_everything_works_on_the_per_thread_stream_of_a_thread_without_a_context():
+    def work() -> None:
+        stream = ag.streams.as_stream(2, "cuda")
+        stream.fill(A, 3)
+        stream.copy(B, A)
+        count_up(stream)
+        stream.wait(stream.record())
+        stream.query()
+        stream.synchronize()
+        assert bytes(B) == bytes([3] * 8)
+        with stream, ag.Graph() as graph:
+            assert ag.is_current_stream_capturing()
+            stream.fill(A, 4)
+        graph.replay()
+        graph.bind()()
+        stream.synchronize()
+        assert bytes(A) == bytes([4] * 8)
+        with ag.Stream(backend="cuda"), stream:
+            pass
+        assert contexts() == []
+
+    dying(work)
     assert counted() == 1
     figures.states_checked += 1

@@ -230,6 +230,24 @@ class Scene:
     def do_launch(self, stream: str) -> Any:
         return driver.cuGraphLaunch(self.executable, self.streams[stream])
 
+    def do_update(self, graph: str = "") -> Any:
+        return driver.cuGraphExecUpdate(self.executable, self.cloned if graph else self.graph)
+
+    def do_clone(self) -> Any:
+        code, self.cloned = driver.cuGraphClone(self.graph)
+        return self._made((code, self.cloned), driver.cuGraphDestroy)
+
+    def do_build(self) -> Any:
+        code, graph = self._made(driver.cuGraphCreate(0), driver.cuGraphDestroy)
+        return driver.cuGraphAddEmptyNode(graph, [], 0) if code == 0 else (code,)
+
+    def do_graph_memory(self) -> Any:
+        used = driver.CUgraphMem_attribute.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT
+        return driver.cuDeviceGetGraphMemAttribute(device().number, used)
+
+    def do_trim(self) -> Any:
+        return driver.cuDeviceGraphMemTrim(device().number)
+
     def do_nodes(self) -> Any:
         return driver.cuGraphGetNodes(self.graph)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
+from unittest import SkipTest
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import CaptureStatus
@@ -40,14 +41,24 @@ class ThreadRules(Case):
 
     def test_reset_abandons_the_capture_of_a_thread_that_has_ended(self) -> None:
         """When the capturing thread has ended, `reset` from any thread abandons its capture."""
+        for mode in sorted({"default", *self.backend.capture_modes} - {"global"}):
+            self._reset_after_the_thread(mode)
+
+    def test_reset_abandons_the_global_capture_of_a_thread_that_has_ended(self) -> None:
+        """So it is in the mode in which a capture forbids unsafe calls to all threads."""
+        if "global" not in self.backend.capture_modes:
+            raise SkipTest(f"backend {self.backend.name!r} has no global captures")
+        self._reset_after_the_thread("global")
+
+    def _reset_after_the_thread(self, mode: str) -> None:
         stream, cell = self.stream(), self.cell()
-        for mode in sorted({"default", *self.backend.capture_modes}):
-            graph = self.graph(stream, capture_error_mode=mode)
+        graph = self.graph(stream, capture_error_mode=mode)
 
-            def begin(graph: ag.Graph = graph) -> None:
-                graph.capture_begin()
-                self.enqueue(stream, cell)
+        def begin() -> None:
+            graph.capture_begin()
+            self.enqueue(stream, cell)
 
+        try:
             self.in_thread(begin, name="gone")
             assert graph.state == "capturing"
             with raises(ag.GraphStateError, match="gone"):
@@ -55,7 +66,10 @@ class ThreadRules(Case):
             graph.reset()
             graph.capture_error_mode = "default"
             self.works(stream, graph)
-        assert self.read(cell) == 0
+            assert self.read(cell) == 0
+        finally:
+            graph.reset()
+            stream.close()
 
     def test_current_stream_is_per_thread(self) -> None:
         """Neither ``with stream`` nor a capture changes the current stream of another thread."""

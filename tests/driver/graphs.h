@@ -1,0 +1,53 @@
+/* Graphs and executables: the types that the files about them share. */
+#ifndef GRAPHS_H
+#define GRAPHS_H
+
+#include "driver.h"
+
+struct node {
+    handle handle;
+    struct graph *graph;
+    struct work work;
+    struct graph *child; /* of a child graph node: its own copy */
+    struct nodes after;
+    handle original; /* in a clone: the node that this one stands for */
+    struct node *pair;
+    size_t index, waits;
+    bool reached;
+};
+
+struct graph {
+    handle handle; /* 0 for an executable's own copy, whose nodes have none either */
+    int references;
+    bool owned; /* by a capture or a node: not to be destroyed by the program */
+    bool allocates;
+    int executables;
+    handle original;
+    struct nodes nodes;
+};
+
+struct graph *graph_new(bool named);
+struct graph *graph_copy(const struct graph *graph, bool named);
+struct node *graph_add(struct graph *graph, const struct work *work, const struct nodes *after);
+bool graph_reaches_all(struct graph *graph, const struct nodes *from);
+void graph_destroy(struct graph *graph); /* the handles go; the rest when nobody refers to it */
+void graph_release(struct graph *graph);
+
+struct plan { /* outlives its executable while a run goes on */
+    int references;
+    struct graph *graph; /* a copy, so that the program may do what it likes with its own */
+    size_t count;
+    struct work works[];
+};
+
+struct plan *plan_new(const struct graph *graph); /* null if there is a cycle */
+
+struct executable {
+    handle handle;
+    bool frees_first, mapped;
+    struct graph *source;
+    struct plan *plan;
+    struct marker *last;
+};
+
+#endif

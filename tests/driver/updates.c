@@ -1,0 +1,129 @@
+/* Updating an executable with a graph of the same shape, by the documentation of cuGraphExecUpdate. */
+#include <stdlib.h>
+
+#include "graphs.h"
+
+enum result { UPDATED = 0, ERROR = 1, TOPOLOGY_CHANGED = 2, TYPE_CHANGED = 3, PARAMETERS_CHANGED = 5,
+    UNSUPPORTED_NODE = 6, FUNCTION_CHANGED = 7 };
+
+struct result_info {
+    int result;
+    handle node, from;
+};
+
+static bool refuse(struct result_info *info, enum result result, const struct node *node,
+    const struct node *from) {
+    *info = (struct result_info){(int)result, node ? node->handle : 0, from ? from->handle : 0};
+    return false;
+}
+
+/* Nodes that no other depends on, in the order in which they were added. */
+static void list_exits(struct graph *graph, struct nodes *exits) {
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        graph->nodes.items[i]->pair = NULL;
+        graph->nodes.items[i]->reached = false;
+    }
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        const struct nodes *after = &graph->nodes.items[i]->after;
+        for (size_t j = 0; j < after->count; j++) after->items[j]->reached = true;
+    }
+    for (size_t i = 0; i < graph->nodes.count; i++)
+        if (!graph->nodes.items[i]->reached) nodes_add(exits, graph->nodes.items[i]);
+}
+
+static bool same_shape(struct graph *old, struct graph *new, struct result_info *info);
+
+static bool is_flat(const struct fill *fill) { return fill->height == 1; }
+
+static bool same_fill(const struct fill *old, const struct fill *new) {
+    if (old->element != new->element) return false;
+    if (is_flat(old) && is_flat(new)) return true;
+    return old->width == new->width && old->height == new->height && old->pitch == new->pitch;
+}
+
+static bool same_kind(struct node *old, struct node *new, struct result_info *info) {
+    const struct work *was = &old->work, *is = &new->work;
+    if (was->kind != is->kind) return refuse(info, TYPE_CHANGED, new, NULL);
+    switch (is->kind) {
+        case WORK_KERNEL: return was->context == is->context || refuse(info, FUNCTION_CHANGED, new, NULL);
+        case WORK_COPY: return was->context == is->context || refuse(info, PARAMETERS_CHANGED, new, NULL);
+        case WORK_FILL:
+            return (was->context == is->context && same_fill(&was->fill, &is->fill)) ||
+                   refuse(info, PARAMETERS_CHANGED, new, NULL);
+        case WORK_CHILD: return same_shape(old->child, new->child, info);
+        case WORK_ALLOC:
+        case WORK_FREE: return refuse(info, UNSUPPORTED_NODE, new, NULL);
+        case WORK_HOST:
+        case WORK_EMPTY: return true;
+    }
+    return refuse(info, UNSUPPORTED_NODE, new, NULL);
+}
+
+/* Pair the nodes, from the exits on, by the order of their edges. */
+static bool pair_all(const struct nodes *old_exits, const struct nodes *new_exits, struct nodes *pairs,
+    struct result_info *info) {
+    if (new_exits->count > old_exits->count)
+        return refuse(info, TOPOLOGY_CHANGED, new_exits->items[old_exits->count], NULL);
+    for (size_t i = 0; i < new_exits->count; i++) {
+        new_exits->items[i]->pair = old_exits->items[i];
+        old_exits->items[i]->pair = new_exits->items[i];
+        nodes_add(pairs, new_exits->items[i]);
+    }
+    for (size_t i = 0; i < pairs->count; i++) {
+        struct node *new = pairs->items[i], *old = new->pair;
+        if (!same_kind(old, new, info)) return false;
+        if (old->after.count != new->after.count) return refuse(info, TOPOLOGY_CHANGED, new, NULL);
+        for (size_t j = 0; j < new->after.count; j++) {
+            struct node *before = new->after.items[j], *was = old->after.items[j];
+            if (before->pair != was && (before->pair || was->pair))
+                return refuse(info, TOPOLOGY_CHANGED, new, before);
+            if (!before->pair) nodes_add(pairs, before);
+            before->pair = was;
+            was->pair = before;
+        }
+    }
+    return true;
+}
+
+static bool same_shape(struct graph *old, struct graph *new, struct result_info *info) {
+    struct nodes old_exits = {0}, new_exits = {0}, pairs = {0};
+    if (old->nodes.count != new->nodes.count) return refuse(info, TOPOLOGY_CHANGED, NULL, NULL);
+    list_exits(old, &old_exits);
+    list_exits(new, &new_exits);
+    bool same = pair_all(&old_exits, &new_exits, &pairs, info);
+    if (same && pairs.count < new->nodes.count) same = refuse(info, TOPOLOGY_CHANGED, NULL, NULL);
+    nodes_free(&old_exits);
+    nodes_free(&new_exits);
+    nodes_free(&pairs);
+    return same;
+}
+
+/* Runs that have been launched keep the plan that they were launched with. */
+static CUresult update(handle which, handle with, struct result_info *info) {
+    struct executable *executable = handle_get(which, EXECUTABLE);
+    struct graph *graph = handle_get(with, GRAPH);
+    refuse(info, ERROR, NULL, NULL);
+    if (!executable || !graph) return INVALID_VALUE;
+    if (capture_forbids()) return CAPTURE_UNSUPPORTED;
+    if (!same_shape(executable->plan->graph, graph, info)) return UPDATE_FAILURE;
+    struct plan *plan = plan_new(graph);
+    if (!plan) return UPDATE_FAILURE;
+    plan_release(executable->plan);
+    executable->plan = plan;
+    info->result = UPDATED;
+    return SUCCESS;
+}
+
+API(4, 0, cuGraphExecUpdate, 10020, cuGraphExecUpdate, handle, executable, handle, graph, handle *, node,
+    int *, result) {
+    struct result_info info;
+    CUresult code = update(executable, graph, &info);
+    if (node) *node = info.node;
+    if (result) *result = info.result;
+    return code;
+}
+
+API(3, 0, cuGraphExecUpdate, 12000, cuGraphExecUpdate_v2, handle, executable, handle, graph,
+    struct result_info *, answer) {
+    return update(executable, graph, answer);
+}

@@ -1,0 +1,173 @@
+"""Memory and work of the hip backend, through hip-python alone."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import c_uint32, c_uint64, c_void_p
+from functools import cache
+from typing import Any
+
+from hip import hip, hiprtc
+
+import accelerator_graph as ag
+from accelerator_graph.testing import Work
+
+SOURCE = rb"""
+// *cell = *cell * a + b, with at least `pause` nanoseconds between the reading and the writing
+extern "C" __global__ void step(unsigned *cell, unsigned a, unsigned b, unsigned long long pause)
+{
+    volatile unsigned *place = cell;
+    unsigned value = *place;
+    unsigned long long start = wall_clock64();
+    while ((wall_clock64() - start) * 10 < pause) {
+    }
+    *place = value * a + b;
+}
+"""
+
+ARENA_BYTES = 1 << 22
+PAUSE = 2_000_000
+
+
+class HipWork(Work):
+    """Cells in the memory of device 0; a piece of work is a kernel, launched by the runtime."""
+
+    backend = "hip"
+
+    def __init__(self) -> None:
+        self.device = device()
+
+    def new(self) -> int:
+        return self.device.take(4)
+
+    def enqueue(self, stream: ag.Stream, cell: int, a: int, b: int, pause: int = 0) -> None:
+        values = c_void_p(cell), c_uint32(a), c_uint32(b), c_uint64(pause)
+        with self.device.current():
+            call(
+                hip.hipModuleLaunchKernel,
+                self.device.kernel,
+                1,
+                1,
+                1,
+                1,
+                1,
+                1,
+                0,
+                stream.native,
+                None,
+                values,
+            )
+
+    def enqueue_slow(self, stream: ag.Stream, cell: int, a: int, b: int) -> None:
+        self.enqueue(stream, cell, a, b, PAUSE)
+
+    def read(self, cell: int) -> int:
+        return int.from_bytes(self.device.read(cell, 4), "little")
+
+    def buffer(self, nbytes: int) -> Buffer:
+        return Buffer(self.device.take(nbytes), nbytes)
+
+    def read_bytes(self, buffer: Buffer) -> bytes:
+        return self.device.read(buffer.address, buffer.nbytes)
+
+
+class Buffer:
+    """Device memory that knows its size."""
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.address = address
+        self.nbytes = nbytes
+        self.__cuda_array_interface__ = {
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "version": 3,
+        }
+
+
+class Device:
+    """Device 0: the kernel, and memory that is handed out and never comes back.
+
+    Freeing memory would break captures in progress.
+    """
+
+    def __init__(self) -> None:
+        with self.current():
+            self.module = call(hip.hipModuleLoadData, compiled())
+            self.kernel = call(hip.hipModuleGetFunction, self.module, b"step")
+            self.free = int(call(hip.hipMalloc, ARENA_BYTES))
+            self.end = self.free + ARENA_BYTES
+            call(hip.hipMemset, self.free, 0, ARENA_BYTES)
+            call(hip.hipDeviceSynchronize)
+            self.reading = call(hip.hipStreamCreateWithFlags, hip.hipStreamNonBlocking)
+        self.lock = threading.Lock()
+
+    def take(self, nbytes: int) -> int:
+        with self.lock:
+            address, self.free = self.free, self.free + -(-nbytes // 16) * 16
+            assert self.free <= self.end, "the arena is used up; make it larger"
+            return address
+
+    def read(self, address: int, nbytes: int) -> bytes:
+        """Copy from the device, on a stream that waits for none of the library's, even during a capture.
+
+        Not synchronously: that breaks captures in every mode.
+        """
+        found = bytearray(nbytes)
+        kind = hip.hipMemcpyKind.hipMemcpyDeviceToHost
+        with self.current(), relaxed():
+            call(hip.hipMemcpyAsync, found, address, nbytes, kind, self.reading)
+            call(hip.hipStreamSynchronize, self.reading)
+        return bytes(found)
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        before = call(hip.hipGetDevice)
+        call(hip.hipSetDevice, 0)
+        try:
+            yield
+        finally:
+            call(hip.hipSetDevice, before)
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The runtime that hip-python has loaded: its own wrapper of the exchange takes no mode."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        files = {line.split()[-1] for line in maps if "/libamdhip64" in line}
+    (file,) = files
+    return ctypes.CDLL(file)
+
+
+@contextmanager
+def relaxed() -> Iterator[None]:
+    """What this thread does meanwhile disturbs no capture."""
+    mode = ctypes.c_int(2)
+    library().hipThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+    try:
+        yield
+    finally:
+        library().hipThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+
+
+@cache
+def device() -> Device:
+    return Device()
+
+
+def compiled() -> bytes:
+    program = call(hiprtc.hiprtcCreateProgram, SOURCE, b"step.hip", 0, None, None)
+    call(hiprtc.hiprtcCompileProgram, program, 0, None)
+    binary = bytearray(call(hiprtc.hiprtcGetCodeSize, program))
+    call(hiprtc.hiprtcGetCode, program, binary)
+    return bytes(binary)
+
+
+def call(function: Any, *args: Any) -> Any:
+    """Call a function of hip-python and return what it answers beside the code."""
+    code, *answer = function(*args)
+    assert int(code) == 0, f"{function.__name__}: {code}"
+    return answer[0] if answer else None
