@@ -44,6 +44,10 @@ class Capability(StrEnum):
     """`replay` onto a capturing stream becomes part of that capture."""
     UPLOAD = "upload"
     """`upload` moves an executable to the device ahead of its first replay."""
+    UPDATE = "update"
+    """`update` gives an executable the work of another graph of the same shape."""
+    GRAPH_MEMORY = "graph_memory"
+    """`graph_memory` and `trim_graph_memory`: what a device keeps for allocations in graphs."""
 
 
 class CaptureStatus(StrEnum):
@@ -82,6 +86,15 @@ class GraphEdge(NamedTuple):
 
     source: int
     target: int
+
+
+class GraphMemory(NamedTuple):
+    """What a device has for the allocations that graphs make, in bytes."""
+
+    used: int
+    """What is allocated now."""
+    reserved: int
+    """What is kept, the unused part included."""
 
 
 class Backend(ABC):
@@ -347,6 +360,19 @@ class Backend(ABC):
         """Move the executable to the device, in stream order, without running it."""
         raise self.unsupported(Capability.UPLOAD)
 
+    def update(self, executable: Any, graph: Any) -> str:
+        """Have the executable do what `graph` does, from its next run on. The graph stays its owner's.
+
+        Runs that are going on complete as they were.
+
+        Returns
+        -------
+        str
+            Empty, or what differs too much for that, as a clause such as "the topology changed". The
+            executable may be half changed then: destroy it, and instantiate `graph`.
+        """
+        raise self.unsupported(Capability.UPDATE)
+
     @abstractmethod
     def destroy_graph(self, graph: Any) -> None:
         """Release a graph: once, and after its executables, or before them if they don't need it."""
@@ -378,6 +404,16 @@ class Backend(ABC):
     def handle_int(self, obj: Any) -> int:
         """Return the vendor's handle of a stream, a graph or an executable."""
         raise self.unsupported(Capability.HANDLES)
+
+    # ---- capability: graph_memory --------------------------------------------------------------
+
+    def graph_memory(self, device: int) -> GraphMemory:
+        """Return what the device has for allocations in graphs."""
+        raise self.unsupported(Capability.GRAPH_MEMORY)
+
+    def trim_graph_memory(self, device: int) -> None:
+        """Give back what is reserved and not used."""
+        raise self.unsupported(Capability.GRAPH_MEMORY)
 
     # ---- for the backend's author --------------------------------------------------------------
 

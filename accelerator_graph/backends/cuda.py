@@ -19,10 +19,11 @@ from ._cuda_capture import Capture
 from ._cuda_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Event, Executable, Graph, Handle
 from ._cuda_probe import probe
 from ._launch import Arguments, extent, kernel_handle, shared_size
-from .base import Availability, Backend, Capability, CaptureStatus, GraphEdge, GraphNode
+from .base import Availability, Backend, Capability, CaptureStatus, GraphEdge, GraphMemory, GraphNode
 
 _LEGACY_STREAMS = (0, 1)
 _NOT_READY = 600
+_UPDATE_FAILURE = 910
 _STATUSES = (CaptureStatus.NONE, CaptureStatus.ACTIVE, CaptureStatus.INVALIDATED)
 _CAPABILITIES = frozenset(
     (
@@ -32,6 +33,8 @@ _CAPABILITIES = frozenset(
         Capability.NODES,
         Capability.REINSTANTIATE,
         Capability.UPLOAD,
+        Capability.UPDATE,
+        Capability.GRAPH_MEMORY,
     )
 )
 
@@ -294,6 +297,16 @@ class CudaBackend(Backend):
         with self._driver.relaxed(self._driver.context_of(stream)):
             self._driver.call("cuGraphUpload", executable.handle, stream)
 
+    def update(self, executable: Executable, graph: Graph) -> str:
+        """Have the executable do what `graph` does; say what differs too much, if anything does."""
+        driver = self._driver
+        with driver.relaxed(executable.context):
+            code, *_ = driver.answer("cuGraphExecUpdate", executable.handle, graph.handle)
+        if int(code) == _UPDATE_FAILURE:
+            return "the graphs differ in more than parameters"  # cuda-python keeps the driver's result
+        driver.checked("cuGraphExecUpdate", (code,))
+        return ""
+
     def destroy_graph(self, graph: Graph) -> None:
         """Release a graph."""
         with self._driver.relaxed(graph.context):
@@ -326,6 +339,25 @@ class CudaBackend(Backend):
         wanted = flags.CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE if verbose else 0
         with self._driver.current(graph.context):
             self._driver.call("cuGraphDebugDotPrint", graph.handle, os.fsencode(path), wanted)
+
+    # ---- capability: graph_memory --------------------------------------------------------------
+
+    def graph_memory(self, device: int) -> GraphMemory:
+        """Return what the device has for allocations in graphs."""
+        driver = self._driver
+        which = driver.api.CUgraphMem_attribute
+        number = driver.call("cuDeviceGet", device)
+        used = driver.call("cuDeviceGetGraphMemAttribute", number, which.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT)
+        kept = driver.call(
+            "cuDeviceGetGraphMemAttribute", number, which.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT
+        )
+        return GraphMemory(int(used), int(kept))
+
+    def trim_graph_memory(self, device: int) -> None:
+        """Give back what is reserved and not used. Disturbs no capture."""
+        driver = self._driver
+        with driver.relaxed(driver.primary_context(device)):
+            driver.call("cuDeviceGraphMemTrim", driver.call("cuDeviceGet", device))
 
     def handle_int(self, obj: Any) -> int:
         """Return the driver's handle of a stream, a graph or an executable."""

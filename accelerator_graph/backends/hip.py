@@ -17,13 +17,15 @@ from ._common import memory_of
 from ._hip_capture import Capture
 from ._hip_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Event, Executable, Graph, Handle
 from ._hip_ends import one_of_each
+from ._hip_errors import update_problem
 from ._hip_launch import launcher
 from ._hip_probe import probe
 from ._launch import Arguments, extent, kernel_handle, shared_size
-from .base import Availability, Backend, Capability, CaptureStatus, GraphEdge, GraphNode
+from .base import Availability, Backend, Capability, CaptureStatus, GraphEdge, GraphMemory, GraphNode
 
 _LEGACY_STREAMS = (0, 1)
 _NOT_READY = 600
+_UPDATE_FAILURE = 910
 _STATUSES = (CaptureStatus.NONE, CaptureStatus.ACTIVE, CaptureStatus.INVALIDATED)
 _CAPABILITIES = frozenset(
     (
@@ -33,6 +35,8 @@ _CAPABILITIES = frozenset(
         Capability.NODES,
         Capability.REINSTANTIATE,
         Capability.UPLOAD,
+        Capability.UPDATE,
+        Capability.GRAPH_MEMORY,
     )
 )
 
@@ -281,6 +285,17 @@ class HipBackend(Backend):
         with self._driver.relaxed(self._driver.device_of(stream)):
             self._driver.call("hipGraphUpload", executable.handle, int(stream))
 
+    def update(self, executable: Executable, graph: Graph) -> str:
+        """Have the executable do what `graph` does; say what differs too much, if anything does."""
+        driver = self._driver
+        with driver.relaxed(executable.device), one_of_each(driver, graph.handle):
+            code, _, result = driver.answer("hipGraphExecUpdate", executable.handle, graph.handle)
+        if code != _UPDATE_FAILURE:
+            driver.checked("hipGraphExecUpdate", (code,))
+            return ""
+        driver.clear()
+        return update_problem(result)
+
     def destroy_graph(self, graph: Graph) -> None:
         """Release a graph."""
         with self._driver.relaxed(graph.device):
@@ -314,6 +329,22 @@ class HipBackend(Backend):
         wanted = int(flags.hipGraphDebugDotFlagsVerbose) if verbose else 0
         with self._driver.current(graph.device):
             self._driver.call("hipGraphDebugDotPrint", graph.handle, os.fsencode(path), wanted)
+
+    # ---- capability: graph_memory --------------------------------------------------------------
+
+    def graph_memory(self, device: int) -> GraphMemory:
+        """Return what the device has for allocations in graphs."""
+        which = self._driver.api.hipGraphMemAttributeType
+        used, reserved = (
+            self._driver.call("hipDeviceGetGraphMemAttribute", device, int(attribute))
+            for attribute in (which.hipGraphMemAttrUsedMemCurrent, which.hipGraphMemAttrReservedMemCurrent)
+        )
+        return GraphMemory(used, reserved)
+
+    def trim_graph_memory(self, device: int) -> None:
+        """Give back what is reserved and not used."""
+        with self._driver.relaxed(device):
+            self._driver.call("hipDeviceGraphMemTrim", device)
 
     def handle_int(self, obj: Any) -> int:
         """Return the runtime's handle of a stream, a graph or an executable."""

@@ -21,6 +21,7 @@ from .side_stream import SideStreamRules
 from .state import StateRules
 from .streams import StreamRules
 from .threads import ThreadRules
+from .update import UpdateRules
 
 ALL = (
     BackendRules,
@@ -42,4 +43,5 @@ ALL = (
     MemoryRules,
     NodeRules,
     DumpRules,
+    UpdateRules,
 )
