@@ -4,7 +4,8 @@
 python3 dev.py demo [...]   the demo; more arguments go to `python -m accelerator_graph demo`
 python3 dev.py test [...]   ruff, mypy, then pytest; more arguments go to pytest
 python3 dev.py test --cuda-python "12.9.*" [...]
-                            pytest alone, with that version of cuda-python
+python3 dev.py test --hip-python "7.2.*" [...]
+                            pytest alone, with that version of the binding
 
 The environment is made once, and again when pyproject.toml or the Python version has changed.
 """
@@ -23,18 +24,25 @@ if sys.version_info < (3, 11):  # noqa: UP036 (said before anything newer is use
 
 ROOT = Path(__file__).resolve().parent
 LINT = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"])
-CUDA_WHEELS = {("Linux", "x86_64"), ("Linux", "aarch64"), ("Windows", "AMD64")}
+WHEELS = {  # where the bindings can be had
+    "cuda": {("Linux", "x86_64"), ("Linux", "aarch64"), ("Windows", "AMD64")},
+    "hip": {("Linux", "x86_64")},
+}
 
 
-def environment(cuda_python: str | None) -> Path:
-    """Return the Python of a complete environment, made first if it is missing or outdated."""
-    folder = ROOT / (f".venv-cuda-{cuda_python.rstrip('.*')}" if cuda_python else ".venv")
+def environment(binding: str = "", version: str = "") -> Path:
+    """Return the Python of a complete environment, made first if it is missing or outdated.
+
+    With all bindings in their newest versions, or with one in the version that is named.
+    """
+    folder = ROOT / (f".venv-{binding}-{version.rstrip('.*')}" if binding else ".venv")
     python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
-    has_cuda = (platform.system(), platform.machine()) in CUDA_WHEELS
-    wanted = ["-e", f"{ROOT}[cuda,test]" if has_cuda else f"{ROOT}[test]"]
-    if cuda_python:
-        wanted.append(f"cuda-python=={cuda_python}")
-    elif has_cuda and find_library("nvcuda" if sys.platform == "win32" else "cuda"):
+    here = (platform.system(), platform.machine())
+    extras = [binding] if binding else [name for name, places in WHEELS.items() if here in places]
+    wanted = ["-e", f"{ROOT}[{','.join([*extras, 'test'])}]"]
+    if binding:
+        wanted.append(f"{binding}-python=={version}")
+    elif "cuda" in extras and find_library("nvcuda" if sys.platform == "win32" else "cuda"):
         wanted.append("nvidia-cuda-nvrtc>=13,<14")  # the demo compiles its kernel where there is a GPU
 
     facts = [(ROOT / "pyproject.toml").read_text(encoding="utf-8"), sys.version, str(ROOT), *wanted]
@@ -66,11 +74,12 @@ def run(*command: str | Path, cwd: Path | None = None) -> None:
 def main(command: str = "", *arguments: str) -> None:
     """Run the command that was asked for."""
     if command == "demo":
-        run(environment(None), "-m", "accelerator_graph", "demo", *arguments)
-    elif command == "test" and arguments[:1] == ("--cuda-python",) and len(arguments) > 1:
-        run(environment(arguments[1]), "-m", "pytest", *arguments[2:], cwd=ROOT)
+        run(environment(), "-m", "accelerator_graph", "demo", *arguments)
+    elif command == "test" and arguments[:1] in (("--cuda-python",), ("--hip-python",)) and arguments[1:]:
+        binding = arguments[0].split("-")[2]
+        run(environment(binding, arguments[1]), "-m", "pytest", *arguments[2:], cwd=ROOT)
     elif command == "test":
-        python = environment(None)
+        python = environment()
         for step in LINT:
             print("$", *step)
             run(python, "-m", *step, cwd=ROOT)

@@ -1,17 +1,25 @@
-"""What the tests that run on the software CUDA driver have in common."""
+"""The machines without a GPU that the backends of GPUs are tested on."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import amd.runtime
 import pytest
 from driver.build import build, compiler
 
-REQUIRED = "ACCELERATOR_GRAPH_REQUIRE_SOFTWARE_DRIVER"
-"""Set where it is a failure if the software driver can't be built, such as in CI."""
+REQUIRED = "ACCELERATOR_GRAPH_REQUIRE_LANES"
+"""Set where it is a failure if a lane that needs no GPU can't be had, such as in CI."""
+
+
+def lack(missing: str) -> None:
+    """Skip the test if something is missing, or fail it where nothing may be."""
+    if missing:
+        (pytest.fail if os.environ.get(REQUIRED) else pytest.skip)(missing)
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +34,18 @@ def software_driver() -> Path:
         if importlib.util.find_spec("cuda") is None
         else ""
     )
-    if missing:
-        (pytest.fail if os.environ.get(REQUIRED) else pytest.skip)(missing)
+    lack(missing)
     return build()
+
+
+@pytest.fixture(scope="session")
+def amd_runtime() -> Callable[[str], Path]:
+    """Returns the folder with a version of AMD's runtime that runs on the CPU."""
+    if importlib.util.find_spec("hip") is None:
+        lack("hip-python is not installed")
+
+    def folder(version: str) -> Path:
+        lack(amd.runtime.missing(version))
+        return amd.runtime.build(version)
+
+    return folder

@@ -1,0 +1,90 @@
+"""The tests that want an AMD GPU, on AMD's own runtime above a GPU in software."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from amd.runtime import command, environment
+
+ROOT = Path(__file__).resolve().parents[1]
+TIMEOUT = 300
+VERSIONS = ("7.2", "6.4")
+MOST_TESTS = "not TestCpu and not TestCuda and not TestTape"
+FILES = (
+    "test_conformance.py",
+    *sorted(path.name for path in Path(__file__).parent.glob("test_hip_*.py") if "faults" not in path.name),
+)
+LEAST_PASSED = {"test_conformance.py": 240}
+MAY_SKIP = (  # the kit's tests of what a backend does without a capability, and what upstream breaks
+    "backend 'hip' has ",
+    "backend 'hip' enqueues work",
+    "expected to fail: AMD's runtime",
+)
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def runtime(request: pytest.FixtureRequest, amd_runtime: Callable[[str], Path]) -> Path:
+    return amd_runtime(request.param)
+
+
+def run(runtime: Path, tmp_path: Path, *arguments: str) -> str:
+    """Run Python on the runtime, which must lack nothing below it; return what it printed."""
+    unknown = tmp_path / "unknown"
+    done = subprocess.run(
+        [*command(runtime), *arguments],
+        cwd=ROOT,
+        env=environment(runtime, SOFTWARE_HSA_UNKNOWN=str(unknown)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert not unknown.exists(), (
+        f"the library below the runtime lacks {sorted(set(unknown.read_text().split()))}"
+    )
+    return done.stdout
+
+
+def outcome(runtime: Path, tmp_path: Path, *files: str) -> SimpleNamespace:
+    """Run tests on the runtime and return what was counted."""
+    report = tmp_path / "report.json"
+    how = ("-q", "-p", "no:cacheprovider", "--color=no", "-k", MOST_TESTS)
+    run(runtime, tmp_path, "-m", "amd.report", str(report), *how, *(f"tests/{name}" for name in files))
+    return SimpleNamespace(**json.loads(report.read_text(encoding="utf-8")))
+
+
+def test_the_tests_of_the_backend_pass(runtime: Path, tmp_path: Path) -> None:
+    found = outcome(runtime, tmp_path, *FILES)
+    assert {
+        name: found.passed.get(name, 0)
+        for name in FILES
+        if found.passed.get(name, 0) < LEAST_PASSED.get(name, 1)
+    } == {}
+    assert [reason for reason in found.skipped if not reason.startswith(MAY_SKIP)] == []
+    assert found.launches > 1000
+    assert (found.unknown_kernels, found.unknown_calls) == (0, 0)
+
+
+def test_the_library_below_the_runtime_is_what_it_says(runtime: Path, tmp_path: Path) -> None:
+    found = outcome(runtime, tmp_path, "amd/itself.py")
+    assert found.passed["itself.py"] > 10
+    assert found.skipped == {}
+
+
+def test_the_demo(runtime: Path, tmp_path: Path) -> None:
+    printed = run(
+        runtime,
+        tmp_path,
+        *("-m", "accelerator_graph", "demo", "--backend", "hip", "--size", "64", "--steps", "100"),
+        *("--dump", str(tmp_path / "demo.dot")),
+    )
+    assert "hip, device 0" in printed
+    assert "identical, bit for bit" in printed
+    assert (tmp_path / "demo.dot").read_text().startswith("digraph")
