@@ -12,7 +12,7 @@ import pytest
 from amd.runtime import command, environment
 
 ROOT = Path(__file__).resolve().parents[1]
-TIMEOUT = 300
+TIMEOUT = 150
 VERSIONS = ("7.2", "6.4")
 MOST_TESTS = "not TestCpu and not TestCuda and not TestTape"
 FILES = (
@@ -47,7 +47,7 @@ def run(runtime: Path, tmp_path: Path, *arguments: str) -> str:
     )
     assert done.returncode == 0, done.stdout
     assert not unknown.exists(), (
-        f"the library below the runtime lacks {sorted(set(unknown.read_text().split()))}"
+        f"the library below the runtime lacks {sorted(set(unknown.read_text().splitlines()))}"
     )
     return done.stdout
 

@@ -13,25 +13,27 @@ from ._hip_driver import PER_THREAD_STREAM, Driver, Graph, Handle
 _ILLEGAL_STATE = 401
 _ACTIVE = 1
 _MODES = ("global", "thread_local", "relaxed")
+_RELAXED = _MODES.index("relaxed")
 
 
 class Capture(Handle):
     """A capture on the stream `handle`, begun by this thread."""
 
-    __slots__ = ("over", "thread")
+    __slots__ = ("mode", "over", "thread")
 
-    def __init__(self, handle: int, device: int) -> None:
+    def __init__(self, handle: int, device: int, mode: int) -> None:
         super().__init__(handle, device)
+        self.mode = mode
         self.over = False
         self.thread = get_ident()
 
 
 def begin(driver: Driver, stream: Any, mode: str) -> Capture:
     """Begin a capture. If anything is raised, there is none."""
-    capture = Capture(int(stream), driver.device_of(stream))
+    capture = Capture(int(stream), driver.device_of(stream), _MODES.index(mode))
     try:
         with driver.current(capture.device):
-            driver.call("hipStreamBeginCapture", capture.handle, _MODES.index(mode))
+            driver.call("hipStreamBeginCapture", capture.handle, capture.mode)
         return capture
     except DriverError as error:
         # the runtime may have answered for an earlier failure, and begun; after 401 it is somebody else's
@@ -121,7 +123,14 @@ def _settle(driver: Driver, capture: Capture) -> None:
         return
     if status == _ACTIVE:
         driver.answer("hipStreamQuery", capture.handle)  # invalidates it
-    driver.call("hipStreamBeginCapture", capture.handle, _MODES.index("relaxed"))
+    if capture.mode != _RELAXED:  # a relaxed one is on none of the runtime's lists, and a second end crashes
+        _end_and_destroy(driver, capture)
+    if _status(driver, capture):
+        driver.call("hipStreamBeginCapture", capture.handle, _RELAXED)
+        _end_and_destroy(driver, capture)
+
+
+def _end_and_destroy(driver: Driver, capture: Capture) -> None:
     graph = c_void_p()
     codes: list[int] = []
     _end(driver, capture, graph, codes)

@@ -1,0 +1,152 @@
+/* Twins: what kernels do, natively. Those that the tests, the demo and the benchmarks launch, and those
+ * that AMD's runtime fills and copies memory with. */
+#include "library.h"
+
+#include <time.h>
+
+#include <cstring>
+#include <type_traits>
+
+using Packet = hsa_kernel_dispatch_packet_t;
+
+/* ---- of the tests -------------------------------------------------------------------------------- */
+
+struct Step {
+    volatile uint32_t *cell;
+    uint32_t a, b;
+    uint64_t pause;
+};
+
+/* *cell = *cell * a + b, with at least `pause` nanoseconds between the reading and the writing */
+static void step(const Step &given, const Packet &) {
+    uint32_t value = *given.cell;
+    timespec left = {time_t(given.pause / 1'000'000'000), long(given.pause % 1'000'000'000)};
+    if (given.pause)
+        while (nanosleep(&left, &left)) continue;
+    *given.cell = value * given.a + given.b;
+}
+
+struct Store {
+    double *out;
+    int32_t n;
+    float factor;
+    struct {
+        signed char a;
+        double b;
+    } pair;
+};
+
+static void store(const Store &given, const Packet &packet) {
+    for (uint32_t i = 0; i < packet.grid_size_x && int32_t(i) < given.n; i++)
+        given.out[i] = float(i) * given.factor + given.pair.a + given.pair.b;
+}
+
+struct Geometry {
+    uint32_t *out;
+};
+
+/* The numbers of blocks and of their threads, and the bytes of memory that the threads of a block share. */
+static void geometry(const Geometry &given, const Packet &packet) {
+    uint32_t grid[] = {packet.grid_size_x, packet.grid_size_y, packet.grid_size_z};
+    uint32_t block[] = {packet.workgroup_size_x, packet.workgroup_size_y, packet.workgroup_size_z};
+    for (int i = 0; i < 3; i++) {
+        given.out[i] = grid[i] / block[i];
+        given.out[3 + i] = block[i];
+    }
+    given.out[6] = packet.group_segment_size;
+}
+
+struct Meet {
+    volatile uint32_t *mine;
+    const volatile uint32_t *other;
+};
+
+/* Set *mine, and wait until somebody has set *other. */
+static void meet(const Meet &given, const Packet &) {
+    timespec moment = {0, 100'000};
+    *given.mine = 1;
+    while (!*given.other) nanosleep(&moment, nullptr);
+}
+
+struct Nothing {};
+
+static void nothing(const Nothing &, const Packet &) {}
+
+/* ---- of the demo --------------------------------------------------------------------------------- */
+
+struct Diffuse {
+    const double *source;
+    double *target;
+    int32_t size, first, last;
+};
+
+static void diffuse(const Diffuse &given, const Packet &packet) {
+    int64_t size = given.size, rows = packet.grid_size_y, columns = packet.grid_size_x;
+    for (int64_t y = given.first; y < given.last && y < given.first + rows; y++)
+        for (int64_t x = 1; x < size - 1 && x <= columns; x++) {
+            const double *at = given.source + y * size + x;
+            double here = at[0];
+            double around = at[-1] + at[1] + at[-size] + at[size];
+            given.target[y * size + x] = here + 0.2 * (around - 4.0 * here);
+        }
+}
+
+/* ---- of AMD's runtime: the arguments that versions 6.4 and 7.2 have in common -------------------- */
+
+struct Fill {
+    char *target;
+    const char *pattern;
+    uint32_t count, bytes; /* of the pattern's elements */
+    uint64_t end;
+    uint32_t stride;
+};
+
+static void fill(const Fill &given, const Packet &) {
+    size_t size = size_t{given.count} * given.bytes;
+    for (char *each = given.target; reinterpret_cast<uint64_t>(each) < given.end; each += size)
+        memcpy(each, given.pattern, size);
+}
+
+struct Copy {
+    const char *source;
+    char *target;
+    uint64_t size;
+};
+
+static void copy(const Copy &given, const Packet &) { memmove(given.target, given.source, given.size); }
+
+/* ---- by name ------------------------------------------------------------------------------------- */
+
+template <class Arguments, void run(const Arguments &, const Packet &)>
+static void adapted(const void *arguments, const Packet &packet) {
+    run(*static_cast<const Arguments *>(arguments), packet);
+}
+
+struct Known {
+    const char *name;
+    size_t arguments;
+    Twin twin;
+};
+
+template <class Arguments, void run(const Arguments &, const Packet &)>
+constexpr Known known(const char *name) {
+    return {name, std::is_empty_v<Arguments> ? 0 : sizeof(Arguments), adapted<Arguments, run>};
+}
+
+static constexpr Known KNOWN[] = {
+    known<Step, step>("step"),
+    known<Store, store>("store"),
+    known<Geometry, geometry>("geometry"),
+    known<Meet, meet>("meet"),
+    known<Nothing, nothing>("nothing"),
+    known<Diffuse, diffuse>("diffuse"),
+    known<Fill, fill>("__amd_rocclr_fillBufferAligned"),
+    known<Copy, copy>("__amd_rocclr_copyBuffer"),
+};
+
+Twin twin_of(const char *name, size_t arguments) {
+    arguments = (arguments + 7) & ~size_t{7}; /* as in a structure, with the padding at its end */
+    for (const Known &each : KNOWN)
+        if (!strcmp(each.name, name) && each.arguments <= arguments) return each.twin;
+    return nullptr;
+}

@@ -1,0 +1,40 @@
+"""Run pytest on AMD's runtime and write down what it showed: python -m amd.report REPORT [...]
+
+Further arguments go to pytest. Python has to be on the runtime already (`runtime.command`).
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from driver.__main__ import Outcomes
+
+from accelerator_graph import _lifetime
+
+from .accounts import Accounts
+
+
+def main(report: str, *arguments: str) -> int:
+    outcomes = Outcomes()
+    status = pytest.main([*arguments], plugins=[outcomes])
+    gc.collect()
+    _lifetime.drain()
+    accounts = Accounts()
+    found = {
+        "status": int(status),
+        "passed": outcomes.passed,
+        "skipped": outcomes.skipped,
+        "launches": accounts.launches,
+        "unknown_kernels": accounts.unknown_kernels,
+        "unknown_calls": accounts.unknown_calls,
+    }
+    Path(report).write_text(json.dumps(found, indent=2), encoding="utf-8")
+    return int(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
