@@ -159,10 +159,11 @@ class Driver:
         """Like `current`, and what is called meanwhile disturbs no capture, not even this thread's."""
         exchange = self.function("hipThreadExchangeStreamCaptureMode")
         mode = c_int(_RELAXED)
+        place = byref(mode)
         with self.current(device):
             try:
-                self.checked("hipThreadExchangeStreamCaptureMode", (exchange(byref(mode)),))
+                self.checked("hipThreadExchangeStreamCaptureMode", (exchange(place),))
                 yield
             finally:
                 if mode.value != _RELAXED:  # else nothing was exchanged, or nothing has to be
-                    exchange(byref(mode))
+                    exchange(place)

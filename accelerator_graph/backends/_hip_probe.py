@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import os
 import re
 
@@ -33,13 +32,11 @@ def probe() -> Availability:
 
 
 def _binding_missing(versions: dict[str, str]) -> str:
-    if importlib.util.find_spec("rocm") is None and importlib.util.find_spec("hip") is None:
-        return f"hip-python is not installed. {_INSTALL}"
     try:
         hip = import_hip()
         numbers: tuple[int, int] = hip.HIP_VERSION_MAJOR, hip.HIP_VERSION_MINOR
-    except ModuleNotFoundError as error:
-        return f"hip-python is not installed: {error}. {_INSTALL}"
+    except ModuleNotFoundError:
+        return f"hip-python is not installed. {_INSTALL}"
     except Exception as error:
         return f"hip-python can't be imported ({error}). {_INSTALL}"
     try:

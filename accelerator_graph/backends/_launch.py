@@ -1,4 +1,4 @@
-"""A kernel's geometry and arguments, as cuLaunchKernel wants them."""
+"""A kernel's geometry and arguments, as ``cuLaunchKernel`` and ``hipModuleLaunchKernel`` want them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def shared_size(value: Any) -> int:
 
 
 def kernel_handle(kernel: Any) -> int:
-    """Return the handle of a kernel: an int, a CUfunction, a CUkernel, or an object with `handle`."""
+    """Return the handle of a kernel: an int, an object of the binding, or one with `handle`."""
     handle = getattr(kernel, "handle", kernel)
     try:
         if isinstance(handle, bool | float | str):
@@ -39,8 +39,8 @@ def kernel_handle(kernel: Any) -> int:
         address = int(handle)
     except (TypeError, ValueError):
         raise TypeError(
-            f"{type(kernel).__name__!r} object is no kernel; pass a CUfunction, a CUkernel, its handle as "
-            "int, or an object that has one as `handle`."
+            f"{type(kernel).__name__!r} object is no kernel; pass one that was loaded from a module, its "
+            "handle as int, or an object that has one as `handle`."
         ) from None
     if not 0 < address < 1 << 64:
         raise ValueError(f"{address} is not the handle of any kernel; pass one that has been loaded.")

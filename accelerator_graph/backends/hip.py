@@ -265,13 +265,6 @@ class HipBackend(Backend):
             handle = driver.call("hipGraphInstantiateWithFlags", graph.handle, int(wanted))
         return Executable(handle, graph.device)
 
-    def single_executable(self, graph: Graph) -> bool:
-        """Say whether the graph allocates or frees memory, which only one executable can own."""
-        return any(
-            _nodes.kind_of(self._driver, node) in ("mem_alloc", "mem_free")
-            for node in _nodes.node_handles(self._driver, graph.handle)
-        )
-
     def replay(self, executable: Executable, stream: Any) -> None:
         """Enqueue one run of the executable on the stream."""
         self.bind(executable, stream)()

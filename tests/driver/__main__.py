@@ -26,7 +26,9 @@ class Outcomes:
         self.skipped: Counter[str] = Counter()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.skipped:
+        if hasattr(report, "wasxfail"):
+            self.skipped[report.wasxfail] += 1
+        elif report.skipped:
             assert isinstance(report.longrepr, tuple)
             self.skipped[report.longrepr[2].removeprefix("Skipped: ")] += 1
         elif report.passed and report.when == "call":
