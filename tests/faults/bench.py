@@ -5,26 +5,23 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ctypes import addressof, c_ubyte, c_uint32, c_uint64
+from ctypes import addressof, c_uint32, c_uint64
 from typing import Any
 
-from cuda.bindings import driver
 from driver.faults import Accounts, Faults
-from works.cuda import call, device
 
 import accelerator_graph as ag
 from accelerator_graph import _lifetime, pools, streams
 
-LIBRARY = "libcuda.so.1"
-MODE = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+from .vendor import BACKEND, vendor
+
+MODE = vendor.MODES["thread_local"]
 """The capture mode of the thread that tests: not the driver's first, and not the library's."""
 
-faults = Faults(LIBRARY)
-accounts = Accounts(LIBRARY)
+faults = Faults(vendor.LIBRARY)
+accounts = Accounts(vendor.LIBRARY)
 
-A, B, C, CELL = [(c_ubyte * nbytes)() for nbytes in (8, 8, 8, 4)]
-"""Memory of the host, which is the software driver's too."""
-
+A, B, C, CELL = map(vendor.memory, (8, 8, 8, 4))
 
 NOTHING = tuple(map(bytes, (A, B, C, CELL)))
 
@@ -33,8 +30,8 @@ class Bench:
     """Two streams, a graph that captures the first, a pool, and work on the memory above."""
 
     def __init__(self, **options: Any) -> None:
-        self.stream = ag.Stream(0, backend="cuda")
-        self.fork = ag.Stream(0, backend="cuda")
+        self.stream = ag.Stream(0, backend=BACKEND)
+        self.fork = ag.Stream(0, backend=BACKEND)
         self.pool = ag.graph_pool_handle()
         self.graph: Any = ag.Graph(stream=self.stream, pool=self.pool, **options)
         self.kept: Any = None
@@ -47,7 +44,7 @@ class Bench:
         self.fork.fill(C, value + 1)
         stream.copy(B, A)
         stream.wait(self.fork)
-        stream.launch(device().kernel, *arguments, grid=1, block=1)
+        stream.launch(vendor.kernel(), *arguments, grid=1, block=1)
 
     def capture(self, value: int) -> None:
         """Capture work that will leave `value` behind."""
@@ -66,7 +63,7 @@ class Bench:
             self.graph = ag.Graph(stream=self.stream, pool=self.pool)
         self.graph.reset()
         assert self.graph.state == "empty"
-        quiesce()
+        vendor.quiesce()
         found()
         self.capture(9)
         assert self.run() == left(9)
@@ -89,44 +86,11 @@ def left(value: int) -> tuple[bytes, ...]:
     return bytes([value]) * 8, bytes([value]) * 8, bytes([value + 1]) * 8, bytes([value, 0, 0, 0])
 
 
-def quiesce() -> None:
-    """Wait until the device has done everything."""
-    with device().current():
-        call(driver.cuCtxSynchronize)
-
-
-# ---- the thread ------------------------------------------------------------------------------------
-
-
-def contexts() -> list[int]:
-    """Return this thread's stack of contexts, the current one last."""
-    found: list[Any] = []
-    while int(call(driver.cuCtxGetCurrent)):
-        found.insert(0, call(driver.cuCtxPopCurrent))
-    for context in found:
-        call(driver.cuCtxPushCurrent, context)
-    return [int(context) for context in found]
-
-
-def set_contexts(wanted: list[int]) -> None:
-    """Make this the thread's stack of contexts."""
-    while int(call(driver.cuCtxGetCurrent)):
-        call(driver.cuCtxPopCurrent)
-    for context in wanted:
-        call(driver.cuCtxPushCurrent, driver.CUcontext(context))
-
-
 def capture_mode() -> int:
     """Return this thread's capture mode."""
-    mode = call(driver.cuThreadExchangeStreamCaptureMode, MODE)
-    call(driver.cuThreadExchangeStreamCaptureMode, mode)
+    mode = vendor.exchange(MODE)
+    vendor.exchange(mode)
     return int(mode)
-
-
-def elsewhere() -> int:
-    """Return a context that no operation works in: that of device 1."""
-    device()  # initialises the driver
-    return int(call(driver.cuDevicePrimaryCtxRetain, call(driver.cuDeviceGet, 1)))
 
 
 # ---- what lives ------------------------------------------------------------------------------------
@@ -155,7 +119,7 @@ def leaked(before: dict[str, int], allowed: dict[str, int] | None = None) -> dic
 @contextmanager
 def nothing_left() -> Iterator[None]:
     """Find all accounts at the end as they are now, and no handle misused meanwhile."""
-    device()
+    vendor.kernel()
     faults.reset()
     before, misused = released(), (accounts.stale_handles, accounts.unknown_calls)
     ids = dict(pools._pools)

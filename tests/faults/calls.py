@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,16 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accelerator_graph import _lifetime
-from accelerator_graph.backends import _cuda_capture, registry
 
-DESTROYS = {
-    "cuEventDestroy": "events",
-    "cuGraphDestroy": "graphs",
-    "cuGraphExecDestroy": "executables",
-    "cuStreamDestroy": "streams",
-}
+from .vendor import vendor
 
-_ABANDON, _OVER = _cuda_capture.abandon.__code__, _cuda_capture._over.__code__
 _DRAIN = _lifetime.drain.__code__
 
 
@@ -33,7 +25,7 @@ class Call:
     role : str
         ``"work"``; ``"restore"``: it sets the context or the capture mode of the thread back to what it was;
         ``"clean-up"`` and ``"abandon"``: it is there to destroy something or to abandon a capture, and its
-        failure stays unsaid.
+        failure stays unsaid; ``"handle"``: it is asked whether a handle is one.
     phase : str
         ``"before"``, ``"body"``, ``"breaking"`` (of the capture, on purpose) or ``"after"``; or empty.
     destroys : str
@@ -54,39 +46,31 @@ class Call:
 
 
 class Recorder:
-    """Stands for ``cuda.bindings.driver`` and notes what is called."""
+    """Notes what is called."""
 
-    def __init__(self, api: Any) -> None:
-        self._api = api
-        self._changed = {"cuCtxSetCurrent": False, "cuThreadExchangeStreamCaptureMode": False}
+    def __init__(self) -> None:
+        self._set: set[tuple[str, Any]] = set()
         self.phase = ""
         self.notes: list[tuple[str, str, str, bool]] = []
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._api, name)
-        if not re.match(r"cu[A-Z]", name):
-            return found
-        function = re.sub(r"_v\d+$", "", name)
-
-        def call(*args: Any) -> Any:
-            self._note(function)
-            return found(*args)
-
-        setattr(self, name, call)
-        return call
-
-    def _note(self, function: str) -> None:
-        codes = list(_codes())
-        destroying = any(code.co_name.startswith("destroy_") or code is _OVER for code in codes)
+    def note(self, function: str) -> None:
+        frames = list(_frames())
+        codes = [frame.f_code for frame in frames]
+        destroying = any(code.co_name.startswith("destroy_") or code is vendor.OVER for code in codes)
         role = "work"
-        if _DRAIN in codes or _OVER in codes:
+        if _DRAIN in codes or vendor.OVER in codes:
             role = "clean-up"
-        elif _ABANDON in codes:
+        elif vendor.ABANDON in codes:
             role = "abandon"
-        if function in self._changed:  # forth and back, never nested
-            if self._changed[function]:
+        elif any(code.co_name == "as_stream" and "backends" in code.co_filename for code in codes):
+            role = "handle"
+        elif vendor.unsaid(function, codes):
+            role, destroying = "clean-up", function in vendor.DESTROYS
+        if function in (vendor.SET_PLACE, vendor.EXCHANGE):
+            setting = function, next(frame for frame in frames if frame.f_code in vendor.SETTING)
+            if setting in self._set:
                 role, destroying = "restore", False
-            self._changed[function] = not self._changed[function]
+            self._set ^= {setting}
         self.notes.append((function, role, self.phase, destroying))
 
     def calls(self) -> list[Call]:
@@ -95,29 +79,25 @@ class Recorder:
         for index, (function, role, phase, destroying) in enumerate(self.notes):
             before = frozenset(seen)
             seen[function] += 1
-            later = [each for each, *_ in self.notes[index:] if each in DESTROYS]
-            destroys = DESTROYS[later[0]] if destroying and later else ""
+            later = [each for each, *_ in self.notes[index:] if each in vendor.DESTROYS]
+            destroys = vendor.DESTROYS[later[0]] if destroying and later else ""
             found.append(Call(function, seen[function], role, phase, destroys, before))
         return found
 
 
-def _codes() -> Iterator[Any]:
+def _frames() -> Iterator[Any]:
     frame: Any = sys._getframe(2)
     while frame is not None:
-        yield frame.f_code
+        yield frame
         frame = frame.f_back
 
 
 @contextmanager
 def recording() -> Iterator[Recorder]:
     """Note all calls of the backend."""
-    driver = registry.get("cuda")._driver
-    api = driver.api
-    driver.api = recorder = Recorder(api)
-    try:
+    recorder = Recorder()
+    with vendor.noting(recorder.note):
         yield recorder
-    finally:
-        driver.api = api
 
 
 def no_phase(_: str = "") -> None:

@@ -6,11 +6,9 @@ import gc
 import sys
 from contextlib import suppress
 from itertools import cycle
+from typing import Any
 
 import pytest
-from cuda.bindings import driver
-from works.cuda import call as succeed
-from works.cuda import device
 
 import accelerator_graph as ag
 from accelerator_graph import _lifetime, pools, streams
@@ -21,28 +19,25 @@ from .bench import (
     Bench,
     accounts,
     capture_mode,
-    contexts,
-    elsewhere,
     faults,
     found,
     leaked,
     no_capture,
-    quiesce,
     released,
-    set_contexts,
 )
-from .calls import DESTROYS, Call, no_phase, recording
+from .calls import Call, no_phase, recording
 from .codes import failures, reason
 from .operation import Operation
 from .operations import OPERATIONS
+from .vendor import BACKEND, vendor
 
-ELSEWHERE = elsewhere()
+ELSEWHERE = vendor.elsewhere()
 
 
-def calls_of(operation: Operation, stack: list[int]) -> list[Call]:
+def calls_of(operation: Operation, place: Any) -> list[Call]:
     """Do the operation once, with every call succeeding, and return its calls."""
     gc.collect()
-    set_contexts(stack)
+    vendor.go_to(place)
     with recording() as recorder:
         bench = Bench(**operation.options)
         operation.prepare(bench)
@@ -65,14 +60,14 @@ def calls_of(operation: Operation, stack: list[int]) -> list[Call]:
 @pytest.fixture(autouse=True)
 def thread(monkeypatch):
     """Test in a thread with a capture mode of its own, and let nothing be printed that was not raised."""
-    before = succeed(driver.cuThreadExchangeStreamCaptureMode, MODE)
+    before = vendor.exchange(MODE)
     monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: unraised.append(repr(error)))
     gc.collect()
     gc.disable()
     yield
     gc.enable()
-    set_contexts([])
-    succeed(driver.cuThreadExchangeStreamCaptureMode, before)
+    vendor.go_to(vendor.HOME)
+    vendor.exchange(before)
 
 
 unraised: list[str] = []
@@ -81,13 +76,13 @@ unraised: list[str] = []
 def pytest_generate_tests(metafunc):
     if "call" not in metafunc.fixturenames:
         return
-    succeed(driver.cuThreadExchangeStreamCaptureMode, MODE)
+    vendor.exchange(MODE)
     gc.disable()
     gc.freeze()  # what is there by now need not be looked at in every collection
     cases = []
     for operation in OPERATIONS:
-        calls = calls_of(operation, [])
-        assert calls == calls_of(operation, [ELSEWHERE])
+        calls = calls_of(operation, vendor.HOME)
+        assert calls == calls_of(operation, ELSEWHERE)
         cases += [pytest.param(operation, call, id=f"{operation.name}-{call}") for call in calls]
     gc.enable()
     metafunc.parametrize(("operation", "call"), cases)
@@ -95,8 +90,8 @@ def pytest_generate_tests(metafunc):
 
 def test_a_call_fails(operation, call):
     problems = []
-    for stack, (code, late) in zip(cycle(([], [ELSEWHERE])), failures(call.function), strict=False):
-        set_contexts(stack)
+    for place, (code, late) in zip(cycle((vendor.HOME, ELSEWHERE)), failures(call.function), strict=False):
+        vendor.go_to(place)
         problem = ""
         try:
             inject(operation, call, code, late)
@@ -104,16 +99,16 @@ def test_a_call_fails(operation, call):
             problem = f"{code}{' late' if late else ''}: {error or repr(error)}"
         if problem:
             problems.append(problem)
-            clear(stack)
+            clear(place)
     assert not problems, "\n".join(problems)
 
 
 def test_a_capture_may_have_begun_if_the_driver_does_not_say_so():
     bench = Bench()
     faults.reset()
-    faults.fail("cuStreamBeginCapture", code=719, after=True)
-    faults.fail("cuStreamIsCapturing", code=719, nth=2)
-    with pytest.raises(ag.CaptureError, match="cuStreamBeginCapture"):
+    faults.fail(vendor.BEGIN, code=719, after=True)
+    faults.fail(vendor.IS_CAPTURING, code=719, nth=2)
+    with pytest.raises(ag.CaptureError, match=vendor.BEGIN):
         bench.graph.capture_begin()
     assert faults.pending == 0
     no_capture()
@@ -126,7 +121,7 @@ def inject(operation: Operation, call: Call, code: int, late: bool) -> None:
     bench = Bench(**operation.options)
     operation.prepare(bench)
     _lifetime.drain()
-    stack = contexts()
+    place = vendor.place()
     faults.fail(call.function, code=code, nth=call.nth, after=late)
     error = None
     try:
@@ -138,8 +133,10 @@ def inject(operation: Operation, call: Call, code: int, late: bool) -> None:
     assert happened, f"{call} was not called; {error!r}"
     figures.injected[call.function] += 1
     failed = check_error(operation, call, code, error)
-    check_thread(call, stack, late)
+    check_thread(call, place, late)
     no_capture()
+    vendor.unsafe_call()
+    assert vendor.no_last_error() or not failed, "the thread's last error stays"
     if bench.graph is not None:
         assert bench.graph.state == operation.state(call if failed else None), "the graph's state"
     if bench.graph is None or bench.graph.state == "empty":
@@ -148,7 +145,7 @@ def inject(operation: Operation, call: Call, code: int, late: bool) -> None:
     bench.usable()
     figures.states_checked += 1
     error = bench = None
-    quiesce()
+    vendor.quiesce()
     found()
     check_leaks(call, late, live)
     assert (accounts.stale_handles, accounts.unknown_calls) == misused, "a stale handle, or an unknown call"
@@ -157,7 +154,7 @@ def inject(operation: Operation, call: Call, code: int, late: bool) -> None:
 
 def check_error(operation: Operation, call: Call, code: int, error: Exception | None) -> bool:
     """Check what was raised, and return whether it was on account of the call that failed."""
-    if call.role != "work" or call.function in operation.ignores:
+    if call.role not in ("work", "handle") or call.function in operation.ignores:
         if call.destroys and operation.consequence and error is not None:
             assert isinstance(error, ag.DriverError)
             assert error.code == operation.consequence
@@ -166,31 +163,35 @@ def check_error(operation: Operation, call: Call, code: int, error: Exception | 
         assert asked_for, f"an error that nobody asked for: {error!r}"
         return False
     assert error is not None, "the code was swallowed"
+    if call.role == "handle" and code in vendor.NO_STREAM:
+        assert isinstance(error, ValueError), f"{error!r} is not documented"
+        assert "not the handle of a stream" in str(error)
+        return True
     assert isinstance(error, (ag.DriverError, ag.CaptureError)), f"{error!r} is not documented"
     assert call.function in str(error), "another call is named"
     assert f"({code})" in str(error), "another code is named"
     assert error.code == code
     assert error.reason == reason(code)
     if isinstance(error, ag.DriverError):
-        assert error.backend == "cuda"
+        assert error.backend == BACKEND
         assert isinstance(error, ag.OutOfMemoryError) == (code == 2)
     return True
 
 
-def check_thread(call: Call, stack: list[int], late: bool) -> None:
+def check_thread(call: Call, place: Any, late: bool) -> None:
     """Find contexts and capture mode as before, unless the very call that restores them was to fail."""
     kept = call.role == "restore" and not late
-    if kept and call.function == "cuCtxSetCurrent":
-        set_contexts(stack)
-    if kept and call.function == "cuThreadExchangeStreamCaptureMode":
-        succeed(driver.cuThreadExchangeStreamCaptureMode, MODE)
-    assert contexts() == stack, "the contexts"
+    if kept and call.function == vendor.SET_PLACE:
+        vendor.go_to(place)
+    if kept and call.function == vendor.EXCHANGE:
+        vendor.exchange(MODE)
+    assert vendor.place() == place, f"the {vendor.PLACE}"
     assert capture_mode() == int(MODE), "the capture mode"
 
 
 def check_leaks(call: Call, late: bool, before: dict[str, int]) -> None:
     """Find nothing left, but what was kept from being destroyed."""
-    destroyed = late and call.function in DESTROYS
+    destroyed = late and call.function in vendor.DESTROYS
     allowed = {} if destroyed or not call.destroys else {call.destroys: 1}
     if "graphs" in allowed:
         before = {name: count for name, count in before.items() if name != "nodes"}
@@ -200,10 +201,10 @@ def check_leaks(call: Call, late: bool, before: dict[str, int]) -> None:
     assert found in (allowed, {}), "leaked"
 
 
-def clear(stack: list[int]) -> None:
+def clear(place: Any) -> None:
     """Forget what a failed check has left."""
-    set_contexts(stack)
-    succeed(driver.cuThreadExchangeStreamCaptureMode, MODE)
+    vendor.go_to(place)
+    vendor.exchange(MODE)
     faults.reset()
     unraised.clear()
     _lifetime.captures.clear()
@@ -211,5 +212,4 @@ def clear(stack: list[int]) -> None:
     streams._thread.stack.clear()
     gc.collect()
     _lifetime.drain()
-    with device().current():
-        driver.cuStreamEndCapture(driver.CUstream(2))
+    vendor.end(2)

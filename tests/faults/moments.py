@@ -14,12 +14,12 @@ from itertools import pairwise
 from types import CodeType, FrameType
 from typing import Any
 
-from cuda.bindings import driver
-
 import accelerator_graph as ag
 
+from .vendor import vendor
+
 OURS = os.path.dirname(str(ag.__file__))
-WATCHED = (OURS, contextlib.__file__, enum.__file__, inspect.getfile(type(driver.CUresult)))
+WATCHED = (OURS, contextlib.__file__, enum.__file__, *vendor.WATCHED)
 """Files: the library, and what runs within its calls, such as the binding's own Python."""
 
 LOOKS_FOR_SIGNALS = frozenset(("CALL", "CALL_KW", "CALL_FUNCTION_EX", "RESUME", "JUMP_BACKWARD"))

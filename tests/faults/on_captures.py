@@ -5,14 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from cuda.bindings import driver
-from works.cuda import call, device
-
 import accelerator_graph as ag
 
 from .bench import A, Bench, left
 from .calls import Call, Phase
 from .operation import Operation, nothing
+from .vendor import BACKEND, vendor
 
 
 def body(bench: Bench, phase: Phase, end: str) -> None:
@@ -94,8 +92,8 @@ def homeless(bench: Bench) -> None:
 
 
 def per_thread(bench: Bench) -> None:
-    call(driver.cuCtxPushCurrent, device().context)
-    bench.graph = ag.Graph(stream=2, backend="cuda", pool=bench.pool)
+    vendor.enter_device()
+    bench.graph = ag.Graph(stream=2, backend=BACKEND, pool=bench.pool)
 
 
 def fills(bench: Bench, error: Exception | None) -> None:
@@ -116,7 +114,7 @@ CHECKED = {"per-thread": fills}
 
 
 def kept_once_captured(call: Call) -> str:
-    return "captured" if "cuGraphGetRootNodes" in call.after else "empty"
+    return "captured" if vendor.ROOTS in call.after else "empty"
 
 
 CAPTURES = (

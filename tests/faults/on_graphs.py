@@ -7,19 +7,16 @@ import tempfile
 from contextlib import suppress
 from functools import partial
 
-from cuda.bindings import driver
-from works.cuda import call, device
-
 import accelerator_graph as ag
 from accelerator_graph import _lifetime
 
-from .bench import NOTHING, A, Bench, found, left
+from .bench import NOTHING, A, Bench, C, found, left
 from .calls import Call, Phase
 from .on_captures import replays
 from .operation import Operation
+from .vendor import vendor
 
 KEPT = {"keep_graph": True}
-NAMING = frozenset(("cuGraphKernelNodeGetParams", "cuFuncGetName", "cuKernelGetName"))
 
 
 def captured(bench: Bench) -> None:
@@ -32,10 +29,10 @@ def ready(bench: Bench) -> None:
 
 
 def allocating(bench: Bench) -> None:
-    with bench.graph, device().current():
-        memory = call(driver.cuMemAllocAsync, 16, bench.stream.native)
-        bench.stream.fill(int(memory), 1, 16)
-        call(driver.cuMemFreeAsync, memory, bench.stream.native)
+    with bench.graph:
+        memory = vendor.allocate(bench.stream.native)
+        bench.stream.fill(memory, 1, 16)
+        vendor.free(bench.stream.native, memory)
         bench.work(bench.stream, 5)
     bench.kept = bench.graph.bind()
 
@@ -52,7 +49,7 @@ def still_launches(bench: Bench, error: Exception | None) -> None:
 
 
 def gone_with_the_old_one(call: Call) -> str:
-    looking = call.function in ("cuGraphGetNodes", "cuGraphNodeGetType")
+    looking = call.function in vendor.LOOKING_FOR_MEMORY
     return "ready" if looking else "captured"
 
 
@@ -61,7 +58,7 @@ def launches_or_says_so(bench: Bench, error: Exception | None) -> None:
         still_launches(bench, error)
     else:
         refused(bench, error)
-        if getattr(error, "code", None) != 801:  # for the old one lives after all
+        if getattr(error, "code", None) != vendor.ONLY_ONE_EXECUTABLE:  # for the old one lives after all
             assert bench.run() == left(5)
             assert bench.run(bench.kept) == left(5)
 
@@ -74,13 +71,34 @@ def ran_at_most_once(bench: Bench, error: Exception | None) -> None:
     replays(bench, error)
 
 
+def branching(bench: Bench) -> None:
+    """Capture a graph with two first and two last nodes."""
+    with bench.graph:
+        bench.fork.wait(bench.stream)
+        bench.stream.fill(A, 5)
+        bench.fork.fill(C, 6)
+        bench.stream.wait(bench.fork)
+
+
+def ran_branching(bench: Bench, error: Exception | None) -> None:
+    assert bench.graph.num_nodes == 2
+    bench.graph.replay()
+    bench.stream.synchronize()
+    assert found() == (bytes([5] * 8), bytes(8), bytes([6] * 8), bytes(4))
+
+
+def replayed_elsewhere(bench: Bench) -> None:
+    captured(bench)
+    bench.graph.replay(bench.fork)
+
+
 def in_its_context(bench: Bench) -> None:
     captured(bench)
-    call(driver.cuCtxPushCurrent, device().context)
+    vendor.enter_device()
 
 
 def unless_instantiated(call: Call) -> str:
-    return "ready" if "cuGraphInstantiate" in call.after else "captured"
+    return "ready" if vendor.INSTANTIATE in call.after else "captured"
 
 
 def dump(bench: Bench, phase: Phase) -> None:
@@ -148,18 +166,22 @@ made = partial(kept, done="ready", check=replays)
 asked = partial(kept, done="captured", failed="captured", check=replays)
 run = partial(Operation, prepare=captured, done="ready", failed="ready", check=ran_at_most_once)
 
+allocating_again = made(
+    "instantiate-allocating-again",
+    instantiate,
+    prepare=allocating,
+    failed=gone_with_the_old_one,
+    check=launches_or_says_so,
+    consequence=vendor.ONLY_ONE_EXECUTABLE,
+)
+
 GRAPHS = (
     made("instantiate", instantiate, failed="captured"),
     made("instantiate-again", instantiate, prepare=ready, failed="ready", check=still_launches),
-    made(
-        "instantiate-allocating-again",
-        instantiate,
-        prepare=allocating,
-        failed=gone_with_the_old_one,
-        check=launches_or_says_so,
-        consequence=801,
-    ),
+    *([allocating_again] if vendor.ONLY_ONE_EXECUTABLE else []),
+    made("instantiate-branching", instantiate, prepare=branching, failed="captured", check=ran_branching),
     run("replay", replay),
+    run("replay-after-another-stream", replay, prepare=replayed_elsewhere),
     run("replay-first", replay, options=KEPT, failed=unless_instantiated),
     run("replay-on-stream", lambda bench, _: bench.graph.replay(bench.fork)),
     run("replay-on-handle", lambda bench, _: bench.graph.replay(bench.fork.handle)),
@@ -174,7 +196,7 @@ GRAPHS = (
     run("bound", lambda bench, _: bench.kept(), prepare=ready),
     asked("debug-dump", dump, prepare=for_dump, check=whole_or_as_before),
     asked("num-nodes", lambda bench, _: bench.graph.num_nodes),
-    asked("nodes", nodes, ignores=NAMING),
+    asked("nodes", nodes, ignores=vendor.NAMING),
     made("raw-handles", handles, prepare=instantiated),
     kept("reset", reset, prepare=ready, check=refused),
     Operation("reset-capturing", reset, capturing),

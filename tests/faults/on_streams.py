@@ -4,31 +4,25 @@ from __future__ import annotations
 
 from ctypes import addressof, c_uint32, c_uint64
 
-from works.cuda import device
-
 import accelerator_graph as ag
 from accelerator_graph import _lifetime
-from accelerator_graph.backends import registry
 
 from .bench import CELL, A, B, Bench
 from .calls import Phase, no_phase
 from .operation import Operation
+from .vendor import BACKEND, vendor
 
 
 def make_stream(bench: Bench, phase: Phase = no_phase) -> None:
-    bench.kept = ag.Stream(0, backend="cuda", priority=-1)
+    bench.kept = ag.Stream(0, backend=BACKEND, priority=-1)
 
 
 def make_stream_like(bench: Bench, phase: Phase) -> None:
     bench.kept = ag.Stream(like=bench.stream)
 
 
-def forget_contexts(bench: Bench) -> None:
-    registry.get("cuda")._driver._primary.clear()
-
-
 def adopt(bench: Bench, phase: Phase) -> None:
-    bench.kept = ag.Graph(stream=bench.stream.handle, backend="cuda").device
+    bench.kept = ag.Graph(stream=bench.stream.handle, backend=BACKEND).device
 
 
 def enter(bench: Bench, phase: Phase) -> None:
@@ -53,7 +47,7 @@ def copy(bench: Bench, phase: Phase) -> None:
 
 def launch(bench: Bench, phase: Phase) -> None:
     arguments = (c_uint64(addressof(CELL)), c_uint32(0), c_uint32(1), c_uint64(0))
-    bench.stream.launch(device().kernel, *arguments, grid=1, block=1)
+    bench.stream.launch(vendor.kernel(), *arguments, grid=1, block=1)
 
 
 def record(bench: Bench, phase: Phase = no_phase) -> None:
@@ -67,7 +61,7 @@ def drop(bench: Bench, phase: Phase) -> None:
 
 STREAMS = (
     Operation("stream", make_stream),
-    Operation("stream-first-on-device", make_stream, forget_contexts),
+    *([Operation("stream-first-on-device", make_stream, vendor.FIRST_USE)] if vendor.FIRST_USE else []),
     Operation("stream-like", make_stream_like),
     Operation("stream-of-handle", adopt),
     Operation("stream-entered-nested", enter),
