@@ -44,6 +44,8 @@ def environment(binding: str = "", version: str = "") -> Path:
         wanted.append(f"{binding}-python=={version}")
     elif "cuda" in extras and find_library("nvcuda" if sys.platform == "win32" else "cuda"):
         wanted.append("nvidia-cuda-nvrtc>=13,<14")  # the demo compiles its kernel where there is a GPU
+    if {"cuda", "hip"} <= set(extras):
+        wanted.append("nvidia-cuda-runtime>=13,<14")  # the headers for HIP on CUDA, in tests/shim
 
     facts = [(ROOT / "pyproject.toml").read_text(encoding="utf-8"), sys.version, str(ROOT), *wanted]
     digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()

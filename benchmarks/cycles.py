@@ -18,9 +18,15 @@ def resident_kib():
 
 
 def work_of(backend):
-    """Return what is enqueued in each cycle; on cuda, a memset on device memory."""
+    """Return what is enqueued in each cycle; on cuda and hip, a memset on device memory."""
     if backend == "cpu":
         cell = bytearray(64)
+        return lambda stream: stream.fill(cell, 1)
+    if backend == "hip":
+        from hip import hip
+
+        code, cell = hip.hipMalloc(64)
+        assert int(code) == 0
         return lambda stream: stream.fill(cell, 1)
     runtime = ag.backends.get(backend)._driver
     with runtime.current(runtime.primary_context(0)):
@@ -31,6 +37,10 @@ def work_of(backend):
 def device_free(backend):
     if backend == "cpu":
         return 0
+    if backend == "hip":
+        from hip import hip
+
+        return hip.hipMemGetInfo()[1] // 1024
     runtime = ag.backends.get(backend)._driver
     with runtime.current(runtime.primary_context(0)):
         return runtime.call("cuMemGetInfo")[0] // 1024

@@ -1,7 +1,8 @@
 """Run everything on a machine with a GPU and write down what it showed.
 
-Usage: python tests/verify_gpu.py [--name NAME] [--out DIR]
+Usage: python tests/verify_gpu.py [--backend cuda | hip] [--name NAME] [--out DIR]
 
+With ``--backend hip`` the HIP backend and hip-python drive the NVIDIA GPU through the shim in tests/shim.
 Needs no network and installs nothing: the tests, the demo and the benchmarks run from this checkout
 in the interpreter that runs this script. Writes DIR/NAME.md (by default docs/verified/cuda.md), with
 the commit and the versions. Exit status 1 if a test failed or none ran on the GPU.
@@ -21,10 +22,33 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PATHS = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
 ENVIRONMENT = {**os.environ, "PYTHONPATH": PATHS, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 COMMANDS = {
-    "The demo": ["-m", "accelerator_graph", "demo", "--backend", "cuda"],
-    "Replay, against the C loop": ["benchmarks/replay_cuda.py"],
-    "What the capture transaction adds": ["benchmarks/transaction_cuda.py"],
-    "10,000 cycles": ["benchmarks/cycles.py", "--backend", "cuda"],
+    "cuda": {
+        "The demo": ["-m", "accelerator_graph", "demo", "--backend", "cuda"],
+        "Replay, against the C loop": ["benchmarks/replay_cuda.py"],
+        "What the capture transaction adds": ["benchmarks/transaction_cuda.py"],
+        "10,000 cycles": ["benchmarks/cycles.py", "--backend", "cuda"],
+    },
+    "hip": {
+        "The demo": ["-m", "accelerator_graph", "demo", "--backend", "hip"],
+        "Replay": ["benchmarks/replay_hip.py"],
+        "10,000 cycles": ["benchmarks/cycles.py", "--backend", "hip"],
+    },
+}
+TESTS = {
+    "cuda": [],
+    "hip": [
+        *("tests/test_conformance.py", "tests/test_hip_like_cuda.py", "tests/shim/itself.py"),
+        *(f"tests/shim/itself_{part}.py" for part in ("captures", "devices", "graphs")),
+        *("-k", "not TestCpu and not TestCuda and not TestTape"),
+    ],
+}
+SCOPE = {
+    "cuda": "",
+    "hip": """HIP's calls went through the shim in `tests/shim` to the CUDA driver. This shows that the backend
+and hip-python drive a real device: handles, memory, streams, results, the same graphs as the CUDA backend's.
+It does not show how AMD's runtime behaves (that is tested on AMD's own runtime, on the CPU), nor AMD's
+hardware, nor any speed on it.
+""",
 }
 
 
@@ -57,9 +81,10 @@ def commit():
     return (head.stdout.strip() or "unknown") + (" with changes" if dirty.stdout.strip() else "")
 
 
-def tests(report):
-    """Run the test suite; return the exit status, the summary line, and per file: passed, skipped."""
-    status, output = run(["-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"], 500)
+def tests(report, selection):
+    """Run the tests; return the exit status, the summary line, and per file: passed, skipped."""
+    how = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
+    status, output = run(["-m", "pytest", *how, *selection], 500)
     files, skipped = {}, {}
     for case in ET.parse(report).iter("testcase"):
         counts = files.setdefault(
@@ -80,14 +105,22 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--name", default="cuda")
+    parser.add_argument("--backend", default="cuda", choices=COMMANDS)
+    parser.add_argument("--name", help="by default the backend's, or hip-on-cuda")
     parser.add_argument("--out", default=os.path.join(ROOT, "docs", "verified"))
     options = parser.parse_args()
+    name = options.name or {"cuda": "cuda", "hip": "hip-on-cuda"}[options.backend]
+    if options.backend == "hip":
+        from shim.build import build, environment
+
+        paths = os.pathsep.join((os.path.join(ROOT, "tests"), PATHS))
+        ENVIRONMENT.update(environment(build(), ENVIRONMENT, PYTHONPATH=paths))
     os.makedirs(options.out, exist_ok=True)
     _, info = run(["-m", "accelerator_graph", "info", "--json"], 60)
     backends = {each["name"]: each for each in json.loads(info)["backends"]}
-    if not backends["cuda"]["usable"]:
-        print(f"nothing to verify: backend 'cuda' is not available: {backends['cuda']['reason']}")
+    there = backends[options.backend]
+    if not there["usable"]:
+        print(f"nothing to verify: backend {options.backend!r} is not available: {there['reason']}")
         return 1
     gpu = subprocess.run(
         ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
@@ -96,7 +129,7 @@ def main():
         check=False,
     ).stdout.strip()
     report = os.path.join(options.out, "tests.xml")
-    status, output, files, skipped = tests(report)
+    status, output, files, skipped = tests(report, TESTS[options.backend])
     os.unlink(report)
     lines = [
         f"# Verified on {gpu.splitlines()[0] if gpu else 'no GPU'}",
@@ -106,8 +139,9 @@ def main():
         f"- commit: {commit()}",
         f"- date: {datetime.date.today().isoformat()}",
         f"- Python {platform.python_version()}, {len(gpu.splitlines())} GPU(s)",
-        f"- cuda: {backends['cuda']['versions']}, usable: {backends['cuda']['usable']}",
+        *(f"- {each['name']}: {each['versions']}" for each in backends.values() if each["usable"]),
         "",
+        SCOPE[options.backend],
         "## Tests",
         "",
         re.sub(r"^=+ | =+$", "", output.strip().splitlines()[-1]),
@@ -124,13 +158,13 @@ def main():
     ]
     if status:
         lines += ["```", *output.splitlines()[-200:], "```", ""]
-    for title, arguments in COMMANDS.items():
+    for title, arguments in COMMANDS[options.backend].items():
         code, printed = run(arguments, 300)
         status = status or code
         printed = printed.replace(ROOT + os.sep, "").strip()
         block = [printed] if printed.startswith(("|", "**")) and not code else ["```", printed, "```"]
         lines += [f"## {title}", "", f"`python {' '.join(arguments)}`", "", *block, ""]
-    path = os.path.join(options.out, f"{options.name}.md")
+    path = os.path.join(options.out, f"{name}.md")
     with open(path, "w", encoding="utf-8") as file:
         file.write("\n".join(lines))
     print("\n".join(lines))
