@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from ctypes import byref, c_void_p
 from threading import get_ident
 from typing import Any
@@ -101,8 +101,9 @@ def _over(driver: Driver, capture: Capture, graph: c_void_p, code: int | None) -
             with suppress(AcceleratorGraphError), driver.relaxed(capture.device):
                 driver.call("hipGraphDestroy", graph.value)
     else:
-        with suppress(AcceleratorGraphError), driver.relaxed(capture.device):
-            _settle(driver, capture)
+        for mode in (driver.relaxed(capture.device), nullcontext()):  # again, if a call of it failed as well
+            with suppress(AcceleratorGraphError), mode:
+                _settle(driver, capture)
         capture.over = True
         driver.clear()
 

@@ -18,6 +18,7 @@ SPECIAL_STREAMS = frozenset((0, 1, PER_THREAD_STREAM))
 
 _RELAXED = 2
 _NO_DEVICE = 100
+_NO_STREAM = (400, 709)  # invalid handle; context is destroyed
 
 
 class Handle:
@@ -63,7 +64,9 @@ class Driver:
         self.api = import_hip()
         self._library = Library()
         code, count = self.answer("hipGetDeviceCount")
-        if code != _NO_DEVICE:
+        if code == _NO_DEVICE:
+            self.clear()
+        else:
             self.checked("hipGetDeviceCount", (code,))
         self.device_count: int = 0 if code else count
 
@@ -142,6 +145,15 @@ class Driver:
         if handle in SPECIAL_STREAMS:
             return int(self.call("hipGetDevice"))
         return int(self.call("hipStreamGetDevice", handle))
+
+    def has_stream(self, handle: int) -> bool:
+        """Say whether a handle is that of a stream. Most other calls crash if it is not."""
+        answer = self.answer("hipStreamGetDevice", handle)
+        if answer[0] in _NO_STREAM:
+            self.clear()
+            return False
+        self.checked("hipStreamGetDevice", answer)
+        return True
 
     @contextmanager
     def current(self, device: int) -> Iterator[None]:

@@ -6,14 +6,11 @@ The runtime lets runs of one executable on different streams overlap, and they w
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from ctypes import c_void_p
 from functools import partial
 
 from ..errors import DriverError
 from ._hip_driver import SPECIAL_STREAMS, Driver, Executable
-
-_CAPTURING = 1
 
 
 def launcher(driver: Driver, executable: Executable, stream: int) -> Callable[[], None]:
@@ -43,28 +40,32 @@ def _launch_on_device(driver: Driver, executable: Executable, stream: int) -> No
     with driver.current(executable.device):
         _wait_for_the_last_run(driver, executable, stream)
         driver.call("hipGraphLaunch", executable.handle, stream)
-        executable.event = driver.new_event(stream)
+        try:
+            executable.event = driver.new_event(stream)
+        except DriverError:  # an end that can't be marked is waited for
+            driver.call("hipStreamSynchronize", stream)
 
 
 def _wait_for_the_last_run(driver: Driver, executable: Executable, stream: int) -> None:
     """Let a stream wait for the latest run of an executable that was launched on another one."""
     with driver.current(executable.device):
-        last, executable.stream = executable.stream, 0
-        if last:
-            executable.event = _end_of(driver, last)
-        event, executable.event = executable.event, 0
-        if event:
+        if executable.stream:
+            event = _end_of(driver, executable.stream)
             try:
-                driver.call("hipStreamWaitEvent", stream, event, 0)
+                if event:
+                    driver.call("hipStreamWaitEvent", stream, event, 0)
             finally:
-                driver.answer("hipEventDestroy", event)
+                if event:
+                    driver.answer("hipEventDestroy", event)
+            executable.stream = 0
+        elif executable.event:
+            driver.call("hipStreamWaitEvent", stream, executable.event, 0)
+            event, executable.event = executable.event, 0
+            driver.answer("hipEventDestroy", event)
 
 
 def _end_of(driver: Driver, stream: int) -> int:
     """Mark the present end of a stream. If it is gone or capturing, its earlier work has been waited for."""
-    if driver.answer("hipStreamGetDevice", stream)[0] or driver.answer("hipStreamIsCapturing", stream)[1]:
-        driver.clear()
+    if not driver.has_stream(stream) or driver.call("hipStreamIsCapturing", stream):
         return 0
-    with suppress(DriverError):
-        return driver.new_event(stream)
-    return 0
+    return driver.new_event(stream)

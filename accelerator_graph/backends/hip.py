@@ -131,8 +131,7 @@ class HipBackend(Backend):
         else:
             return None
         handle = int(stream)
-        if handle not in SPECIAL_STREAMS and self._driver.answer("hipStreamGetDevice", handle)[0]:
-            self._driver.clear()
+        if handle not in SPECIAL_STREAMS and not self._driver.has_stream(handle):
             raise ValueError(
                 f"{handle:#x} is not the handle of a stream; pass one that has not been destroyed."
             )
