@@ -139,13 +139,11 @@ graph_destroy           other   any           ok      ok            ok
 exec_destroy            other   any           900     ok            ok
 exec_destroy            here    any           900     900           ok
 nodes                   any     any           ok      ok            ok
-update                  here    any           900     900           ok
-update                  other   any           900     ok            ok
+update                  any     any           ok      ok            ok
 clone                   any     any           ok      ok            ok
 build                   any     any           ok      ok            ok
 graph_memory            any     any           ok      ok            ok
-trim                    here    any           900     900           ok
-trim                    other   any           900     ok            ok
+trim                    any     any           ok      ok            ok
 """
 
 # The same, after the thread that takes the step has exchanged its mode for `relaxed`.

@@ -1,6 +1,5 @@
 /* Capture: the rules, as an H200 with driver 580 answers them (docs/driver.md, test_driver_rules.py). */
 #include <stdlib.h>
-#include <string.h>
 
 #include "graphs.h"
 
@@ -21,12 +20,13 @@ void capture_release(struct capture *capture) {
     if (--capture->references == 0) free(capture);
 }
 
-void capture_end(struct capture *capture) {
+void capture_end(struct capture *capture, bool keep) {
     struct capture **place = &captures;
     while (*place != capture) place = &(*place)->next;
     *place = capture->next;
     capture->status = CAPTURE_OVER;
-    capture->graph->owned = false;
+    capture->graph->capturing = false;
+    if (!keep && !capture->borrowed) graph_destroy(capture->graph);
     for (struct stream *each = streams; each; each = each->next)
         if (each->capture == capture) {
             each->capture = NULL;
@@ -86,7 +86,8 @@ CUresult enqueue(handle which, const struct work *work) {
     return SUCCESS;
 }
 
-API(2, 0, cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, handle, which, int, mode) {
+/* Into a graph of the program, or, if there is none, into a new one. */
+static CUresult begin(handle which, int mode, struct graph *graph, const struct nodes *after) {
     static unsigned long long last_id;
     struct stream *stream;
     if (mode < GLOBAL || mode > RELAXED) return INVALID_VALUE;
@@ -100,19 +101,37 @@ API(2, 0, cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, handle, which, i
                                 .mode = mode,
                                 .status = CAPTURE_ACTIVE,
                                 .origin = stream,
-                                .graph = graph_new(true),
+                                .graph = graph ? graph : graph_new(true),
+                                .borrowed = graph != NULL,
                                 .next = captures};
-    capture->graph->owned = true;
+    capture->first = capture->graph->nodes.count;
+    capture->graph->capturing = true;
     captures = capture;
     stream->capture = capture;
-    stream->frontier.count = 0;
+    nodes_set(&stream->frontier, after);
     return SUCCESS;
+}
+
+API(2, 0, cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, handle, stream, int, mode) {
+    return begin(stream, mode, NULL, &(struct nodes){0});
+}
+
+API(6, 0, cuStreamBeginCaptureToGraph, 12030, cuStreamBeginCaptureToGraph, handle, stream, handle, which,
+    const handle *, after, const uint64_t *, data, size_t, count, int, mode) {
+    struct graph *graph = handle_get(which, GRAPH);
+    struct nodes nodes = {0};
+    CUresult code = INVALID_VALUE;
+    if (graph && !graph->owned && !graph->capturing && no_data(data, count) && graph_nodes(graph, after, count, &nodes))
+        code = begin(stream, mode, graph, &nodes);
+    nodes_free(&nodes);
+    return code;
 }
 
 static CUresult judge(struct capture *capture) {
     if (verdict != SUCCESS) return verdict;
     if (capture->status != CAPTURE_ACTIVE) return CAPTURE_INVALIDATED;
-    if (!graph_reaches_all(capture->graph, &capture->origin->frontier)) return CAPTURE_UNJOINED;
+    if (!graph_reaches_all(capture->graph, capture->first, &capture->origin->frontier))
+        return CAPTURE_UNJOINED;
     return capture->mode == RELAXED || capture->thread == thread_number() ? SUCCESS : CAPTURE_WRONG_THREAD;
 }
 
@@ -128,65 +147,9 @@ API(2, CONCLUDES, cuStreamEndCapture, 10000, cuStreamEndCapture, handle, which, 
         return CAPTURE_UNMATCHED;
     }
     CUresult code = judge(capture);
-    struct graph *graph = capture->graph;
-    capture_end(capture);
-    if (code != SUCCESS)
-        graph_destroy(graph);
-    else
-        *answer = graph->handle;
+    if (code == SUCCESS) *answer = capture->graph->handle;
+    capture_end(capture, code == SUCCESS);
     return code;
-}
-
-static enum capture_status status_of(const struct stream *stream) {
-    return stream->capture ? stream->capture->status : CAPTURE_NONE;
-}
-
-/* Asking the legacy stream breaks nothing, but is refused when work on it would break something. */
-static CUresult observe(handle which, struct stream **stream) {
-    TRY(stream_of(which, stream));
-    if ((*stream)->legacy)
-        for (struct stream *each = streams; each; each = each->next)
-            if (each->context == (*stream)->context && each->capture && !(each->flags & NON_BLOCKING))
-                return CAPTURE_IMPLICIT;
-    return SUCCESS;
-}
-
-API(2, 0, cuStreamIsCapturing, 10000, cuStreamIsCapturing, handle, which, int *, status) {
-    struct stream *stream;
-    TRY(observe(which, &stream));
-    *status = (int)status_of(stream);
-    return SUCCESS;
-}
-
-static CUresult info(handle which, int *status, uint64_t *id, handle *graph, const handle **nodes,
-    size_t *count,
-                     const uint64_t **edges) {
-    static _Thread_local handle *dependencies;
-    static _Thread_local uint64_t *no_data;
-    struct stream *stream;
-    TRY(observe(which, &stream));
-    *status = (int)status_of(stream);
-    if (*status != CAPTURE_ACTIVE) return SUCCESS;
-    if (id) *id = stream->capture->id;
-    if (graph) *graph = stream->capture->graph->handle;
-    if (count) *count = stream->frontier.count;
-    dependencies = realloc(dependencies, (stream->frontier.count + 1) * sizeof *dependencies);
-    for (size_t i = 0; i < stream->frontier.count; i++) dependencies[i] = stream->frontier.items[i]->handle;
-    if (nodes) *nodes = dependencies;
-    no_data = realloc(no_data, (stream->frontier.count + 1) * sizeof *no_data);
-    memset(no_data, 0, (stream->frontier.count + 1) * sizeof *no_data);
-    if (edges) *edges = no_data;
-    return SUCCESS;
-}
-
-API(6, 0, cuStreamGetCaptureInfo, 11030, cuStreamGetCaptureInfo_v2, handle, which, int *, status,
-    uint64_t *, id, handle *, graph, const handle **, nodes, size_t *, count) {
-    return info(which, status, id, graph, nodes, count, NULL);
-}
-
-API(7, 0, cuStreamGetCaptureInfo, 12030, cuStreamGetCaptureInfo_v3, handle, which, int *, status,
-    uint64_t *, id, handle *, graph, const handle **, nodes, const uint64_t **, edges, size_t *, count) {
-    return info(which, status, id, graph, nodes, count, edges);
 }
 
 API(1, 0, cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode, int *, mode) {

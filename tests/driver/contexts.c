@@ -1,10 +1,9 @@
-/* Devices, primary contexts, contexts of one's own, and each thread's stack of them. */
+/* Primary contexts, contexts of one's own, and each thread's stack of them. */
 #include <stdlib.h>
-#include <string.h>
 
-#include "driver.h"
+#include "streams.h"
 
-enum { MOST_DEVICES = 16, DEEPEST = 64 };
+enum { DEEPEST = 64 };
 
 static struct context *primaries[MOST_DEVICES];
 static _Thread_local handle stack[DEEPEST];
@@ -48,31 +47,7 @@ static void destroy(struct context *context) {
     free(context);
 }
 
-static bool is_device(int device) { return device >= 0 && device < driver_devices && device < MOST_DEVICES; }
-
-/* ---- devices ------------------------------------------------------------------------------------- */
-
-API(1, 0, cuDeviceGetCount, 2000, cuDeviceGetCount, int *, count) {
-    *count = driver_devices;
-    return SUCCESS;
-}
-
-API(2, 0, cuDeviceGet, 2000, cuDeviceGet, int *, device, int, ordinal) {
-    if (!is_device(ordinal)) return INVALID_DEVICE;
-    *device = ordinal;
-    return SUCCESS;
-}
-
-API(3, 0, cuDeviceGetAttribute, 2000, cuDeviceGetAttribute, int *, value, int, attribute, int, device) {
-    enum { MAJOR = 75, MINOR = 76 };
-    if (!is_device(device)) return INVALID_DEVICE;
-    if (attribute != MAJOR && attribute != MINOR) {
-        count_unknown("an attribute of cuDeviceGetAttribute");
-        return NOT_SUPPORTED;
-    }
-    *value = attribute == MAJOR ? 9 : 0;
-    return SUCCESS;
-}
+/* ---- primary contexts -------------------------------------------------------------------------- */
 
 API(2, 0, cuDevicePrimaryCtxRetain, 7000, cuDevicePrimaryCtxRetain, handle *, context, int, device) {
     if (!is_device(device)) return INVALID_DEVICE;

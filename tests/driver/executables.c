@@ -3,7 +3,8 @@
 
 #include "graphs.h"
 
-enum { AUTO_FREE_ON_LAUNCH = 1, KNOWN_FLAGS = 15 };
+enum { AUTO_FREE_ON_LAUNCH = 1, UPLOAD = 2, KNOWN_FLAGS = 15 };
+enum { INSTANTIATED, FAILED };
 
 void plan_run(struct plan *plan) {
     for (size_t i = 0; i < plan->count; i++) work_run(&plan->works[i]);
@@ -63,8 +64,7 @@ struct plan *plan_new(const struct graph *graph) {
 
 /* ---- their life ---------------------------------------------------------------------------------- */
 
-API(3, 0, cuGraphInstantiate, 11040, cuGraphInstantiateWithFlags, handle *, answer, handle, which,
-    uint64_t, flags) {
+static CUresult instantiate(handle *answer, handle which, uint64_t flags) {
     struct graph *graph = handle_get(which, GRAPH);
     struct context *context;
     TRY(context_current(&context));
@@ -78,25 +78,46 @@ API(3, 0, cuGraphInstantiate, 11040, cuGraphInstantiateWithFlags, handle *, answ
     executable->source = graph;
     graph->executables++;
     graph->references++;
-    executable->frees_first = flags & AUTO_FREE_ON_LAUNCH;
+    executable->flags = flags & ~(uint64_t)UPLOAD;
     *answer = executable->handle = handle_new(EXECUTABLE, executable);
     return SUCCESS;
 }
 
-/* From its first launch or upload on, an executable has the memory that its graph allocates. */
-static void map_memory(struct executable *executable, bool mapped) {
-    if (executable->mapped == mapped) return;
-    executable->mapped = mapped;
-    for (size_t i = 0; i < executable->plan->count; i++)
-        if (executable->plan->works[i].kind == WORK_ALLOC)
-            allocation_map(executable->plan->works[i].memory, mapped);
+API(3, 0, cuGraphInstantiate, 11040, cuGraphInstantiateWithFlags, handle *, answer, handle, graph,
+    uint64_t, flags) {
+    return instantiate(answer, graph, flags);
+}
+
+static CUresult upload(struct executable *executable, handle where);
+
+struct instantiate_params {
+    uint64_t flags;
+    handle upload_to, culprit;
+    int result;
+};
+
+API(3, 0, cuGraphInstantiateWithParams, 12000, cuGraphInstantiateWithParams, handle *, answer, handle, graph,
+    struct instantiate_params *, how) {
+    if (!how) return INVALID_VALUE;
+    how->culprit = 0;
+    how->result = FAILED;
+    TRY(instantiate(answer, graph, how->flags));
+    if (how->flags & UPLOAD) TRY(upload(handle_get(*answer, EXECUTABLE), how->upload_to));
+    how->result = INSTANTIATED;
+    return SUCCESS;
+}
+
+API(2, 0, cuGraphExecGetFlags, 12000, cuGraphExecGetFlags, handle, which, uint64_t *, flags) {
+    struct executable *executable = handle_get(which, EXECUTABLE);
+    if (!executable) return INVALID_VALUE;
+    *flags = executable->flags;
+    return SUCCESS;
 }
 
 API(1, 0, cuGraphExecDestroy, 10000, cuGraphExecDestroy, handle, which) {
     struct executable *executable = handle_get(which, EXECUTABLE);
     if (!executable) return INVALID_VALUE;
     if (capture_forbids()) return CAPTURE_UNSUPPORTED;
-    map_memory(executable, false);
     executable->source->executables--;
     graph_release(executable->source);
     plan_release(executable->plan);
@@ -108,34 +129,33 @@ API(1, 0, cuGraphExecDestroy, 10000, cuGraphExecDestroy, handle, which) {
 
 /* ---- their runs ----------------------------------------------------------------------------------- */
 
-static CUresult on(handle which, struct stream **stream) {
-    TRY(stream_of(which, stream));
-    if ((*stream)->legacy && capture_implied((*stream)->context)) return CAPTURE_IMPLICIT;
-    if (!(*stream)->capture) return SUCCESS;
-    capture_break((*stream)->capture);
-    return CAPTURE_UNSUPPORTED;
+/* The memory that the graph allocates is reserved from now on, until it is trimmed. */
+static CUresult upload(struct executable *executable, handle where) {
+    struct stream *stream;
+    TRY(stream_not_capturing(where, &stream));
+    uint64_t nbytes[MOST_DEVICES] = {0};
+    for (size_t i = 0; i < executable->plan->count; i++) {
+        const struct work *work = &executable->plan->works[i];
+        if (work->kind == WORK_ALLOC) nbytes[work->memory->device] += work->nbytes;
+    }
+    for (int device = 0; device < MOST_DEVICES; device++) graph_memory_reserve(device, nbytes[device]);
+    submit(stream, NULL, NULL, NULL);
+    return SUCCESS;
 }
 
 API(2, 0, cuGraphUpload, 11010, cuGraphUpload, handle, which, handle, where) {
     struct executable *executable = handle_get(which, EXECUTABLE);
-    struct stream *stream;
-    if (!executable) return INVALID_VALUE;
-    TRY(on(where, &stream));
-    map_memory(executable, true);
-    submit(stream, NULL, NULL, NULL);
-    return SUCCESS;
+    return executable ? upload(executable, where) : INVALID_VALUE;
 }
 
 /* The memory that a run allocates must not be there, unless what the last one left is freed first. */
 static CUresult account(struct executable *executable) {
     struct plan *plan = executable->plan;
-    for (size_t i = 0; i < plan->count; i++)
-        if (plan->works[i].kind == WORK_ALLOC && !allocation_can_live(plan->works[i].memory,
-            executable->frees_first))
-            return INVALID_VALUE;
+    for (size_t i = 0; i < plan->count && !(executable->flags & AUTO_FREE_ON_LAUNCH); i++)
+        if (plan->works[i].kind == WORK_ALLOC && plan->works[i].memory->alive) return INVALID_VALUE;
     for (size_t i = 0; i < plan->count; i++) {
-        if (plan->works[i].kind == WORK_ALLOC) allocation_live(plan->works[i].memory, true);
-        if (plan->works[i].kind == WORK_FREE) allocation_live(plan->works[i].memory, false);
+        if (plan->works[i].kind == WORK_ALLOC) graph_memory_live(plan->works[i].memory, true);
+        if (plan->works[i].kind == WORK_FREE) graph_memory_live(plan->works[i].memory, false);
     }
     return SUCCESS;
 }
@@ -144,9 +164,8 @@ API(2, 0, cuGraphLaunch, 10000, cuGraphLaunch, handle, which, handle, where) {
     struct executable *executable = handle_get(which, EXECUTABLE);
     struct stream *stream;
     if (!executable) return INVALID_VALUE;
-    TRY(on(where, &stream));
+    TRY(stream_not_capturing(where, &stream));
     TRY(account(executable));
-    map_memory(executable, true);
     executable->plan->references++;
     struct marker *run = submit(stream, NULL, executable->plan, executable->last);
     marker_release(executable->last);

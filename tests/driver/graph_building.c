@@ -9,8 +9,16 @@ API(2, 0, cuGraphCreate, 10000, cuGraphCreate, handle *, answer, unsigned, flags
     return SUCCESS;
 }
 
+/* The data of edges is for programmatic launches, which this driver doesn't have. */
+bool no_data(const uint64_t *data, size_t count) {
+    for (size_t i = 0; data && i < count; i++)
+        if (data[i]) return false;
+    return true;
+}
+
 /* The nodes of those handles: all of one graph, and none twice. */
-static bool find(const struct graph *graph, const handle *handles, size_t count, struct nodes *nodes) {
+bool graph_nodes(const struct graph *graph, const handle *handles, size_t count, struct nodes *nodes) {
+    if (count && !handles) return false;
     for (size_t i = 0; i < count; i++) {
         struct node *node = handle_get(handles[i], NODE);
         if (!node || node->graph != graph || nodes_have(nodes, node)) return false;
@@ -19,11 +27,11 @@ static bool find(const struct graph *graph, const handle *handles, size_t count,
     return true;
 }
 
-static CUresult add(handle *answer, handle which, const handle *after, size_t count,
+CUresult graph_add_after(handle *answer, handle which, const handle *after, size_t count,
     const struct work *work, struct graph *child) {
     struct graph *graph = handle_get(which, GRAPH);
     struct nodes nodes = {0};
-    bool good = graph && (after || !count) && find(graph, after, count, &nodes);
+    bool good = graph && graph_nodes(graph, after, count, &nodes);
     if (good) {
         struct node *node = graph_add(graph, work, &nodes);
         node->child = child;
@@ -35,16 +43,7 @@ static CUresult add(handle *answer, handle which, const handle *after, size_t co
 
 API(4, 0, cuGraphAddEmptyNode, 10000, cuGraphAddEmptyNode, handle *, answer, handle, graph,
     const handle *, after, size_t, count) {
-    return add(answer, graph, after, count, &(struct work){.kind = WORK_EMPTY}, NULL);
-}
-
-API(6, 0, cuGraphAddMemsetNode, 10000, cuGraphAddMemsetNode, handle *, answer, handle, graph,
-    const handle *, after, size_t, count, const struct fill *, fill, handle, context) {
-    struct work work;
-    if (!handle_get(context, CONTEXT)) return INVALID_CONTEXT;
-    if (!fill || !work_fill(&work, fill)) return INVALID_VALUE;
-    work.context = context;
-    return add(answer, graph, after, count, &work, NULL);
+    return graph_add_after(answer, graph, after, count, &(struct work){.kind = WORK_EMPTY}, NULL);
 }
 
 /* The node has a copy of the graph, which goes with it. */
@@ -54,12 +53,36 @@ API(5, 0, cuGraphAddChildGraphNode, 10000, cuGraphAddChildGraphNode, handle *, a
     if (!original) return INVALID_VALUE;
     if (original->allocates) return NOT_SUPPORTED;
     struct graph *child = graph_copy(original, true);
-    CUresult code = add(answer, graph, after, count, &(struct work){.kind = WORK_CHILD}, child);
+    struct work work = {.kind = WORK_CHILD};
+    CUresult code = graph_add_after(answer, graph, after, count, &work, child);
     if (code == SUCCESS)
         child->owned = true;
     else
         graph_destroy(child);
     return code;
+}
+
+static void remove_from(struct nodes *nodes, const struct node *node) {
+    size_t kept = 0;
+    for (size_t i = 0; i < nodes->count; i++)
+        if (nodes->items[i] != node) nodes->items[kept++] = nodes->items[i];
+    nodes->count = kept;
+}
+
+API(1, 0, cuGraphDestroyNode, 10000, cuGraphDestroyNode, handle, which) {
+    struct node *node = handle_get(which, NODE);
+    if (!node || node->graph->capturing) return INVALID_VALUE;
+    struct graph *graph = node->graph;
+    if (graph->allocates) return NOT_SUPPORTED;
+    remove_from(&graph->nodes, node);
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        graph->nodes.items[i]->index = i;
+        remove_from(&graph->nodes.items[i]->after, node);
+    }
+    handle_drop(which);
+    if (node->child) graph_forget_handles(node->child);
+    graph_free_node(node);
+    return SUCCESS;
 }
 
 static CUresult connect(handle which, const handle *from, const handle *to, size_t count) {
@@ -85,7 +108,5 @@ API(4, 0, cuGraphAddDependencies, 10000, cuGraphAddDependencies, handle, graph, 
 
 API(5, 0, cuGraphAddDependencies, 12030, cuGraphAddDependencies_v2, handle, graph, const handle *, from,
     const handle *, to, const uint64_t *, data, size_t, count) {
-    for (size_t i = 0; data && i < count; i++)
-        if (data[i]) return NOT_SUPPORTED; /* programmatic launches */
-    return connect(graph, from, to, count);
+    return no_data(data, count) ? connect(graph, from, to, count) : NOT_SUPPORTED;
 }

@@ -1,34 +1,50 @@
 /* The memory that a device keeps for the graphs that allocate some. */
-#include "driver.h"
+#include "memory.h"
 
-enum { MOST_DEVICES = 16 };
 enum attribute { USED_NOW, USED_MOST, RESERVED_NOW, RESERVED_MOST };
 
-static const size_t PART = 1 << 25; /* what is reserved at a time, as on an H200 */
-static uint64_t values[MOST_DEVICES][4];
+static struct memory {
+    uint64_t freed_at_once; /* still counts as used, until a trim */
+    struct amounts amounts;
+} memories[MOST_DEVICES];
 
-static uint64_t in_parts(uint64_t nbytes) { return (nbytes + PART - 1) / PART * PART; }
-
-static void raise_to(uint64_t *value, uint64_t least) {
-    if (*value < least) *value = least;
+static struct memory *count(int device) {
+    uint64_t used = 0;
+    for (struct allocation *each = allocations; each; each = each->next)
+        if (each->of_graph && each->device == device && each->alive) used += each->nbytes;
+    struct memory *memory = &memories[device];
+    amounts_use(&memory->amounts, in_parts(used > memory->freed_at_once ? used : memory->freed_at_once));
+    return memory;
 }
 
-void graph_memory_used(int device) {
-    uint64_t *of = values[device];
-    of[USED_NOW] = allocations_mapped(device);
-    raise_to(&of[USED_MOST], of[USED_NOW]);
-    raise_to(&of[RESERVED_NOW], in_parts(of[USED_NOW]));
-    raise_to(&of[RESERVED_MOST], of[RESERVED_NOW]);
+void graph_memory_live(struct allocation *allocation, bool alive) {
+    allocation->alive = alive;
+    count(allocation->device);
 }
 
-static bool is_device(int device) { return device >= 0 && device < driver_devices && device < MOST_DEVICES; }
+void graph_memory_reserve(int device, uint64_t nbytes) { amounts_reserve(&memories[device].amounts, nbytes); }
+
+void graph_memory_freed(const struct allocation *allocation) {
+    if (allocation->of_graph) memories[allocation->device].freed_at_once += allocation->nbytes;
+}
+
+/* ---- the functions -------------------------------------------------------------------------------- */
+
+static uint64_t *value_of(struct amounts *of, enum attribute attribute) {
+    switch (attribute) {
+        case USED_NOW: return &of->used;
+        case USED_MOST: return &of->used_most;
+        case RESERVED_NOW: return &of->reserved;
+        case RESERVED_MOST: return &of->reserved_most;
+    }
+    return NULL;
+}
 
 API(3, 0, cuDeviceGetGraphMemAttribute, 11040, cuDeviceGetGraphMemAttribute, int, device, int, attribute,
     uint64_t *, value) {
     if (!is_device(device)) return INVALID_DEVICE;
     if (attribute < USED_NOW || attribute > RESERVED_MOST) return INVALID_VALUE;
-    graph_memory_used(device);
-    *value = values[device][attribute];
+    *value = *value_of(&count(device)->amounts, (enum attribute)attribute);
     return SUCCESS;
 }
 
@@ -37,15 +53,14 @@ API(3, 0, cuDeviceSetGraphMemAttribute, 11040, cuDeviceSetGraphMemAttribute, int
     const uint64_t *, value) {
     if (!is_device(device)) return INVALID_DEVICE;
     if ((attribute != USED_MOST && attribute != RESERVED_MOST) || *value) return INVALID_VALUE;
-    values[device][attribute] = 0;
-    graph_memory_used(device);
+    *value_of(&memories[device].amounts, (enum attribute)attribute) = 0;
+    count(device);
     return SUCCESS;
 }
 
 API(1, 0, cuDeviceGraphMemTrim, 11040, cuDeviceGraphMemTrim, int, device) {
     if (!is_device(device)) return INVALID_DEVICE;
-    if (capture_forbids()) return CAPTURE_UNSUPPORTED;
-    graph_memory_used(device);
-    values[device][RESERVED_NOW] = in_parts(values[device][USED_NOW]);
+    memories[device].freed_at_once = 0;
+    amounts_trim(&count(device)->amounts, 0);
     return SUCCESS;
 }

@@ -1,6 +1,5 @@
 /* Looking into graphs: their nodes and edges, what a node does, and the text that draws them. */
 #include <stdio.h>
-#include <string.h>
 
 #include "graphs.h"
 
@@ -105,33 +104,6 @@ API(2, 0, cuGraphNodeGetType, 10000, cuGraphNodeGetType, handle, which, int *, t
     struct node *node = handle_get(which, NODE);
     if (!node) return INVALID_VALUE;
     *type = node->work.kind;
-    return SUCCESS;
-}
-
-struct kernel_node_params {
-    handle function;
-    unsigned grid[3], block[3], shared;
-    void **parameters, **extra;
-    handle kernel, context;
-};
-
-API(2, 0, cuGraphKernelNodeGetParams, 12000, cuGraphKernelNodeGetParams_v2, handle, which,
-    struct kernel_node_params *, answer) {
-    struct node *node = handle_get(which, NODE);
-    if (!node || node->work.kind != WORK_KERNEL) return INVALID_VALUE;
-    const struct work *work = &node->work;
-    *answer = (struct kernel_node_params){.shared = work->geometry.shared};
-    memcpy(answer->grid, work->geometry.grid, sizeof answer->grid);
-    memcpy(answer->block, work->geometry.block, sizeof answer->block);
-    *(handle_is(work->function, KERNEL) ? &answer->kernel : &answer->function) = work->function;
-    return SUCCESS;
-}
-
-API(2, 0, cuGraphMemsetNodeGetParams, 10000, cuGraphMemsetNodeGetParams, handle, which,
-    struct fill *, answer) {
-    struct node *node = handle_get(which, NODE);
-    if (!node || node->work.kind != WORK_FILL) return INVALID_VALUE;
-    *answer = node->work.fill;
     return SUCCESS;
 }
 

@@ -74,8 +74,8 @@ struct graph *graph_copy(const struct graph *graph, bool named) {
     return copy;
 }
 
-/* Whether every node is one of `from`, or one that those depend on, however far away. */
-bool graph_reaches_all(struct graph *graph, const struct nodes *from) {
+/* Whether every node from the first one on is one of `from`, or one that those depend on, however far away. */
+bool graph_reaches_all(struct graph *graph, size_t first, const struct nodes *from) {
     struct nodes reached = {0};
     for (size_t i = 0; i < graph->nodes.count; i++) graph->nodes.items[i]->reached = false;
     const struct nodes *next = from;
@@ -87,42 +87,44 @@ bool graph_reaches_all(struct graph *graph, const struct nodes *from) {
         }
         if (i == reached.count) break;
     }
-    bool all = reached.count == graph->nodes.count;
     nodes_free(&reached);
-    return all;
+    for (size_t i = first; i < graph->nodes.count; i++)
+        if (!graph->nodes.items[i]->reached) return false;
+    return true;
 }
 
-static void forget_handles(struct graph *graph) {
+void graph_forget_handles(struct graph *graph) {
     if (!graph->handle) return;
     handle_drop(graph->handle);
     for (size_t i = 0; i < graph->nodes.count; i++) {
         struct node *node = graph->nodes.items[i];
         handle_drop(node->handle);
-        if (node->child) forget_handles(node->child);
+        if (node->child) graph_forget_handles(node->child);
     }
 }
 
 void graph_destroy(struct graph *graph) {
-    forget_handles(graph);
+    graph_forget_handles(graph);
     graph_release(graph);
+}
+
+void graph_free_node(struct node *node) {
+    if (is_memory(&node->work)) allocation_release(node->work.memory);
+    if (node->child) graph_release(node->child);
+    nodes_free(&node->after);
+    free(node);
 }
 
 void graph_release(struct graph *graph) {
     if (--graph->references) return;
-    for (size_t i = 0; i < graph->nodes.count; i++) {
-        struct node *node = graph->nodes.items[i];
-        if (is_memory(&node->work)) allocation_release(node->work.memory);
-        if (node->child) graph_release(node->child);
-        nodes_free(&node->after);
-        free(node);
-    }
+    for (size_t i = 0; i < graph->nodes.count; i++) graph_free_node(graph->nodes.items[i]);
     nodes_free(&graph->nodes);
     free(graph);
 }
 
 API(1, 0, cuGraphDestroy, 10000, cuGraphDestroy, handle, which) {
     struct graph *graph = handle_get(which, GRAPH);
-    if (!graph || graph->owned) return INVALID_VALUE;
+    if (!graph || graph->owned || graph->capturing) return INVALID_VALUE;
     graph_destroy(graph);
     return SUCCESS;
 }

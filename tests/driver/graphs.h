@@ -2,7 +2,7 @@
 #ifndef GRAPHS_H
 #define GRAPHS_H
 
-#include "driver.h"
+#include "streams.h"
 
 struct node {
     handle handle;
@@ -19,7 +19,8 @@ struct node {
 struct graph {
     handle handle; /* 0 for an executable's own copy, whose nodes have none either */
     int references;
-    bool owned; /* by a capture or a node: not to be destroyed by the program */
+    bool owned;     /* by a node */
+    bool capturing; /* into it: it can't be destroyed, nor can its nodes */
     bool allocates;
     int executables;
     handle original;
@@ -29,7 +30,13 @@ struct graph {
 struct graph *graph_new(bool named);
 struct graph *graph_copy(const struct graph *graph, bool named);
 struct node *graph_add(struct graph *graph, const struct work *work, const struct nodes *after);
-bool graph_reaches_all(struct graph *graph, const struct nodes *from);
+bool graph_reaches_all(struct graph *graph, size_t first, const struct nodes *from);
+bool no_data(const uint64_t *data, size_t count); /* of edges */
+bool graph_nodes(const struct graph *graph, const handle *handles, size_t count, struct nodes *nodes);
+CUresult graph_add_after(handle *answer, handle graph, const handle *after, size_t count,
+    const struct work *work, struct graph *child);
+void graph_forget_handles(struct graph *graph);
+void graph_free_node(struct node *node);
 void graph_destroy(struct graph *graph); /* the handles go; the rest when nobody refers to it */
 void graph_release(struct graph *graph);
 
@@ -44,7 +51,7 @@ struct plan *plan_new(const struct graph *graph); /* null if there is a cycle */
 
 struct executable {
     handle handle;
-    bool frees_first, mapped;
+    uint64_t flags;
     struct graph *source;
     struct plan *plan;
     struct marker *last;

@@ -1,7 +1,7 @@
 /* Handles: numbers that look like addresses, are never used twice and know their kind. */
 #include <stdlib.h>
 
-#include "driver.h"
+#include "streams.h"
 
 enum { FIRST = 1 << 20, STEP = 64 };
 
@@ -54,6 +54,7 @@ size_t handle_live(enum kind kind) { return live[kind]; }
 static const char *const NAMES[] = {
     [CONTEXT] = "contexts", [STREAM] = "streams", [EVENT] = "events", [GRAPH] = "graphs",
     [NODE] = "nodes", [EXECUTABLE] = "executables", [MODULE] = "modules", [LIBRARY] = "libraries",
+    [POOL] = "pools",
 };
 
 /* The name of the account of that number, null after the last one, and how many of these things live. */

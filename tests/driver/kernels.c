@@ -3,7 +3,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "driver.h"
+#include "streams.h"
 
 /* *cell = *cell * a + b, with at least `pause` nanoseconds between the reading and the writing */
 static void step(const struct geometry *geometry UNUSED, void *const *parameters) {

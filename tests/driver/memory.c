@@ -1,25 +1,17 @@
-/* Memory: the device's is the host's. */
+/* Memory: every allocation, and what is allocated and freed at once. */
+#include "memory.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver.h"
-
-struct allocation {
-    char *address;
-    size_t nbytes;
-    handle context;
-    int device;
-    bool alive;
-    bool of_graph;   /* the address lasts as long as nodes have it, whatever runs allocate and free */
-    size_t users;    /* nodes that allocate or free it, and frees that streams have not come to */
-    unsigned mapped; /* by executables */
-    struct allocation *next;
-};
+#include "streams.h"
 
 enum { ALIGNMENT = 256, JUNK = 0xA5, MOST_JUNK = 1 << 26 };
 
-static const unsigned long long TOTAL = 1ULL << 36;
-static struct allocation *allocations;
+static const size_t TOTAL = 1ULL << 36;
+struct allocation *allocations;
+
+size_t memory_total(void) { return TOTAL; }
 
 size_t allocations_live(void) {
     size_t count = 0;
@@ -33,7 +25,8 @@ static size_t left(void) {
     return used < TOTAL ? TOTAL - used : 0;
 }
 
-static CUresult new(struct context *context, size_t nbytes, bool of_graph, struct allocation **answer) {
+CUresult allocation_new(
+    struct context *context, size_t nbytes, enum place place, struct allocation **answer) {
     if (!nbytes) return INVALID_VALUE;
     size_t whole = (nbytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     char *address = nbytes < left() ? aligned_alloc(ALIGNMENT, whole) : NULL;
@@ -44,16 +37,24 @@ static CUresult new(struct context *context, size_t nbytes, bool of_graph, struc
                                       .nbytes = nbytes,
                                       .context = context->handle,
                                       .device = context->device,
-                                      .alive = !of_graph,
-                                      .of_graph = of_graph,
+                                      .place = place,
+                                      .alive = true,
                                       .next = allocations};
     *answer = allocations = allocation;
     return SUCCESS;
 }
 
-static struct allocation *find(const void *address) {
+static bool is_there(const struct allocation *allocation) { return allocation->alive || allocation->of_graph; }
+
+struct allocation *allocation_at(const void *address) {
     for (struct allocation *each = allocations; each; each = each->next)
-        if (each->address == address && (each->alive || each->of_graph)) return each;
+        if (each->address == address && is_there(each)) return each;
+    return NULL;
+}
+
+struct allocation *allocation_around(const void *address) {
+    for (struct allocation *each = allocations; each; each = each->next)
+        if (is_there(each) && (uintptr_t)address - (uintptr_t)each->address < each->nbytes) return each;
     return NULL;
 }
 
@@ -61,108 +62,82 @@ static void forget(struct allocation *allocation) {
     struct allocation **place = &allocations;
     while (*place != allocation) place = &(*place)->next;
     *place = allocation->next;
+    pool_forget(allocation);
+    free(allocation->address);
     free(allocation);
 }
 
-static void forget_with_memory(struct allocation *allocation) {
-    free(allocation->address);
-    forget(allocation);
+void allocation_keep(struct allocation *allocation) { allocation->users++; }
+
+void allocation_release(struct allocation *allocation) {
+    if (--allocation->users == 0 && !allocation->alive) forget(allocation);
+}
+
+void allocation_end(struct allocation *allocation) {
+    allocation->alive = false;
+    if (!allocation->users) forget(allocation);
 }
 
 /* Memory goes with its context; but what graphs have stays as long as they do. */
 void allocations_forget_context(const struct context *context) {
     for (struct allocation *each = allocations, *next; each; each = next) {
         next = each->next;
-        if (each->context != context->handle || each->of_graph) continue;
-        each->alive = false;
-        if (!each->users) forget_with_memory(each);
+        if (each->context == context->handle && !each->of_graph) allocation_end(each);
     }
 }
 
-void allocation_keep(struct allocation *allocation) { allocation->users++; }
+/* ---- the functions -------------------------------------------------------------------------------- */
 
-void allocation_release(struct allocation *allocation) {
-    if (--allocation->users == 0 && !allocation->alive) forget_with_memory(allocation);
-}
-
-void allocation_map(struct allocation *allocation, bool mapped) {
-    allocation->mapped += mapped ? 1u : -1u;
-    if (mapped) graph_memory_used(allocation->device);
-}
-
-size_t allocations_mapped(int device) {
-    size_t nbytes = 0;
-    for (struct allocation *each = allocations; each; each = each->next)
-        if (each->of_graph && each->device == device && (each->mapped || each->alive)) nbytes += each->nbytes;
-    return nbytes;
-}
-
-bool allocation_can_live(struct allocation *allocation, bool freed_first) {
-    return !allocation->alive || freed_first;
-}
-
-void allocation_live(struct allocation *allocation, bool alive) { allocation->alive = alive; }
-
-API(2, 0, cuMemAlloc, 3020, cuMemAlloc_v2, void **, answer, size_t, nbytes) {
+static CUresult allocate(void **answer, size_t nbytes, enum place place) {
     struct context *context;
     struct allocation *allocation;
     TRY(context_current(&context));
     if (capture_forbids()) return CAPTURE_UNSUPPORTED;
-    TRY(new(context, nbytes, false, &allocation));
+    TRY(allocation_new(context, nbytes, place, &allocation));
     *answer = allocation->address;
     return SUCCESS;
 }
 
-API(1, 0, cuMemFree, 3020, cuMemFree_v2, void *, address) {
+static bool can_free(const void *address, bool on_host) {
+    const struct allocation *allocation = allocation_at(address);
+    return allocation && allocation->alive && (allocation->place == ON_HOST) == on_host;
+}
+
+static CUresult free_now(const void *address, bool on_host) {
     if (capture_forbids()) return CAPTURE_UNSUPPORTED;
-    if (!address) return SUCCESS;
-    struct allocation *allocation = find(address);
-    if (!allocation || !allocation->alive) return INVALID_VALUE;
-    context_idle(allocation->context);
-    allocation = find(address); /* while this waited it may have gone */
-    if (!allocation || !allocation->alive) return INVALID_VALUE;
-    allocation->alive = false;
-    if (!allocation->users) forget_with_memory(allocation);
+    if (!address) return on_host ? INVALID_VALUE : SUCCESS;
+    if (!can_free(address, on_host)) return INVALID_VALUE;
+    context_idle(allocation_at(address)->context);
+    if (!can_free(address, on_host)) return INVALID_VALUE; /* while this waited it has gone */
+    struct allocation *allocation = allocation_at(address);
+    graph_memory_freed(allocation);
+    allocation_end(allocation);
     return SUCCESS;
 }
+
+API(2, 0, cuMemAlloc, 3020, cuMemAlloc_v2, void **, answer, size_t, nbytes) {
+    return allocate(answer, nbytes, ON_DEVICE);
+}
+
+API(3, 0, cuMemAllocManaged, 6000, cuMemAllocManaged, void **, answer, size_t, nbytes, unsigned, flags) {
+    enum { GLOBALLY = 1, BY_HOST = 2 };
+    return flags == GLOBALLY || flags == BY_HOST ? allocate(answer, nbytes, MANAGED) : INVALID_VALUE;
+}
+
+API(1, 0, cuMemFree, 3020, cuMemFree_v2, void *, address) { return free_now(address, false); }
+
+API(3, 0, cuMemHostAlloc, 2020, cuMemHostAlloc, void **, answer, size_t, nbytes, unsigned, flags) {
+    enum { PORTABLE = 1, MAPPED = 2, WRITE_COMBINED = 4 };
+    if (flags & ~(unsigned)(PORTABLE | MAPPED | WRITE_COMBINED)) return INVALID_VALUE;
+    return allocate(answer, nbytes, ON_HOST);
+}
+
+API(1, 0, cuMemFreeHost, 2000, cuMemFreeHost, void *, address) { return free_now(address, true); }
 
 API(2, 0, cuMemGetInfo, 3020, cuMemGetInfo_v2, size_t *, free_now, size_t *, total) {
     struct context *context;
     TRY(context_current(&context));
     *free_now = left();
     *total = TOTAL;
-    return SUCCESS;
-}
-
-API(3, 0, cuMemAllocAsync, 11020, cuMemAllocAsync, void **, answer, size_t, nbytes, handle, which) {
-    struct stream *stream;
-    struct allocation *allocation;
-    TRY(stream_of(which, &stream));
-    if (!stream->capture && capture_forbids()) return CAPTURE_UNSUPPORTED;
-    bool recorded = stream->capture && stream->capture->status == CAPTURE_ACTIVE;
-    TRY(new(stream->context, nbytes, recorded, &allocation));
-    struct work work = {.kind = WORK_ALLOC, .memory = allocation, .target = allocation->address,
-        .nbytes = nbytes};
-    CUresult code = enqueue(which, &work);
-    if (code != SUCCESS) {
-        forget_with_memory(allocation);
-        return code;
-    }
-    *answer = allocation->address;
-    return SUCCESS;
-}
-
-API(2, 0, cuMemFreeAsync, 11020, cuMemFreeAsync, void *, address, handle, which) {
-    struct stream *stream;
-    struct allocation *allocation = find(address);
-    TRY(stream_of(which, &stream));
-    if (!stream->capture && capture_forbids()) return CAPTURE_UNSUPPORTED;
-    if (!allocation) return INVALID_VALUE;
-    struct work work = {.kind = WORK_FREE, .target = address, .memory = allocation};
-    if (stream->capture) return allocation->of_graph ? enqueue(which, &work) : INVALID_VALUE;
-    if (!allocation->alive) return INVALID_VALUE;
-    TRY(enqueue(which, &work));
-    allocation_keep(allocation); /* until the stream has come so far */
-    allocation->alive = false;
     return SUCCESS;
 }

@@ -1,9 +1,9 @@
-/* Modules and libraries: texts that name kernels; and the launch of one. */
+/* Modules and libraries: texts that name kernels. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver.h"
+#include "modules.h"
 
 struct module {
     char *text;
@@ -11,14 +11,9 @@ struct module {
     struct kernel *kernels;
 };
 
-struct kernel {
-    handle handle;
-    const struct native *native;
-    handle context;
-    struct kernel *next;
-};
-
-enum { MOST_THREADS = 1024 };
+struct kernel *kernel_of(handle which) {
+    return handle_get(which, handle_is(which, KERNEL) ? KERNEL : FUNCTION);
+}
 
 static bool is_word(char c) { return isalnum((unsigned char)c) || c == '_' || c == '$'; }
 
@@ -122,24 +117,36 @@ API(1, 0, cuFuncLoad, 12040, cuFuncLoad, handle, which) {
     return handle_get(which, FUNCTION) ? SUCCESS : INVALID_HANDLE;
 }
 
-API(11, 0, cuLaunchKernel, 4000, cuLaunchKernel, handle, which, unsigned, grid_x, unsigned, grid_y,
-    unsigned, grid_z, unsigned, block_x, unsigned, block_y, unsigned, block_z, unsigned, shared, handle, on,
-    void **, parameters, void **, extra) {
-    struct kernel *kernel = handle_get(which, handle_is(which, KERNEL) ? KERNEL : FUNCTION);
-    struct stream *stream;
-    if (!kernel) return INVALID_HANDLE;
-    TRY(stream_of(on, &stream));
-    if (kernel->context && kernel->context != stream->context->handle) return INVALID_HANDLE;
-    if (extra) return NOT_SUPPORTED;
-    if (kernel->native->count && !parameters) return INVALID_VALUE;
-    if (!grid_x || !grid_y || !grid_z || !block_x || !block_y || !block_z) return INVALID_VALUE;
-    if ((uint64_t)block_x * block_y * block_z > MOST_THREADS) return INVALID_VALUE;
-    struct work work = {.kind = WORK_KERNEL, .function = which, .native = kernel->native};
-    work.geometry = (struct geometry){{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared};
-    size_t offset = 0;
-    for (unsigned i = 0; i < kernel->native->count; i++) {
-        memcpy(work.parameters + offset, parameters[i], kernel->native->sizes[i]);
-        offset += (kernel->native->sizes[i] + 15) / 16 * 16;
+enum { ATTRIBUTE_COUNT = 10, PREFERRED_SHARE = 9 };
+
+static const int ATTRIBUTES[ATTRIBUTE_COUNT] = {
+    1024,                        /* threads per block */
+    0, 0, 0,                     /* shared, constant and local memory */
+    16,                          /* registers */
+    90, 90,                      /* versions of PTX and of the binary */
+    0,                           /* cached globally */
+    48 << 10,                    /* dynamic shared memory */
+    [PREFERRED_SHARE] = -1,      /* of shared memory: the driver decides */
+};
+
+API(3, 0, cuFuncGetAttribute, 2020, cuFuncGetAttribute, int *, value, int, attribute, handle, which) {
+    if (attribute < 0) return INVALID_VALUE;
+    if (!kernel_of(which)) return INVALID_HANDLE;
+    if (attribute >= ATTRIBUTE_COUNT) {
+        count_unknown("an attribute of cuFuncGetAttribute");
+        return NOT_SUPPORTED;
     }
-    return enqueue(on, &work);
+    *value = ATTRIBUTES[attribute];
+    return SUCCESS;
+}
+
+/* The texts are not run, so their variables are nowhere. */
+API(4, 0, cuModuleGetGlobal, 3020, cuModuleGetGlobal_v2, void **, address, size_t *, nbytes, handle, which,
+    const char *, name) {
+    struct module *module = handle_get(which, MODULE);
+    if (!module) return INVALID_HANDLE;
+    if (!name) return INVALID_VALUE;
+    if (!strstr(module->text, name)) return NOT_FOUND;
+    count_unknown(name);
+    return NOT_SUPPORTED;
 }

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "graphs.h"
 
@@ -47,11 +48,18 @@ static void run(struct operation *operation) {
     if (operation->plan) plan_run(operation->plan);
 }
 
+static uint64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
 static void finish(struct queue *queue, struct operation *operation) {
     queue->first = operation->next;
     if (!queue->first) queue->end = &queue->first;
     queue->context->pending--;
     operation->done->done = true;
+    operation->done->time = now();
     marker_release(operation->done);
     for (size_t i = 0; i < operation->after_count; i++) marker_release(operation->after[i]);
     if (operation->plan) plan_release(operation->plan);
@@ -163,9 +171,7 @@ struct stream *stream_new(struct context *context, unsigned flags, int priority)
 void stream_free(struct stream *stream) {
     struct capture *capture = stream->capture;
     if (capture && capture->origin == stream) {
-        struct graph *graph = capture->graph;
-        capture_end(capture);
-        graph_destroy(graph);
+        capture_end(capture, false);
     } else if (capture) { /* goes on; what the stream did in it is unjoined for ever */
         capture_release(capture);
     }
@@ -222,4 +228,12 @@ CUresult stream_of(handle which, struct stream **stream) {
     TRY(context_current(&context));
     *stream = which == PER_THREAD_STREAM ? per_thread(context) : context->legacy;
     return SUCCESS;
+}
+
+CUresult stream_not_capturing(handle which, struct stream **stream) {
+    TRY(stream_of(which, stream));
+    if ((*stream)->legacy && capture_implied((*stream)->context)) return CAPTURE_IMPLICIT;
+    if (!(*stream)->capture) return SUCCESS;
+    capture_break((*stream)->capture);
+    return CAPTURE_UNSUPPORTED;
 }

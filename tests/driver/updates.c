@@ -1,10 +1,11 @@
-/* Updating an executable with a graph of the same shape, by the documentation of cuGraphExecUpdate. */
+/* Updating an executable with a graph of the same shape, by the documentation of cuGraphExecUpdate and as an
+ * H200 with driver 580 answers (test_graph_rules.py). */
 #include <stdlib.h>
 
 #include "graphs.h"
 
 enum result { UPDATED = 0, ERROR = 1, TOPOLOGY_CHANGED = 2, TYPE_CHANGED = 3, PARAMETERS_CHANGED = 5,
-    UNSUPPORTED_NODE = 6, FUNCTION_CHANGED = 7 };
+    FUNCTION_CHANGED = 7 };
 
 struct result_info {
     int result;
@@ -33,30 +34,27 @@ static void list_exits(struct graph *graph, struct nodes *exits) {
 
 static bool same_shape(struct graph *old, struct graph *new, struct result_info *info);
 
-static bool is_flat(const struct fill *fill) { return fill->height == 1; }
-
+/* One row may become any other, of elements of any size. */
 static bool same_fill(const struct fill *old, const struct fill *new) {
-    if (old->element != new->element) return false;
-    if (is_flat(old) && is_flat(new)) return true;
-    return old->width == new->width && old->height == new->height && old->pitch == new->pitch;
+    if (old->height == 1 && new->height == 1) return true;
+    return old->element == new->element && old->width == new->width && old->height == new->height &&
+           old->pitch == new->pitch;
 }
 
 static bool same_kind(struct node *old, struct node *new, struct result_info *info) {
     const struct work *was = &old->work, *is = &new->work;
+    bool same = was->context == is->context;
     if (was->kind != is->kind) return refuse(info, TYPE_CHANGED, new, NULL);
     switch (is->kind) {
-        case WORK_KERNEL: return was->context == is->context || refuse(info, FUNCTION_CHANGED, new, NULL);
-        case WORK_COPY: return was->context == is->context || refuse(info, PARAMETERS_CHANGED, new, NULL);
-        case WORK_FILL:
-            return (was->context == is->context && same_fill(&was->fill, &is->fill)) ||
-                   refuse(info, PARAMETERS_CHANGED, new, NULL);
+        case WORK_KERNEL: return same || refuse(info, FUNCTION_CHANGED, new, NULL);
+        case WORK_FILL: same = same && same_fill(&was->fill, &is->fill); break;
+        case WORK_ALLOC: same = same && was->nbytes == is->nbytes; break;
+        case WORK_COPY:
+        case WORK_FREE: break;
         case WORK_CHILD: return same_shape(old->child, new->child, info);
-        case WORK_ALLOC:
-        case WORK_FREE: return refuse(info, UNSUPPORTED_NODE, new, NULL);
-        case WORK_HOST:
-        case WORK_EMPTY: return true;
+        default: return true;
     }
-    return refuse(info, UNSUPPORTED_NODE, new, NULL);
+    return same || refuse(info, PARAMETERS_CHANGED, new, NULL);
 }
 
 /* Pair the nodes, from the exits on, by the order of their edges. */
@@ -64,6 +62,7 @@ static bool pair_all(const struct nodes *old_exits, const struct nodes *new_exit
     struct result_info *info) {
     if (new_exits->count > old_exits->count)
         return refuse(info, TOPOLOGY_CHANGED, new_exits->items[old_exits->count], NULL);
+    if (new_exits->count < old_exits->count) return refuse(info, TOPOLOGY_CHANGED, NULL, NULL);
     for (size_t i = 0; i < new_exits->count; i++) {
         new_exits->items[i]->pair = old_exits->items[i];
         old_exits->items[i]->pair = new_exits->items[i];
@@ -102,15 +101,16 @@ static bool same_shape(struct graph *old, struct graph *new, struct result_info 
 static CUresult update(handle which, handle with, struct result_info *info) {
     struct executable *executable = handle_get(which, EXECUTABLE);
     struct graph *graph = handle_get(with, GRAPH);
-    refuse(info, ERROR, NULL, NULL);
+    *info = (struct result_info){UPDATED, 0, 0};
     if (!executable || !graph) return INVALID_VALUE;
-    if (capture_forbids()) return CAPTURE_UNSUPPORTED;
     if (!same_shape(executable->plan->graph, graph, info)) return UPDATE_FAILURE;
     struct plan *plan = plan_new(graph);
-    if (!plan) return UPDATE_FAILURE;
+    if (!plan) {
+        refuse(info, ERROR, NULL, NULL);
+        return UPDATE_FAILURE;
+    }
     plan_release(executable->plan);
     executable->plan = plan;
-    info->result = UPDATED;
     return SUCCESS;
 }
 

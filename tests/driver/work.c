@@ -1,7 +1,7 @@
 /* Work: fills, copies and host functions are enqueued here, and every kind is carried out. */
 #include <string.h>
 
-#include "driver.h"
+#include "streams.h"
 
 /* ---- fill and copy ------------------------------------------------------------------------------- */
 
@@ -62,6 +62,14 @@ API(3, 0, cuMemsetD8, 3020, cuMemsetD8_v2, void *, target, unsigned char, value,
     return enqueue_fill(LEGACY_STREAM, &(struct fill){target, 0, value, 1, width, 1});
 }
 
+API(3, 0, cuMemsetD16, 3020, cuMemsetD16_v2, void *, target, unsigned short, value, size_t, width) {
+    return enqueue_fill(LEGACY_STREAM, &(struct fill){target, 0, value, 2, width, 1});
+}
+
+API(3, 0, cuMemsetD32, 3020, cuMemsetD32_v2, void *, target, unsigned, value, size_t, width) {
+    return enqueue_fill(LEGACY_STREAM, &(struct fill){target, 0, value, 4, width, 1});
+}
+
 static CUresult copy_now(void *target, const void *source, size_t nbytes) {
     struct work work = copy(target, source, nbytes);
     struct stream *legacy;
@@ -86,6 +94,17 @@ API(3, 0, cuLaunchHostFunc, 10000, cuLaunchHostFunc, handle, stream, host_functi
     return enqueue(stream, &work);
 }
 
+/* No capture can hold one. */
+API(4, 0, cuStreamAddCallback, 5000, cuStreamAddCallback, handle, which, callback, function, void *, data,
+    unsigned, flags) {
+    struct stream *stream;
+    if (flags || !function) return INVALID_VALUE;
+    TRY(stream_not_capturing(which, &stream));
+    struct work work = {.kind = WORK_CALLBACK, .callback = function, .stream = which, .data = data};
+    submit(stream, &work, NULL, NULL);
+    return SUCCESS;
+}
+
 static void run_kernel(const struct work *work) {
     void *parameters[MOST_PARAMETERS];
     size_t offset = 0;
@@ -102,6 +121,7 @@ void work_run(const struct work *work) {
         case WORK_COPY: memmove(work->target, work->source, work->nbytes); break;
         case WORK_FILL: run_fill(&work->fill); break;
         case WORK_HOST: work->host(work->data); break;
+        case WORK_CALLBACK: work->callback(work->stream, SUCCESS, work->data); break;
         case WORK_ALLOC:
         case WORK_FREE:
         case WORK_CHILD: /* its works follow */

@@ -35,6 +35,7 @@ class Bench:
         self.pool = ag.graph_pool_handle()
         self.graph: Any = ag.Graph(stream=self.stream, pool=self.pool, **options)
         self.kept: Any = None
+        self.left_undone = ""
 
     def work(self, stream: ag.Stream, value: int) -> None:
         """Enqueue a fill, a copy, a forked fill and a kernel."""

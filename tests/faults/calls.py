@@ -25,7 +25,8 @@ class Call:
     role : str
         ``"work"``; ``"restore"``: it sets the context or the capture mode of the thread back to what it was;
         ``"clean-up"`` and ``"abandon"``: it is there to destroy something or to abandon a capture, and its
-        failure stays unsaid; ``"handle"``: it is asked whether a handle is one.
+        failure stays unsaid; ``"handle"``: it is asked whether a handle is one;
+        ``"alive"``: likewise, and if it is none any more, that is all right.
     phase : str
         ``"before"``, ``"body"``, ``"breaking"`` (of the capture, on purpose) or ``"after"``; or empty.
     destroys : str
@@ -64,6 +65,8 @@ class Recorder:
             role = "abandon"
         elif any(code.co_name == "as_stream" and "backends" in code.co_filename for code in codes):
             role = "handle"
+        elif vendor.asks_whether_alive(function, codes):
+            role = "alive"
         elif vendor.unsaid(function, codes):
             role, destroying = "clean-up", function in vendor.DESTROYS
         if function in (vendor.SET_PLACE, vendor.EXCHANGE):

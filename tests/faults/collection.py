@@ -6,8 +6,6 @@ import gc
 from contextlib import suppress
 
 import pytest
-from cuda.bindings import driver
-from works.cuda import call, device
 
 import accelerator_graph as ag
 from accelerator_graph import _lifetime
@@ -18,21 +16,13 @@ from .bench import (
     A,
     Bench,
     accounts,
-    elsewhere,
     faults,
     left,
     no_capture,
     nothing_left,
-    quiesce,
-    set_contexts,
 )
+from .vendor import BACKEND, vendor
 
-MODES = {
-    mode: getattr(driver.CUstreamCaptureMode, f"CU_STREAM_CAPTURE_MODE_{mode.upper()}")
-    for mode in ("global", "thread_local", "relaxed")
-}
-ELSEWHERE = elsewhere()
-ACTIVE = driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_ACTIVE
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +30,7 @@ def clean():
     gc.collect()
     with nothing_left():
         yield
-        quiesce()
+        vendor.quiesce()
         no_capture()
 
 
@@ -61,11 +51,11 @@ def all_kinds() -> list[int]:
 
 def drains() -> list[object]:
     """Make ordinary calls, at which what is due is destroyed."""
-    stream = ag.Stream(backend="cuda")
+    stream = ag.Stream(0, backend=BACKEND)
     return [stream, stream.record(), stream.close()]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", vendor.MODES)
 @pytest.mark.parametrize("way", ["with", "side stream", "by hand"])
 def test_in_a_capture_of_ours(mode, way):
     bench = Bench(capture_error_mode=mode)
@@ -100,59 +90,54 @@ def collected(before: list[int], captures: int = 0) -> None:
     assert now[2] == before[2] + 1  # the driver's graph of the capture
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", vendor.MODES)
 def test_in_a_capture_of_somebody_else(mode):
     before = all_kinds()
     gc.disable()
     try:
         garbage()
-        with device().current():
-            stream = call(driver.cuStreamCreate, 1)
-        call(driver.cuStreamBeginCapture, stream, MODES[mode])
-        with device().current():
-            call(driver.cuMemsetD8Async, int(device().take(8)), 1, 8, stream)
+        stream = vendor.new_stream()
+        vendor.begin(stream, mode)
+        vendor.enqueue(stream)
         gc.collect()
         drains()
         _lifetime.drain()
         now = all_kinds()
         assert now == [before[0] + 1, before[1], before[2] + 1, before[3]]
-        with ag.Stream(backend="cuda") as mine, ag.Graph() as graph:  # and a capture of ours within it
+        with ag.Stream(0, backend=BACKEND) as mine, ag.Graph() as graph:  # and a capture of ours within it
             mine.fill(A, 1)
         graph.replay()
         graph.reset()
-        assert call(driver.cuStreamIsCapturing, stream) == ACTIVE
+        assert vendor.is_capturing(stream)
     finally:
         gc.enable()
-        _, made = driver.cuStreamEndCapture(stream)
-        if made is not None and int(made):
-            call(driver.cuGraphDestroy, made)
-        call(driver.cuStreamDestroy, stream)
-    assert made is not None
+        made = vendor.end(stream)
+        vendor.destroy_stream(stream)
+    assert made
     figures.states_checked += 1
 
 
 @pytest.mark.parametrize("how", ["captured", "replayed"])
 def test_a_stream_that_somebody_else_captures_is_left_alone(how):
-    with device().current():
-        foreign = call(driver.cuStreamCreate, 1)
-    call(driver.cuStreamBeginCapture, foreign, MODES["global"])
+    foreign = vendor.new_stream()
+    vendor.begin(foreign, "global")
     bench = Bench()
     bench.capture(3)
-    stream = ag.streams.as_stream(foreign, "cuda")
+    stream = ag.streams.as_stream(foreign, BACKEND)
     with pytest.raises(ag.CaptureError) as raised:
         ag.Graph(stream=stream).capture_begin() if how == "captured" else bench.graph.replay(stream)
     assert raised.value.reason in ("foreign_capture", "illegal_call")
-    assert call(driver.cuStreamIsCapturing, foreign) == ACTIVE
-    call(driver.cuGraphDestroy, call(driver.cuStreamEndCapture, foreign))
+    assert vendor.is_capturing(foreign)
+    assert vendor.end(foreign)
     stream = None
-    call(driver.cuStreamDestroy, foreign)
+    vendor.destroy_stream(foreign)
     assert bench.run() == left(3)
     figures.states_checked += 1
 
 
 @pytest.mark.parametrize("first", ["ended", "abandoned"])
 def test_a_capture_that_is_over_takes_no_later_one_with_it(first):
-    backend, stream = registry.get("cuda"), ag.Stream(backend="cuda")
+    backend, stream = registry.get(BACKEND), ag.Stream(0, backend=BACKEND)
     over = backend.capture_begin(stream.native, "relaxed")
     if first == "ended":
         backend.destroy_graph(backend.capture_end(over))
@@ -160,23 +145,23 @@ def test_a_capture_that_is_over_takes_no_later_one_with_it(first):
         backend.capture_abandon(over)
     later = backend.capture_begin(stream.native, "relaxed")
     backend.capture_abandon(over)
-    assert call(driver.cuStreamIsCapturing, stream.native) == ACTIVE, "the later capture was ended"
+    assert vendor.is_capturing(stream.native), "the later capture was ended"
     backend.capture_abandon(later)
     figures.states_checked += 1
 
 
 @pytest.mark.parametrize("end", ["passes", "raises"])
 def test_a_capture_of_the_per_thread_stream_ends_where_it_began(end):
-    set_contexts([int(device().context)])
-    graph = ag.Graph(stream=2, backend="cuda")
+    vendor.enter_device()
+    graph = ag.Graph(stream=2, backend=BACKEND)
     try:
         with suppress(LookupError), graph:
             graph.stream.fill(A, 1)
-            call(driver.cuCtxPushCurrent, driver.CUcontext(ELSEWHERE))
+            vendor.enter_another()
             if end == "raises":
                 raise LookupError
         no_capture()
         assert graph.state == ("ready" if end == "passes" else "empty")
     finally:
-        set_contexts([])
+        vendor.go_to(vendor.HOME)
     figures.states_checked += 1

@@ -122,6 +122,7 @@ def inject(operation: Operation, call: Call, code: int, late: bool) -> None:
     operation.prepare(bench)
     _lifetime.drain()
     place = vendor.place()
+    bench.left_undone = "" if late else call.function
     faults.fail(call.function, code=code, nth=call.nth, after=late)
     error = None
     try:
@@ -154,7 +155,10 @@ def inject(operation: Operation, call: Call, code: int, late: bool) -> None:
 
 def check_error(operation: Operation, call: Call, code: int, error: Exception | None) -> bool:
     """Check what was raised, and return whether it was on account of the call that failed."""
-    if call.role not in ("work", "handle") or call.function in operation.ignores:
+    if call.role == "alive" and code in vendor.NO_STREAM:
+        assert error is None, f"an error that nobody asked for: {error!r}"
+        return False
+    if call.role not in ("work", "handle", "alive") or call.function in operation.ignores:
         if call.destroys and operation.consequence and error is not None:
             assert isinstance(error, ag.DriverError)
             assert error.code == operation.consequence
@@ -212,4 +216,4 @@ def clear(place: Any) -> None:
     streams._thread.stack.clear()
     gc.collect()
     _lifetime.drain()
-    vendor.end(2)
+    vendor.end_all()

@@ -5,25 +5,21 @@ from __future__ import annotations
 import random
 import signal
 import sys
-from ctypes import c_ubyte
 from itertools import count
 
 import pytest
-from cuda.bindings import driver
 from test_interrupts import HandlerRaised, by_hand, with_graph, with_side_stream
-from works.cuda import call
 
 import accelerator_graph as ag
 
 from . import figures
-from .bench import MODE, capture_mode, contexts, elsewhere, leaked, no_capture, released, set_contexts
+from .bench import MODE, capture_mode, leaked, no_capture, released
 from .every_call import clear
 from .moments import Interrupter
+from .vendor import BACKEND, vendor
 
-MEMORY = (c_ubyte * 4)()
-
-NOT_COVERED = "answers.extend(map(getattr(self.api, function), (arg,))) > __new__: the capture mode"
-"""An interrupt in the binding's own Python, which loses the former capture mode (docs/decisions.md)."""
+ELSEWHERE = vendor.elsewhere()
+MEMORY = vendor.memory(4)
 
 
 def body_passes(stream, log):
@@ -45,16 +41,16 @@ BODIES = (body_passes, body_raises, body_invalidates)
 
 @pytest.fixture(autouse=True)
 def thread():
-    set_contexts([elsewhere()])
-    before = call(driver.cuThreadExchangeStreamCaptureMode, MODE)
+    vendor.go_to(ELSEWHERE)
+    before = vendor.exchange(MODE)
     yield
-    set_contexts([])
-    call(driver.cuThreadExchangeStreamCaptureMode, before)
+    vendor.go_to(vendor.HOME)
+    vendor.exchange(before)
 
 
 def attempt(way, body, at, pool, error):
     """Capture with an interrupt at the given moment; return what became of it."""
-    stream = ag.Stream(backend="cuda")
+    stream = ag.Stream(0, backend=BACKEND)
     graph = ag.Graph(pool=pool)
     interrupter = Interrupter(at, error)
     with stream:
@@ -74,7 +70,7 @@ def check(graph, stream, pool):
     """Find no trace of the capture, and capture again."""
     no_capture()
     assert graph.state in ("empty", "ready")
-    assert contexts() == [elsewhere()], "the contexts"
+    assert vendor.place() == ELSEWHERE, f"the {vendor.PLACE}"
     assert capture_mode() == int(MODE), "the capture mode"
     graph.reset()
     with stream, graph:
@@ -108,7 +104,7 @@ def every_moment(way, body, error):
             check(graph, stream, pool)
         except Exception as found:
             problem = str(found)
-            clear([elsewhere()])
+            clear(ELSEWHERE)
         graph = stream = None
         left = leaked(before)
         left.pop("nodes", None)
@@ -123,7 +119,7 @@ def every_moment(way, body, error):
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("way", [with_graph, with_side_stream, by_hand])
 def test_an_interrupt_at_any_moment_leaves_no_trace(way, body, error):
-    problems = [each for each in every_moment(way, body, error) if NOT_COVERED not in each]
+    problems = [each for each in every_moment(way, body, error) if vendor.NOT_COVERED not in each]
     assert not problems, "\n".join(problems)
 
 
@@ -133,7 +129,7 @@ def test_real_signals_at_random_moments_leave_no_trace():
         raise KeyboardInterrupt
 
     rng = random.Random(20)
-    stream = ag.Stream(backend="cuda")
+    stream = ag.Stream(0, backend=BACKEND)
     graph = ag.Graph(stream=stream)
     handler = signal.signal(signal.SIGALRM, interrupt)
     struck = 0
@@ -150,8 +146,8 @@ def test_real_signals_at_random_moments_leave_no_trace():
                 struck += 1
             graph.reset()
             no_capture()
-            assert contexts() == [elsewhere()]
-            call(driver.cuThreadExchangeStreamCaptureMode, MODE)  # not looked at: see NOT_COVERED
+            assert vendor.place() == ELSEWHERE
+            vendor.exchange(MODE)  # not looked at: see vendor.NOT_COVERED
             figures.states_checked += 1
     finally:
         signal.signal(signal.SIGALRM, handler)

@@ -7,18 +7,26 @@ import sys
 from contextlib import suppress
 
 import pytest
-from cuda.bindings import driver
 from driver.faults import ALWAYS
-from works.cuda import device
 
 import accelerator_graph as ag
 from accelerator_graph import _lifetime, streams
 
 from . import figures
-from .bench import Bench, faults, set_contexts
+from .bench import Bench, faults
 from .calls import no_phase
 from .every_call import calls_of
 from .operations import OPERATIONS
+from .vendor import vendor
+
+
+@pytest.fixture(autouse=True)
+def found_again():
+    yield
+    faults.reset()
+    vendor.go_to(vendor.HOME)
+    gc.collect()
+    _lifetime.drain()
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
@@ -26,7 +34,7 @@ def test_it_is_said_to_be_lost_and_python_s_side_is_in_order(operation, monkeypa
     gc.collect()
     printed: list[str] = []
     monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: printed.append(repr(error)))
-    for number in range(1, len(calls_of(operation, [])) + 1):
+    for number in range(1, len(calls_of(operation, vendor.HOME)) + 1):
         bench = Bench(**operation.options)
         operation.prepare(bench)
         _lifetime.drain()
@@ -53,15 +61,11 @@ def test_it_is_said_to_be_lost_and_python_s_side_is_in_order(operation, monkeypa
         faults.reset()
         end_captures(bench)
         error = bench = None
-        set_contexts([])
-    gc.collect()
-    _lifetime.drain()
+        vendor.go_to(vendor.HOME)
 
 
 def end_captures(bench: Bench) -> None:
     """End what the driver did not hear of any more."""
-    with device().current():
-        for stream in (bench.stream, bench.fork, 2):
-            with suppress(ag.AcceleratorGraphError):
-                driver.cuStreamEndCapture(driver.CUstream(stream if stream == 2 else stream.handle))
-    driver.cuThreadExchangeStreamCaptureMode(driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL)
+    vendor.go_to(vendor.HOME)
+    vendor.end_all(bench.stream.native, bench.fork.native)
+    vendor.exchange(vendor.MODES["global"])

@@ -6,12 +6,11 @@ import pytest
 from test_processes import FORK, needs_fork, run
 
 from . import figures
+from .vendor import BACKEND, vendor
 
-WORK = """
-import ctypes
-memory = (ctypes.c_ubyte * 4)()
+WORK = f"{vendor.MEMORY_IN_A_SCRIPT}\nBACKEND = {BACKEND!r}" + """
 def captured(value, **options):
-    stream = ag.Stream(backend="cuda")
+    stream = ag.Stream(backend=BACKEND)
     with stream, ag.Graph(**options) as graph:
         stream.fill(memory, value)
     return graph
@@ -29,7 +28,7 @@ def counted():
 
 
 @needs_fork
-@pytest.mark.parametrize("look", ['ag.is_graph_available("cuda")', "ag.backends.report()"])
+@pytest.mark.parametrize("look", [f"ag.is_graph_available({BACKEND!r})", "ag.backends.report()"])
 def test_a_fork_after_the_probe_works_on_both_sides(look):
     run(FORK + WORK + f"{look}\nin_child(lambda: replayed(captured(3), 3))\nreplayed(captured(4), 4)")
 
@@ -47,9 +46,9 @@ def check():
         refused(call)
     assert g.state == "empty"
     g.reset()
-    refused(lambda: ag.Stream(backend="cuda"), ag.BackendUnavailableError)
-    refused(lambda: ag.Graph(backend="cuda"), ag.BackendUnavailableError)
-    assert not ag.is_graph_available("cuda")
+    refused(lambda: ag.Stream(backend=BACKEND), ag.BackendUnavailableError)
+    refused(lambda: ag.Graph(backend=BACKEND), ag.BackendUnavailableError)
+    assert not ag.is_graph_available(BACKEND)
     with ag.Stream(backend="cpu") as mine, ag.Graph() as fresh:
         mine.launch(print)
 in_child(check)
@@ -71,7 +70,7 @@ def check():
     assert g.state == "empty"
     refused(lambda: s.fill(memory, 2))
     g.reset()
-with ag.Stream(backend="cuda") as s, ag.Graph(capture_error_mode={mode!r}) as g:
+with ag.Stream(backend=BACKEND) as s, ag.Graph(capture_error_mode={mode!r}) as g:
     s.fill(memory, 1)
     in_child(check)
     s.fill(memory, 2)
@@ -87,7 +86,7 @@ def test_a_child_that_dies_in_the_middle_of_the_block_prints_nothing():
         FORK
         + WORK
         + """
-with ag.Stream(backend="cuda") as s, ag.Graph() as g:
+with ag.Stream(backend=BACKEND) as s, ag.Graph() as g:
     pid = os.fork()
     if pid == 0:
         del g, s
@@ -114,8 +113,8 @@ cycle = [kept, ready, launch, event]; cycle.append(cycle)
         "",
         "launch()",
         "ready.reset()",
-        "other = ag.Graph(stream=ag.Stream(backend='cuda')); other.capture_begin()",
-        "with ag.Stream(backend='cuda') as s, ag.Graph() as g: s.fill(memory, 1); sys.exit(0)",
+        "other = ag.Graph(stream=ag.Stream(backend=BACKEND)); other.capture_begin()",
+        "with ag.Stream(backend=BACKEND) as s, ag.Graph() as g: s.fill(memory, 1); sys.exit(0)",
         "import threading; stop = threading.Event(); threading.Thread(target=stop.wait, daemon=True).start()",
         "threading.Thread(target=forever, daemon=True).start()",
     ],

@@ -12,8 +12,9 @@ from accelerator_graph import _lifetime
 from accelerator_graph.errors import GraphStateError
 
 from . import figures
-from .bench import accounts, faults, no_capture, nothing_left, quiesce
+from .bench import accounts, faults, no_capture, nothing_left
 from .threads import THREADS, TIMEOUT, count_up, counted, together
+from .vendor import BACKEND, vendor
 
 
 @pytest.fixture(autouse=True)
@@ -21,24 +22,24 @@ def clean():
     with nothing_left():
         yield
         faults.reset()
-        quiesce()
+        vendor.quiesce()
         no_capture()
 
 
 @pytest.mark.parametrize("how", ["replay", "bind"])
 def test_a_reset_during_a_launch_in_another_thread_waits_for_nothing_and_harms_nothing(how):
-    stream = ag.Stream(backend="cuda")
+    stream = ag.Stream(0, backend=BACKEND)
     graph = ag.Graph(stream=stream)
     with graph:
         count_up(stream)
     launch = graph.bind() if how == "bind" else graph.replay
-    before = faults.calls()["cuGraphLaunch"]
-    faults.delay("cuGraphLaunch", 200_000)
+    before = faults.calls()[vendor.LAUNCH]
+    faults.delay(vendor.LAUNCH, 200_000)
     live = accounts.live()["executables"]
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(launch)
         end = time.monotonic() + TIMEOUT
-        while faults.calls()["cuGraphLaunch"] == before:
+        while faults.calls()[vendor.LAUNCH] == before:
             assert time.monotonic() < end
         graph.reset()
         assert not running.done(), "the launch was over too soon for this test"
@@ -54,12 +55,12 @@ def test_a_reset_during_a_launch_in_another_thread_waits_for_nothing_and_harms_n
 
 @pytest.mark.parametrize("how", ["replay", "replay(stream)", "bind", "bind(stream)"])
 def test_every_replay_of_every_thread_counts(how):
-    stream = ag.Stream(backend="cuda")
+    stream = ag.Stream(0, backend=BACKEND)
     with stream, ag.Graph() as graph:
         count_up(stream, 3)
 
     def work(number: int) -> None:
-        own = ag.Stream(backend="cuda")
+        own = ag.Stream(0, backend=BACKEND)
         bound = graph.bind(own) if how == "bind(stream)" else graph.bind()
         launch = {"replay": graph.replay, "replay(stream)": lambda: graph.replay(own)}.get(how, bound)
         for _ in range(100):
@@ -71,19 +72,19 @@ def test_every_replay_of_every_thread_counts(how):
 
 
 def test_the_first_replay_may_be_that_of_several_threads():
-    stream = ag.Stream(backend="cuda")
+    stream = ag.Stream(0, backend=BACKEND)
     graph = ag.Graph(keep_graph=True, stream=stream)
     with graph:
         count_up(stream)
-    faults.delay("cuGraphInstantiate", 20_000)
-    before = faults.calls()["cuGraphInstantiate"]
+    faults.delay(vendor.INSTANTIATE, 20_000)
+    before = faults.calls()[vendor.INSTANTIATE]
     together(lambda number: graph.replay())
-    assert faults.calls()["cuGraphInstantiate"] == before + 1
+    assert faults.calls()[vendor.INSTANTIATE] == before + 1
     assert counted() == THREADS
 
 
 def test_callables_from_before_a_reset_and_across_an_instantiate():
-    stream = ag.Stream(backend="cuda")
+    stream = ag.Stream(0, backend=BACKEND)
     graph = ag.Graph(keep_graph=True, stream=stream)
     with graph:
         count_up(stream)

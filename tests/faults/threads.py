@@ -8,21 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 from ctypes import addressof, c_uint32, c_uint64
 
 import pytest
-from cuda.bindings import driver
-from works.cuda import call, device
 
 import accelerator_graph as ag
 from accelerator_graph import _lifetime
 from accelerator_graph.errors import GraphStateError
 
 from . import figures
-from .bench import CELL, A, B, accounts, capture_mode, contexts, faults, no_capture, nothing_left, quiesce
+from .bench import CELL, A, B, accounts, capture_mode, faults, no_capture, nothing_left
+from .vendor import BACKEND, vendor
 
 THREADS = 8
 ROUNDS = 12
 TIMEOUT = 30
-GLOBAL = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL
-RELAXED = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +27,7 @@ def clean():
     with nothing_left():
         yield
         faults.reset()
-        quiesce()
+        vendor.quiesce()
         no_capture()
 
 
@@ -65,23 +62,23 @@ def dying(work: Callable[[], object]) -> None:
 
 def wait(stream: ag.Stream) -> None:
     """Wait for a stream without breaking the captures of other threads, whatever their mode."""
-    call(driver.cuThreadExchangeStreamCaptureMode, RELAXED)
+    vendor.exchange(vendor.MODES["relaxed"])
     try:
         stream.synchronize()
     finally:
-        call(driver.cuThreadExchangeStreamCaptureMode, GLOBAL)
+        vendor.exchange(vendor.MODES["global"])
 
 
 def count_up(stream: ag.Stream, times: int = 1) -> None:
     """Enqueue kernels that add one to CELL."""
     for _ in range(times):
         arguments = (c_uint64(addressof(CELL)), c_uint32(1), c_uint32(1), c_uint64(0))
-        stream.launch(device().kernel, *arguments, grid=1, block=1)
+        stream.launch(vendor.kernel(), *arguments, grid=1, block=1)
 
 
 def counted() -> int:
     """Return the number in CELL and set it to 0."""
-    quiesce()
+    vendor.quiesce()
     number = int.from_bytes(bytes(CELL), "little")
     CELL[:] = bytes(4)
     return number
@@ -90,35 +87,35 @@ def counted() -> int:
 @pytest.mark.parametrize("mode", ["global", "thread_local", "relaxed"])
 def test_captures_of_threads_do_not_disturb_each_other(mode):
     def work(number: int) -> bool:
-        memory = bytearray(4)
+        memory = vendor.memory(4)
         for value in range(1, ROUNDS):
-            stream = ag.Stream(backend="cuda")
+            stream = ag.Stream(0, backend=BACKEND)
             graph = ag.Graph(stream=stream, capture_error_mode=mode)
             graph.capture_begin()
             stream.fill(memory, value)
             graph.capture_end()
             graph.replay()
-            with ag.Stream(backend="cuda"), ag.graph(ag.Graph()):
+            with ag.Stream(0, backend=BACKEND), ag.graph(ag.Graph()):
                 ag.current_stream().fill(memory, 99)
             wait(stream)
             assert bytes(memory) == bytes([value] * 4)
-            assert contexts() == []
-            assert capture_mode() == GLOBAL
+            assert vendor.place() == vendor.HOME
+            assert capture_mode() == vendor.MODES["global"]
         return True
 
     together(work)
     figures.states_checked += THREADS * ROUNDS
 
 
-@pytest.mark.parametrize("function", ["cuStreamBeginCapture", "cuStreamEndCapture", "cuGraphInstantiate"])
+@pytest.mark.parametrize("function", [vendor.BEGIN, vendor.END, vendor.INSTANTIATE])
 def test_failures_hit_only_the_thread_they_happen_in(function):
     for nth in range(1, THREADS * 2, 3):
-        faults.fail(function, code=2, nth=nth, times=3)
+        faults.fail(function, code=2, nth=nth, times=3, after=function == vendor.END)
 
     def work(number: int) -> int:
         failed = 0
-        memory = bytearray(4)
-        stream = ag.Stream(backend="cuda")
+        memory = vendor.memory(4)
+        stream = ag.Stream(0, backend=BACKEND)
         graph = ag.Graph(stream=stream)
         for value in range(1, ROUNDS):
             try:
@@ -143,7 +140,7 @@ def test_failures_hit_only_the_thread_they_happen_in(function):
 
 @pytest.mark.parametrize("end", ["capture_end", "reset"])
 def test_another_thread_can_not_end_a_capture(end):
-    stream = ag.Stream(backend="cuda")
+    stream = ag.Stream(0, backend=BACKEND)
     graph = ag.Graph(stream=stream)
     graph.capture_begin()
     count_up(stream)
@@ -161,10 +158,10 @@ def test_another_thread_can_not_end_a_capture(end):
     assert counted() == 1
 
 
-@pytest.mark.parametrize("mode", ["global", "thread_local", "relaxed"])
+@pytest.mark.parametrize("mode", vendor.MODES_OF_THE_DEAD)
 @pytest.mark.parametrize("forgotten", [False, True])
 def test_the_capture_of_a_thread_that_died_is_abandoned(mode, forgotten):
-    stream = ag.Stream(backend="cuda")
+    stream = ag.Stream(0, backend=BACKEND)
     kept: list[ag.Graph] = []
 
     def capture() -> None:
@@ -191,7 +188,7 @@ def test_the_capture_of_a_thread_that_died_is_abandoned(mode, forgotten):
 
 def test_everything_works_on_the_per_thread_stream_of_a_thread_without_a_context():
     def work() -> None:
-        stream = ag.streams.as_stream(2, "cuda")
+        stream = ag.streams.as_stream(2, BACKEND)
         stream.fill(A, 3)
         stream.copy(B, A)
         count_up(stream)
@@ -206,9 +203,9 @@ def test_everything_works_on_the_per_thread_stream_of_a_thread_without_a_context
         graph.bind()()
         stream.synchronize()
         assert bytes(A) == bytes([4] * 8)
-        with ag.Stream(backend="cuda"), stream:
+        with ag.Stream(0, backend=BACKEND), stream:
             pass
-        assert contexts() == []
+        assert vendor.place() == vendor.HOME
 
     dying(work)
     assert counted() == 1

@@ -2,8 +2,8 @@
 
 A line is a list of steps. Captured on stream ``s``, or on ``a`` after ``a:``: ``fill VALUE [NBYTES]``,
 ``fill32 VALUE``, ``fill2d VALUE WIDTH HEIGHT``, ``copy TO FROM [NBYTES]``, ``kernel A B [BLOCKS]``,
-``nothing`` (a kernel too), ``host``, ``yield`` (a host function too), ``alloc``, ``free``, ``fork`` and
-``join`` of the two streams. ``elsewhere`` at the front: in a context of its own, with memory and kernels of
+``nothing`` (a kernel too), ``host``, ``yield`` (a host function too), ``alloc [MIB]``, ``into VALUE``, a
+fill of what was allocated and a copy of it, ``free``, ``fork`` and ``join`` of the two streams. ``elsewhere`` at the front: in a context of its own, with memory and kernels of
 its own. Built: ``node [DEPENDENCY ...]``, an empty node, and ``child STEP``, a graph of that one step.
 """
 
@@ -194,7 +194,10 @@ class Graphs:
             launch = ctypes.CDLL("libcuda.so.1").cuLaunchHostFunc
             assert launch(ctypes.c_void_p(int(stream)), self._hosts[verb == "yield"], None) == 0
         elif verb == "alloc":
-            self.allocated = call(driver.cuMemAllocAsync, 1 << 20, stream)
+            self.allocated = call(driver.cuMemAllocAsync, (*numbers, 1)[0] << 20, stream)
+        elif verb == "into":
+            call(driver.cuMemsetD8Async, self.allocated, numbers[0], 16, stream)
+            call(driver.cuMemcpyAsync, place.memory, self.allocated, 16, stream)
         elif verb == "free":
             call(driver.cuMemFreeAsync, self.allocated, stream)
         else:
