@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from cuda.bindings import driver
+from works.contexts import current, new_context
 from works.cuda import call
-from works.scene import current, new_context
 
 from driver.faults import Accounts, Faults
 from driver.tools import Gate

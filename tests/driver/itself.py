@@ -9,8 +9,8 @@ import time
 
 import pytest
 from cuda.bindings import driver
+from works.contexts import current, new_context
 from works.cuda import KERNEL, call
-from works.scene import current, new_context
 
 from driver.faults import ALWAYS, Accounts
 from driver.tools import captured, read, wait_until

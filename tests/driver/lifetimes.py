@@ -11,8 +11,8 @@ import threading
 
 import pytest
 from cuda.bindings import driver
+from works.contexts import current, new_context
 from works.cuda import KERNEL, call
-from works.scene import current, new_context
 
 from driver.tools import TIMEOUT, captured, read, wait_until
 

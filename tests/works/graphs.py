@@ -2,9 +2,10 @@
 
 A line is a list of steps. Captured on stream ``s``, or on ``a`` after ``a:``: ``fill VALUE [NBYTES]``,
 ``fill32 VALUE``, ``fill2d VALUE WIDTH HEIGHT``, ``copy TO FROM [NBYTES]``, ``kernel A B [BLOCKS]``,
-``nothing`` (a kernel too), ``host``, ``yield`` (a host function too), ``alloc [MIB]``, ``into VALUE``, a
-fill of what was allocated and a copy of it, ``free``, ``fork`` and ``join`` of the two streams. ``elsewhere`` at the front: in a context of its own, with memory and kernels of
-its own. Built: ``node [DEPENDENCY ...]``, an empty node, and ``child STEP``, a graph of that one step.
+``nothing`` (a kernel too), ``host``, ``yield`` (a host function too), ``alloc [MIB]``, ``into VALUE`` (a fill
+of what was allocated, and a copy of it), ``free``, ``fork`` and ``join`` of the two streams. ``elsewhere`` at
+the front: in a context of its own, with memory and kernels of its own. Built: ``node [DEPENDENCY ...]``, an
+empty node, and ``child STEP``, a graph of that one step.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import Any
 
 from cuda.bindings import driver
 
+from .contexts import current, new_context
 from .cuda import KERNEL, call, device
-from .scene import current, new_context
 
 BYTES = 64
 NOTHING = b"""
