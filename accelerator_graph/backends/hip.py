@@ -23,7 +23,8 @@ from ._hip_probe import probe
 from ._launch import Arguments, extent, kernel_handle, shared_size
 from .base import Availability, Backend, Capability, CaptureStatus, GraphEdge, GraphMemory, GraphNode
 
-_LEGACY_STREAMS = (0, 1)
+_LEGACY = 1
+_LEGACY_STREAMS = (0, _LEGACY)
 _NOT_READY = 600
 _UPDATE_FAILURE = 910
 _STATUSES = (CaptureStatus.NONE, CaptureStatus.ACTIVE, CaptureStatus.INVALIDATED)
@@ -125,17 +126,18 @@ class HipBackend(Backend):
             There is no such stream in this process: using it would crash.
         """
         if isinstance(obj, self._stream_type):
-            stream = obj
+            handle = int(obj)
         elif isinstance(obj, int) and not isinstance(obj, bool) and 0 <= obj < 1 << 64:
-            stream = self._stream_type(obj)
+            handle = obj
         else:
             return None
-        handle = int(stream)
+        if handle == _LEGACY:  # the same stream as 0, but several calls crash on it (rocm-systems#11011)
+            handle = 0
         if handle not in SPECIAL_STREAMS and not self._driver.has_stream(handle):
             raise ValueError(
                 f"{handle:#x} is not the handle of a stream; pass one that has not been destroyed."
             )
-        return stream
+        return self._stream_type(handle)
 
     # ---- capability: events --------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ API(3, 0, cuGraphInstantiate, 11040, cuGraphInstantiateWithFlags, handle *, answ
     return instantiate(answer, graph, flags);
 }
 
-static CUresult upload(struct executable *executable, handle where);
+static void upload(struct executable *executable, struct stream *stream);
 
 struct instantiate_params {
     uint64_t flags;
@@ -101,8 +101,10 @@ API(3, 0, cuGraphInstantiateWithParams, 12000, cuGraphInstantiateWithParams, han
     if (!how) return INVALID_VALUE;
     how->culprit = 0;
     how->result = FAILED;
+    struct stream *stream = NULL;
+    if (how->flags & UPLOAD) TRY(stream_not_capturing(how->upload_to, &stream));
     TRY(instantiate(answer, graph, how->flags));
-    if (how->flags & UPLOAD) TRY(upload(handle_get(*answer, EXECUTABLE), how->upload_to));
+    if (stream) upload(handle_get(*answer, EXECUTABLE), stream);
     how->result = INSTANTIATED;
     return SUCCESS;
 }
@@ -130,9 +132,7 @@ API(1, 0, cuGraphExecDestroy, 10000, cuGraphExecDestroy, handle, which) {
 /* ---- their runs ----------------------------------------------------------------------------------- */
 
 /* The memory that the graph allocates is reserved from now on, until it is trimmed. */
-static CUresult upload(struct executable *executable, handle where) {
-    struct stream *stream;
-    TRY(stream_not_capturing(where, &stream));
+static void upload(struct executable *executable, struct stream *stream) {
     uint64_t nbytes[MOST_DEVICES] = {0};
     for (size_t i = 0; i < executable->plan->count; i++) {
         const struct work *work = &executable->plan->works[i];
@@ -140,12 +140,15 @@ static CUresult upload(struct executable *executable, handle where) {
     }
     for (int device = 0; device < MOST_DEVICES; device++) graph_memory_reserve(device, nbytes[device]);
     submit(stream, NULL, NULL, NULL);
-    return SUCCESS;
 }
 
 API(2, 0, cuGraphUpload, 11010, cuGraphUpload, handle, which, handle, where) {
     struct executable *executable = handle_get(which, EXECUTABLE);
-    return executable ? upload(executable, where) : INVALID_VALUE;
+    struct stream *stream;
+    if (!executable) return INVALID_VALUE;
+    TRY(stream_not_capturing(where, &stream));
+    upload(executable, stream);
+    return SUCCESS;
 }
 
 /* The memory that a run allocates must not be there, unless what the last one left is freed first. */

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ctypes import addressof, c_uint32, c_uint64
 from typing import Any
 
-from driver.faults import Accounts, Faults
+from driver.faults import Faults
 
 import accelerator_graph as ag
 from accelerator_graph import _lifetime, pools, streams
@@ -19,7 +19,7 @@ MODE = vendor.MODES["thread_local"]
 """The capture mode of the thread that tests: not the driver's first, and not the library's."""
 
 faults = Faults(vendor.LIBRARY)
-accounts = Accounts(vendor.LIBRARY)
+accounts = vendor.Accounts(vendor.LIBRARY)
 
 A, B, C, CELL = map(vendor.memory, (8, 8, 8, 4))
 

@@ -17,6 +17,8 @@ from .operation import Operation
 from .vendor import vendor
 
 KEPT = {"keep_graph": True}
+ONLY_ONE_EXECUTABLE = 801
+"""What the driver answers to a second executable of a graph that allocates."""
 
 
 def captured(bench: Bench) -> None:
@@ -58,7 +60,7 @@ def launches_or_says_so(bench: Bench, error: Exception | None) -> None:
         still_launches(bench, error)
     else:
         refused(bench, error)
-        if getattr(error, "code", None) != vendor.ONLY_ONE_EXECUTABLE:  # for the old one lives after all
+        if getattr(error, "code", None) != ONLY_ONE_EXECUTABLE:  # for the old one lives after all
             assert bench.run() == left(5)
             assert bench.run(bench.kept) == left(5)
 
@@ -177,19 +179,18 @@ made = partial(kept, done="ready", check=replays)
 asked = partial(kept, done="captured", failed="captured", check=replays)
 run = partial(Operation, prepare=captured, done="ready", failed="ready", check=ran_at_most_once)
 
-allocating_again = made(
-    "instantiate-allocating-again",
-    instantiate,
-    prepare=allocating,
-    failed=gone_with_the_old_one,
-    check=launches_or_says_so,
-    consequence=vendor.ONLY_ONE_EXECUTABLE,
-)
+allocating_again = partial(made, "instantiate-allocating-again", instantiate, prepare=allocating)
+if vendor.INSTANTIATES_ALLOCATIONS_AGAIN:
+    allocating_again = allocating_again(
+        failed=gone_with_the_old_one, check=launches_or_says_so, consequence=ONLY_ONE_EXECUTABLE
+    )
+else:
+    allocating_again = allocating_again(ends=ag.DriverError, failed="ready", check=still_launches)
 
 GRAPHS = (
     made("instantiate", instantiate, failed="captured"),
     made("instantiate-again", instantiate, prepare=ready, failed="ready", check=still_launches),
-    *([allocating_again] if vendor.ONLY_ONE_EXECUTABLE else []),
+    allocating_again,
     made("instantiate-branching", instantiate, prepare=branching, failed="captured", check=ran_branching),
     run("replay", replay),
     run(
