@@ -1,4 +1,4 @@
-"""The HIP backend through the shim, above the software CUDA driver: what the lane on a GPU runs, without one."""
+"""The HIP backend through the shim, above the software CUDA driver: the lane on a GPU, without one."""
 
 from __future__ import annotations
 
