@@ -16,7 +16,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # typing itself is the costliest import there is here
 if TYPE_CHECKING:
-    from . import backends, errors
+    from . import backends, errors, interop
     from .api import Graph, graph, is_graph_available
     from .backends.registry import use_backend
     from .errors import (
@@ -58,7 +58,7 @@ _HOMES = {
         "UnsupportedError",
     ),
 }
-_MODULES = ("backends", "errors")
+_MODULES = ("backends", "errors", "interop")
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -83,6 +83,7 @@ __all__ = [
     "errors",
     "graph",
     "graph_pool_handle",
+    "interop",
     "is_current_stream_capturing",
     "is_graph_available",
     "use_backend",

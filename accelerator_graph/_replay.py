@@ -10,6 +10,7 @@ from weakref import WeakSet
 from ._lifetime import Owned, captures, drain
 from .backends.base import Capability, CaptureStatus
 from .errors import CaptureError, GraphStateError
+from .interop.base import Framework
 from .streams import Stream, describe
 
 
@@ -35,13 +36,14 @@ class Binding:
         What has to live as long as the callable does.
     """
 
-    __slots__ = ("__weakref__", "_keeps", "_stream", "target")
+    __slots__ = ("__weakref__", "_keeps", "_serialised", "_stream", "target")
 
     target: tuple[Callable[[], Any], Any]
 
     def __init__(self, stream: Stream, owner: Owned, keeps: object) -> None:
         self._stream = stream
         self._keeps = keeps
+        self._serialised = owner.backend.serialises_replays
         self.connect(owner)
 
     def connect(self, owner: Owned) -> None:
@@ -72,7 +74,7 @@ class Binding:
             with owner.lock:
                 call()
 
-        return launch if self._stream._backend.serialises_replays else launch_alone
+        return launch if self._serialised else launch_alone
 
 
 class Runner:
@@ -111,8 +113,26 @@ class Runner:
         if not self._bindings:
             self._own = Binding(self._home, owner, None)
             self._bindings.add(self._own)
-            self.launch = self._own.launcher()
+            follows = isinstance(self._home._owner, Framework)
+            self.launch = self._following() if follows else self._own.launcher()
         drain()
+
+    def _following(self) -> Callable[[], None]:
+        """Return a callable that launches on whatever stream is the framework's current one by then."""
+        framework, device, backend = self._home._owner, self._home.device, self._home._backend
+        assert isinstance(framework, Framework)
+        launchers: dict[int, Callable[[], None]] = {}
+
+        def launch() -> None:
+            answer = framework.current_stream(device)
+            handle = 0 if answer is None else answer[0]
+            call = launchers.get(handle)
+            if call is None:
+                stream = Stream._make(backend, backend.as_stream(handle), device, framework)
+                call = launchers[handle] = self.bind(stream, None)
+            call()
+
+        return launch
 
     def bind(self, stream: Stream, keeps: object) -> Callable[[], None]:
         """Return a callable that launches on this stream and keeps what it is given."""

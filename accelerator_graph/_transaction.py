@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from . import _lifetime, streams
 from .backends.base import CaptureStatus
 from .errors import AcceleratorGraphError, CaptureError, DriverError, UnsupportedError, capture_error
+from .interop import registry as interop
 from .pools import Lease, PoolId
+
+if TYPE_CHECKING:
+    from .backends.base import Backend
 
 MODES = ("default", "global", "thread_local", "relaxed")
 """The capture modes; only ``"default"`` is portable."""
@@ -32,20 +36,27 @@ class Capture:
         How many objects the graph retained before; later ones go if the capture fails.
     """
 
-    __slots__ = ("__weakref__", "_key", "_token", "lease", "retained", "stream", "thread")
+    __slots__ = ("__weakref__", "_key", "_token", "backend", "lease", "retained", "stream", "thread")
 
     def __init__(self, stream: streams.Stream, retained: int) -> None:
         self.stream = stream
+        self.backend = stream._backend  # or what stands in for it
         self.retained = retained
         self.thread = threading.current_thread()
         self.lease: Lease | None = None
-        self._token: list[Any] = []
+        self._token: list[tuple[Backend, Any]] = []
         # if the thread ends, nobody holds its graphs any more, and this is what is left to do
         self._key = next(_keys)
-        late = (stream._backend.capture_abandon, self._token, self._key)
-        _lifetime.watch(self, _abandon_late, late)
+        _lifetime.watch(self, _abandon_late, (self._token, self._key))
 
-    def begin(self, graph: _lifetime.Retaining, mode: str, pool: PoolId | None, prepare: bool) -> None:
+    def begin(
+        self,
+        graph: _lifetime.Retaining,
+        mode: str,
+        pool: PoolId | None,
+        prepare: bool,
+        generators: Sequence[object] = (),
+    ) -> None:
         """Begin the capture; its stream is current on this thread until the end.
 
         Parameters
@@ -55,7 +66,9 @@ class Capture:
         mode, pool
             As in `Graph`.
         prepare : bool
-            Let the backend get the stream ready first.
+            Let the backend and the frameworks get ready first.
+        generators : sequence
+            Random generators that take part.
         """
         backend, native = self.stream._backend, self.stream._native
         mode = backend.default_capture_mode if mode == "default" else mode
@@ -67,13 +80,22 @@ class Capture:
         if backend.capture_status(native) is not CaptureStatus.NONE:
             raise capture_error(f"{self.subject} did not begin", reason="foreign_capture")
         self.lease = Lease(pool, backend.name, self.stream.device)
+        frameworks = interop.active(backend.name)
         if prepare:
+            if not _lifetime.captures:
+                for framework in frameworks:
+                    framework.prepare(self.stream.device)
             backend.prepare_capture(native)
         _lifetime.captures[self._key] = backend
         _lifetime.thread.capturing.append(graph)
         streams.enter(self.stream, self)
+        recorders = filter(None, (framework.recorder(backend) for framework in frameworks))
+        recorder = next(recorders, None)
+        if recorder is not None:
+            recorder.pool, recorder.generators = self.lease.id, generators
+            backend = self.backend = cast("Backend", recorder)
         try:
-            self._token.append(backend.capture_begin(native, mode))
+            self._token.append((backend, backend.capture_begin(native, mode)))
         except DriverError as error:
             raise capture_error(f"{self.subject} did not begin", error) from error
 
@@ -102,10 +124,10 @@ class Capture:
         CaptureError
             It did not become a graph. `abandon` has to follow, as after any exception.
         """
-        backend = self.stream._backend
+        backend, token = self._token[0]
         try:
             captured = _lifetime.Owned(
-                backend, backend.destroy_graph, backend.capture_end(self._token[0]), self.stream._owner
+                backend, backend.destroy_graph, backend.capture_end(token), self.stream._owner
             )
         except DriverError as error:
             raise capture_error(f"{self.subject} did not become a graph", error) from error
@@ -117,7 +139,8 @@ class Capture:
         """End the capture and throw away what was recorded. Again: what is still left to do."""
         try:
             if self._token:
-                self.stream._backend.capture_abandon(self._token[0])
+                backend, token = self._token[0]
+                backend.capture_abandon(token)
                 self._token.clear()
         finally:
             self._leave(graph)
@@ -133,8 +156,9 @@ class Capture:
             self.lease.captured()
 
 
-def _abandon_late(part: tuple[Callable[[Any], None], list[Any], int]) -> None:
-    abandon, token, key = part
-    if token:
-        abandon(token.pop())
+def _abandon_late(part: tuple[list[tuple[Backend, Any]], int]) -> None:
+    begun, key = part
+    if begun:
+        backend, token = begun.pop()
+        backend.capture_abandon(token)
         _lifetime.captures.pop(key, None)

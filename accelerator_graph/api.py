@@ -53,6 +53,7 @@ _REFUSED: dict[str, dict[str, str]] = {
     "raw_graph()": _BEFORE,
     "raw_executable()": _BEFORE | {"captured": _UNBORN},
     "enable_debug_mode()": _ONLY_EMPTY,
+    "register_generator_state()": _ONLY_EMPTY,
     "graph_pool": _ONLY_EMPTY,
     "capture_error_mode": _ONLY_EMPTY,
 }
@@ -116,6 +117,7 @@ class Graph(Inspection):
         self._backend_name = None if backend is None else registry.get(backend).name
         self._home = None if stream is None else streams.as_stream(stream, backend)
         self._retained: list[object] = []
+        self._generators: list[object] = []
         self._lock = threading.RLock()
         self._empty()
         _lifetime.tracked.add(self)
@@ -195,7 +197,7 @@ class Graph(Inspection):
         target._check()
         try:
             capture = self._capture = Capture(target, len(self._retained))
-            capture.begin(self, mode, chosen, prepare)
+            capture.begin(self, mode, chosen, prepare, tuple(self._generators))
             self._stream = home or target
             self._held = self._stream.held()
             self._state = "capturing"
@@ -501,6 +503,15 @@ class Graph(Inspection):
         self._check("enable_debug_mode()")
         self._debug = True
 
+    def register_generator_state(self, generator: object) -> None:
+        """Have a random generator of torch take part in all captures from the next one on.
+
+        Its numbers go on at every replay, as torch's default generator's do by themselves. Nothing
+        happens where no framework with generators takes part.
+        """
+        self._check("register_generator_state()")
+        self._generators.append(generator)
+
     @property
     def graph_pool(self) -> pools.PoolId | None:
         """The pool for the next capture."""
@@ -569,7 +580,7 @@ class graph:
         g._check("capture_begin()")
         stream, home = self._stream or g._home, None
         if stream is None:
-            home = streams.current(g._backend_name)
+            home = streams.current(g._backend_name) or streams.default(g._backend_name)
             runtime = registry.resolve(g._backend_name) if home is None else home._backend
             stream = streams.Stream(backend=runtime.name, like=home)
             if home is not None and home._backend.capture_status(home._native) is CaptureStatus.NONE:

@@ -7,6 +7,7 @@ are recognised by their backends.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,11 +15,13 @@ from . import _lifetime
 from .backends import registry
 from .backends.base import Capability, CaptureStatus
 from .errors import GraphStateError
+from .interop import registry as interop
 
 if TYPE_CHECKING:
     from typing import Self
 
     from .backends.base import Backend
+    from .interop.base import Framework
 
 
 class Event:
@@ -284,7 +287,7 @@ class _CudaLikeStream(Stream):
 
 class _Thread(threading.local):
     def __init__(self) -> None:
-        self.stack: list[tuple[Stream, object]] = []
+        self.stack: list[tuple[Stream, object, list[Callable[[], object]]]] = []
 
 
 _thread = _Thread()
@@ -327,16 +330,66 @@ def current(backend: str | None = None) -> Stream | None:
             )
         return stream
     backend = backend or registry.chosen()
-    if backend is None:
-        return None
-    runtime = registry.get(backend)
-    native = runtime.current_stream()
-    return None if native is None else _wrap(runtime, native, None)
+    if backend is not None:
+        runtime = registry.get(backend)
+        native = runtime.current_stream()
+        if native is not None:
+            return _wrap(runtime, native, None)
+    return _of_frameworks(backend)
+
+
+def _of_frameworks(backend: str | None) -> Stream | None:
+    """Return the stream that the frameworks which are there agree on, the default stream aside.
+
+    Raises
+    ------
+    ValueError
+        Two of them have different ones.
+    """
+    found: Stream | None = None
+    who = ""
+    for framework, stream in _theirs(backend):
+        if stream.handle == 0:
+            continue
+        if found is not None and (found.backend, found.handle) != (stream.backend, stream.handle):
+            raise ValueError(
+                f"{who} and {type(framework).__name__} have different current streams, the {describe(found)} "
+                f"and the {describe(stream)}; name the stream that is meant."
+            )
+        found, who = stream, type(framework).__name__
+    return found
+
+
+def default(backend: str | None) -> Stream | None:
+    """Return the default stream, if a framework takes part for which that is the current one."""
+    return next((stream for _, stream in _theirs(backend) if stream.handle == 0), None)
+
+
+def _theirs(backend: str | None) -> Iterator[tuple[Framework, Stream]]:
+    """Yield the frameworks that take part, with their current streams."""
+    for framework in interop.loaded():
+        name = framework.backend()
+        if name is not None and backend in (None, name):
+            answer = framework.current_stream()
+            if answer is not None:
+                runtime = registry.get(name)
+                yield framework, Stream._make(runtime, runtime.as_stream(answer[0]), answer[1], framework)
 
 
 def enter(stream: Stream, entrant: object) -> None:
-    """Make a stream the current one of this thread."""
-    _thread.stack.append((stream, entrant))
+    """Make a stream the current one of this thread, and of every framework that takes part.
+
+    After an error `leave` takes back what was done.
+    """
+    undos: list[Callable[[], object]] = []
+    _thread.stack.append((stream, entrant, undos))
+    backend = stream._backend
+    if Capability.HANDLES in backend.capabilities(stream._device):
+        handle = backend.handle_int(stream._native)
+        for framework in interop.active(backend.name):
+            undo = framework.use_stream(handle, stream._device)
+            if undo is not None:
+                undos.append(undo)
 
 
 def leave(entrant: object) -> None:
@@ -344,7 +397,9 @@ def leave(entrant: object) -> None:
     stack = _thread.stack
     for i in range(len(stack) - 1, -1, -1):
         if stack[i][1] is entrant:
-            del stack[i]
+            undos = stack.pop(i)[2]
+            while undos:
+                undos.pop()()
             return
 
 
@@ -380,6 +435,13 @@ def as_stream(obj: object, backend: str | None = None) -> Stream:
                 f"{describe(obj)} is of backend {obj.backend!r}, but backend {backend!r} was named."
             )
         return obj
+    if not isinstance(obj, int):
+        for framework in interop.loaded():
+            name = framework.backend()
+            number = None if name is None or backend not in (None, name) else framework.as_stream(obj)
+            if name is not None and number is not None:
+                runtime = registry.get(name)
+                return _wrap(runtime, runtime.as_stream(number), obj)
     handle = _protocol_handle(obj) if hasattr(obj, "__cuda_stream__") else obj
     if type(handle) is int:
         if handle < 0:

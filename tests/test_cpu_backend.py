@@ -131,7 +131,13 @@ def test_what_it_says_of_itself(backend, stream):
     assert backend.default_capture_mode == "thread_local"
     assert backend.as_stream(stream) is stream
     assert backend.as_stream(0) is backend.as_stream(object()) is None
-    assert backend.capabilities(0) == set(Capability) - {Capability.HANDLES, Capability.UPLOAD}
+    assert backend.capabilities(0) == set(Capability) - {
+        Capability.HANDLES,
+        Capability.UPLOAD,
+        Capability.UPDATE,
+        Capability.BORROW,
+        Capability.GRAPH_MEMORY,
+    }
 
 
 # ---- streams -------------------------------------------------------------------------------------

@@ -31,7 +31,10 @@ RULES = [
     ("backends.cuda backends._cuda_*", f"{CONTRACT} backends._cuda_*", "cuda"),
     ("backends.hip backends._hip_*", f"{CONTRACT} backends._hip_*", "hip"),
     (CHOICE, f"errors backends.base {CHOICE}", ""),
-    (CORE, f"errors backends.base backends.registry interop.base {CORE}", ""),
+    (CORE, f"errors backends.base backends.registry interop.base interop.registry {CORE}", ""),
+    ("interop.registry", "errors interop.base backends._catalogue", ""),
+    ("interop.torch interop._torch_recorder", "errors interop.base interop._torch_recorder", ""),
+    ("interop.cupy", "interop.base", ""),
     ("backends", "backends.registry", ""),
     ("interop", "interop.registry", ""),
     ("accelerator_graph", f"errors backends backends.registry {CORE}", ""),
@@ -47,7 +50,7 @@ RULES = [
 NAMES = {"cuda", "hip", "rocm", "torch", "cupy", "numba", "warp", "triton", "jax"}
 MAY_NAME = (
     f"{CHOICE} interop.registry _demo _demo.cuda _demo.hip backends.cuda backends._cuda_* backends.hip "
-    "backends._hip_*"
+    "backends._hip_* interop.torch interop._torch_* interop.cupy"
 )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Set
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
@@ -46,6 +46,8 @@ class Capability(StrEnum):
     """`upload` moves an executable to the device ahead of its first replay."""
     UPDATE = "update"
     """`update` gives an executable the work of another graph of the same shape."""
+    BORROW = "borrow"
+    """`borrow_graph`, `borrow_executable` and `relaxed`: a framework can record captures by itself."""
     GRAPH_MEMORY = "graph_memory"
     """`graph_memory` and `trim_graph_memory`: what a device keeps for allocations in graphs."""
 
@@ -404,6 +406,20 @@ class Backend(ABC):
     def handle_int(self, obj: Any) -> int:
         """Return the vendor's handle of a stream, a graph or an executable."""
         raise self.unsupported(Capability.HANDLES)
+
+    # ---- capability: borrow --------------------------------------------------------------------
+
+    def borrow_graph(self, handle: int, stream: Any) -> Any:
+        """Return the graph that a handle stands for, recorded on this stream. It stays its owner's."""
+        raise self.unsupported(Capability.BORROW)
+
+    def borrow_executable(self, handle: int, stream: Any) -> Any:
+        """Return the executable that a handle stands for. It stays its owner's."""
+        raise self.unsupported(Capability.BORROW)
+
+    def relaxed(self, stream: Any) -> AbstractContextManager[None]:
+        """Return a context in which this thread disturbs no capture on the stream's device."""
+        raise self.unsupported(Capability.BORROW)
 
     # ---- capability: graph_memory --------------------------------------------------------------
 

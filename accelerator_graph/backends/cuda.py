@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Set
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -35,6 +36,7 @@ _CAPABILITIES = frozenset(
         Capability.UPLOAD,
         Capability.UPDATE,
         Capability.GRAPH_MEMORY,
+        Capability.BORROW,
     )
 )
 
@@ -339,6 +341,20 @@ class CudaBackend(Backend):
         wanted = flags.CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE if verbose else 0
         with self._driver.current(graph.context):
             self._driver.call("cuGraphDebugDotPrint", graph.handle, os.fsencode(path), wanted)
+
+    # ---- capability: borrow --------------------------------------------------------------------
+
+    def borrow_graph(self, handle: int, stream: Any) -> Graph:
+        """Return somebody else's graph, recorded on this stream."""
+        return Graph(self._driver.api.CUgraph(handle), self._driver.context_of(stream))
+
+    def borrow_executable(self, handle: int, stream: Any) -> Executable:
+        """Return somebody else's executable."""
+        return Executable(self._driver.api.CUgraphExec(handle), self._driver.context_of(stream))
+
+    def relaxed(self, stream: Any) -> AbstractContextManager[None]:
+        """Return a context in which this thread disturbs no capture on the stream's device."""
+        return self._driver.relaxed(self._driver.context_of(stream))
 
     # ---- capability: graph_memory --------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Set
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Literal
 
 from ..errors import BackendUnavailableError, capture_error
@@ -38,6 +39,7 @@ _CAPABILITIES = frozenset(
         Capability.UPLOAD,
         Capability.UPDATE,
         Capability.GRAPH_MEMORY,
+        Capability.BORROW,
     )
 )
 
@@ -323,6 +325,20 @@ class HipBackend(Backend):
         wanted = int(flags.hipGraphDebugDotFlagsVerbose) if verbose else 0
         with self._driver.current(graph.device):
             self._driver.call("hipGraphDebugDotPrint", graph.handle, os.fsencode(path), wanted)
+
+    # ---- capability: borrow --------------------------------------------------------------------
+
+    def borrow_graph(self, handle: int, stream: Any) -> Graph:
+        """Return somebody else's graph, recorded on this stream."""
+        return Graph(handle, self._driver.device_of(stream))
+
+    def borrow_executable(self, handle: int, stream: Any) -> Executable:
+        """Return somebody else's executable."""
+        return Executable(handle, self._driver.device_of(stream))
+
+    def relaxed(self, stream: Any) -> AbstractContextManager[None]:
+        """Return a context in which this thread disturbs no capture on the stream's device."""
+        return self._driver.relaxed(self._driver.device_of(stream))
 
     # ---- capability: graph_memory --------------------------------------------------------------
 

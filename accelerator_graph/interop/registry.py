@@ -1,0 +1,78 @@
+"""Which frameworks take part: the built-in ones, third parties' by entry points, and what was registered."""
+
+from __future__ import annotations
+
+import os
+import sys
+from threading import RLock
+
+from ..backends._catalogue import Catalogue
+from .base import INTEROP_API_VERSION, Framework
+
+BUILTINS = {
+    "torch": "accelerator_graph.interop.torch:Torch",
+    "cupy": "accelerator_graph.interop.cupy:CuPy",
+}
+
+_catalogue: Catalogue[Framework] = Catalogue(
+    kind="framework",
+    group="accelerator_graph.interop",
+    base=Framework,  # type: ignore[type-abstract]
+    api_version=INTEROP_API_VERSION,
+    builtins=BUILTINS,
+)
+_made: dict[str, Framework] = {}
+_lock = RLock()
+
+names = _catalogue.names
+refresh = _catalogue.refresh
+
+
+def loaded() -> list[Framework]:
+    """Return the frameworks that have been imported, in order of their names. Imports none.
+
+    One that can't take part, because its module here fails, is left out.
+    """
+    found = []
+    for name in names():
+        if name in sys.modules:
+            framework = _made.get(name) or _make(name)
+            if framework is not None:
+                found.append(framework)
+    return found
+
+
+def active(backend: str) -> list[Framework]:
+    """Return those that have been imported and have initialised this backend."""
+    return [framework for framework in loaded() if framework.backend() == backend]
+
+
+def _make(name: str) -> Framework | None:
+    try:
+        framework = _catalogue.load(name)()
+    except Exception:  # a broken one must not keep others from capturing
+        return None
+    with _lock:
+        return _made.setdefault(name, framework)
+
+
+def register(name: str, target: str | type[Framework], *, replace: bool = False) -> None:
+    """Make a framework known for this process, by its import name. Raises as `backends.register`."""
+    _catalogue.register(name, target, replace=replace)
+    with _lock:
+        _made.pop(name, None)
+
+
+def unregister(name: str) -> None:
+    """Forget a framework that was registered. ValueError if none was."""
+    _catalogue.unregister(name)
+    with _lock:
+        _made.pop(name, None)
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

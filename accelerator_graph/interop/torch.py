@@ -1,0 +1,81 @@
+"""torch: its current stream, and captures that torch records itself.
+
+Only torch's own graph class can register random generators, pinned memory and the state of the caching
+allocator with a capture, so it records, and its handles are borrowed.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .base import Framework, Undo
+
+if TYPE_CHECKING:
+    from ..backends.base import Backend
+    from .base import Recorder
+
+
+class Torch(Framework):
+    """torch on CUDA and ROCm, whose build of torch calls HIP by CUDA's names."""
+
+    api_version: ClassVar[int] = 1
+
+    @property
+    def torch(self) -> Any:
+        """The module. It has been imported by somebody else."""
+        return sys.modules["torch"]
+
+    def backend(self) -> str | None:
+        """Return ``"cuda"`` or ``"hip"`` once torch has initialised it."""
+        cuda = getattr(self.torch, "cuda", None)
+        if cuda is None or not cuda.is_initialized():
+            return None
+        return "hip" if self.torch.version.hip else "cuda"
+
+    def as_stream(self, obj: object) -> int | None:
+        """Return the handle of a ``torch.cuda.Stream`` or a ``torch.Stream`` of such a device."""
+        cuda = self.torch.cuda
+        if isinstance(obj, cuda.Stream):
+            return int(obj.cuda_stream)
+        if isinstance(obj, self.torch.Stream) and obj.device.type == "cuda":
+            generic = {"stream_id": obj.stream_id, "device_index": obj.device_index}
+            return int(cuda.Stream(**generic, device_type=obj.device_type).cuda_stream)
+        return None
+
+    def current_stream(self, device: int | None = None) -> tuple[int, int]:
+        """Return torch's current stream."""
+        device = self.torch.cuda.current_device() if device is None else device
+        return int(self.torch.cuda.current_stream(device).cuda_stream), device
+
+    def use_stream(self, handle: int, device: int) -> Undo:
+        """Make a stream torch's current one on its device, and that device the current one."""
+        cuda = self.torch.cuda
+        device_before, stream_before = cuda.current_device(), cuda.current_stream(device)
+
+        def undo() -> None:
+            cuda.set_stream(stream_before)
+            cuda.set_device(device_before)
+
+        try:
+            cuda.set_stream(cuda.ExternalStream(handle, device=device))
+        except BaseException:
+            undo()
+            raise
+        return undo
+
+    def prepare(self, device: int) -> None:
+        """Release what the caching allocators keep, as ``torch.cuda.graph`` does."""
+        self.torch.cuda.empty_cache()
+
+    def recorder(self, backend: Backend) -> Recorder | None:
+        """Return a recorder: torch's own graph class."""
+        from ._torch_recorder import TorchRecorder
+
+        return TorchRecorder(backend, self)
+
+    def clear_error(self) -> None:
+        """Have torch's runtime forget this thread's last error."""
+        cudart = self.torch.cuda.cudart()
+        if hasattr(cudart, "cudaGetLastError"):
+            cudart.cudaGetLastError()
