@@ -1,7 +1,8 @@
 """Run modules of the suite and write down what they showed: python -m faults REPORT MODULE [...] [-k ...]
 
-From the first argument with a dash on, they go to pytest. The library path has to name the software driver
-already (`driver.build`).
+From the first argument with a dash on, they go to pytest. The process has to be where the driver can fail:
+with the software CUDA driver on its library path (`driver.build`), or, if FAULTS_BACKEND is hip, on AMD's
+runtime with the library of `faults.wrapper` before it.
 """
 
 from __future__ import annotations

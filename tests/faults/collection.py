@@ -24,10 +24,10 @@ from .bench import (
 from .vendor import BACKEND, vendor
 
 
-
 @pytest.fixture(autouse=True)
 def clean():
     gc.collect()
+    vendor.elsewhere()  # stays, once it is made
     with nothing_left():
         yield
         vendor.quiesce()

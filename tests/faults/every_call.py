@@ -29,7 +29,7 @@ from .calls import Call, no_phase, recording
 from .codes import failures, reason
 from .operation import Operation
 from .operations import OPERATIONS
-from .vendor import BACKEND, vendor
+from .vendor import BACKEND, codes, vendor
 
 ELSEWHERE = vendor.elsewhere()
 
@@ -155,7 +155,7 @@ def inject(operation: Operation, call: Call, code: int, late: bool) -> None:
 
 def check_error(operation: Operation, call: Call, code: int, error: Exception | None) -> bool:
     """Check what was raised, and return whether it was on account of the call that failed."""
-    if call.role == "alive" and code in vendor.NO_STREAM:
+    if call.role == "alive" and code in codes.NO_STREAM:
         assert error is None, f"an error that nobody asked for: {error!r}"
         return False
     if call.role not in ("work", "handle", "alive") or call.function in operation.ignores:
@@ -167,7 +167,7 @@ def check_error(operation: Operation, call: Call, code: int, error: Exception | 
         assert asked_for, f"an error that nobody asked for: {error!r}"
         return False
     assert error is not None, "the code was swallowed"
-    if call.role == "handle" and code in vendor.NO_STREAM:
+    if call.role == "handle" and code in codes.NO_STREAM:
         assert isinstance(error, ValueError), f"{error!r} is not documented"
         assert "not the handle of a stream" in str(error)
         return True

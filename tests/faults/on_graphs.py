@@ -83,7 +83,8 @@ def branching(bench: Bench) -> None:
 
 
 def ran_branching(bench: Bench, error: Exception | None) -> None:
-    assert bench.graph.num_nodes == 2 or bench.left_undone == vendor.DESTROY_NODE
+    nodes = bench.graph.num_nodes
+    assert nodes == 2 or bench.left_undone == vendor.DESTROY_NODE, "added nodes are left"
     bench.graph.replay()
     bench.stream.synchronize()
     assert found() == (bytes([5] * 8), bytes(8), bytes([6] * 8), bytes(4))

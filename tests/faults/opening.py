@@ -8,7 +8,7 @@ import accelerator_graph as ag
 
 from . import figures
 from .bench import Bench, faults, nothing_left
-from .vendor import BACKEND, vendor
+from .vendor import BACKEND, codes, vendor
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def clean():
 
 
 @pytest.mark.parametrize(
-    ("function", "code"), [(function, code) for function, codes in vendor.OPENING.items() for code in codes]
+    ("function", "code"), [(function, code) for function, codes in codes.OPENING.items() for code in codes]
 )
 def test_a_driver_that_can_not_be_initialised_is_not_available(function, code):
     backend = vendor.Backend()
@@ -60,11 +60,11 @@ def test_a_primary_context_is_retained_once():
     figures.states_checked += 1
 
 
-@pytest.mark.skipif(not vendor.NO_DEVICE, reason="the driver says so in the same way as everything else")
+@pytest.mark.skipif(not codes.NO_DEVICE, reason="the driver says so in the same way as everything else")
 def test_no_device_is_no_error():
     backend = vendor.Backend()
     backend.name = BACKEND
-    function, code = vendor.NO_DEVICE
+    function, code = codes.NO_DEVICE
     faults.fail(function, code=code)
     with pytest.raises(ag.errors.BackendUnavailableError, match="finds no device"):
         backend.open()

@@ -8,7 +8,9 @@ from test_processes import FORK, needs_fork, run
 from . import figures
 from .vendor import BACKEND, vendor
 
-WORK = f"{vendor.MEMORY_IN_A_SCRIPT}\nBACKEND = {BACKEND!r}" + """
+WORK = (
+    f"{vendor.MEMORY_IN_A_SCRIPT}\nBACKEND = {BACKEND!r}"
+    + """
 def captured(value, **options):
     stream = ag.Stream(backend=BACKEND)
     with stream, ag.Graph(**options) as graph:
@@ -19,6 +21,7 @@ def replayed(graph, value):
     graph.replay(); graph.stream.synchronize()
     assert bytes(memory) == bytes([value] * 4)
 """
+)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,248 @@
+"""What the suite has to know of CUDA, which is the software driver's."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from ctypes import c_ubyte
+from typing import Any
+
+from cuda.bindings import driver
+from driver.faults import Accounts
+from works.cuda import call, device
+
+from accelerator_graph.backends import _cuda_capture, _cuda_driver, registry
+from accelerator_graph.backends.cuda import CudaBackend as Backend
+
+__all__ = ["Accounts", "Backend"]
+
+LIBRARY = "libcuda.so.1"
+MODES: dict[str, Any] = {
+    mode: getattr(driver.CUstreamCaptureMode, f"CU_STREAM_CAPTURE_MODE_{mode.upper()}")
+    for mode in ("global", "thread_local", "relaxed")
+}
+MODES_OF_THE_DEAD = tuple(MODES)
+"""In which a capture can be abandoned whose thread has ended."""
+
+WATCHED = (inspect.getfile(type(driver.CUresult)),)
+"""Files of the binding that are Python, in which an interrupt can strike too."""
+
+NOT_COVERED = "answers.extend(map(getattr(self.api, function), (arg,))) > __new__: the capture mode"
+"""An interrupt in the binding's own Python, which loses the former capture mode (docs/decisions.md)."""
+
+
+def memory(nbytes: int) -> Any:
+    """Return memory of the host, which is the software driver's too."""
+    return (c_ubyte * nbytes)()
+
+
+MEMORY_IN_A_SCRIPT = "import ctypes; memory = (ctypes.c_ubyte * 4)()"
+
+
+def kernel() -> Any:
+    """Return the kernel `step`."""
+    return device().kernel
+
+
+def quiesce() -> None:
+    """Wait until the device has done everything."""
+    with device().current():
+        call(driver.cuCtxSynchronize)
+
+
+def unsafe_call() -> None:
+    """Make a call that is refused while any capture goes on that could be disturbed."""
+    with device().current():
+        call(driver.cuMemFree, call(driver.cuMemAlloc, 16))
+
+
+def no_last_error() -> bool:
+    """Say whether the thread has no last error: the driver knows none."""
+    return True
+
+
+# ---- the thread ------------------------------------------------------------------------------------
+
+PLACE = "contexts"
+HOME: list[int] = []
+
+
+def place() -> list[int]:
+    """Return this thread's stack of contexts, the current one last."""
+    found: list[Any] = []
+    while int(call(driver.cuCtxGetCurrent)):
+        found.insert(0, call(driver.cuCtxPopCurrent))
+    for context in found:
+        call(driver.cuCtxPushCurrent, context)
+    return [int(context) for context in found]
+
+
+def go_to(wanted: list[int]) -> None:
+    """Make this the thread's stack of contexts."""
+    while int(call(driver.cuCtxGetCurrent)):
+        call(driver.cuCtxPopCurrent)
+    for context in wanted:
+        call(driver.cuCtxPushCurrent, driver.CUcontext(context))
+
+
+def elsewhere() -> list[int]:
+    """Return a stack with a context that no operation works in: that of device 1."""
+    device()  # initialises the driver
+    return [int(call(driver.cuDevicePrimaryCtxRetain, call(driver.cuDeviceGet, 1)))]
+
+
+def enter_device() -> None:
+    """Make the device of the operations current on top of what is."""
+    call(driver.cuCtxPushCurrent, device().context)
+
+
+def enter_another() -> None:
+    """Make another device current on top of what is."""
+    call(driver.cuCtxPushCurrent, driver.CUcontext(elsewhere()[0]))
+
+
+def exchange(mode: Any) -> Any:
+    """Set this thread's capture mode and return the one it had."""
+    return call(driver.cuThreadExchangeStreamCaptureMode, mode)
+
+
+# ---- somebody else's captures ----------------------------------------------------------------------
+
+
+def new_stream() -> Any:
+    """Return a stream of device 0 that is not the library's."""
+    with device().current():
+        return call(driver.cuStreamCreate, 1)
+
+
+def destroy_stream(stream: Any) -> None:
+    call(driver.cuStreamDestroy, stream)
+
+
+def begin(stream: Any, mode: str) -> None:
+    call(driver.cuStreamBeginCapture, stream, MODES[mode])
+
+
+def enqueue(stream: Any) -> None:
+    with device().current():
+        call(driver.cuMemsetD8Async, int(device().take(8)), 1, 8, stream)
+
+
+def is_capturing(stream: Any) -> bool:
+    """Say whether a stream takes part in a capture that is valid."""
+    status = call(driver.cuStreamIsCapturing, stream)
+    return bool(status == driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_ACTIVE)
+
+
+def end(stream: Any) -> bool:
+    """End a capture, if there is one, and destroy its graph; say whether there was one."""
+    with device().current():
+        _, graph = driver.cuStreamEndCapture(driver.CUstream(int(stream)))
+        if graph is None or not int(graph):
+            return False
+        call(driver.cuGraphDestroy, graph)
+        return True
+
+
+def end_all(*streams: Any) -> None:
+    """End what captures of these streams and of the thread's own one the backend could not end."""
+    for stream in (*streams, 2):
+        end(stream)
+
+
+def allocate(stream: Any) -> int:
+    """Allocate memory in stream order."""
+    with device().current():
+        return int(call(driver.cuMemAllocAsync, 16, stream))
+
+
+def free(stream: Any, memory: int) -> None:
+    """Free what `allocate` returned."""
+    with device().current():
+        call(driver.cuMemFreeAsync, memory, stream)
+
+
+# ---- the backend's calls ---------------------------------------------------------------------------
+
+BEGIN, END, IS_CAPTURING = "cuStreamBeginCapture", "cuStreamEndCapture", "cuStreamIsCapturing"
+INSTANTIATE, LAUNCH, ROOTS = "cuGraphInstantiate", "cuGraphLaunch", "cuGraphGetRootNodes"
+SET_PLACE, EXCHANGE = "cuCtxSetCurrent", "cuThreadExchangeStreamCaptureMode"
+NAMING = frozenset(("cuGraphKernelNodeGetParams", "cuFuncGetName", "cuKernelGetName"))
+"""Functions without which a kernel has no name, and that is all."""
+
+WAIT, DESTROY_NODE = "cuStreamWaitEvent", ""
+WAITS_FOR_LAST_RUN = False
+"""Whether the backend has to keep the runs of an executable apart: the driver does."""
+
+LOOKING_FOR_MEMORY = ("cuGraphGetNodes", "cuGraphNodeGetType")
+"""Functions that find out whether a graph allocates."""
+
+INSTANTIATES_ALLOCATIONS_AGAIN = True
+"""Whether a graph that allocates can have another executable once the first is gone."""
+
+VERSION = "cuDriverGetVersion"
+
+DESTROYS = {
+    "cuEventDestroy": "events",
+    "cuGraphDestroy": "graphs",
+    "cuGraphExecDestroy": "executables",
+    "cuStreamDestroy": "streams",
+}
+ABANDON, OVER = _cuda_capture.abandon.__code__, _cuda_capture._over.__code__
+SETTING = frozenset(
+    each.__wrapped__.__code__  # type: ignore[attr-defined]
+    for each in (_cuda_driver.Driver.current, _cuda_driver.Driver.relaxed)
+)
+"""The functions of the backend that set what they restore."""
+
+
+def unsaid(function: str, codes: list[Any]) -> bool:
+    """Say whether the backend has no use for the code of a call that neither cleans up nor abandons."""
+    return False
+
+
+def asks_whether_alive(function: str, codes: list[Any]) -> bool:
+    """Say whether the call is there to find out whether a stream still is one."""
+    return False
+
+
+class _Api:
+    """Stands for ``cuda.bindings.driver`` and notes what is called."""
+
+    def __init__(self, api: Any, note: Callable[[str], None]) -> None:
+        self._api, self._note = api, note
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._api, name)
+        if not re.match(r"cu[A-Z]", name):
+            return found
+        function = re.sub(r"_v\d+$", "", name)
+
+        def call(*args: Any) -> Any:
+            self._note(function)
+            return found(*args)
+
+        setattr(self, name, call)
+        return call
+
+
+@contextmanager
+def noting(note: Callable[[str], None]) -> Iterator[None]:
+    """Let every call of the backend be noted."""
+    driver = registry.get("cuda")._driver
+    api = driver.api
+    driver.api = _Api(api, note)
+    try:
+        yield
+    finally:
+        driver.api = api
+
+
+def forget_contexts(_: object) -> None:
+    """Let the backend be as it was before its first use of a device."""
+    registry.get("cuda")._driver._primary.clear()
+
+
+FIRST_USE: Callable[[Any], None] | None = forget_contexts
