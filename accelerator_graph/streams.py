@@ -397,10 +397,18 @@ def leave(entrant: object) -> None:
     stack = _thread.stack
     for i in range(len(stack) - 1, -1, -1):
         if stack[i][1] is entrant:
-            undos = stack.pop(i)[2]
-            while undos:
-                undos.pop()()
+            _undo(stack.pop(i)[2])
             return
+
+
+def _undo(undos: list[Callable[[], object]]) -> None:
+    """Take back all, the last first, also if something raises in between."""
+    try:
+        while undos:
+            undos.pop()()
+    finally:
+        if undos:
+            _undo(undos)
 
 
 def as_stream(obj: object, backend: str | None = None) -> Stream:
