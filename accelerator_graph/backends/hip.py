@@ -17,10 +17,10 @@ from . import _hip_nodes as _nodes
 from ._common import memory_of
 from ._hip_capture import Capture
 from ._hip_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Event, Executable, Graph, Handle
-from ._hip_ends import one_of_each
 from ._hip_errors import update_problem
 from ._hip_launch import launcher
 from ._hip_probe import probe
+from ._hip_roots import one_root
 from ._launch import Arguments, extent, kernel_handle, shared_size
 from .base import Availability, Backend, Capability, CaptureStatus, GraphEdge, GraphMemory, GraphNode
 
@@ -264,7 +264,7 @@ class HipBackend(Backend):
         """
         driver = self._driver
         wanted = driver.api.hipGraphInstantiateFlags.hipGraphInstantiateFlagAutoFreeOnLaunch
-        with driver.relaxed(graph.device), one_of_each(driver, graph.handle):
+        with driver.relaxed(graph.device), one_root(driver, graph.handle):
             handle = driver.call("hipGraphInstantiateWithFlags", graph.handle, int(wanted))
         return Executable(handle, graph.device)
 
@@ -284,7 +284,7 @@ class HipBackend(Backend):
     def update(self, executable: Executable, graph: Graph) -> str:
         """Have the executable do what `graph` does; say what differs too much, if anything does."""
         driver = self._driver
-        with driver.relaxed(executable.device), one_of_each(driver, graph.handle):
+        with driver.relaxed(executable.device), one_root(driver, graph.handle):
             code, _, result = driver.answer("hipGraphExecUpdate", executable.handle, graph.handle)
         if code != _UPDATE_FAILURE:
             driver.checked("hipGraphExecUpdate", (code,))

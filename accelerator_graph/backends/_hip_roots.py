@@ -1,0 +1,36 @@
+"""One root for a graph while it is instantiated.
+
+HIP 7.2 runs the branches of a graph on streams of its own, and forgets to let the first ones wait for what is
+ahead of the graph on the launch stream, its own previous run included (rocm-systems#3131). A graph that
+begins with one node does not have that problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import c_void_p
+
+from ._hip_driver import Driver
+from ._hip_nodes import dependencies, node_handles, root_count
+
+
+@contextmanager
+def one_root(driver: Driver, graph: int) -> Iterator[None]:
+    """Give a graph with several roots an empty first node for as long as the context lasts.
+
+    An executable is a copy, and keeps it.
+    """
+    added: list[int] = []
+    try:
+        if root_count(driver, graph) > 1:
+            targets = {target for _, target in dependencies(driver, graph)}
+            roots = [node for node in node_handles(driver, graph) if node not in targets]
+            first = driver.call("hipGraphAddEmptyNode", graph, None, 0)
+            added.append(first)
+            firsts = (c_void_p * len(roots))(*[first] * len(roots))
+            driver.call("hipGraphAddDependencies", graph, firsts, (c_void_p * len(roots))(*roots), len(roots))
+        yield
+    finally:
+        for node in added:
+            driver.answer("hipGraphDestroyNode", node)
