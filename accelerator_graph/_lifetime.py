@@ -89,7 +89,7 @@ class Owned:
         What has to outlive it: let go after `destroy` was called.
     """
 
-    __slots__ = ("__weakref__", "backend", "lock", "value")
+    __slots__ = ("__weakref__", "backend", "last", "lock", "value")
 
     def __init__(
         self, backend: Backend, destroy: Callable[[Any], object], value: Any, keeps: object = None
@@ -97,6 +97,7 @@ class Owned:
         self.backend = backend
         self.value = value
         self.lock = threading.RLock()
+        self.last: object = None
         watch(self, lambda kept: destroy(kept[0]), (value, keeps), backend)
 
 

@@ -17,6 +17,7 @@ from .streams import Stream, describe
 class _Nobody:
     """Stands for the owner where there is no executable."""
 
+    last: object = None
     lock = nullcontext()
 
 
@@ -73,7 +74,9 @@ class Binding:
                 refuse_capturing(self._stream)
             with owner.lock:
                 call()
+                owner.last = stream  # the next run may have to wait for this one
 
+        stream = self._stream._owner
         return launch if self._serialised else launch_alone
 
 
@@ -151,8 +154,10 @@ class Runner:
         """Launch on a stream that is decided now."""
         owner = self._owner()
         refuse_capturing(stream)
+        stream = stream.held()
         with nullcontext() if owner.backend.serialises_replays else owner.lock:
             owner.backend.replay(owner.value, stream.native)
+            owner.last = stream._owner
 
     def _owner(self) -> Owned:
         """Return the owner of the executable; another thread's reset may have been first."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from planted_bugs import Bug, calls
 
-CAPTURE, DRIVER, ENDS, ERRORS, LAUNCH = (
-    f"backends/_hip_{name}.py" for name in ("capture", "driver", "ends", "errors", "launch")
+CAPTURE, DRIVER, ERRORS, LAUNCH, ROOTS = (
+    f"backends/_hip_{name}.py" for name in ("capture", "driver", "errors", "launch", "roots")
 )
 HIP = "backends/hip.py"
 
@@ -117,18 +117,18 @@ BUGS = (
     ),
     Bug(
         "the nodes that were added stay if the instantiation fails",
-        ENDS,
-        "    try:\n        _add(driver, graph, added)\n        yield\n    finally:\n",
-        "    if True:\n        _add(driver, graph, added)\n        yield\n",
+        ROOTS,
+        "        yield\n    finally:\n",
+        "        yield\n    except ZeroDivisionError:\n        pass\n    else:\n",
         calls("instantiate-branching-hipGraphInstantiateWithFlags"),
         "added nodes are left",
     ),
     Bug(
         "a run on another stream is forgotten before it was waited for",
         LAUNCH,
-        "        if executable.stream:\n            event = _end_of(driver, executable.stream)\n",
-        "        last, executable.stream = executable.stream, 0\n"
-        "        if last:\n            event = _end_of(driver, last)\n",
+        "        event = _end_of(driver, executable.stream)\n",
+        "        last, executable.stream = executable.stream, stream\n"
+        "        event = _end_of(driver, last)\n",
         calls("replay-after-another-stream-hipStreamWaitEvent"),
         "the run on the other stream was forgotten",
     ),

@@ -211,7 +211,7 @@ def test_a_run_on_a_default_stream_whose_end_cannot_be_marked_is_waited_for(fake
     backend, runtime = fake
     executable = Executable(31, 3)
     runtime.fail = function
-    backend.replay(executable, 0)
+    backend.replay(executable, 2)
     assert ("hipStreamSynchronize", 3, 0) in runtime.seen
     runtime.fail = ""
     runtime.seen.clear()
@@ -223,7 +223,7 @@ def test_a_run_on_a_default_stream_whose_end_cannot_be_marked_is_waited_for(fake
 def test_a_marked_end_that_cannot_be_waited_for_is_kept(fake):
     backend, runtime = fake
     executable = Executable(31, 3)
-    backend.replay(executable, 0)
+    backend.replay(executable, 2)
     assert executable.event == 51
     runtime.fail = "hipStreamWaitEvent"
     runtime.seen.clear()
@@ -235,7 +235,7 @@ def test_a_marked_end_that_cannot_be_waited_for_is_kept(fake):
     runtime.fail = ""
     backend.replay(executable, 10)
     assert executable.event == 0
-    assert ("hipEventDestroy", 3, 0) in runtime.seen
+    assert "hipEventDestroy" in [name for name, *_ in runtime.seen]
     untouched(runtime)
 
 

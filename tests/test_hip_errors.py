@@ -42,7 +42,7 @@ NAMES = IntEnum("hipError_t", {"hipErrorX": 1})
         (401, "other"),
         (700, "device_lost"),
         (701, "other"),
-        (709, "device_lost"),
+        (709, "other"),
         (719, "device_lost"),
         (900, "illegal_call"),
         (901, "invalidated"),

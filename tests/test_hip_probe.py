@@ -327,8 +327,15 @@ def test_probing_twice_is_probing_once(backend):
     assert python(code) == "True"
 
 
-@pytest.mark.parametrize("value", ["-1", "100"])
-def test_without_a_visible_device_it_does_not_open(backend, runtime, value):
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("-1", "no AMD GPU is visible to this process"),
+        ("", "no AMD GPU is visible to this process"),
+        ("100", "the runtime finds no device"),
+    ],
+)
+def test_without_a_visible_device_it_does_not_open(backend, runtime, value, why):
     code = (
         "from accelerator_graph.errors import BackendUnavailableError\n"
         "from hip_bench import opened\n"
@@ -336,6 +343,5 @@ def test_without_a_visible_device_it_does_not_open(backend, runtime, value):
         "except BackendUnavailableError as error: print(error)"
     )
     assert python(code, HIP_VISIBLE_DEVICES=value) == (
-        "backend 'hip' is not available: the runtime finds no device. "
-        "Attach one, or correct HIP_VISIBLE_DEVICES."
+        f"backend 'hip' is not available: {why}. Attach one, or correct HIP_VISIBLE_DEVICES."
     )

@@ -26,7 +26,6 @@ MAY_SKIP = (  # the kit's tests of what a backend does without a capability, and
     "backend 'hip' enqueues work",
     "expected to fail: AMD's runtime",
     *(f"{how}HIP {version} answers" for how in ("", "that is how ") for version in VERSIONS),
-    "a capture that nobody prepared hides the run that is still going on",  # docs/hip.md
     "it needs two devices",  # they are run in a process that has two
 )
 

@@ -38,13 +38,13 @@ class Graph(Handle):
 
 
 class Executable(Handle):
-    """An instantiated graph, and the end of its latest run: a stream's, or an event; 0 if there is none."""
+    """An instantiated graph, and where its latest run ends: on a stream, else at an event, if it has run."""
 
-    __slots__ = ("event", "stream")
+    __slots__ = ("__weakref__", "event", "stream")
 
     def __init__(self, handle: int, device: int) -> None:
         super().__init__(handle, device)
-        self.stream = 0
+        self.stream: int | None = None
         self.event = 0
 
 

@@ -19,8 +19,17 @@ _REASONS: dict[int, Reason] = {
     908: "wrong_thread",
 }
 # After these every further call answers the same.
-for _code in (214, 220, 700, 702, 709, 710, 719):
+for _code in (214, 220, 700, 702, 710, 719):
     _REASONS[_code] = "device_lost"
+
+_DETAILS = {
+    ("", 709): "the stream has been destroyed; use one that lives",
+    (
+        "hipGraphInstantiateWithFlags",
+        801,
+    ): "a graph that allocates memory can be instantiated once; capture it again",
+}
+"""What the runtime says less well: by the call, or for any, and the code."""
 
 
 def call_failed(backend: str, call: str, code: int, names: Any, text: bytes | None) -> DriverError:
@@ -35,7 +44,9 @@ def call_failed(backend: str, call: str, code: int, names: Any, text: bytes | No
         code=code,
         code_name=name,
         reason=_REASONS.get(code, "other"),
-        detail=(text or b"").decode(errors="replace"),
+        detail=_DETAILS.get((call, code))
+        or _DETAILS.get(("", code))
+        or (text or b"").decode(errors="replace"),
     )
 
 

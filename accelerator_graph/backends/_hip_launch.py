@@ -1,6 +1,8 @@
 """Launching an executable, its runs one after another.
 
 The runtime lets runs of one executable on different streams overlap, and they would use the same memory.
+Where the latest run is, the executable knows as a stream, whose end is marked when another one has to
+wait for it; of the per-thread stream, which no other thread can name, each end is marked at once.
 """
 
 from __future__ import annotations
@@ -9,8 +11,8 @@ from collections.abc import Callable
 from ctypes import c_void_p
 from functools import partial
 
-from ..errors import DriverError
-from ._hip_driver import SPECIAL_STREAMS, Driver, Executable
+from ..errors import CaptureError, DriverError
+from ._hip_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Executable
 
 
 def launcher(driver: Driver, executable: Executable, stream: int) -> Callable[[], None]:
@@ -18,8 +20,8 @@ def launcher(driver: Driver, executable: Executable, stream: int) -> Callable[[]
 
     The default streams are those of the device that is current, so it has to be the right one.
     """
-    if stream in SPECIAL_STREAMS:
-        return partial(_launch_on_device, driver, executable, stream)
+    if stream == PER_THREAD_STREAM:
+        return partial(_launch_and_mark, driver, executable)
     launch = driver.function("hipGraphLaunch")
     failed = partial(driver.failed, "hipGraphLaunch")
     handle, target = c_void_p(executable.handle), c_void_p(stream)
@@ -28,44 +30,64 @@ def launcher(driver: Driver, executable: Executable, stream: int) -> Callable[[]
         if executable.stream != stream:
             _wait_for_the_last_run(driver, executable, stream)
             executable.stream = stream
+            _forget_mark(driver, executable)
         code = launch(handle, target)
         if code:
             failed(code)
 
-    return replay
+    def replay_on_device() -> None:
+        with driver.current(executable.device):
+            replay()
+
+    return replay_on_device if stream in SPECIAL_STREAMS else replay
 
 
-def _launch_on_device(driver: Driver, executable: Executable, stream: int) -> None:
-    """Launch on a default stream. Another thread can't name that, so the end of the run is marked at once."""
+def _launch_and_mark(driver: Driver, executable: Executable) -> None:
+    """Launch on the per-thread stream. An end that can't be marked is waited for."""
     with driver.current(executable.device):
-        _wait_for_the_last_run(driver, executable, stream)
-        driver.call("hipGraphLaunch", executable.handle, stream)
+        _wait_for_the_last_run(driver, executable, PER_THREAD_STREAM)
+        driver.call("hipGraphLaunch", executable.handle, PER_THREAD_STREAM)
         try:
-            executable.event = driver.new_event(stream)
-        except DriverError:  # an end that can't be marked is waited for
-            driver.call("hipStreamSynchronize", stream)
+            event = driver.new_event(PER_THREAD_STREAM)
+        except BaseException as error:
+            driver.answer("hipStreamSynchronize", PER_THREAD_STREAM)
+            if isinstance(error, DriverError):
+                return
+            raise
+        _forget_mark(driver, executable)
+        executable.event, executable.stream = event, None
 
 
 def _wait_for_the_last_run(driver: Driver, executable: Executable, stream: int) -> None:
-    """Let a stream wait for the latest run of an executable that was launched on another one."""
+    """Let a stream wait for the latest run of an executable, which was launched on another one."""
     with driver.current(executable.device):
-        if executable.stream:
-            event = _end_of(driver, executable.stream)
+        if executable.stream is None:
+            if executable.event:
+                driver.call("hipStreamWaitEvent", stream, executable.event, 0)
+            return
+        event = _end_of(driver, executable.stream)
+        if event:
             try:
-                if event:
-                    driver.call("hipStreamWaitEvent", stream, event, 0)
+                driver.call("hipStreamWaitEvent", stream, event, 0)
             finally:
-                if event:
-                    driver.answer("hipEventDestroy", event)
-            executable.stream = 0
-        elif executable.event:
-            driver.call("hipStreamWaitEvent", stream, executable.event, 0)
-            event, executable.event = executable.event, 0
-            driver.answer("hipEventDestroy", event)
+                driver.answer("hipEventDestroy", event)
+
+
+def _forget_mark(driver: Driver, executable: Executable) -> None:
+    event, executable.event = executable.event, 0
+    if event:
+        driver.answer("hipEventDestroy", event)
 
 
 def _end_of(driver: Driver, stream: int) -> int:
-    """Mark the present end of a stream. If it is gone or capturing, its earlier work has been waited for."""
-    if not driver.has_stream(stream) or driver.call("hipStreamIsCapturing", stream):
-        return 0
+    """Mark the present end of a stream; 0 if it is gone: destroying it has waited for its work."""
+    if stream not in SPECIAL_STREAMS:
+        if not driver.has_stream(stream):
+            return 0
+        if driver.call("hipStreamIsCapturing", stream):
+            raise CaptureError(
+                f"replay: the graph's last run is on the stream {stream:#x}, which is being captured by now, "
+                "so this one can't wait for it; synchronize that stream before it is captured.",
+                reason="illegal_call",
+            )
     return driver.new_event(stream)

@@ -12,6 +12,7 @@ import ctypes
 import importlib
 import os
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
+from threading import Lock
 from typing import Any
 
 NAME = "libamdhip64.so"
@@ -75,6 +76,8 @@ _TEXTS: dict[str, tuple[Any, ...]] = {
 }
 """Functions that answer a text or NULL, and no code."""
 
+_pointing = Lock()
+
 
 class SeveralLibrariesError(Exception):
     """There are two copies of the runtime in the process, or would be: each with streams of its own."""
@@ -114,21 +117,20 @@ class Library:
 
 def prepare(foreign: Any, given: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
     """Return all arguments of a call, and those of them that the function will write to."""
-    arguments, places, rest = [], [], iter(given)
-    for kind in foreign.argtypes:
-        if kind in _OUT:
-            places.append(_OUT[kind]())
-            arguments.append(ctypes.byref(places[-1]))
-        else:
-            arguments.append(next(rest))
-    return arguments, places
+    places = [_OUT[kind]() for kind in foreign.argtypes if kind in _OUT]
+    if len(given) + len(places) != len(foreign.argtypes):
+        raise TypeError(f"{foreign.__name__} takes {len(foreign.argtypes) - len(places)} arguments.")
+    written, rest = iter(places), iter(given)
+    return [ctypes.byref(next(written)) if kind in _OUT else next(rest) for kind in foreign.argtypes], places
 
 
 def import_hip() -> Any:
     """Return hip-python's module of the runtime. Importing it loads no library."""
     try:
         return importlib.import_module("rocm.bindings.hip")
-    except ModuleNotFoundError:
+    except ModuleNotFoundError as error:
+        if error.name not in ("rocm", "rocm.bindings", "rocm.bindings.hip"):
+            raise
         return importlib.import_module("hip.hip")
 
 
@@ -186,14 +188,15 @@ def _point(hip: Any, path: str) -> None:
     if hasattr(loader, "DLL"):
         loader.DLL = os.fsencode(path)
         return
-    found = loader.get_library_path
-    loader.get_library_path = lambda name, *more, **how: (
-        os.fsencode(path) if name == "amdhip64" else found(name, *more, **how)
-    )
-    try:
-        hip.has_symbol("hipGetDeviceCount")  # opens the library, and keeps it
-    finally:
-        loader.get_library_path = found
+    with _pointing:
+        found = loader.get_library_path
+        loader.get_library_path = lambda name, *more, **how: (
+            os.fsencode(path) if name == "amdhip64" else found(name, *more, **how)
+        )
+        try:
+            hip.has_symbol("hipGetDeviceCount")  # opens the library, and keeps it
+        finally:
+            loader.get_library_path = found
 
 
 def _loader(hip: Any) -> Any:

@@ -35,8 +35,10 @@ def _binding_missing(versions: dict[str, str]) -> str:
     try:
         hip = import_hip()
         numbers: tuple[int, int] = hip.HIP_VERSION_MAJOR, hip.HIP_VERSION_MINOR
-    except ModuleNotFoundError:
-        return f"hip-python is not installed. {_INSTALL}"
+    except ModuleNotFoundError as error:
+        if error.name in (None, "hip", "hip.hip"):
+            return f"hip-python is not installed. {_INSTALL}"
+        return f"hip-python can't be imported ({error}). {_INSTALL}"
     except Exception as error:
         return f"hip-python can't be imported ({error}). {_INSTALL}"
     try:
@@ -76,12 +78,15 @@ def _runtime_missing(versions: dict[str, str]) -> str:
 
 def _devices() -> int | None:
     """Count devices as the system shows them; None where it does not, as in WSL."""
+    visible = os.environ.get("HIP_VISIBLE_DEVICES", os.environ.get("CUDA_VISIBLE_DEVICES"))
+    if visible is not None and visible.split(",")[0].strip() in ("", "-1"):
+        return 0  # the list ends at the first entry that names no device
     try:
         nodes = os.listdir(_TOPOLOGY)
     except OSError:
         return None
     count = sum(_is_gpu(f"{_TOPOLOGY}/{node}/gpu_id") for node in nodes)
-    return count if count == 0 or not any(os.environ.get(name) for name in _VISIBLE) else None
+    return count if count == 0 or not any(name in os.environ for name in _VISIBLE) else None
 
 
 def _is_gpu(file: str) -> bool:

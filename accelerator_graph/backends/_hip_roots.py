@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ctypes import c_void_p
+from ctypes import byref, c_void_p
 
 from ._hip_driver import Driver
 from ._hip_nodes import dependencies, node_handles, root_count
@@ -21,16 +21,19 @@ def one_root(driver: Driver, graph: int) -> Iterator[None]:
 
     An executable is a copy, and keeps it.
     """
-    added: list[int] = []
+    add, destroy = driver.function("hipGraphAddEmptyNode"), driver.function("hipGraphDestroyNode")
+    first = c_void_p()
+    place = byref(first)
+    codes: list[int] = []
     try:
         if root_count(driver, graph) > 1:
             targets = {target for _, target in dependencies(driver, graph)}
             roots = [node for node in node_handles(driver, graph) if node not in targets]
-            first = driver.call("hipGraphAddEmptyNode", graph, None, 0)
-            added.append(first)
-            firsts = (c_void_p * len(roots))(*[first] * len(roots))
+            codes.extend(map(add, (place,), (graph,), (None,), (0,)))  # nothing of ours before it is kept
+            driver.checked("hipGraphAddEmptyNode", (codes[0],))
+            firsts = (c_void_p * len(roots))(*[first.value] * len(roots))
             driver.call("hipGraphAddDependencies", graph, firsts, (c_void_p * len(roots))(*roots), len(roots))
         yield
     finally:
-        for node in added:
-            driver.answer("hipGraphDestroyNode", node)
+        if codes == [0]:
+            destroy(first)

@@ -10,13 +10,14 @@ import os
 from collections.abc import Callable, Set
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Literal
+from weakref import WeakSet
 
 from ..errors import BackendUnavailableError, capture_error
 from . import _hip_capture as _capture
 from . import _hip_nodes as _nodes
 from ._common import memory_of
 from ._hip_capture import Capture
-from ._hip_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Event, Executable, Graph, Handle
+from ._hip_driver import SPECIAL_STREAMS, Driver, Event, Executable, Graph, Handle
 from ._hip_errors import update_problem
 from ._hip_launch import launcher
 from ._hip_probe import probe
@@ -52,7 +53,7 @@ class HipBackend(Backend):
     hip-python's pointers and objects with ``__cuda_array_interface__``, for which their pointer is passed.
     """
 
-    __slots__ = ("_driver", "_pointer_type", "_stream_type")
+    __slots__ = ("_driver", "_executables", "_pointer_type", "_stream_type")
 
     api_version: ClassVar[int] = 1
     recording: ClassVar[Literal["stream", "explicit"]] = "stream"
@@ -75,6 +76,7 @@ class HipBackend(Backend):
         if not reason:
             try:
                 self._driver = Driver(self.name)
+                self._executables: WeakSet[Executable] = WeakSet()
                 self._stream_type = self._driver.api.ihipStream_t
                 self._pointer_type = self._stream_type.__mro__[-2]
                 if self._driver.device_count == 0:
@@ -218,29 +220,33 @@ class HipBackend(Backend):
     # ---- capture -------------------------------------------------------------------------------
 
     def capture_status(self, stream: Any) -> CaptureStatus:
-        """Say whether the stream is capturing. The legacy stream never is."""
-        driver = self._driver
+        """Say whether the stream is capturing. The legacy stream never is.
+
+        Of a stream that has been destroyed the runtime would answer rubbish, so that is asked first.
+        """
         handle = int(stream)
         if handle in _LEGACY_STREAMS:
             return CaptureStatus.NONE
-        if handle != PER_THREAD_STREAM:
-            return _STATUSES[driver.call("hipStreamIsCapturing", handle)]
-        with driver.current(driver.device_of(stream)):
-            return _STATUSES[driver.call("hipStreamIsCapturing", handle)]
+        self._driver.device_of(stream)
+        return _STATUSES[self._driver.call("hipStreamIsCapturing", handle)]
 
     def prepare_capture(self, stream: Any) -> None:
         """Wait until all work on the stream is done."""
         _refuse_legacy(stream)
+        handle = int(stream)
         with self._driver.relaxed(self._driver.device_of(stream)):
-            self._driver.call("hipStreamSynchronize", int(stream))
+            self._driver.call("hipStreamSynchronize", handle)
+        for executable in list(self._executables):
+            if executable.stream == handle:
+                executable.stream = None  # its last run is over, and need not be waited for
 
     def capture_id(self, stream: Any) -> int | None:
         """Return the runtime's number of the capture that the stream takes part in."""
         handle = int(stream)
         if handle in _LEGACY_STREAMS:
             return None
-        status, number = self._driver.call("hipStreamGetCaptureInfo_v2", handle, None, None, None)
-        return number if status else None
+        _, number = self._driver.call("hipStreamGetCaptureInfo_v2", handle, None, None, None)
+        return number or None
 
     def capture_begin(self, stream: Any, mode: str) -> Capture:
         """Begin a capture on an idle stream."""
@@ -266,7 +272,9 @@ class HipBackend(Backend):
         wanted = driver.api.hipGraphInstantiateFlags.hipGraphInstantiateFlagAutoFreeOnLaunch
         with driver.relaxed(graph.device), one_root(driver, graph.handle):
             handle = driver.call("hipGraphInstantiateWithFlags", graph.handle, int(wanted))
-        return Executable(handle, graph.device)
+        executable = Executable(handle, graph.device)
+        self._executables.add(executable)
+        return executable
 
     def replay(self, executable: Executable, stream: Any) -> None:
         """Enqueue one run of the executable on the stream."""
@@ -277,7 +285,7 @@ class HipBackend(Backend):
         return launcher(self._driver, executable, int(stream))
 
     def upload(self, executable: Executable, stream: Any) -> None:
-        """Move the executable to the device, in stream order, without running it."""
+        """Get the executable ready for its first run. AMD's runtime 7.2 does no more than check it."""
         with self._driver.relaxed(self._driver.device_of(stream)):
             self._driver.call("hipGraphUpload", executable.handle, int(stream))
 

@@ -12,10 +12,6 @@ uint64_t in_parts(uint64_t nbytes) { return (nbytes + PART - 1) / PART * PART; }
 void amounts_use(struct amounts *amounts, uint64_t nbytes) {
     amounts->used = nbytes;
     raise_to(&amounts->used_most, nbytes);
-    amounts_reserve(amounts, nbytes);
-}
-
-void amounts_reserve(struct amounts *amounts, uint64_t nbytes) {
     raise_to(&amounts->reserved, in_parts(nbytes));
     raise_to(&amounts->reserved_most, amounts->reserved);
 }

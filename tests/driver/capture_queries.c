@@ -66,6 +66,8 @@ static CUresult update(handle which, const handle *handles, size_t count, unsign
     if (stream->capture->status != CAPTURE_ACTIVE) return CAPTURE_INVALIDATED;
     if (flags != ADD && flags != SET) return INVALID_VALUE;
     bool good = graph_nodes(stream->capture->graph, handles, count, &nodes);
+    for (size_t i = 0; good && flags == SET && i < stream->frontier.count; i++)
+        stream->frontier.items[i]->forgotten = true;
     if (good && flags == SET) stream->frontier.count = 0;
     for (size_t i = 0; good && i < nodes.count; i++)
         if (!nodes_have(&stream->frontier, nodes.items[i])) nodes_add(&stream->frontier, nodes.items[i]);

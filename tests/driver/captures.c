@@ -26,7 +26,7 @@ void capture_end(struct capture *capture, bool keep) {
     *place = capture->next;
     capture->status = CAPTURE_OVER;
     capture->graph->capturing = false;
-    if (!keep && !capture->borrowed) graph_destroy(capture->graph);
+    if (!keep) graph_destroy(capture->graph);
     for (struct stream *each = streams; each; each = each->next)
         if (each->capture == capture) {
             each->capture = NULL;
@@ -86,8 +86,7 @@ CUresult enqueue(handle which, const struct work *work) {
     return SUCCESS;
 }
 
-/* Into a graph of the program, or, if there is none, into a new one. */
-static CUresult begin(handle which, int mode, struct graph *graph, const struct nodes *after) {
+API(2, 0, cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, handle, which, int, mode) {
     static unsigned long long last_id;
     struct stream *stream;
     if (mode < GLOBAL || mode > RELAXED) return INVALID_VALUE;
@@ -101,37 +100,18 @@ static CUresult begin(handle which, int mode, struct graph *graph, const struct 
                                 .mode = mode,
                                 .status = CAPTURE_ACTIVE,
                                 .origin = stream,
-                                .graph = graph ? graph : graph_new(true),
-                                .borrowed = graph != NULL,
+                                .graph = graph_new(true),
                                 .next = captures};
-    capture->first = capture->graph->nodes.count;
     capture->graph->capturing = true;
     captures = capture;
     stream->capture = capture;
-    nodes_set(&stream->frontier, after);
     return SUCCESS;
-}
-
-API(2, 0, cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, handle, stream, int, mode) {
-    return begin(stream, mode, NULL, &(struct nodes){0});
-}
-
-API(6, 0, cuStreamBeginCaptureToGraph, 12030, cuStreamBeginCaptureToGraph, handle, stream, handle, which,
-    const handle *, after, const uint64_t *, data, size_t, count, int, mode) {
-    struct graph *graph = handle_get(which, GRAPH);
-    struct nodes nodes = {0};
-    CUresult code = INVALID_VALUE;
-    if (graph && !graph->owned && !graph->capturing && no_data(data, count) && graph_nodes(graph, after, count, &nodes))
-        code = begin(stream, mode, graph, &nodes);
-    nodes_free(&nodes);
-    return code;
 }
 
 static CUresult judge(struct capture *capture) {
     if (verdict != SUCCESS) return verdict;
     if (capture->status != CAPTURE_ACTIVE) return CAPTURE_INVALIDATED;
-    if (!graph_reaches_all(capture->graph, capture->first, &capture->origin->frontier))
-        return CAPTURE_UNJOINED;
+    if (!graph_reaches_all(capture->graph, &capture->origin->frontier)) return CAPTURE_UNJOINED;
     return capture->mode == RELAXED || capture->thread == thread_number() ? SUCCESS : CAPTURE_WRONG_THREAD;
 }
 

@@ -131,14 +131,14 @@ API(1, 0, cuGraphExecDestroy, 10000, cuGraphExecDestroy, handle, which) {
 
 /* ---- their runs ----------------------------------------------------------------------------------- */
 
-/* The memory that the graph allocates is reserved from now on, until it is trimmed. */
+/* The memory that the graph allocates is there from now on, until it is trimmed. */
 static void upload(struct executable *executable, struct stream *stream) {
     uint64_t nbytes[MOST_DEVICES] = {0};
     for (size_t i = 0; i < executable->plan->count; i++) {
         const struct work *work = &executable->plan->works[i];
         if (work->kind == WORK_ALLOC) nbytes[work->memory->device] += work->nbytes;
     }
-    for (int device = 0; device < MOST_DEVICES; device++) graph_memory_reserve(device, nbytes[device]);
+    for (int device = 0; device < MOST_DEVICES; device++) graph_memory_need(device, nbytes[device]);
     submit(stream, NULL, NULL, NULL);
 }
 

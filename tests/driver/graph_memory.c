@@ -3,29 +3,24 @@
 
 enum attribute { USED_NOW, USED_MOST, RESERVED_NOW, RESERVED_MOST };
 
-static struct memory {
-    uint64_t freed_at_once; /* still counts as used, until a trim */
-    struct amounts amounts;
-} memories[MOST_DEVICES];
+static struct amounts memories[MOST_DEVICES];
 
-static struct memory *count(int device) {
-    uint64_t used = 0;
+/* It counts as used from when it is first needed until it is trimmed, whatever is freed meanwhile. */
+void graph_memory_need(int device, uint64_t nbytes) {
+    uint64_t used = in_parts(nbytes), before = memories[device].used;
+    amounts_use(&memories[device], used > before ? used : before);
+}
+
+static uint64_t alive(int device) {
+    uint64_t nbytes = 0;
     for (struct allocation *each = allocations; each; each = each->next)
-        if (each->of_graph && each->device == device && each->alive) used += each->nbytes;
-    struct memory *memory = &memories[device];
-    amounts_use(&memory->amounts, in_parts(used > memory->freed_at_once ? used : memory->freed_at_once));
-    return memory;
+        if (each->of_graph && each->device == device && each->alive) nbytes += each->nbytes;
+    return nbytes;
 }
 
-void graph_memory_live(struct allocation *allocation, bool alive) {
-    allocation->alive = alive;
-    count(allocation->device);
-}
-
-void graph_memory_reserve(int device, uint64_t nbytes) { amounts_reserve(&memories[device].amounts, nbytes); }
-
-void graph_memory_freed(const struct allocation *allocation) {
-    if (allocation->of_graph) memories[allocation->device].freed_at_once += allocation->nbytes;
+void graph_memory_live(struct allocation *allocation, bool is_alive) {
+    allocation->alive = is_alive;
+    graph_memory_need(allocation->device, alive(allocation->device));
 }
 
 /* ---- the functions -------------------------------------------------------------------------------- */
@@ -44,7 +39,7 @@ API(3, 0, cuDeviceGetGraphMemAttribute, 11040, cuDeviceGetGraphMemAttribute, int
     uint64_t *, value) {
     if (!is_device(device)) return INVALID_DEVICE;
     if (attribute < USED_NOW || attribute > RESERVED_MOST) return INVALID_VALUE;
-    *value = *value_of(&count(device)->amounts, (enum attribute)attribute);
+    *value = *value_of(&memories[device], (enum attribute)attribute);
     return SUCCESS;
 }
 
@@ -53,14 +48,14 @@ API(3, 0, cuDeviceSetGraphMemAttribute, 11040, cuDeviceSetGraphMemAttribute, int
     const uint64_t *, value) {
     if (!is_device(device)) return INVALID_DEVICE;
     if ((attribute != USED_MOST && attribute != RESERVED_MOST) || *value) return INVALID_VALUE;
-    *value_of(&memories[device].amounts, (enum attribute)attribute) = 0;
-    count(device);
+    *value_of(&memories[device], (enum attribute)attribute) = 0;
+    graph_memory_need(device, 0);
     return SUCCESS;
 }
 
 API(1, 0, cuDeviceGraphMemTrim, 11040, cuDeviceGraphMemTrim, int, device) {
     if (!is_device(device)) return INVALID_DEVICE;
-    memories[device].freed_at_once = 0;
-    amounts_trim(&count(device)->amounts, 0);
+    amounts_use(&memories[device], in_parts(alive(device)));
+    amounts_trim(&memories[device], 0);
     return SUCCESS;
 }

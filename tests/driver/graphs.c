@@ -74,10 +74,14 @@ struct graph *graph_copy(const struct graph *graph, bool named) {
     return copy;
 }
 
-/* Whether every node from the first one on is one of `from`, or one that those depend on, however far away. */
-bool graph_reaches_all(struct graph *graph, size_t first, const struct nodes *from) {
+/* Whether every node is forgotten, one of `from`, or one that such a node depends on, however far away. */
+bool graph_reaches_all(struct graph *graph, const struct nodes *from) {
     struct nodes reached = {0};
-    for (size_t i = 0; i < graph->nodes.count; i++) graph->nodes.items[i]->reached = false;
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        struct node *node = graph->nodes.items[i];
+        node->reached = node->forgotten;
+        if (node->forgotten) nodes_add(&reached, node);
+    }
     const struct nodes *next = from;
     for (size_t i = 0;; next = &reached.items[i++]->after) {
         for (size_t j = 0; j < next->count; j++) {
@@ -88,7 +92,7 @@ bool graph_reaches_all(struct graph *graph, size_t first, const struct nodes *fr
         if (i == reached.count) break;
     }
     nodes_free(&reached);
-    for (size_t i = first; i < graph->nodes.count; i++)
+    for (size_t i = 0; i < graph->nodes.count; i++)
         if (!graph->nodes.items[i]->reached) return false;
     return true;
 }
@@ -124,7 +128,8 @@ void graph_release(struct graph *graph) {
 
 API(1, 0, cuGraphDestroy, 10000, cuGraphDestroy, handle, which) {
     struct graph *graph = handle_get(which, GRAPH);
-    if (!graph || graph->owned || graph->capturing) return INVALID_VALUE;
+    if (!graph || graph->owned) return INVALID_VALUE;
+    if (graph->capturing) return ILLEGAL_STATE;
     graph_destroy(graph);
     return SUCCESS;
 }

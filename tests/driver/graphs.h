@@ -14,6 +14,7 @@ struct node {
     struct node *pair;
     size_t index, waits;
     bool reached;
+    bool forgotten; /* the program took it out of a stream's dependencies: nothing has to join it */
 };
 
 struct graph {
@@ -30,7 +31,7 @@ struct graph {
 struct graph *graph_new(bool named);
 struct graph *graph_copy(const struct graph *graph, bool named);
 struct node *graph_add(struct graph *graph, const struct work *work, const struct nodes *after);
-bool graph_reaches_all(struct graph *graph, size_t first, const struct nodes *from);
+bool graph_reaches_all(struct graph *graph, const struct nodes *from);
 bool no_data(const uint64_t *data, size_t count); /* of edges */
 bool graph_nodes(const struct graph *graph, const handle *handles, size_t count, struct nodes *nodes);
 CUresult graph_add_after(handle *answer, handle graph, const handle *after, size_t count,

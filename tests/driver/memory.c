@@ -109,9 +109,7 @@ static CUresult free_now(const void *address, bool on_host) {
     if (!can_free(address, on_host)) return INVALID_VALUE;
     context_idle(allocation_at(address)->context);
     if (!can_free(address, on_host)) return INVALID_VALUE; /* while this waited it has gone */
-    struct allocation *allocation = allocation_at(address);
-    graph_memory_freed(allocation);
-    allocation_end(allocation);
+    allocation_end(allocation_at(address));
     return SUCCESS;
 }
 

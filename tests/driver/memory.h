@@ -39,7 +39,6 @@ struct amounts {
 
 uint64_t in_parts(uint64_t nbytes); /* as much as is reserved for so much */
 void amounts_use(struct amounts *amounts, uint64_t nbytes);
-void amounts_reserve(struct amounts *amounts, uint64_t nbytes);
 void amounts_trim(struct amounts *amounts, uint64_t least);
 
 /* ---- the memory of pools and of graphs ------------------------------------------------------------ */
@@ -61,7 +60,6 @@ CUresult pool_of_device(int device, struct pool **pool);
 void pool_take(struct pool *pool, struct allocation *allocation);
 void pool_forget(struct allocation *allocation);
 void graph_memory_live(struct allocation *allocation, bool alive);
-void graph_memory_reserve(int device, uint64_t nbytes);
-void graph_memory_freed(const struct allocation *allocation); /* at once, not by a stream or a graph */
+void graph_memory_need(int device, uint64_t nbytes);
 
 #endif

@@ -176,23 +176,6 @@ def test_a_node_stays_while_its_graph_captures(stream, memory):
     call(driver.cuGraphDestroy, call(driver.cuStreamEndCapture, stream))
 
 
-def test_a_capture_into_a_graph(graph, stream, memory):
-    context = call(driver.cuCtxGetCurrent)
-    first, second = (
-        call(driver.cuGraphAddMemsetNode, graph, [], 0, fill_of(memory, value), context) for value in (1, 2)
-    )
-    call(driver.cuStreamBeginCaptureToGraph, stream, graph, [first], None, 1, RELAXED)
-    call(driver.cuMemsetD8Async, memory, 3, 1, stream)
-    assert int(call(driver.cuStreamEndCapture, stream)) == int(graph)
-    new = nodes(graph)[2]
-    count = driver.cuGraphGetEdges(graph)[-1]
-    _, before, after, *_ = driver.cuGraphGetEdges(graph, count)
-    assert [(int(a), int(b)) for a, b in zip(before, after, strict=True)] == [(int(first), new)]
-    refused = driver.cuStreamBeginCaptureToGraph(stream, graph, [first, first], None, 2, RELAXED)
-    assert int(refused[0]) == 1
-    call(driver.cuGraphDestroyNode, second)
-
-
 class InstantiateParams(ctypes.Structure):
     _fields_ = (
         *(("flags", ctypes.c_uint64), ("upload_to", ctypes.c_void_p)),

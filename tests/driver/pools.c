@@ -1,7 +1,7 @@
 /* Pools of memory for allocations in the order of a stream. */
 #include <stdlib.h>
 
-#include "memory.h"
+#include "streams.h"
 
 enum { REUSE_FIRST = 1, REUSE_LAST = 3, RELEASE_THRESHOLD = 4, RESERVED_NOW = 5, RESERVED_MOST = 6,
     USED_NOW = 7, USED_MOST = 8 };
@@ -87,6 +87,7 @@ API(1, 0, cuMemPoolDestroy, 11020, cuMemPoolDestroy, handle, which) {
 API(2, 0, cuMemPoolTrimTo, 11020, cuMemPoolTrimTo, handle, which, size_t, least) {
     struct pool *pool;
     TRY(pool_of(which, &pool));
+    if (capture_forbids()) return CAPTURE_UNSUPPORTED;
     count(pool);
     amounts_trim(&pool->amounts, least);
     return SUCCESS;

@@ -122,15 +122,13 @@ struct capture {
     enum capture_status status;
     struct stream *origin;
     struct graph *graph;
-    bool borrowed; /* the program's own graph */
-    size_t first;  /* the number of nodes that the graph had before */
     struct capture *next;
 };
 
 size_t captures_live(void);
 void capture_break(struct capture *capture);
 void capture_release(struct capture *capture);
-/* Takes its streams out of it. Its graph goes too, unless it is kept or the program's own. */
+/* Takes its streams out of it. Its graph goes too, unless it is kept. */
 void capture_end(struct capture *capture, bool keep);
 bool capture_forbids(void); /* a potentially unsafe call, made by this thread: breaks what forbids it */
 bool capture_implied(const struct context *context); /* by work on the legacy stream; breaks it */

@@ -41,14 +41,23 @@ static bool same_fill(const struct fill *old, const struct fill *new) {
            old->pitch == new->pitch;
 }
 
+/* What fills such memory can't be updated. */
+static bool of_graph(const void *address) {
+    const struct allocation *allocation = allocation_around(address);
+    return allocation && allocation->of_graph;
+}
+
 static bool same_kind(struct node *old, struct node *new, struct result_info *info) {
     const struct work *was = &old->work, *is = &new->work;
     bool same = was->context == is->context;
     if (was->kind != is->kind) return refuse(info, TYPE_CHANGED, new, NULL);
     switch (is->kind) {
         case WORK_KERNEL: return same || refuse(info, FUNCTION_CHANGED, new, NULL);
-        case WORK_FILL: same = same && same_fill(&was->fill, &is->fill); break;
-        case WORK_ALLOC: same = same && was->nbytes == is->nbytes; break;
+        case WORK_FILL:
+            if (of_graph(is->fill.target)) return refuse(info, ERROR, new, NULL);
+            same = same && same_fill(&was->fill, &is->fill);
+            break;
+        case WORK_ALLOC:
         case WORK_COPY:
         case WORK_FREE: break;
         case WORK_CHILD: return same_shape(old->child, new->child, info);

@@ -231,12 +231,12 @@ def unsaid(function: str, codes: list[Any]) -> bool:
 
     So it is with the last error, and with what is thrown away on the way: events and the added nodes.
     """
-    if function == "hipGetLastError":
+    if function in ("hipGetLastError", "hipGraphDestroyNode"):
         return True
-    if any(code.co_name == "_launch_on_device" for code in codes) and "hipEvent" in function:
+    if any(code.co_name == "_launch_and_mark" for code in codes) and "hipEvent" in function:
         return True  # a run whose end can't be marked is waited for
     unchecked = _ANSWER in codes and codes[codes.index(_ANSWER) + 1] is not _CALL
-    return unchecked and function in ("hipEventDestroy", "hipGraphDestroyNode")
+    return unchecked and function == "hipEventDestroy"
 
 
 def asks_whether_alive(function: str, codes: list[Any]) -> bool:

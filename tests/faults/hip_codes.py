@@ -8,7 +8,7 @@ UNKNOWN_CODE = 7321
 REASONS = {
     2: "out_of_memory",
     700: "device_lost",
-    709: "device_lost",
+    709: "other",
     719: "device_lost",
     900: "illegal_call",
     901: "invalidated",

@@ -39,14 +39,9 @@ class Verbs:
 
     def do_end(self, stream: str) -> Any:
         code, graph = driver.cuStreamEndCapture(self.streams[stream])
-        if code == 0 and int(graph) != int(self.graph or 0):
+        if code == 0:
             self.left.append((driver.cuGraphDestroy, graph))
         return (code,)
-
-    def do_begin_into(self, stream: str) -> Any:
-        """Capture into the graph that is there, after nothing in it."""
-        mode = CAPTURE_MODES[self.mode]
-        return driver.cuStreamBeginCaptureToGraph(self.streams[stream], self.graph, [], None, 0, mode)
 
     def do_forget(self, stream: str) -> Any:
         """Let the next node depend on none."""
