@@ -71,8 +71,8 @@ def main():
         print(table(f"replay of {nodes} node(s), ratio to the bare call by ctypes", rows))
         ratio, typed = rows["Graph.bind"]["ratio"], rows[TYPED]["ratio"]
         print(
-            f"Graph.bind is {ratio / typed:.3f} of hip-python's call with typed handles and {ratio:.3f} of the "
-            "bare one (to reach: at most 1.3)\n"
+            f"Graph.bind is {ratio / typed:.3f} of hip-python's call with typed handles and {ratio:.3f} of "
+            "the bare one (to reach: at most 1.3)\n"
         )
 
 
