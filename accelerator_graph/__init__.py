@@ -17,6 +17,7 @@ from __future__ import annotations
 TYPE_CHECKING = False  # typing itself is the costliest import there is here
 if TYPE_CHECKING:
     from . import backends, errors, interop
+    from ._graphed import CacheInfo, graphed
     from .api import Graph, graph, is_graph_available
     from .backends.registry import use_backend
     from .errors import (
@@ -40,6 +41,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "api": ("Graph", "graph", "is_graph_available"),
+    "_graphed": ("CacheInfo", "graphed"),
     "streams": ("Event", "Stream", "current_stream", "is_current_stream_capturing"),
     "pools": ("PoolId", "graph_pool_handle"),
     "backends.registry": ("use_backend",),
@@ -67,6 +69,7 @@ __all__ = [
     "BackendError",
     "BackendLoadError",
     "BackendUnavailableError",
+    "CacheInfo",
     "CaptureError",
     "DriverError",
     "EmptyGraphWarning",
@@ -83,6 +86,7 @@ __all__ = [
     "errors",
     "graph",
     "graph_pool_handle",
+    "graphed",
     "interop",
     "is_current_stream_capturing",
     "is_graph_available",

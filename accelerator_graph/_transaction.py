@@ -5,16 +5,19 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from . import _lifetime, streams
-from .backends.base import CaptureStatus
+from .backends.base import Capability, CaptureStatus
 from .errors import AcceleratorGraphError, CaptureError, DriverError, UnsupportedError, capture_error
 from .interop import registry as interop
 from .pools import Lease, PoolId
 
 if TYPE_CHECKING:
     from .backends.base import Backend
+    from .interop.base import Framework
 
 MODES = ("default", "global", "thread_local", "relaxed")
 """The capture modes; only ``"default"`` is portable."""
@@ -36,7 +39,10 @@ class Capture:
         How many objects the graph retained before; later ones go if the capture fails.
     """
 
-    __slots__ = ("__weakref__", "_key", "_token", "backend", "lease", "retained", "stream", "thread")
+    __slots__ = (
+        *("__weakref__", "_key", "_routes", "_token"),
+        *("backend", "lease", "retained", "stream", "thread"),
+    )
 
     def __init__(self, stream: streams.Stream, retained: int) -> None:
         self.stream = stream
@@ -44,6 +50,7 @@ class Capture:
         self.retained = retained
         self.thread = threading.current_thread()
         self.lease: Lease | None = None
+        self._routes = ExitStack()
         self._token: list[tuple[Backend, Any]] = []
         # if the thread ends, nobody holds its graphs any more, and this is what is left to do
         self._key = next(_keys)
@@ -89,6 +96,7 @@ class Capture:
         _lifetime.captures[self._key] = backend
         _lifetime.thread.capturing.append(graph)
         streams.enter(self.stream, self)
+        self._route(frameworks, self.lease)
         recorders = filter(None, (framework.recorder(backend) for framework in frameworks))
         recorder = next(recorders, None)
         if recorder is not None:
@@ -98,6 +106,18 @@ class Capture:
             self._token.append((backend, backend.capture_begin(native, mode)))
         except DriverError as error:
             raise capture_error(f"{self.subject} did not begin", error) from error
+
+    def _route(self, frameworks: Sequence[Framework], lease: Lease) -> None:
+        """Send what frameworks allocate on this thread to the pool, until `_leave`."""
+        backend, native, device = self.stream._backend, self.stream._native, self.stream.device
+        capabilities = backend.capabilities(device)
+        if not frameworks or Capability.HANDLES not in capabilities:
+            return
+        handle = backend.handle_int(native)
+        relaxed = partial(backend.relaxed, native) if Capability.BORROW in capabilities else nullcontext
+        for framework in frameworks:
+            lease.at_end(framework.release, backend)
+            self._routes.callback(framework.route(lease.id, handle, device, relaxed) or _nothing)
 
     @property
     def subject(self) -> str:
@@ -143,17 +163,28 @@ class Capture:
                 backend.capture_abandon(token)
                 self._token.clear()
         finally:
-            self._leave(graph)
-            if self.lease is not None:
-                self.lease.release()
+            try:
+                self._leave(graph)
+            finally:
+                if self.lease is not None:
+                    self.lease.release()
 
     def _leave(self, graph: _lifetime.Retaining) -> None:
         _lifetime.captures.pop(self._key, None)
         if graph in _lifetime.thread.capturing:
             _lifetime.thread.capturing.remove(graph)
-        streams.leave(self)
-        if self.lease is not None:
-            self.lease.captured()
+        try:
+            self._routes.close()
+        finally:
+            try:
+                streams.leave(self)
+            finally:
+                if self.lease is not None:
+                    self.lease.captured()
+
+
+def _nothing() -> None:
+    """Undo nothing."""
 
 
 def _abandon_late(part: tuple[list[tuple[Backend, Any]], int]) -> None:

@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ._lifetime import watch
 from .errors import GraphStateError
+
+if TYPE_CHECKING:
+    from .backends.base import Backend
 
 PoolId = tuple[int, int]
 
@@ -23,13 +28,20 @@ _lock = threading.RLock()
 
 
 class _Pool:
-    __slots__ = ("backend", "capturing", "device", "users")
+    __slots__ = ("backend", "capturing", "device", "ends", "users")
 
     def __init__(self, backend: str, device: int) -> None:
         self.backend = backend
         self.device = device
         self.users: set[int] = set()
         self.capturing: int | None = None
+        self.ends: dict[Callable[[PoolId], object], _End] = {}
+
+
+class _End:
+    """Goes with its pool: what `drain` watches, one for each action."""
+
+    __slots__ = ("__weakref__",)
 
 
 def graph_pool_handle() -> PoolId:
@@ -114,6 +126,14 @@ class Lease:
             entry = _pools.get(self.id)
             if entry is not None and entry.capturing == self._number:
                 entry.capturing = None
+
+    def at_end(self, action: Callable[[PoolId], object], backend: Backend) -> None:
+        """Have `drain` call `action(id)` once the pool has ended. The same action again: nothing."""
+        with _lock:
+            entry = _pools[self.id]
+            if action not in entry.ends:
+                end = entry.ends[action] = _End()
+                watch(end, action, self.id, backend)
 
     def release(self) -> None:
         """Give the part back; the pool ends with its last one. Again: nothing."""

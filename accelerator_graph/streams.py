@@ -348,7 +348,8 @@ def _of_frameworks(backend: str | None) -> Stream | None:
     """
     found: Stream | None = None
     who = ""
-    for framework, stream in _theirs(backend):
+    theirs = list(_theirs(backend))
+    for framework, stream in [each for each in theirs if not each[0].always_has_a_stream] or theirs:
         if stream.handle == 0:
             continue
         if found is not None and (found.backend, found.handle) != (stream.backend, stream.handle):
@@ -387,9 +388,7 @@ def enter(stream: Stream, entrant: object) -> None:
     if Capability.HANDLES in backend.capabilities(stream._device):
         handle = backend.handle_int(stream._native)
         for framework in interop.active(backend.name):
-            undo = framework.use_stream(handle, stream._device)
-            if undo is not None:
-                undos.append(undo)
+            undos.append(framework.use_stream(handle, stream._device) or _nothing)
 
 
 def leave(entrant: object) -> None:
@@ -401,14 +400,23 @@ def leave(entrant: object) -> None:
             return
 
 
+def _nothing() -> None:
+    """Take back what was not done."""
+
+
 def _undo(undos: list[Callable[[], object]]) -> None:
     """Take back all, the last first, also if something raises in between."""
     try:
         while undos:
-            undos.pop()()
-    finally:
-        if undos:
-            _undo(undos)
+            undos[-1]()
+            undos.pop()
+    except Exception:
+        undos.pop()
+        _undo(undos)
+        raise
+    except BaseException:  # an interrupt, which may have been ahead of the taking back
+        _undo(undos)
+        raise
 
 
 def as_stream(obj: object, backend: str | None = None) -> Stream:

@@ -150,7 +150,7 @@ BUGS = (
     Bug(
         "the capture of a thread that died is left open",
         "_transaction.py",
-        "        abandon(token.pop())\n",
+        "        backend, token = begun.pop()\n        backend.capture_abandon(token)\n",
         "",
         ("threads", "-k", "died_is_abandoned and True"),
         "a capture was left open",
@@ -206,8 +206,8 @@ BUGS = (
     Bug(
         "a failed capture keeps its pool",
         "_transaction.py",
-        "            if self.lease is not None:\n                self.lease.release()\n",
-        "",
+        "                if self.lease is not None:\n                    self.lease.release()\n",
+        "                pass\n",
         calls("capture-with-raises-cuStreamIsCapturing"),
         "a pool was not given back",
     ),

@@ -13,7 +13,10 @@ import pytest
 PACKAGE = "accelerator_graph"
 ROOT = Path(__file__).resolve().parents[1] / PACKAGE
 
-CORE = "api streams pools _inspection _lifetime _replay _transaction _graphed"
+CORE = (
+    "api streams pools _inspection _lifetime _replay _transaction _graphed _graphed_function _recorded_call "
+    "_signature _nested _arrays _traffic"
+)
 CHOICE = (
     "backends.registry backends._automatic backends._catalogue backends._claim backends._entry_points "
     "backends._instances backends._report"
@@ -34,7 +37,7 @@ RULES = [
     (CORE, f"errors backends.base backends.registry interop.base interop.registry {CORE}", ""),
     ("interop.registry", "errors interop.base backends._catalogue", ""),
     ("interop.torch interop._torch_recorder", "errors interop.base interop._torch_recorder", ""),
-    ("interop.cupy", "interop.base", ""),
+    ("interop.cupy interop.numba interop.warp interop.cuda_core", "interop.base", ""),
     ("backends", "backends.registry", ""),
     ("interop", "interop.registry", ""),
     ("accelerator_graph", f"errors backends backends.registry {CORE}", ""),
@@ -50,7 +53,7 @@ RULES = [
 NAMES = {"cuda", "hip", "rocm", "torch", "cupy", "numba", "warp", "triton", "jax"}
 MAY_NAME = (
     f"{CHOICE} interop.registry _demo _demo.cuda _demo.hip backends.cuda backends._cuda_* backends.hip "
-    "backends._hip_* interop.torch interop._torch_* interop.cupy"
+    "backends._hip_* interop.torch interop._torch_* interop.cupy interop.numba interop.warp interop.cuda_core"
 )
 
 

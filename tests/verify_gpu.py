@@ -46,8 +46,8 @@ SCOPE = {
     "cuda": "",
     "hip": """HIP's calls went through the shim in `tests/shim` to the CUDA driver. This shows that the
 backend and hip-python drive a real device: handles, memory, streams, results, the same graphs as the CUDA
-backend's. It does not show how AMD's runtime behaves (that is tested on AMD's own runtime, on the CPU), nor AMD's
-hardware, nor any speed on it.
+backend's. It does not show how AMD's runtime behaves (that is tested on AMD's own runtime, on the CPU), nor
+AMD's hardware, nor any speed on it.
 """,
 }
 

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..errors import CaptureError, DriverError, Reason, driver_error
+from ..errors import CaptureError, Reason, driver_error
 from .base import Recorder
 
 if TYPE_CHECKING:
@@ -215,8 +215,6 @@ class TorchRecorder(Recorder):
         """Raise torch's errors as the library's."""
         try:
             yield
-        except DriverError:
-            raise
         except RuntimeError as error:
             self._framework.clear_error()
             code = getattr(error, "error_code", None)

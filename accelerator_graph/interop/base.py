@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ INTEROP_API_VERSION = 1
 """Raised when a method becomes abstract or changes its meaning; a new optional method does not."""
 
 Undo = Callable[[], object]
-"""Takes back what was done. Called once, on the same thread, also after an error; does not raise."""
+"""Takes back what was done. Called on the same thread, also after an error, and again after an interrupt."""
 
 
 class Framework(ABC):
@@ -31,6 +32,10 @@ class Framework(ABC):
 
     api_version: ClassVar[int]
     """The `INTEROP_API_VERSION` that the class was written for: a literal in every framework."""
+
+    always_has_a_stream: ClassVar[bool] = False
+    """Its current stream is never the default one, also if nobody has chosen it. It gives way to those of
+    other frameworks then."""
 
     @abstractmethod
     def backend(self) -> str | None:
@@ -62,12 +67,31 @@ class Framework(ABC):
     def prepare(self, device: int) -> None:
         """Release cached memory ahead of a capture, on a device where no capture is under way."""
 
-    def route(self, pool: PoolId, handle: int, device: int) -> Undo | None:
+    def route(
+        self, pool: PoolId, handle: int, device: int, relaxed: Callable[[], AbstractContextManager[object]]
+    ) -> Undo | None:
         """Send this thread's allocations to a memory pool from now on; return what ends that.
 
-        What the pool holds has to live as long as the framework is told by `release`.
+        Called ahead of every capture into the pool, before it begins. Replays use what the pool has handed
+        out, also what Python has freed since: it has to stay allocated until `release`.
+
+        Parameters
+        ----------
+        pool : PoolId
+            Which pool. It belongs to `device`.
+        handle, device : int
+            The stream that will be captured.
+        relaxed : callable
+            Returns a context, to be entered once at any time, in which the thread disturbs no capture by
+            what is refused in one, such as allocating. To be called while the stream is there.
         """
         return None
+
+    def release(self, pool: PoolId) -> None:
+        """Give up what a pool holds: the last graph that was captured into it is reset or gone.
+
+        Called at most once for a pool, by any thread, also if `route` was never reached or raised.
+        """
 
     def recorder(self, backend: Backend) -> Recorder | None:
         """Return what records a capture on this backend in the framework's own way; None if nothing does.

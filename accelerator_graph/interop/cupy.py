@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, ClassVar
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .base import Framework, Undo
+
+if TYPE_CHECKING:
+    from ..pools import PoolId
+
+_OUT_OF_MEMORY = 2  # the runtime's code, the same on CUDA and ROCm
 
 
 class CuPy(Framework):
@@ -13,22 +20,35 @@ class CuPy(Framework):
 
     api_version: ClassVar[int] = 1
 
+    def __init__(self) -> None:
+        self._pools: dict[PoolId, _Memory] = {}
+        self._ended: set[_Memory] = set()
+
     @property
     def cupy(self) -> Any:
         """The module. It has been imported by somebody else."""
         return sys.modules["cupy"]
 
     def backend(self) -> str | None:
-        """Return ``"cuda"`` or ``"hip"``. Whether CuPy has used a device yet, it does not say."""
-        cuda = getattr(self.cupy, "cuda", None)
-        runtime = getattr(cuda, "runtime", None)
-        if runtime is None:
+        """Return ``"cuda"`` or ``"hip"`` once somebody in this process has initialised it.
+
+        CuPy does not say whether it has used a device itself.
+        """
+        try:
+            cuda = self.cupy.cuda
+            runtime, hip = cuda.runtime, cuda.runtime.is_hip
+            if not hip:
+                cuda.driver.ctxGetCurrent()  # refused, and without effect, as long as nobody has
+            count = runtime.getDeviceCount() if hasattr(cuda, "using_allocator") else 0
+        except (AttributeError, RuntimeError):  # half imported, or it can't run here
             return None
-        return "hip" if runtime.is_hip else "cuda"
+        return ("hip" if hip else "cuda") if count else None
 
     def as_stream(self, obj: object) -> int | None:
         """Return the handle of a ``cupy.cuda.Stream`` or ``ExternalStream``."""
-        return int(obj.ptr) if isinstance(obj, self.cupy.cuda.stream.BaseStream) else None
+        cuda = self.cupy.cuda
+        external = getattr(cuda, "ExternalStream", cuda.Stream)  # deprecated since 14
+        return int(obj.ptr) if isinstance(obj, (cuda.Stream, external)) else None
 
     def current_stream(self, device: int | None = None) -> tuple[int, int]:
         """Return CuPy's current stream."""
@@ -41,19 +61,94 @@ class CuPy(Framework):
         cuda = self.cupy.cuda
         device_before = cuda.runtime.getDevice()
         stream_before = cuda.get_current_stream(device)
-
-        def undo() -> None:
-            cuda.runtime.setDevice(device)
-            stream_before.use()
-            cuda.runtime.setDevice(device_before)
-
-        try:
+        with ExitStack() as undo:
+            undo.callback(cuda.runtime.setDevice, device_before)
+            undo.callback(stream_before.use)
+            undo.callback(cuda.runtime.setDevice, device)
             cuda.runtime.setDevice(device)
             _wrapped(cuda, handle, device).use()
-        except BaseException:
-            undo()
-            raise
-        return undo
+            return undo.pop_all().close
+
+    def prepare(self, device: int) -> None:
+        """Release what the default pool keeps on the device, and what graphs have left."""
+        self._sweep()
+        with self.cupy.cuda.Device(device):
+            self.cupy.get_default_memory_pool().free_all_blocks()
+
+    def route(
+        self, pool: PoolId, handle: int, device: int, relaxed: Callable[[], AbstractContextManager[object]]
+    ) -> Undo:
+        """Let this thread allocate from a ``cupy.cuda.MemoryPool`` of that id.
+
+        What is freed in a capture may be used again in it, on the same stream, and in later captures into
+        the pool; by nothing else.
+        """
+        cuda = self.cupy.cuda
+        memory = self._pools.get(pool)
+        if memory is None:
+            memory = self._pools[pool] = _Memory(cuda, relaxed())
+        memory.relaxed = relaxed
+        with ExitStack() as undo:
+            undo.enter_context(cuda.using_allocator(memory.pool.malloc))
+            return undo.pop_all().close
+
+    def release(self, pool: PoolId) -> None:
+        """Free the pool's memory, except for what arrays still use: that later."""
+        memory = self._pools.pop(pool, None)
+        if memory is not None:
+            self._ended.add(memory)
+            with memory.end:
+                self._sweep()
+
+    def _sweep(self) -> None:
+        for memory in list(self._ended):
+            if memory.free():
+                self._ended.discard(memory)
+
+
+class _Memory:
+    """The memory of one pool id.
+
+    Its blocks are freed here and nowhere else: CuPy would do so when the pool object goes, whatever arrays
+    use them then, and when memory is short, whatever graphs use them.
+
+    Parameters
+    ----------
+    cuda : module
+        ``cupy.cuda``.
+    end : context manager
+        What the last freeing runs in.
+    """
+
+    def __init__(self, cuda: Any, end: AbstractContextManager[object]) -> None:
+        self._cuda = cuda
+        self.end = end
+        self.relaxed: Callable[[], AbstractContextManager[object]]
+        self.devices: set[int] = set()
+        self.pool = cuda.MemoryPool(self._grow)
+
+    def _grow(self, size: int) -> Any:
+        """Allocate, which a capture in any mode but the relaxed one would not survive."""
+        cuda = self._cuda
+        with self.relaxed():
+            try:
+                block = cuda.Memory(size)
+            except cuda.runtime.CUDARuntimeError as error:
+                if error.status != _OUT_OF_MEMORY:
+                    raise
+                # at the runtime's own error the pool would free what is not in use by Python, and retry
+                raise cuda.memory.OutOfMemoryError(size, self.pool.total_bytes()) from error
+        self.devices.add(int(block.device_id))
+        return cuda.MemoryPointer(block, 0)
+
+    def free(self) -> bool:
+        """Free what no array uses; say whether that was all."""
+        used = 0
+        for device in self.devices:
+            with self._cuda.Device(device):
+                self.pool.free_all_blocks()
+                used += self.pool.used_bytes()
+        return not used
 
 
 class _Handle:

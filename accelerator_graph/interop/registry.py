@@ -12,6 +12,9 @@ from .base import INTEROP_API_VERSION, Framework
 BUILTINS = {
     "torch": "accelerator_graph.interop.torch:Torch",
     "cupy": "accelerator_graph.interop.cupy:CuPy",
+    "numba.cuda": "accelerator_graph.interop.numba:Numba",
+    "warp": "accelerator_graph.interop.warp:Warp",
+    "cuda.core": "accelerator_graph.interop.cuda_core:CudaCore",
 }
 
 _catalogue: Catalogue[Framework] = Catalogue(

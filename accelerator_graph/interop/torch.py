@@ -28,8 +28,8 @@ class Torch(Framework):
 
     def backend(self) -> str | None:
         """Return ``"cuda"`` or ``"hip"`` once torch has initialised it."""
-        cuda = getattr(self.torch, "cuda", None)
-        if cuda is None or not cuda.is_initialized():
+        initialised = getattr(getattr(self.torch, "cuda", None), "is_initialized", None)
+        if initialised is None or not initialised():  # it may be half imported
             return None
         return "hip" if self.torch.version.hip else "cuda"
 
@@ -59,10 +59,10 @@ class Torch(Framework):
 
         try:
             cuda.set_stream(cuda.ExternalStream(handle, device=device))
+            return undo
         except BaseException:
             undo()
             raise
-        return undo
 
     def prepare(self, device: int) -> None:
         """Release what the caching allocators keep, as ``torch.cuda.graph`` does."""

@@ -1,0 +1,193 @@
+"""Arrays of anybody's, told by what they can do: how each type is described and copied."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, Literal
+
+from .interop import registry as interop
+
+if TYPE_CHECKING:
+    from .interop.base import Framework
+
+_HOST = (1, 3, 11)  # of DLPack's kinds of devices: the CPU, and host memory that CUDA or ROCm pinned
+
+
+class Family:
+    """How the arrays of one type are handled.
+
+    Attributes
+    ----------
+    kind : {"tensor", "array", "buffer", "place"}
+        Like a torch tensor; like a NumPy array; a Python buffer that can be copied; or memory of which no
+        copy can be made, so that a graph is bound to the place.
+    root : str
+        The top-level package that the type comes from, as a framework is named.
+    read : callable
+        Returns the part of a signature that an array makes, and appends the array to a list.
+    empty_like : callable
+        Returns a new array like a given one, with any contents.
+    assign : callable
+        ``assign(target, source)`` copies, on the framework's current stream or now.
+    assign_all : callable, optional
+        The same for two lists.
+    """
+
+    __slots__ = ("assign", "assign_all", "empty_like", "kind", "module", "read", "root")
+
+    def copy(self, x: Any) -> Any:
+        """Return a copy of an array, on the framework's current stream or now; or the place itself."""
+        if self.kind == "tensor":
+            return x.detach().clone()
+        new = self.empty_like(x)
+        self.assign(new, x)
+        return new
+
+    def __init__(
+        self,
+        kind: Literal["tensor", "array", "buffer", "place"],
+        module: Any,
+        read: Callable[[Any, list[Any]], Hashable],
+        empty_like: Callable[[Any], Any],
+        assign: Callable[[Any, Any], object],
+    ) -> None:
+        self.kind = kind
+        self.module = module
+        self.root: str = getattr(module, "__name__", "")
+        self.read = read
+        self.empty_like = empty_like
+        self.assign = assign
+        self.assign_all: Any = getattr(module, "_foreach_copy_", None) if kind == "tensor" else None
+
+
+def family_of(x: Any) -> Family | None:
+    """Return how an object's type is handled; None if it is no array.
+
+    Told by the type and, where that says nothing, by this one object: all of a type are alike.
+    """
+    cls = type(x)
+    if all(callable(getattr(cls, name, None)) for name in ("copy_", "detach", "clone", "stride")):
+        module = _home(cls)
+        if module is not None:
+            return _tensor(cls, module)
+    on_device = hasattr(x, "__cuda_array_interface__")
+    if (on_device or hasattr(cls, "__array_interface__")) and hasattr(cls, "__array_ufunc__"):
+        module = _home(cls)
+        if module is not None and not issubclass(cls, Hashable):  # a scalar of NumPy's has a hash
+            if not on_device:
+                return _array(cls, module, host=True)
+            if module.__name__ in interop.names():  # else nobody can say on which stream it copies
+                return _array(cls, module, host=False)
+    if on_device:
+        return _place(cls, _interface)
+    if hasattr(x, "__dlpack__") or (not issubclass(cls, Hashable) and _has_memory(x)):
+        return _buffer(cls, x) or _place(cls, id)
+    return None
+
+
+def _tensor(cls: type, module: Any) -> Family:
+    def read(x: Any, leaves: list[Any]) -> Hashable:
+        leaves.append(x)
+        return cls, x.shape, x.stride(), x.dtype, x.device, x.requires_grad
+
+    return Family("tensor", module, read, lambda x: module.empty_like(x.detach()), cls.copy_)  # type: ignore[attr-defined]
+
+
+def _array(cls: type, module: Any, *, host: bool) -> Family:
+    def read(x: Any, leaves: list[Any]) -> Hashable:
+        leaves.append(x)
+        return cls, x.shape, x.strides, x.dtype
+
+    def read_with_device(x: Any, leaves: list[Any]) -> Hashable:
+        leaves.append(x)
+        return cls, x.shape, x.strides, x.dtype, x.__dlpack_device__()
+
+    return Family("array", module, read if host else read_with_device, module.empty_like, _assign)
+
+
+def _place(cls: type, identify: Callable[[Any], Hashable]) -> Family:
+    def read(x: Any, leaves: list[Any]) -> Hashable:
+        leaves.append(x)
+        return cls, identify(x)
+
+    return Family("place", None, read, _same, _nothing)
+
+
+def _buffer(cls: type, x: Any) -> Family | None:
+    """Return how a Python buffer is handled; None if no copy can be made of it."""
+    try:
+        memoryview(copy.copy(x))
+    except (TypeError, BufferError):
+        return None
+
+    def read(x: Any, leaves: list[Any]) -> Hashable:
+        leaves.append(x)
+        view = memoryview(x)
+        return cls, view.format, view.shape, view.strides
+
+    return Family("buffer", None, read, copy.copy, _assign_bytes)
+
+
+def _home(cls: type) -> Any:
+    """Return the top-level package of a type that can make arrays like a given one."""
+    for base in cls.__mro__:
+        module = sys.modules.get(base.__module__.partition(".")[0])
+        if hasattr(module, "empty_like"):
+            return module
+    return None
+
+
+def _interface(x: Any) -> tuple[Hashable, ...]:
+    interface = x.__cuda_array_interface__
+    return interface["data"][0], interface["shape"], interface["typestr"], interface.get("strides")
+
+
+def _has_memory(x: Any) -> bool:
+    if hasattr(x, "__array_interface__"):
+        return True
+    try:
+        memoryview(x).release()
+    except (TypeError, BufferError):
+        return False
+    return True
+
+
+def _assign(target: Any, source: Any) -> None:
+    target[...] = source
+
+
+def _assign_bytes(target: Any, source: Any) -> None:
+    with memoryview(target) as there, memoryview(source) as here:
+        there.cast("B")[:] = here.cast("B")
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def _nothing(target: Any, source: Any) -> None:
+    pass
+
+
+def frameworks_of(families: list[Family], backend: str) -> tuple[set[str], list[Framework]]:
+    """Return the packages that arrays come from, and which of these take part in captures now."""
+    roots = {family.root for family in families}
+    active = interop.active(backend)
+    return roots, [each for root in sorted(roots) if (each := interop._made.get(root)) in active and each]
+
+
+def place_of(x: Any) -> tuple[bool, int | None]:
+    """Say whether an array lies in host memory, and the ordinal of its device where that is known."""
+    if hasattr(x, "__dlpack_device__"):
+        kind, ordinal = x.__dlpack_device__()
+        return (True, None) if int(kind) in _HOST else (False, int(ordinal))
+    return not hasattr(x, "__cuda_array_interface__"), None
+
+
+def writable(x: Any) -> bool:
+    """Say whether an array can be written, as far as it says so."""
+    if hasattr(x, "stride"):
+        return not any(step == 0 and extent > 1 for step, extent in zip(x.stride(), x.shape, strict=True))
+    return getattr(getattr(x, "flags", None), "writeable", True) is not False

@@ -1,0 +1,176 @@
+"""`graphed`: a function that is captured once for every signature of its arguments, and replayed after."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable
+from typing import Any, Literal, ParamSpec, TypeVar, overload
+
+from ._graphed_function import CacheInfo, Graphed, Options
+from .pools import PoolId, check_pool
+
+__all__ = ["CacheInfo", "graphed"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def graphed(function: Callable[P, R], /) -> Graphed[P, R]: ...
+
+
+@overload
+def graphed(
+    function: Callable[P, R],
+    /,
+    *,
+    warmup: int = 3,
+    key: Callable[..., Hashable] | None = None,
+    max_graphs: int = 16,
+    outputs: Literal["copy", "static"] = "copy",
+    pool: PoolId | None = None,
+    on_capture_error: Literal["raise", "eager"] = "raise",
+) -> Graphed[P, R]: ...
+
+
+@overload
+def graphed(
+    *,
+    warmup: int = 3,
+    key: Callable[..., Hashable] | None = None,
+    max_graphs: int = 16,
+    outputs: Literal["copy", "static"] = "copy",
+    pool: PoolId | None = None,
+    on_capture_error: Literal["raise", "eager"] = "raise",
+) -> Callable[[Callable[P, R]], Graphed[P, R]]: ...
+
+
+def graphed(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    warmup: int = 3,
+    key: Callable[..., Hashable] | None = None,
+    max_graphs: int = 16,
+    outputs: Literal["copy", "static"] = "copy",
+    pool: PoolId | None = None,
+    on_capture_error: Literal["raise", "eager"] = "raise",
+) -> Any:
+    """Have a function captured once for every signature of its arguments, and replayed after.
+
+    To be used as ``@graphed``, ``@graphed(...)`` or ``graphed(function, ...)``, for functions and methods.
+
+    Parameters
+    ----------
+    function : callable
+        What to capture. It enqueues work on the current stream; it may return arrays, anything else,
+        and tuples, lists, dicts and dataclasses of both.
+    warmup : int
+        How many calls of every signature run the function as it is, once each. The next one captures it
+        and replays once.
+    key : callable, optional
+        Takes the function's arguments and returns the bucket of the call, which is hashable. Calls of one
+        bucket share a graph. Their arrays have to have the same signature and places, else it is a
+        `ValueError`; other arguments stay what they were in the call that was captured.
+    max_graphs : int
+        How many graphs to keep. The one that was not used for the longest time is dropped for another;
+        its signature begins again with the warm-up.
+    outputs : {"copy", "static"}
+        Whether every call returns new arrays, or, which is faster, always the same ones, which any later
+        call overwrites.
+    pool : PoolId, optional
+        The pool that the graphs share; by default one of the function's own. Of one that is shared with
+        others the rules in `graph_pool_handle` hold.
+    on_capture_error : {"raise", "eager"}
+        What a `CaptureError` does: it is raised, or the function runs as it is for that signature from
+        then on, with one `RuntimeWarning`.
+
+    Returns
+    -------
+    Graphed
+        Takes the function's arguments. ``cache_info()`` returns a `CacheInfo`, ``clear()`` drops all
+        graphs.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An option is of the wrong type or value, or the function is a coroutine or a generator. At a call:
+        an argument, which is named, is neither an array nor hashable, or is an array that a replay can't
+        read (memory of the host for a graph of a device, another device than the current stream's), or
+        requires grad.
+    CaptureError
+        At a call: there is no current stream, or the function does what can't be captured.
+
+    Notes
+    -----
+    **The signature** of a call is made of its arrays (type, shape, strides, element type, device), of all
+    other arguments by type and value, and of how they are nested. It does not matter whether an argument
+    is given by position, by name or by default. Grad, inference and autocast modes of a framework like
+    torch count where its tensors are arguments. What else the function reads (globals, attributes, the
+    mode of a module) is captured once and does not count.
+
+    **Arguments** that are arrays are copied into static ones, which the function is given in their place,
+    in the order of the caller's current stream; so the function must keep none of them. This holds for
+    arrays like torch's and, of packages that take part in captures, for arrays like NumPy's. Of others with
+    ``__cuda_array_interface__`` or DLPack no copy can be made: their graph reads the caller's own memory,
+    and a call with other memory has another signature. Gradients don't pass through; outputs are detached.
+
+    What the function writes to its arguments reaches the caller if it returns that argument, or if the
+    array counts its writes, as torch's tensors do (of work by other libraries they don't know). A result that
+    is one of the arguments is that argument again. What is a view of an argument in an eager call is a
+    copy, or with static outputs a view of the static array. What is no array in the result stays what it was
+    in the call that was captured.
+
+    **Side effects**: Python code in the function runs in the warm-up and in the capture, and not in
+    replays; its work on the device runs once for every call. A capture that fails has run Python code up to
+    the failure, or all of it, and no work; nothing is kept. With ``on_capture_error="eager"`` the
+    function then runs again, so that what its Python code does happens twice in that call.
+
+    **In a capture**, whoever's, a graphed function runs as it is and becomes part of that capture.
+
+    **Threads**: calls from several threads are let through one at a time, except the function's eager runs.
+    Calls on several streams wait for each other. Static outputs are the caller's to guard. A stream of
+    a framework other than torch may be destroyed between calls; others have to live until the next call.
+
+    **On the CPU backend** arrays are NumPy's, torch's on the CPU, and Python's buffers. The function has
+    to do all its work by the current stream, and the result is there when that has been synchronised::
+
+        @graphed
+        def add(x, y):
+            out = np.empty_like(x)
+            accelerator_graph.current_stream().launch(np.add, x, y, out)
+            return out
+
+    As a method, the function has graphs of its own for every instance, which go with it.
+    """
+    options = Options(warmup, key, max_graphs, outputs, check_pool(pool), on_capture_error)
+    _check(options)
+    if function is None:
+        return lambda function: _graphed(function, options)
+    return _graphed(function, options)
+
+
+def _graphed(function: Callable[..., Any], options: Options) -> Graphed[..., Any]:
+    if not callable(function):
+        raise TypeError(f"graphed: a callable is wanted, not {function!r}.")
+    for kind in ("iscoroutinefunction", "isgeneratorfunction", "isasyncgenfunction"):
+        if getattr(inspect, kind)(function):
+            raise TypeError(
+                f"graphed: {function!r} is a coroutine or a generator, which can't be captured; pass an "
+                "ordinary function."
+            )
+    return Graphed(function, options)
+
+
+def _check(options: Options) -> None:
+    for name, least in (("warmup", 0), ("max_graphs", 1)):
+        number = getattr(options, name)
+        if type(number) is not int:
+            raise TypeError(f"{name}: an int is wanted, not {number!r}.")
+        if number < least:
+            raise ValueError(f"{name}: {number} is too small; at least {least} is wanted.")
+    if options.key is not None and not callable(options.key):
+        raise TypeError(f"key: a callable is wanted, not {options.key!r}.")
+    for name, choice in (("outputs", ("copy", "static")), ("on_capture_error", ("raise", "eager"))):
+        if getattr(options, name) not in choice:
+            raise ValueError(f"{name}: {getattr(options, name)!r} is none of {', '.join(choice)}.")

@@ -1,0 +1,305 @@
+"""What `graphed` returns: finds the graph of a call, or makes it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import types
+import warnings
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+
+from . import _lifetime
+from ._nested import rebuild
+from ._recorded_call import NOT_NOW, RecordedCall
+from ._signature import Arguments, Leaves, Reader, Shape
+from ._traffic import Traffic, current
+from .backends.base import CaptureStatus
+from .errors import CaptureError, GraphStateError
+from .pools import PoolId, graph_pool_handle
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_MOST_SEEN = 1024
+_ABSENT: Any = object()
+
+_capturing = threading.Lock()
+"""Held by the one graphed function that captures: some frameworks record one capture at a time."""
+
+
+class CacheInfo(NamedTuple):
+    """What a graphed function has done so far, and holds."""
+
+    replays: int
+    """Calls that replayed a graph."""
+    eager: int
+    """Calls that ran the function as it is, outside of any capture: warm-up, and signatures that can't
+    be captured."""
+    captures: int
+    """Graphs that were captured."""
+    dropped: int
+    """Graphs that were dropped to make room."""
+    graphs: int
+    """Graphs that there are now."""
+    max_graphs: int
+    """How many there may be."""
+
+
+class Options(NamedTuple):
+    """As in `graphed`."""
+
+    warmup: int
+    key: Callable[..., Hashable] | None
+    max_graphs: int
+    outputs: str
+    pool: PoolId | None
+    on_capture_error: str
+
+
+class _Call(NamedTuple):
+    """A call of the function, read."""
+
+    key: Hashable
+    read: Hashable
+    """What the calls of one graph have in common."""
+    instance: tuple[Any, ...]
+    shape: Shape
+    values: Sequence[Any]
+    leaves: Leaves
+
+
+class _Seen:
+    """A signature without a graph."""
+
+    __slots__ = ("calls", "eager", "read")
+
+    def __init__(self, read: Hashable) -> None:
+        self.calls = 0
+        self.eager = False
+        self.read = read
+
+
+class Graphed(Generic[P, R]):
+    """A function as `graphed` returns it; see there."""
+
+    def __init__(self, function: Callable[P, R], options: Options, skip: int = 0) -> None:
+        plain = isinstance(function, types.FunctionType | types.MethodType)
+        functools.update_wrapper(self, function, updated=("__dict__",) if plain else ())
+        self._function = function
+        self._options = options
+        self._choose = options.key
+        self._skip = skip
+        self._arguments = Arguments(function, skip)
+        self._plain: Shape = (self._arguments.plain, ())
+        self._of_instances: dict[int, tuple[weakref.ref[Any], Graphed[..., R]]] = {}
+        self._lock = threading.RLock()
+        self._start()
+        _lifetime.tracked.add(self)
+
+    def _start(self) -> None:
+        """Be as before the first call."""
+        self._reader = Reader(by_value=self._options.key is None)
+        self._traffic = Traffic()
+        self._graphs: dict[Hashable, RecordedCall] = {}
+        self._seen: dict[Hashable, _Seen] = {}
+        self._pool = self._options.pool
+        self._replays = self._eager = self._captures = self._dropped = 0
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the function, or replay what it did."""
+        if _lifetime.thread.capturing:
+            return self._function(*args, **kwargs)
+        given: tuple[Any, ...] = args[self._skip :] if self._skip else args
+        shape: Shape = self._plain
+        values: Sequence[Any] = given
+        if kwargs or len(given) != shape[0]:
+            shape, values = self._arguments.ordered(given, kwargs)
+        choose, reader = self._choose, self._reader
+        leaves: Leaves = []
+        bucket = None if choose is None else choose(*args, **kwargs)
+        try:
+            read: Hashable = (shape, reader.read(values, leaves))
+            ambient = None if reader.ambient is None else reader.ambient(leaves)
+            key = (read, ambient) if choose is None else (bucket, ambient)
+            recorded = self._graphs.get(key)
+        except Exception as error:
+            raise self._unreadable(error, bucket, shape, values) from error
+        if recorded is not None:
+            with self._lock:
+                result = self._replay(recorded, read, leaves)
+            if result is NOT_NOW:
+                return self._function(*args, **kwargs)
+            if result is not _ABSENT:
+                return result  # type: ignore[no-any-return]
+        return self._without_graph(_Call(key, read, args[: self._skip], shape, values, leaves))
+
+    def _replay(self, recorded: RecordedCall | None, read: Hashable, leaves: Leaves) -> Any:
+        """Replay a graph. `_ABSENT` if there is none any more, `NOT_NOW` if the stream is being captured."""
+        if recorded is None or recorded.closed:
+            return _ABSENT
+        if self._choose is not None:
+            self._agree(read, recorded.read)
+        result = recorded.run(leaves)
+        if result is not NOT_NOW:
+            recorded.used = self._replays = self._replays + 1
+        return result
+
+    def _without_graph(self, call: _Call) -> R:
+        """Run the function, or capture it if it was run often enough."""
+        with self._lock:
+            recorded = self._graphs.get(call.key)  # another thread may have captured it
+            result = self._replay(recorded, call.read, call.leaves)
+            if result is _ABSENT:
+                seen = self._see(call)
+                if not seen.eager and seen.calls >= self._options.warmup:
+                    result = self._try_to_capture(call, seen)
+        if result is not _ABSENT:
+            return self._call(call) if result is NOT_NOW else result  # type: ignore[no-any-return]
+        result = self._call(call)
+        with self._lock:
+            seen.calls += 1
+            self._eager += 1
+        return result  # type: ignore[no-any-return]
+
+    def _see(self, call: _Call) -> _Seen:
+        """Find what is known of a signature without a graph."""
+        seen = self._seen.get(call.key)
+        if seen is None:
+            if len(self._seen) >= _MOST_SEEN:
+                del self._seen[next(iter(self._seen))]
+            seen = self._seen[call.key] = _Seen(call.read)
+        if self._choose is not None:
+            self._agree(call.read, seen.read)
+        return seen
+
+    def _agree(self, read: Hashable, before: Hashable) -> None:
+        """Refuse arrays that are not like those of the first call in the bucket."""
+        if read != before:
+            raise ValueError(
+                f"{self!r}: calls with one key share a graph, and the arrays of this one differ from those "
+                "of the first in shape, type, strides, device or place; let `key` tell them apart."
+            )
+
+    def _call(self, call: _Call, swap: Callable[[Any], Any] | None = None) -> Any:
+        values = call.values if swap is None else [rebuild(value, swap) for value in call.values]
+        count, names = call.shape
+        named = dict(zip(names, values[count:], strict=True))
+        function: Callable[..., R] = self._function
+        return function(*call.instance, *values[:count], **named)
+
+    def _try_to_capture(self, call: _Call, seen: _Seen) -> Any:
+        try:
+            return self._capture(call)
+        except CaptureError as error:
+            if self._options.on_capture_error == "raise":
+                raise
+            seen.eager = True
+            warnings.warn(
+                f"{self!r} runs eagerly from now on for arguments like these: {error}",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+            return _ABSENT
+
+    def _capture(self, call: _Call) -> Any:
+        """Capture a call and replay it once; `NOT_NOW` if its stream is being captured by somebody else."""
+        home = current()
+        if home._backend.capture_status(home._native) is not CaptureStatus.NONE:
+            return NOT_NOW
+        names = self._reader.array_names(call.values, self._arguments.names(call.shape))
+        copies = self._options.outputs == "copy"
+        recorded = RecordedCall(self._reader, self._traffic, call.leaves, names, home, copies)
+        recorded.read = call.read
+        while len(self._graphs) >= self._options.max_graphs:
+            oldest = min(self._graphs, key=lambda key: self._graphs[key].used)
+            self._graphs.pop(oldest).close()
+            self._dropped += 1
+        if self._options.pool is None and not self._graphs:
+            self._pool = graph_pool_handle()  # the last one ended with its last graph
+        assert self._pool is not None
+        with _capturing:
+            recorded.capture(functools.partial(self._call, call), home, self._pool)
+        self._captures += 1
+        self._graphs[call.key] = recorded
+        self._seen.pop(call.key, None)
+        return self._replay(recorded, call.read, call.leaves)
+
+    def _unreadable(self, error: Exception, bucket: object, shape: Shape, values: Sequence[Any]) -> TypeError:
+        try:
+            hash(bucket)
+        except TypeError:
+            return TypeError(
+                f"{self!r}: `key` returned {bucket!r}, which is not hashable; let it return what is."
+            )
+        return self._reader.explain(values, self._arguments.names(shape), error)
+
+    # ---- the cache -----------------------------------------------------------------------------
+
+    def cache_info(self) -> CacheInfo:
+        """Return what has been done since the beginning, or the last `clear`, and what is held."""
+        with self._lock:
+            return CacheInfo(
+                self._replays,
+                self._eager,
+                self._captures,
+                self._dropped,
+                len(self._graphs),
+                self._options.max_graphs,
+            )
+
+    def clear(self) -> None:
+        """Drop all graphs, once the calls so far are done, and begin again with the warm-up.
+
+        Static outputs must not be used any more.
+
+        Raises
+        ------
+        GraphStateError
+            This thread is capturing.
+        """
+        if _lifetime.thread.capturing:
+            raise GraphStateError(f"{self!r}: clear() has to wait for runs, and this thread is capturing.")
+        with self._lock:
+            while self._graphs:
+                self._graphs.popitem()[1].close()
+            self._start()
+
+    def _after_fork(self) -> None:
+        self._lock = threading.RLock()
+        self._start()
+
+    # ---- as a method ---------------------------------------------------------------------------
+
+    def __get__(self, instance: object, owner: type | None = None) -> Callable[..., R]:
+        """Return the function bound to an instance, which has graphs of its own."""
+        if instance is None:
+            return self
+        return types.MethodType(self._of_instance(instance), instance)
+
+    def _of_instance(self, instance: object) -> Graphed[..., R]:
+        key = id(instance)
+        found = self._of_instances.get(key)
+        if found is None:
+            try:
+                ref = weakref.ref(instance, lambda _: self._of_instances.pop(key, None))
+            except TypeError:
+                raise TypeError(
+                    f"{self!r} can't be a method of {type(instance).__name__!r}, whose instances can't be "
+                    "referenced weakly; add '__weakref__' to its __slots__."
+                ) from None
+            found = self._of_instances.setdefault(key, (ref, Graphed(self._function, self._options, skip=1)))
+        return found[1]
+
+    def __repr__(self) -> str:
+        return f"<graphed {getattr(self._function, '__qualname__', repr(self._function))}>"
+
+
+def _after_fork() -> None:
+    global _capturing
+    _capturing = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

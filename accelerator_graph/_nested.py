@@ -1,0 +1,56 @@
+"""Containers in arguments and results: tuples, lists, dicts and dataclasses, in each other."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+
+def is_container(cls: type) -> bool:
+    """Say whether objects of a type are containers."""
+    return is_dataclass(cls) or issubclass(cls, tuple | list | dict)
+
+
+def only_tuples(value: Any) -> bool:
+    """Say whether the containers in a value are tuples, which nobody can change."""
+    if not is_container(type(value)):
+        return True
+    return isinstance(value, tuple) and all(map(only_tuples, value))
+
+
+def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what a container holds, and how each is reached."""
+    if is_dataclass(type(value)):
+        yield from ((f".{field.name}", getattr(value, field.name)) for field in fields(value))
+    elif isinstance(value, dict):
+        yield from ((f"[{key!r}]", part) for key, part in value.items())
+    else:
+        yield from ((f"[{i}]", part) for i, part in enumerate(value))
+
+
+def rebuild(value: Any, swap: Callable[[Any], Any]) -> Any:
+    """Return containers like those that are given, in which `swap` was called on everything they hold."""
+    cls = type(value)
+    if is_dataclass(cls):
+        new = copy.copy(value)
+        for field in fields(cls):
+            object.__setattr__(new, field.name, rebuild(getattr(value, field.name), swap))
+        return new
+    if isinstance(value, tuple):
+        parts = [rebuild(part, swap) for part in value]
+        return tuple(parts) if cls is tuple else getattr(cls, "_make", cls)(parts)
+    if isinstance(value, list):
+        parts = [rebuild(part, swap) for part in value]
+        if cls is list:
+            return parts
+        new = copy.copy(value)
+        new[:] = parts
+        return new
+    if isinstance(value, dict):
+        new = {} if cls is dict else copy.copy(value)
+        for key, part in value.items():
+            new[key] = rebuild(part, swap)
+        return new
+    return swap(value)

@@ -1,0 +1,299 @@
+"""One captured call of a graphed function: its static arrays, and how it is run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from . import streams
+from ._arrays import Family, frameworks_of, place_of, writable
+from ._nested import only_tuples, rebuild
+from ._signature import Leaves, Reader
+from ._traffic import Traffic, current, key_of, lasts, make_room, side_of
+from .api import Graph, graph
+from .backends.base import Capability, CaptureStatus
+
+if TYPE_CHECKING:
+    from .pools import PoolId
+    from .streams import Stream
+
+NOT_NOW: Any = object()
+"""The result of a run on a stream that somebody else is capturing: nothing was done."""
+
+_IDLE = CaptureStatus.NONE
+
+Swap = Callable[[Any], Any]
+
+
+class RecordedCall:
+    """A call that is captured, and run again with the contents of other arrays.
+
+    Parameters
+    ----------
+    reader : Reader
+        Knows the types of arrays.
+    traffic : Traffic
+        The order of the calls of the same function.
+    leaves, names : list
+        The arrays in the arguments, and what they are called.
+    home : Stream
+        The current stream.
+    copies : bool
+        Whether every run returns new arrays.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An array is where a replay could not read it, or requires grad.
+    """
+
+    def __init__(
+        self, reader: Reader, traffic: Traffic, leaves: Leaves, names: list[str], home: Stream, copies: bool
+    ) -> None:
+        self._reader = reader
+        self._traffic = traffic
+        self._backend = home._backend
+        self._device = home.device
+        self._copies = copies
+        self._host = Capability.HANDLES not in self._backend.capabilities(self._device)
+        self._families: list[Family] = [reader.families[type(leaf)] for leaf in leaves]
+        for leaf, family, name in zip(leaves, self._families, names, strict=True):
+            self._check(leaf, family, name)
+        entrant = object()
+        try:
+            streams.enter(home, entrant)  # in all frameworks, or some would copy out of order
+            self._statics = [family.copy(leaf) for family, leaf in zip(self._families, leaves, strict=True)]
+        finally:
+            streams.leave(entrant)
+        self._lanes: dict[Hashable, tuple[Stream, Callable[[], None], bool]] = {}
+        self._graph = Graph()
+        self._status = self._backend.capture_status
+        self.read: Hashable = None
+        """What all calls of it have in common."""
+        self.closed = False
+        self.used = 0
+        """When it was run last, in calls."""
+
+    def _check(self, x: Any, family: Family, name: str) -> None:
+        on_host, device = place_of(x)
+        if on_host != self._host:
+            where, there = ("host", "device") if on_host else ("device", "host")
+            raise TypeError(
+                f"argument {name} is an array in {where} memory, and backend {self._backend.name!r} replays "
+                f"on {there} memory; pass it there."
+            )
+        if device not in (None, self._device):
+            raise ValueError(
+                f"argument {name} is on device {device} and the current stream on device {self._device}; "
+                "make a stream of the other device the current one."
+            )
+        if family.kind == "tensor" and x.layout is not family.module.strided:
+            raise TypeError(f"argument {name} is not a strided array; pass the arrays that it is made of.")
+        if family.kind == "tensor" and x.requires_grad and family.module.is_grad_enabled():
+            raise ValueError(
+                f"argument {name} requires grad, and no gradients pass through a graphed function; pass "
+                "its detach(), or call under no_grad()."
+            )
+
+    # ---- capture -------------------------------------------------------------------------------
+
+    def capture(self, call: Callable[[Swap], Any], home: Stream, pool: PoolId) -> None:
+        """Capture beside the current stream. `call` gets what swaps the arrays in the arguments."""
+        statics = iter(self._statics)
+        versions = list(map(_version, self._statics))
+        side = side_of(home)
+        side._join(home)
+        with graph(self._graph, pool, side):
+            result = call(lambda value: value if self._reader.family(value) is None else next(statics))
+        try:
+            self._take(result, versions)
+            self._decide()
+        except BaseException:
+            self._graph.reset()
+            raise
+
+    def _take(self, result: Any, versions: list[int | None]) -> None:
+        """Find the arrays in the result, and the arguments that have to be written."""
+        arguments = {id(static): i for i, static in enumerate(self._statics)}
+        places: dict[int, int] = {}
+        changed = {i for i, before in enumerate(versions) if before != _version(self._statics[i])}
+        self._outputs: list[tuple[Any, Family]] = []
+
+        def adopt(value: Any) -> Any:
+            if id(value) in arguments:
+                changed.add(arguments[id(value)])
+                return _Argument(arguments[id(value)])
+            family = self._reader.family(value)
+            if family is None or place_of(value)[0] != self._host:
+                return value
+            if family.kind == "place" and self._copies:
+                raise TypeError(
+                    f"the graphed function returned an array of type {type(value).__name__!r}, which can't "
+                    "be copied; use outputs='static'."
+                )
+            if id(value) not in places:
+                places[id(value)] = len(self._outputs)
+                tracked = family.kind == "tensor" and value.requires_grad
+                self._outputs.append((value.detach() if tracked else value, family))
+            return _Output(places[id(value)])
+
+        self._template = rebuild(result, adopt)
+        self._static_arrays = [array for array, _ in self._outputs]
+        fixed = not self._copies and only_tuples(result) and not changed
+        self._result = rebuild(self._template, self._swap([], self._static_arrays)) if fixed else None
+        self._back = [
+            (i, self._statics[i], self._families[i].assign)
+            for i in sorted(changed)
+            if self._families[i].kind != "place"
+        ]
+
+    def _decide(self) -> None:
+        """Decide what can be decided before a run."""
+        copied = [family for family in self._families if family.kind != "place"]
+        involved = copied + [family for _, family in self._outputs if self._copies]
+        roots, active = frameworks_of(involved, self._backend.name)
+        one = len(roots) == 1 and len(active) == 1
+        self._framework = active[0] if one else None  # its current stream is where its copies go
+        self._enters = bool(roots) and not one and not self._host
+        self._lasting = one and all(family.kind == "tensor" for family in involved)
+        alike = len(copied) > 1 and all(family.kind == "tensor" for family in self._families)
+        self._assign_all = copied[0].assign_all if alike and not self._host else None
+        self._plan = [
+            (i, static, family.assign)
+            for i, (static, family) in enumerate(zip(self._statics, self._families, strict=True))
+            if family.kind != "place"
+        ]
+
+    # ---- run -----------------------------------------------------------------------------------
+
+    def run(self, leaves: Leaves) -> Any:
+        """Copy the arrays in, replay, and return the outputs; or return `NOT_NOW`."""
+        framework = self._framework
+        key: Hashable
+        if framework is not None:
+            answer = framework.current_stream(self._device)
+            key = 0 if answer is None else answer[0]
+        else:
+            key = key_of(current(self._backend.name))
+        lane = self._lanes.get(key)
+        stream, launch, leave_mark = self._lane(key) if lane is None else lane
+        if self._status(stream._native) is not _IDLE:
+            return NOT_NOW
+        traffic = self._traffic
+        if traffic.last is not stream:
+            traffic.move(stream)
+        if not self._enters:
+            result = self._work(leaves, stream, launch)
+        else:
+            entrant = object()
+            try:
+                streams.enter(stream, entrant)
+                result = self._work(leaves, stream, launch)
+            finally:
+                streams.leave(entrant)
+        if leave_mark:
+            traffic.mark()
+        return result
+
+    def _lane(self, key: Hashable) -> tuple[Stream, Callable[[], None], bool]:
+        """Get ready to run on a stream for the first time."""
+        framework = self._framework
+        if framework is None:
+            stream = current(self._backend.name)
+        else:
+            stream = streams.Stream._make(
+                self._backend, self._backend.as_stream(key), self._device, framework
+            )
+        stream = self._traffic.stream(stream)
+        launch = self._graph.bind(stream)
+        make_room(self._lanes)
+        lane = self._lanes[key] = (stream, launch, not (self._lasting or lasts(stream)))
+        return lane
+
+    def _work(self, leaves: Leaves, stream: Stream, launch: Callable[[], None]) -> Any:
+        if self._assign_all is not None and not any(map(_is, self._statics, leaves)):
+            self._assign_all(self._statics, leaves)
+        else:
+            self._copy(stream, ((static, leaves[i], assign) for i, static, assign in self._plan))
+        launch()
+        if self._back:
+            self._copy(
+                stream,
+                ((leaves[i], static, assign) for i, static, assign in self._back if writable(leaves[i])),
+            )
+        arrays = self._new_arrays(stream) if self._copies else self._static_arrays
+        template = self._template
+        if type(template) is _Output:
+            return arrays[template.index]
+        if self._result is not None:
+            return self._result
+        return rebuild(template, self._swap(leaves, arrays))
+
+    @staticmethod
+    def _swap(leaves: Leaves, arrays: list[Any]) -> Swap:
+        """Return what puts arrays in their places in the result."""
+
+        def swap(value: Any) -> Any:
+            if type(value) is _Output:
+                return arrays[value.index]
+            return leaves[value.index] if type(value) is _Argument else value
+
+        return swap
+
+    def _copy(self, stream: Stream, copies: Iterable[tuple[Any, Any, Callable[[Any, Any], object]]]) -> None:
+        """Copy arrays in the order of the stream: which host memory knows nothing of."""
+        for target, source, assign in copies:
+            if target is source:
+                pass
+            elif self._host:
+                self._backend.launch(stream._native, assign, *map(_detached, (target, source)))
+            else:
+                assign(target, source)
+
+    def _new_arrays(self, stream: Stream) -> list[Any]:
+        """Return copies of the outputs."""
+        if not self._host:
+            return [family.copy(array) for array, family in self._outputs]
+        new = [family.empty_like(array) for array, family in self._outputs]
+        pairs = zip(new, self._outputs, strict=True)
+        self._copy(stream, ((copy, array, family.assign) for copy, (array, family) in pairs))
+        return new
+
+    def close(self) -> None:
+        """Give back the graph, once the calls so far are done."""
+        self.closed = True
+        assert self._graph.stream is not None
+        side = side_of(self._graph.stream)  # which is not being captured, as that of another thread may be
+        self._traffic.wait(side)
+        side.synchronize()
+        self._graph.reset()
+
+
+class _Argument:
+    """The place of an argument in the result."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
+class _Output(_Argument):
+    """The place of an array of the function's own in the result."""
+
+
+def _detached(x: Any) -> Any:
+    """Return an array that is written as any other: the stream's thread has grad modes of its own."""
+    return x.detach() if getattr(x, "requires_grad", False) else x
+
+
+def _version(x: Any) -> int | None:
+    """Return how often an array was written, if it counts that."""
+    try:
+        return getattr(x, "_version", None)
+    except RuntimeError:
+        return None
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other

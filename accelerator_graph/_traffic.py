@@ -1,0 +1,120 @@
+"""On which streams the calls of a graphed function run, and in which order."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+from . import streams
+from ._lifetime import Owned
+from .backends.base import Capability, CaptureStatus
+from .errors import capture_error
+
+if TYPE_CHECKING:
+    from .backends.base import Backend
+    from .streams import Event, Stream
+
+MOST_STREAMS = 16
+"""How many streams are remembered: more would only cost memory."""
+
+_DEFAULT_STREAMS = (0, 1, 2)
+
+
+class Traffic:
+    """The order of one function's calls: each waits for the one before, on whatever streams they run."""
+
+    __slots__ = ("_mark", "_streams", "last")
+
+    def __init__(self) -> None:
+        self.last: Stream | None = None
+        self._mark: Event | None = None
+        self._streams: dict[Hashable, Stream] = {}
+
+    def stream(self, stream: Stream) -> Stream:
+        """Return a hold of its own on a stream, the same object for the same stream."""
+        key = (stream.backend, stream.device, key_of(stream))
+        if key not in self._streams:
+            make_room(self._streams)
+            self._streams[key] = stream.held()
+        return self._streams[key]
+
+    def move(self, stream: Stream) -> None:
+        """Go to another stream, behind the calls so far."""
+        self.wait(stream)
+        self.last, self._mark = stream, None
+
+    def wait(self, stream: Stream) -> None:
+        """Have a stream wait for the calls so far."""
+        last = self.last
+        if last is None or last._backend is not stream._backend:
+            return
+        backend = stream._backend
+        if self._mark is not None:
+            stream.wait(self._mark)
+        elif backend.capture_status(last._native) is CaptureStatus.NONE:  # else nobody may wait for it
+            if Capability.EVENTS in backend.capabilities(stream.device):
+                stream.wait(last)
+            else:
+                last.synchronize()
+
+    def mark(self) -> None:
+        """Remember where a call ends, on a stream that may be destroyed before the next one."""
+        assert self.last is not None
+        self._mark = self.last.record()
+
+
+def key_of(stream: Stream) -> Hashable:
+    """Return what tells a stream from others of its device."""
+    backend, native = stream._backend, stream._native
+    if Capability.HANDLES in backend.capabilities(stream._device):
+        return backend.handle_int(native)
+    return id(native)
+
+
+def lasts(stream: Stream) -> bool:
+    """Say whether a stream lives as long as it is held, or as the process."""
+    return isinstance(stream._owner, Owned) or key_of(stream) in _DEFAULT_STREAMS
+
+
+def current(backend: str | None = None) -> Stream:
+    """Return the current stream, the default stream too.
+
+    Raises
+    ------
+    CaptureError
+        None is current.
+    """
+    stream = streams.current(backend) or streams.default(backend)
+    if stream is None:
+        raise capture_error(
+            "a graphed function can't be captured or replayed while no stream is current on this thread",
+            reason="default_stream",
+        )
+    return stream
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.sides: dict[tuple[Backend, int], Stream] = {}
+
+
+_thread = _Thread()
+
+
+def side_of(stream: Stream) -> Stream:
+    """Return this thread's stream to capture on, beside another one.
+
+    It is always the same, since frameworks reuse memory on one stream only.
+    """
+    key = (stream._backend, stream.device)
+    side = _thread.sides.get(key)
+    if side is None:
+        side = _thread.sides[key] = streams.Stream(backend=stream.backend, like=stream)
+    return side
+
+
+def make_room(table: dict[Any, Any]) -> None:
+    """Drop the oldest if there are too many."""
+    if len(table) >= MOST_STREAMS:
+        del table[next(iter(table))]

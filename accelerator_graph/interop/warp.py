@@ -1,0 +1,78 @@
+"""Warp: its current stream. It is one for the whole process: what other threads launch goes there as well."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from typing import Any, ClassVar
+from weakref import WeakValueDictionary
+
+from .base import Framework, Undo
+
+_CONTEXTS = ("warp._src.context", "warp.context")  # the second one up to 1.9
+
+
+class Warp(Framework):
+    """NVIDIA Warp."""
+
+    api_version: ClassVar[int] = 1
+    always_has_a_stream: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self._seen: WeakValueDictionary[int, Any] = WeakValueDictionary()
+        # Warp's objects for streams of others. Kept: each one's end would make Warp forget the stream, and
+        # free what work on it uses, whoever else has an object for the same one.
+        self._wrapped: dict[tuple[int, int], Any] = {}
+
+    @property
+    def warp(self) -> Any:
+        """The module. It has been imported by somebody else."""
+        return sys.modules["warp"]
+
+    def backend(self) -> str | None:
+        """Return ``"cuda"`` once Warp is initialised and has found a device."""
+        contexts = filter(None, map(sys.modules.get, _CONTEXTS))
+        runtime = getattr(next(contexts, None), "runtime", None)
+        return "cuda" if getattr(runtime, "cuda_devices", None) else None
+
+    def as_stream(self, obj: object) -> int | None:
+        """Return the handle of a ``warp.Stream``."""
+        if not isinstance(obj, self.warp.Stream):
+            return None
+        handle = _handle(obj)
+        self._seen[handle] = obj
+        return handle
+
+    def current_stream(self, device: int | None = None) -> tuple[int, int] | None:
+        """Return a device's current stream; None if Warp has not used the device, or if it is the CPU."""
+        there = self.warp.get_device(None if device is None else f"cuda:{device}")
+        if not there.is_cuda or not there.has_stream:
+            return None
+        return _handle(there.stream), there.ordinal
+
+    def use_stream(self, handle: int, device: int) -> Undo:
+        """Make a stream Warp's current one on its device, and that device the current one."""
+        warp = self.warp
+        there = warp.get_device(f"cuda:{device}")
+        with ExitStack() as undo:
+            undo.enter_context(warp.ScopedDevice(there))
+            before = there.stream
+            undo.callback(there.set_stream, before, sync=False)
+            there.set_stream(self._stream(handle, there, before), sync=False)
+            return undo.pop_all().close
+
+    def _stream(self, handle: int, there: Any, before: Any) -> Any:
+        """Return Warp's object for a stream: the one that there is, or one that is kept."""
+        if _handle(before) == handle:
+            return before
+        seen = self._seen.get(handle)
+        if seen is not None and seen.device == there:
+            return seen
+        key = (there.ordinal, handle)
+        if key not in self._wrapped:
+            self._wrapped[key] = self.warp.Stream(there, cuda_stream=handle or None)
+        return self._wrapped[key]
+
+
+def _handle(stream: Any) -> int:
+    return int(stream.cuda_stream or 0)
