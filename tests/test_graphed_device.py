@@ -10,7 +10,13 @@ from graphed_fakes import Block, Tensor, calls, current, full, modes
 import accelerator_graph as ag
 from accelerator_graph._arrays import family_of
 from accelerator_graph.backends import registry
+from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.interop import registry as interop
+
+pytestmark = pytest.mark.skipif(
+    CudaBackend.probe().usable,
+    reason="the stand-ins are for machines without a GPU",
+)
 
 
 @pytest.fixture(autouse=True)
