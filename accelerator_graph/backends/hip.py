@@ -17,7 +17,7 @@ from . import _hip_capture as _capture
 from . import _hip_nodes as _nodes
 from ._common import memory_of
 from ._hip_capture import Capture
-from ._hip_driver import SPECIAL_STREAMS, Driver, Event, Executable, Graph, Handle
+from ._hip_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Event, Executable, Graph, Handle
 from ._hip_errors import update_problem
 from ._hip_launch import launcher
 from ._hip_probe import probe
@@ -28,6 +28,7 @@ from .base import Availability, Backend, Capability, CaptureStatus, GraphEdge, G
 _LEGACY = 1
 _LEGACY_STREAMS = (0, _LEGACY)
 _NOT_READY = 600
+_INVALIDATED = 901
 _UPDATE_FAILURE = 910
 _STATUSES = (CaptureStatus.NONE, CaptureStatus.ACTIVE, CaptureStatus.INVALIDATED)
 _CAPABILITIES = frozenset(
@@ -224,11 +225,18 @@ class HipBackend(Backend):
 
         Of a stream that has been destroyed the runtime would answer rubbish, so that is asked first.
         """
+        driver = self._driver
         handle = int(stream)
         if handle in _LEGACY_STREAMS:
             return CaptureStatus.NONE
-        self._driver.device_of(stream)
-        return _STATUSES[self._driver.call("hipStreamIsCapturing", handle)]
+        if handle != PER_THREAD_STREAM:
+            code, _ = driver.answer("hipStreamGetDevice", handle)
+            if code not in (
+                0,
+                _INVALIDATED,
+            ):  # CUDA, below a HIP that is not AMD's, answers so to any question
+                driver.failed("hipStreamGetDevice", code)
+        return _STATUSES[driver.call("hipStreamIsCapturing", handle)]
 
     def prepare_capture(self, stream: Any) -> None:
         """Wait until all work on the stream is done."""
