@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from . import streams
 from ._arrays import Family, frameworks_of, place_of, writable
 from ._nested import only_tuples, rebuild
+from ._side_streams import side_of
 from ._signature import Leaves, Reader
-from ._traffic import Traffic, current, key_of, lasts, make_room, side_of
+from ._traffic import Traffic, current, key_of, lasts, make_room
 from .api import Graph, graph
 from .backends.base import Capability, CaptureStatus
 

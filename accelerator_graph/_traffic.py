@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ from .backends.base import Capability, CaptureStatus
 from .errors import capture_error
 
 if TYPE_CHECKING:
-    from .backends.base import Backend
     from .streams import Event, Stream
 
 MOST_STREAMS = 16
@@ -92,26 +90,6 @@ def current(backend: str | None = None) -> Stream:
             reason="default_stream",
         )
     return stream
-
-
-class _Thread(threading.local):
-    def __init__(self) -> None:
-        self.sides: dict[tuple[Backend, int], Stream] = {}
-
-
-_thread = _Thread()
-
-
-def side_of(stream: Stream) -> Stream:
-    """Return this thread's stream to capture on, beside another one.
-
-    It is always the same, since frameworks reuse memory on one stream only.
-    """
-    key = (stream._backend, stream.device)
-    side = _thread.sides.get(key)
-    if side is None:
-        side = _thread.sides[key] = streams.Stream(backend=stream.backend, like=stream)
-    return side
 
 
 def make_room(table: dict[Any, Any]) -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 from . import _lifetime, pools, streams
 from ._inspection import Inspection, State
 from ._replay import Runner
+from ._side_streams import side_of
 from ._transaction import MODES, Capture
 from .backends import registry
 from .backends.base import Capability, CaptureStatus
@@ -544,8 +545,8 @@ class graph:
     pool, capture_error_mode
         As in `Graph.capture_begin`; None keeps the graph's own.
     stream : stream, optional
-        What to capture; by default the graph's own if it was made with one, else a new stream beside
-        the current one, which it waits for.
+        What to capture; by default the graph's own if it was made with one, else a stream of the
+        thread's beside the current one, which it waits for.
     prepare : bool
         Synchronise the stream before the capture.
 
@@ -581,10 +582,12 @@ class graph:
         stream, home = self._stream or g._home, None
         if stream is None:
             home = streams.current(g._backend_name) or streams.default(g._backend_name)
-            runtime = registry.resolve(g._backend_name) if home is None else home._backend
-            stream = streams.Stream(backend=runtime.name, like=home)
-            if home is not None and home._backend.capture_status(home._native) is CaptureStatus.NONE:
-                stream._join(home)
+            if home is None:
+                stream = streams.Stream(backend=registry.resolve(g._backend_name).name)
+            else:
+                stream = side_of(home)
+                if home._backend.capture_status(home._native) is CaptureStatus.NONE:
+                    stream._join(home)
         return g._enter(stream, self._pool, self._mode, prepare=self._prepare, home=home)
 
     def __exit__(

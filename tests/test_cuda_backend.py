@@ -930,8 +930,8 @@ def stream_context(driver, stream):
     return cu(driver.cuStreamGetCtx, stream)
 
 
-def test_a_foreign_stream_keeps_its_own_context(backend, driver, tmp_path):
-    context = new_context(driver)
+def test_a_foreign_stream_keeps_its_own_context(backend, driver, stream, tmp_path):
+    own, context = stream, new_context(driver)
     foreign = cu(driver.cuStreamCreate, 0)
     cu(driver.cuCtxPopCurrent)
     block = Block(driver, context)
@@ -943,6 +943,7 @@ def test_a_foreign_stream_keeps_its_own_context(backend, driver, tmp_path):
         backend.capture_abandon(token)
         side = backend.create_stream(0, like=stream)
         assert int(stream_context(driver, side)) == int(context)
+        assert backend.context_id(side) == backend.context_id(stream) != backend.context_id(own)
         backend.destroy_stream(side)
     finally:
         block.free()

@@ -11,7 +11,8 @@ from faults import parts
 
 CALLED = frozenset(
     (
-        *("cuCtxGetCurrent", "cuCtxGetDevice", "cuCtxGetStreamPriorityRange", "cuCtxSetCurrent"),
+        *("cuCtxGetCurrent", "cuCtxGetDevice", "cuCtxGetId", "cuCtxGetStreamPriorityRange"),
+        "cuCtxSetCurrent",
         *("cuDeviceGet", "cuDeviceGetCount", "cuDevicePrimaryCtxRetain", "cuDriverGetVersion"),
         *("cuEventCreate", "cuEventDestroy", "cuEventRecord", "cuFuncGetName"),
         *("cuGraphDebugDotPrint", "cuGraphDestroy", "cuGraphExecDestroy", "cuGraphGetEdges"),

@@ -204,6 +204,10 @@ class Backend(ABC):
     def device_of(self, stream: Any) -> int:
         """Return the ordinal of a stream's device."""
 
+    def context_id(self, stream: Any) -> int | None:
+        """Return a number for the stream's context, never given to another; None where there are none."""
+        return None
+
     @abstractmethod
     def synchronize(self, stream: Any) -> None:
         """Wait until all work on the stream is done. Other Python threads run meanwhile.

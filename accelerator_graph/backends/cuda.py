@@ -111,6 +111,10 @@ class CudaBackend(Backend):
         """Return the ordinal of a stream's device: the current one for the default streams."""
         return self._driver.device_of(stream)
 
+    def context_id(self, stream: Any) -> int:
+        """Return the driver's number for the stream's context."""
+        return int(self._driver.call("cuCtxGetId", self._driver.context_of(stream)))
+
     def synchronize(self, stream: Any) -> None:
         """Wait until all work on the stream is done."""
         with self._driver.current(self._driver.context_of(stream)):

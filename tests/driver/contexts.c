@@ -28,7 +28,9 @@ void context_idle(handle which) {
 }
 
 static struct context *new(int device, bool primary) {
+    static unsigned long long last;
     struct context *context = calloc(1, sizeof *context);
+    context->id = ++last;
     context->device = device;
     context->primary = primary;
     context->handle = handle_new(CONTEXT, context);
@@ -121,6 +123,14 @@ API(1, 0, cuCtxSetCurrent, 4000, cuCtxSetCurrent, handle, context) {
     if (!handle_get(context, CONTEXT)) return INVALID_CONTEXT;
     if (!depth) depth = 1;
     stack[depth - 1] = context;
+    return SUCCESS;
+}
+
+API(2, 0, cuCtxGetId, 12000, cuCtxGetId, handle, which, unsigned long long *, id) {
+    struct context *context = handle_get(which, CONTEXT);
+    if (!which) TRY(context_current(&context));
+    if (!context) return CONTEXT_IS_DESTROYED;
+    *id = context->id;
     return SUCCESS;
 }
 

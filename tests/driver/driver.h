@@ -34,6 +34,7 @@ extern int driver_devices;
 
 struct context {
     handle handle;
+    unsigned long long id; /* never used twice */
     int device;
     bool primary;
     int retained;

@@ -11,7 +11,7 @@ from typing import Any
 from driver.faults import Faults
 
 import accelerator_graph as ag
-from accelerator_graph import _lifetime, pools, streams
+from accelerator_graph import _lifetime, _side_streams, pools, streams
 
 from .vendor import BACKEND, vendor
 
@@ -30,6 +30,7 @@ class Bench:
     """Two streams, a graph that captures the first, a pool, and work on the memory above."""
 
     def __init__(self, **options: Any) -> None:
+        _side_streams._thread.streams.clear()  # or what is called would depend on what was done before
         self.stream = ag.Stream(0, backend=BACKEND)
         self.fork = ag.Stream(0, backend=BACKEND)
         self.pool = ag.graph_pool_handle()
@@ -98,7 +99,8 @@ def capture_mode() -> int:
 
 
 def released() -> dict[str, int]:
-    """Return what lives once all that is due was destroyed."""
+    """Return what lives once all that is due was destroyed, a thread's side streams too."""
+    _side_streams._thread.streams.clear()
     _lifetime.drain()
     return accounts.live()
 

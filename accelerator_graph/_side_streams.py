@@ -1,0 +1,37 @@
+"""Streams to capture on, beside the current one: a thread has one for each device, and keeps it.
+
+Frameworks reuse memory on one stream only: graphs of one pool that were captured on different
+streams would share nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from .backends.base import CaptureStatus
+from .streams import Stream
+
+if TYPE_CHECKING:
+    from .backends.base import Backend
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.streams: dict[tuple[Backend, int], tuple[int | None, Stream]] = {}
+
+
+_thread = _Thread()
+
+
+def side_of(stream: Stream) -> Stream:
+    """Return a hold on this thread's stream beside another one, or on a new one if that is capturing."""
+    backend, key = stream._backend, (stream._backend, stream.device)
+    context = backend.context_id(stream._native)
+    known, side = _thread.streams.get(key, (None, None))
+    if side is None or side._dead or known != context:
+        side = Stream(backend=backend.name, like=stream)
+        _thread.streams[key] = (context, side)
+    elif backend.capture_status(side._native) is not CaptureStatus.NONE:
+        return Stream(backend=backend.name, like=stream)
+    return side.held()
