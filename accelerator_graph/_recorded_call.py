@@ -103,7 +103,7 @@ class RecordedCall:
         statics = iter(self._statics)
         versions = list(map(_version, self._statics))
         side = side_of(home)
-        side._join(home)
+        side._follow(home)
         with graph(self._graph, pool, side):
             result = call(lambda value: value if self._reader.family(value) is None else next(statics))
         try:

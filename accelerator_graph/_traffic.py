@@ -83,7 +83,7 @@ def current(backend: str | None = None) -> Stream:
     CaptureError
         None is current.
     """
-    stream = streams.current(backend) or streams.default(backend)
+    stream = streams.current(backend, or_default=True)
     if stream is None:
         raise capture_error(
             "a graphed function can't be captured or replayed while no stream is current on this thread",

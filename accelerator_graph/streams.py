@@ -263,6 +263,13 @@ class Stream:
         elif free:
             raise runtime.unsupported(Capability.EVENTS)  # what it gets would run uncaptured, silently
 
+    def _follow(self, before: Stream) -> None:
+        """Wait for another stream of the device. Neither is being captured."""
+        if Capability.EVENTS in self._backend.capabilities(self._device):
+            self.wait(before)
+        else:
+            before.synchronize()
+
     def _retain(self, *objects: Any) -> None:
         for graph in _lifetime.thread.capturing:
             graph.retain(objects)
@@ -313,8 +320,10 @@ def _top() -> Stream | None:
     return stack[-1][0] if stack and not stack[-1][0]._dead else None
 
 
-def current(backend: str | None = None) -> Stream | None:
+def current(backend: str | None = None, *, or_default: bool = False) -> Stream | None:
     """Return this thread's current stream on a backend, or on whichever there is one.
+
+    If there is none: the default stream on request, if a framework takes part which is on that.
 
     Raises
     ------
@@ -335,10 +344,10 @@ def current(backend: str | None = None) -> Stream | None:
         native = runtime.current_stream()
         if native is not None:
             return _wrap(runtime, native, None)
-    return _of_frameworks(backend)
+    return _of_frameworks(backend, or_default)
 
 
-def _of_frameworks(backend: str | None) -> Stream | None:
+def _of_frameworks(backend: str | None, or_default: bool) -> Stream | None:
     """Return the stream that the frameworks which are there agree on, the default stream aside.
 
     Raises
@@ -347,10 +356,12 @@ def _of_frameworks(backend: str | None) -> Stream | None:
         Two of them have different ones.
     """
     found: Stream | None = None
+    fallback: Stream | None = None
     who = ""
     theirs = list(_theirs(backend))
     for framework, stream in [each for each in theirs if not each[0].always_has_a_stream] or theirs:
         if stream.handle == 0:
+            fallback = fallback or stream
             continue
         if found is not None and (found.backend, found.handle) != (stream.backend, stream.handle):
             raise ValueError(
@@ -358,12 +369,7 @@ def _of_frameworks(backend: str | None) -> Stream | None:
                 f"and the {describe(stream)}; name the stream that is meant."
             )
         found, who = stream, type(framework).__name__
-    return found
-
-
-def default(backend: str | None) -> Stream | None:
-    """Return the default stream, if a framework takes part for which that is the current one."""
-    return next((stream for _, stream in _theirs(backend) if stream.handle == 0), None)
+    return found or (fallback if or_default else None)
 
 
 def _theirs(backend: str | None) -> Iterator[tuple[Framework, Stream]]:

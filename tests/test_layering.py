@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1] / PACKAGE
 
 CORE = (
     "api streams pools _inspection _lifetime _replay _transaction _graphed _graphed_function _recorded_call "
-    "_signature _nested _arrays _traffic"
+    "_signature _nested _arrays _traffic _side_streams"
 )
 CHOICE = (
     "backends.registry backends._automatic backends._catalogue backends._claim backends._entry_points "
