@@ -581,13 +581,13 @@ class graph:
         g._check("capture_begin()")
         stream, home = self._stream or g._home, None
         if stream is None:
-            home = streams.current(g._backend_name) or streams.default(g._backend_name)
+            home = streams.current(g._backend_name, or_default=True)
             if home is None:
                 stream = streams.Stream(backend=registry.resolve(g._backend_name).name)
             else:
                 stream = side_of(home)
                 if home._backend.capture_status(home._native) is CaptureStatus.NONE:
-                    stream._join(home)
+                    stream._follow(home)
         return g._enter(stream, self._pool, self._mode, prepare=self._prepare, home=home)
 
     def __exit__(
@@ -627,8 +627,9 @@ def _check_mode(mode: object) -> str:
 
 
 def _frames_of_ours() -> int:
-    """Return the `stacklevel` of the caller's warning that shows the first line outside of here."""
+    """Return the `stacklevel` of the caller's warning that shows the first line outside of this package."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__") == __name__:
+    package = __name__.partition(".")[0]
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
         level, frame = level + 1, frame.f_back
     return level
