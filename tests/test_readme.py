@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from accelerator_graph.backends.cuda import CudaBackend
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
@@ -18,6 +20,7 @@ RUNNABLE = [block for block in BLOCKS if not block.startswith(("# test_", "# on 
 
 def test_there_is_code_to_run():
     assert len(RUNNABLE) == 2
+    assert BLOCKS[0] not in RUNNABLE
 
 
 @pytest.mark.parametrize("block", range(len(RUNNABLE)))
@@ -34,6 +37,26 @@ def test_the_code_runs(block, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("block", [each for each in BLOCKS if each.startswith("# on a GPU")])
+def test_the_code_for_a_gpu_runs(block, tmp_path):
+    if not CudaBackend.probe().usable:
+        pytest.skip(f"backend 'cuda' is not available: {CudaBackend.probe().reason}")
+    for name in ("torch", "cupy", "triton"):
+        pytest.importorskip(name)
+    (tmp_path / "block.py").write_text(block)
+    done = subprocess.run(
+        [sys.executable, "block.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": ROOT},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(set(done.stdout.split())) == 3, done.stdout
 
 
 def test_the_links_lead_somewhere():
