@@ -1,8 +1,8 @@
 """Run everything on a machine with a GPU and write down what it showed.
 
-Usage: python tests/verify_gpu.py [--backend cuda | hip] [--name NAME] [--out DIR]
+Usage: python tests/verify_gpu.py [--backend cuda | hip] [--gpus] [--name NAME] [--out DIR]
 
-With ``--backend hip`` the HIP backend and hip-python drive the NVIDIA GPU through the shim in tests/shim.
+With ``--gpus``: what needs two of them. With ``--backend hip`` the HIP backend and hip-python drive the NVIDIA GPU through the shim in tests/shim.
 Needs no network and installs nothing: the tests, the demo and the benchmarks run from this checkout
 in the interpreter that runs this script. Writes DIR/NAME.md (by default docs/verified/cuda.md), with
 the commit and the versions. Exit status 1 if a test failed or none ran on the GPU.
@@ -23,15 +23,23 @@ PATHS = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
 ENVIRONMENT = {**os.environ, "PYTHONPATH": PATHS, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 COMMANDS = {
     "cuda": {
-        "The demo": ["-m", "accelerator_graph", "demo", "--backend", "cuda"],
-        "Replay, against the C loop": ["benchmarks/replay_cuda.py"],
-        "What the capture transaction adds": ["benchmarks/transaction_cuda.py"],
-        "10,000 cycles": ["benchmarks/cycles.py", "--backend", "cuda"],
+        "The demo": "python -m accelerator_graph demo --backend cuda",
+        "Replay, against the C loop": "python benchmarks/replay_cuda.py",
+        "What the capture transaction adds": "python benchmarks/transaction_cuda.py",
+        "Captures and graph memory, beside torch's own": "python benchmarks/torch_cuda.py",
+        "torch, CuPy and Triton in one graph": "python examples/three_frameworks.py",
+        "10,000 cycles": "python benchmarks/cycles.py --backend cuda",
     },
     "hip": {
-        "The demo": ["-m", "accelerator_graph", "demo", "--backend", "hip"],
-        "Replay": ["benchmarks/replay_hip.py"],
-        "10,000 cycles": ["benchmarks/cycles.py", "--backend", "hip"],
+        "The demo": "python -m accelerator_graph demo --backend hip",
+        "Replay": "python benchmarks/replay_hip.py",
+        "10,000 cycles": "python benchmarks/cycles.py --backend hip",
+    },
+    "gpus": {
+        "A graph for every GPU": "python examples/device_graphs.py",
+        "NCCL in the graph, with torch": "python -m torch.distributed.run --nproc-per-node=2 "
+        "examples/torchrun_all_reduce.py",
+        "NCCL in the graph, with MPI and CuPy": "mpiexec -n 2 python examples/mpi_all_reduce.py",
     },
 }
 TESTS = {
@@ -41,6 +49,7 @@ TESTS = {
         *(f"tests/shim/itself_{part}.py" for part in ("captures", "devices", "graphs")),
         *("-k", "not TestCpu and not TestCuda and not TestTape"),
     ],
+    "gpus": ["tests/test_several_gpus.py"],
 }
 SCOPE = {
     "cuda": "",
@@ -49,14 +58,15 @@ backend and hip-python drive a real device: handles, memory, streams, results, t
 backend's. It does not show how AMD's runtime behaves (that is tested on AMD's own runtime, on the CPU), nor
 AMD's hardware, nor any speed on it.
 """,
+    "gpus": "",
 }
 
 
-def run(arguments, timeout):
-    """Run Python with these arguments; return the exit status and what it printed."""
+def run(command, timeout):
+    """Run a command; return the exit status and what it printed. `python` is this interpreter."""
     try:
         done = subprocess.run(
-            [sys.executable, *arguments],
+            [sys.executable if word == "python" else word for word in command],
             cwd=ROOT,
             env=ENVIRONMENT,
             stdout=subprocess.PIPE,
@@ -84,7 +94,7 @@ def commit():
 def tests(report, selection):
     """Run the tests; return the exit status, the summary line, and per file: passed, skipped."""
     how = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
-    status, output = run(["-m", "pytest", *how, *selection], 500)
+    status, output = run(["python", "-m", "pytest", *how, *selection], 500)
     files, skipped = {}, {}
     for case in ET.parse(report).iter("testcase"):
         counts = files.setdefault(
@@ -105,18 +115,20 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--backend", default="cuda", choices=COMMANDS)
+    parser.add_argument("--backend", default="cuda", choices=["cuda", "hip"])
+    parser.add_argument("--gpus", action="store_true", help="only what needs two GPUs")
     parser.add_argument("--name", help="by default the backend's, or hip-on-cuda")
     parser.add_argument("--out", default=os.path.join(ROOT, "docs", "verified"))
     options = parser.parse_args()
-    name = options.name or {"cuda": "cuda", "hip": "hip-on-cuda"}[options.backend]
+    what = "gpus" if options.gpus else options.backend
+    name = options.name or {"cuda": "cuda", "hip": "hip-on-cuda", "gpus": "several-gpus"}[what]
     if options.backend == "hip":
         from shim.build import build, environment
 
         paths = os.pathsep.join((os.path.join(ROOT, "tests"), PATHS))
         ENVIRONMENT.update(environment(build(), ENVIRONMENT, PYTHONPATH=paths))
     os.makedirs(options.out, exist_ok=True)
-    _, info = run(["-m", "accelerator_graph", "info", "--json"], 60)
+    _, info = run(["python", "-m", "accelerator_graph", "info", "--json"], 60)
     backends = {each["name"]: each for each in json.loads(info)["backends"]}
     there = backends[options.backend]
     if not there["usable"]:
@@ -129,7 +141,7 @@ def main():
         check=False,
     ).stdout.strip()
     report = os.path.join(options.out, "tests.xml")
-    status, output, files, skipped = tests(report, TESTS[options.backend])
+    status, output, files, skipped = tests(report, TESTS[what])
     os.unlink(report)
     lines = [
         f"# Verified on {gpu.splitlines()[0] if gpu else 'no GPU'}",
@@ -141,7 +153,7 @@ def main():
         f"- Python {platform.python_version()}, {len(gpu.splitlines())} GPU(s)",
         *(f"- {each['name']}: {each['versions']}" for each in backends.values() if each["usable"]),
         "",
-        SCOPE[options.backend],
+        SCOPE[what],
         "## Tests",
         "",
         re.sub(r"^=+ | =+$", "", output.strip().splitlines()[-1]),
@@ -158,12 +170,12 @@ def main():
     ]
     if status:
         lines += ["```", *output.splitlines()[-200:], "```", ""]
-    for title, arguments in COMMANDS[options.backend].items():
-        code, printed = run(arguments, 300)
+    for title, command in COMMANDS[what].items():
+        code, printed = run(command.split(), 300)
         status = status or code
         printed = printed.replace(ROOT + os.sep, "").strip()
         block = [printed] if printed.startswith(("|", "**")) and not code else ["```", printed, "```"]
-        lines += [f"## {title}", "", f"`python {' '.join(arguments)}`", "", *block, ""]
+        lines += [f"## {title}", "", f"`{command}`", "", *block, ""]
     path = os.path.join(options.out, f"{name}.md")
     with open(path, "w", encoding="utf-8") as file:
         file.write("\n".join(lines))

@@ -1,0 +1,115 @@
+"""A graph for every GPU in one process. What needs several processes is in the examples."""
+
+import threading
+
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph.backends.cuda import CudaBackend
+
+there = CudaBackend.probe()
+if not there.usable:
+    pytest.skip(f"backend 'cuda' is not available: {there.reason}", allow_module_level=True)
+torch = pytest.importorskip("torch")
+if torch.cuda.device_count() < 2:
+    pytest.skip("there is one GPU, and two are needed", allow_module_level=True)
+
+DEVICES = (0, 1)
+
+
+def model(device):
+    torch.manual_seed(device)
+    return torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8)).to(device)
+
+
+@pytest.fixture(autouse=True)
+def home():
+    torch.cuda.set_device(0)
+    yield
+    assert torch.cuda.current_device() == 0
+    for device in DEVICES:
+        assert torch.cuda.current_stream(device) == torch.cuda.default_stream(device)
+        torch.cuda.synchronize(device)
+
+
+def captured(device):
+    net, x = model(device), torch.randn(16, 64, device=device)
+    net(x)
+    graph = ag.Graph()
+    with torch.no_grad(), ag.Stream(device), ag.graph(graph):
+        assert torch.cuda.current_device() == device
+        y = net(x)
+    return graph, net, x, y
+
+
+def agrees(graph, net, x, y):
+    x.normal_()
+    torch.cuda.synchronize(x.device)
+    graph.replay()
+    graph.stream.synchronize()
+    with torch.no_grad():
+        return torch.equal(net(x), y)
+
+
+def test_one_for_each():
+    graphs = [captured(device) for device in DEVICES]
+    for _ in range(3):
+        for each in graphs:
+            assert agrees(*each)
+    assert [graph.device for graph, *_ in graphs] == list(DEVICES)
+
+
+def test_nested_captures_on_two_devices():
+    nets = [model(device) for device in DEVICES]
+    inputs = [torch.randn(16, 64, device=device) for device in DEVICES]
+    for net, x in zip(nets, inputs, strict=True):
+        net(x)
+    outer, inner = ag.Graph(), ag.Graph()
+    with torch.no_grad(), ag.Stream(0), ag.graph(outer):
+        first = nets[0](inputs[0])
+        with ag.Stream(1), ag.graph(inner):
+            second = nets[1](inputs[1])
+        first = first * 2
+    for graph in (outer, inner):
+        graph.replay()
+        graph.stream.synchronize()
+    with torch.no_grad():
+        assert torch.equal(first, nets[0](inputs[0]) * 2)
+        assert torch.equal(second, nets[1](inputs[1]))
+
+
+def test_captures_in_two_threads_at_once():
+    barrier = threading.Barrier(2, timeout=60)
+    answers = {}
+
+    def work(device):
+        torch.cuda.set_device(device)
+        for _ in range(20):
+            barrier.wait()
+            answers.setdefault(device, []).append(agrees(*captured(device)))
+
+    threads = [threading.Thread(target=work, args=(device,)) for device in DEVICES]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert answers == {device: [True] * 20 for device in DEVICES}
+
+
+def test_a_stream_of_another_device_is_refused():
+    graph, *_ = captured(1)
+    with pytest.raises(ValueError, match="captured on device 1 and can't be replayed on device 0"):
+        graph.replay(ag.Stream(0))
+
+
+def test_a_graphed_function_has_a_graph_for_each():
+    @ag.graphed(warmup=1)
+    def double(x):
+        return x * 2
+
+    for _ in range(3):
+        for device in DEVICES:
+            with torch.cuda.device(device):
+                x = torch.randn(16, device=device)
+                assert torch.equal(double(x), x * 2)
+    assert double.cache_info().graphs == 2
