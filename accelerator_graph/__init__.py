@@ -18,6 +18,7 @@ TYPE_CHECKING = False  # typing itself is the costliest import there is here
 if TYPE_CHECKING:
     from . import backends, errors, interop
     from ._graphed import CacheInfo, graphed
+    from ._graphed_callables import make_graphed_callables
     from .api import Graph, graph, is_graph_available
     from .backends.registry import use_backend
     from .errors import (
@@ -42,6 +43,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "api": ("Graph", "graph", "is_graph_available"),
     "_graphed": ("CacheInfo", "graphed"),
+    "_graphed_callables": ("make_graphed_callables",),
     "streams": ("Event", "Stream", "current_stream", "is_current_stream_capturing"),
     "pools": ("PoolId", "graph_pool_handle"),
     "backends.registry": ("use_backend",),
@@ -90,6 +92,7 @@ __all__ = [
     "interop",
     "is_current_stream_capturing",
     "is_graph_available",
+    "make_graphed_callables",
     "use_backend",
 ]
 

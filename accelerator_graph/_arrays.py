@@ -174,8 +174,8 @@ def _nothing(target: Any, source: Any) -> None:
 def frameworks_of(families: list[Family], backend: str) -> tuple[set[str], list[Framework]]:
     """Return the packages that arrays come from, and which of these take part in captures now."""
     roots = {family.root for family in families}
-    active = interop.active(backend)
-    return roots, [each for root in sorted(roots) if (each := interop._made.get(root)) in active and each]
+    active = interop.active_by_name(backend)
+    return roots, [active[root] for root in sorted(roots) if root in active]
 
 
 def place_of(x: Any) -> tuple[bool, int | None]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from ._graphed_function import CacheInfo, Graphed, Options
-from .pools import PoolId, check_pool
+from .pools import AnyPool, check_pool
 
 __all__ = ["CacheInfo", "graphed"]
 
@@ -28,7 +28,7 @@ def graphed(
     key: Callable[..., Hashable] | None = None,
     max_graphs: int = 16,
     outputs: Literal["copy", "static"] = "copy",
-    pool: PoolId | None = None,
+    pool: AnyPool | None = None,
     on_capture_error: Literal["raise", "eager"] = "raise",
 ) -> Graphed[P, R]: ...
 
@@ -40,7 +40,7 @@ def graphed(
     key: Callable[..., Hashable] | None = None,
     max_graphs: int = 16,
     outputs: Literal["copy", "static"] = "copy",
-    pool: PoolId | None = None,
+    pool: AnyPool | None = None,
     on_capture_error: Literal["raise", "eager"] = "raise",
 ) -> Callable[[Callable[P, R]], Graphed[P, R]]: ...
 
@@ -53,7 +53,7 @@ def graphed(
     key: Callable[..., Hashable] | None = None,
     max_graphs: int = 16,
     outputs: Literal["copy", "static"] = "copy",
-    pool: PoolId | None = None,
+    pool: AnyPool | None = None,
     on_capture_error: Literal["raise", "eager"] = "raise",
 ) -> Any:
     """Have a function captured once for every signature of its arguments, and replayed after.
@@ -78,7 +78,7 @@ def graphed(
     outputs : {"copy", "static"}
         Whether every call returns new arrays, or, which is faster, always the same ones, which any later
         call overwrites.
-    pool : PoolId, optional
+    pool : PoolId or torch.cuda.MemPool, optional
         The pool that the graphs share; by default one of the function's own. Of one that is shared with
         others the rules in `graph_pool_handle` hold.
     on_capture_error : {"raise", "eager"}

@@ -59,7 +59,8 @@ class _Watch(weakref.ref[Any]):
     value: Any
 
 
-_watches: set[_Watch] = set()
+_watches: dict[int, _Watch] = {}
+"""By their own id: references to one object are equal, as long as it lives."""
 _pending: deque[_Watch] = deque()
 
 
@@ -71,7 +72,7 @@ def watch(obj: object, action: Callable[[Any], object], value: Any, backend: Bac
     """
     ref = _Watch(obj, _pending.append)
     ref.backend, ref.action, ref.value = backend, action, value
-    _watches.add(ref)
+    _watches[id(ref)] = ref
 
 
 class Owned:
@@ -112,11 +113,11 @@ def drain() -> None:
             if (
                 due.backend is not None
                 and due.backend.destroy_disturbs_captures
-                and due.backend in captures.values()
+                and getattr(due.backend, "base", due.backend) in captures.values()
             ):
                 postponed.append(due)
                 continue
-            _watches.discard(due)
+            _watches.pop(id(due), None)
             try:
                 due.action(due.value)
             except DriverError:

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from weakref import WeakSet
 
 from ._lifetime import Owned, captures, drain
+from ._liveness import checked
 from .backends.base import Capability, CaptureStatus
 from .errors import CaptureError, GraphStateError
 from .interop.base import Framework
@@ -35,21 +36,26 @@ class Binding:
         The executable.
     keeps : object
         What has to live as long as the callable does.
+    check : callable, optional
+        Called ahead of every launch; what it raises is raised, and nothing is launched.
     """
 
     __slots__ = ("__weakref__", "_keeps", "_serialised", "_stream", "target")
 
     target: tuple[Callable[[], Any], Any]
 
-    def __init__(self, stream: Stream, owner: Owned, keeps: object) -> None:
+    def __init__(
+        self, stream: Stream, owner: Owned, keeps: object, check: Callable[[], None] | None = None
+    ) -> None:
         self._stream = stream
         self._keeps = keeps
         self._serialised = owner.backend.serialises_replays
-        self.connect(owner)
+        self.connect(owner, check)
 
-    def connect(self, owner: Owned) -> None:
-        """Launch this executable from now on."""
-        self.target = (owner.backend.bind(owner.value, self._stream.native), owner)
+    def connect(self, owner: Owned, check: Callable[[], None] | None) -> None:
+        """Launch this executable from now on, after a check if there is one."""
+        call = owner.backend.bind(owner.value, self._stream.native)
+        self.target = (call if check is None else checked(check, call), owner)
 
     def refuse(self, why: str) -> None:
         """Raise `GraphStateError` at every launch from now on, and let go of the executable."""
@@ -89,12 +95,15 @@ class Runner:
         The graph. Kept only if the backend's executables need it.
     home : Stream
         Where replays go that name no stream. A hold of its own, that nobody else can close.
+    check : callable, optional
+        Called ahead of every launch.
     """
 
-    __slots__ = ("_bindings", "_home", "_own", "executable", "launch")
+    __slots__ = ("_bindings", "_check", "_home", "_own", "executable", "launch")
 
-    def __init__(self, captured: Owned, home: Stream) -> None:
+    def __init__(self, captured: Owned, home: Stream, check: Callable[[], None] | None = None) -> None:
         self._home = home
+        self._check = check
         self._bindings: WeakSet[Binding] = WeakSet()
         self.executable: Owned | None = None
         self.instantiate(captured)
@@ -112,9 +121,9 @@ class Runner:
         value = backend.instantiate(captured.value)
         self.executable = owner = Owned(backend, backend.destroy_executable, value, keeps)
         for binding in list(self._bindings):
-            binding.connect(owner)
+            binding.connect(owner, self._check)
         if not self._bindings:
-            self._own = Binding(self._home, owner, None)
+            self._own = Binding(self._home, owner, None, self._check)
             self._bindings.add(self._own)
             follows = isinstance(self._home._owner, Framework)
             self.launch = self._following() if follows else self._own.launcher()
@@ -140,8 +149,11 @@ class Runner:
     def bind(self, stream: Stream, keeps: object) -> Callable[[], None]:
         """Return a callable that launches on this stream and keeps what it is given."""
         owner = self._owner()
-        binding = Binding(stream, owner, keeps)
+        check = self._check
+        binding = Binding(stream, owner, keeps, check)
         self._bindings.add(binding)
+        if check is not self._check:  # another thread has set it meanwhile
+            binding.connect(owner, self._check)
         backend = owner.backend
         if (
             Capability.UPLOAD in backend.capabilities(stream.device)
@@ -154,10 +166,21 @@ class Runner:
         """Launch on a stream that is decided now."""
         owner = self._owner()
         refuse_capturing(stream)
+        if self._check is not None:
+            self._check()
         stream = stream.held()
         with nullcontext() if owner.backend.serialises_replays else owner.lock:
             owner.backend.replay(owner.value, stream.native)
             owner.last = stream._owner
+
+    def check_with(self, check: Callable[[], None]) -> None:
+        """Call this ahead of every launch from now on, also of what was bound before."""
+        if self._check is not None:
+            return
+        self._check = check
+        if self.executable is not None:
+            for binding in list(self._bindings):
+                binding.connect(self.executable, check)
 
     def _owner(self) -> Owned:
         """Return the owner of the executable; another thread's reset may have been first."""

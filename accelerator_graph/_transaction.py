@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -17,7 +17,7 @@ from .pools import Lease, PoolId
 
 if TYPE_CHECKING:
     from .backends.base import Backend
-    from .interop.base import Framework
+    from .interop.base import Framework, Undo
 
 MODES = ("default", "global", "thread_local", "relaxed")
 """The capture modes; only ``"default"`` is portable."""
@@ -63,6 +63,7 @@ class Capture:
         pool: PoolId | None,
         prepare: bool,
         generators: Sequence[object] = (),
+        used: Callable[[object], Undo] | None = None,
     ) -> None:
         """Begin the capture; its stream is current on this thread until the end.
 
@@ -76,6 +77,8 @@ class Capture:
             Let the backend and the frameworks get ready first.
         generators : sequence
             Random generators that take part.
+        used : callable, optional
+            To be called for the arrays that frameworks see being used.
         """
         backend, native = self.stream._backend, self.stream._native
         mode = backend.default_capture_mode if mode == "default" else mode
@@ -106,6 +109,9 @@ class Capture:
             self._token.append((backend, backend.capture_begin(native, mode)))
         except DriverError as error:
             raise capture_error(f"{self.subject} did not begin", error) from error
+        if used is not None:
+            for framework in frameworks:
+                self._routes.callback(framework.observe(self.lease.id, used) or _nothing)
 
     def _route(self, frameworks: Sequence[Framework], lease: Lease) -> None:
         """Send what frameworks allocate on this thread to the pool, until `_leave`."""

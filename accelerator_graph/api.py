@@ -17,7 +17,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from . import _lifetime, pools, streams
+from . import _lifetime, _liveness, pools, streams
 from ._inspection import Inspection, State
 from ._replay import Runner
 from ._side_streams import side_of
@@ -69,8 +69,9 @@ class Graph(Inspection):
     keep_graph : bool
         Keep the graph beside its executable: `instantiate` is then yours to call (or left to the
         first replay), and `debug_dump` and `raw_graph` work.
-    pool : PoolId, optional
-        The memory pool to share, from `graph_pool_handle` or another graph's `pool`.
+    pool : PoolId or torch.cuda.MemPool, optional
+        The memory pool to share, from `graph_pool_handle`, another graph's `pool`, or torch. A ``MemPool``
+        is kept alive as long as its memory is in use.
     capture_error_mode : {"default", "global", "thread_local", "relaxed"}
         What the driver refuses during the capture. Only ``"default"`` is portable: each backend says
         what it stands for, on CUDA and HIP ``"thread_local"``.
@@ -78,6 +79,10 @@ class Graph(Inspection):
         What to capture; by default the current stream. Anything that stands for a stream.
     backend : str, optional
         The backend by name; by default that of the stream.
+    check_input_liveness : bool, optional
+        Refuse replays once an array is gone that captured work uses: find such arrays in captures, as far
+        as their frameworks can see that, and `watch` them. By default as the environment variable
+        ``ACCELERATOR_GRAPH_CHECK_INPUT_LIVENESS`` says, else no.
 
     Raises
     ------
@@ -103,10 +108,11 @@ class Graph(Inspection):
         self,
         keep_graph: bool = False,
         *,
-        pool: pools.PoolId | None = None,
+        pool: pools.AnyPool | None = None,
         capture_error_mode: str = "default",
         stream: object = None,
         backend: str | None = None,
+        check_input_liveness: bool | None = None,
     ) -> None:
         if not isinstance(keep_graph, bool):
             raise TypeError(f"keep_graph: True or False is wanted, not {keep_graph!r}.")
@@ -117,6 +123,8 @@ class Graph(Inspection):
         self._mode = _check_mode(capture_error_mode)
         self._backend_name = None if backend is None else registry.get(backend).name
         self._home = None if stream is None else streams.as_stream(stream, backend)
+        self._finds_inputs = _liveness.asked_for(check_input_liveness)
+        self._watched = _liveness.Watchlist()
         self._retained: list[object] = []
         self._generators: list[object] = []
         self._lock = threading.RLock()
@@ -146,7 +154,7 @@ class Graph(Inspection):
 
     # ---- capture -------------------------------------------------------------------------------
 
-    def capture_begin(self, pool: pools.PoolId | None = None, capture_error_mode: str | None = None) -> None:
+    def capture_begin(self, pool: pools.AnyPool | None = None, capture_error_mode: str | None = None) -> None:
         """Begin to capture the graph's stream, by default the current one.
 
         The stream is the current one of this thread until the capture ends. `capture_end` or `reset`
@@ -178,7 +186,7 @@ class Graph(Inspection):
     def _begin(
         self,
         stream: Stream | None,
-        pool: pools.PoolId | None,
+        pool: pools.AnyPool | None,
         mode: str | None,
         *,
         prepare: bool = False,
@@ -198,7 +206,9 @@ class Graph(Inspection):
         target._check()
         try:
             capture = self._capture = Capture(target, len(self._retained))
-            capture.begin(self, mode, chosen, prepare, tuple(self._generators))
+            used = self._watched.begin()
+            observed = used if self._finds_inputs else None
+            capture.begin(self, mode, chosen, prepare, tuple(self._generators), observed)
             self._stream = home or target
             self._held = self._stream.held()
             self._state = "capturing"
@@ -276,6 +286,7 @@ class Graph(Inspection):
         if capture is not None:
             capture.abandon(self)
             del self._retained[capture.retained :]
+            self._watched.abandon()
         self._let_go("the capture failed; capture again, and bind() again")
         self._empty()
 
@@ -285,7 +296,7 @@ class Graph(Inspection):
     def _enter(
         self,
         stream: Stream | None,
-        pool: pools.PoolId | None,
+        pool: pools.AnyPool | None,
         mode: str | None,
         *,
         prepare: bool = True,
@@ -366,7 +377,7 @@ class Graph(Inspection):
         assert home is not None
         try:
             if self._runner is None:
-                self._runner = Runner(captured, home)
+                self._runner = Runner(captured, home, self._watched.check if self._watched else None)
             else:
                 self._runner.instantiate(captured)
             self._launch = self._runner.launch
@@ -467,6 +478,23 @@ class Graph(Inspection):
         self._retained.append(obj)
         return obj
 
+    def watch(self, obj: T) -> T:
+        """Refuse replays once the memory of an array is gone, until the graph is reset; return the array.
+
+        For arrays that only raw kernels use. In any state. Views keep the memory of torch's, CuPy's and
+        NumPy's arrays; of other types, the object itself is watched.
+
+        Raises
+        ------
+        TypeError
+            It can't be watched: there are no weak references to it.
+        """
+        with self._lock:
+            self._watched.add(obj)
+            if self._runner is not None:
+                self._runner.check_with(self._watched.check)
+        return obj
+
     def reset(self) -> None:
         """Make the graph empty: give back the executable, the graph, the pool and what it retains.
 
@@ -485,6 +513,7 @@ class Graph(Inspection):
         if self._lease is not None:
             self._lease.release()
         self._retained.clear()
+        self._watched.clear()
         self._empty()
         _lifetime.drain()
 
@@ -514,12 +543,12 @@ class Graph(Inspection):
         self._generators.append(generator)
 
     @property
-    def graph_pool(self) -> pools.PoolId | None:
+    def graph_pool(self) -> pools.AnyPool | None:
         """The pool for the next capture."""
         return self._graph_pool
 
     @graph_pool.setter
-    def graph_pool(self, pool: pools.PoolId | None) -> None:
+    def graph_pool(self, pool: pools.AnyPool | None) -> None:
         self._check("graph_pool")
         pools.check_pool(pool)
         self._graph_pool = pool
@@ -559,7 +588,7 @@ class graph:
     def __init__(
         self,
         g: Graph,
-        pool: pools.PoolId | None = None,
+        pool: pools.AnyPool | None = None,
         stream: object = None,
         capture_error_mode: str | None = None,
         *,

@@ -2,7 +2,8 @@
 
 A pool id is a tuple of two integers, as in torch: ``(0, n)`` from `graph_pool_handle`, ``(n, 0)``
 from a capture that was given none. The tuple owns nothing. A pool lives from the first capture
-into it until the last such graph is reset or gone.
+into it until the last such graph is reset or gone. Ids of torch's are as good, and so is a
+``torch.cuda.MemPool``, which the graphs keep alive.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ._lifetime import watch
 from .errors import GraphStateError
@@ -19,6 +20,24 @@ if TYPE_CHECKING:
     from .backends.base import Backend
 
 PoolId = tuple[int, int]
+
+
+class MemoryPool(Protocol):
+    """A pool that is an object of a framework, such as ``torch.cuda.MemPool``: it has an id."""
+
+    @property
+    def id(self) -> PoolId:
+        """The id, which is good as long as the object lives."""
+
+
+AnyPool = PoolId | MemoryPool
+
+
+class _OwnedId(tuple[int, int]):
+    """The id of a `MemoryPool`: whoever holds it holds the object."""
+
+    owner: object
+
 
 _FIRST = 1 << 40  # apart from torch's counters, which start at 1
 
@@ -55,23 +74,35 @@ def graph_pool_handle() -> PoolId:
 
 
 def check_pool(pool: object) -> PoolId | None:
-    """Return `pool` as a pool id, None for none (``None`` or ``(0, 0)``).
+    """Return the id of a pool, None for none (``None`` or ``(0, 0)``).
+
+    That of a `MemoryPool` keeps the object alive.
 
     Raises
     ------
     TypeError
-        It is not a tuple of two integers.
+        It is neither a tuple of two integers nor an object with one as its `id`.
     ValueError
         A number is negative, or neither is zero.
     """
     if pool is None:
         return None
-    if not isinstance(pool, tuple) or len(pool) != 2 or any(type(half) is not int for half in pool):
-        raise TypeError(f"a pool is a tuple of two integers, as graph_pool_handle() gives, not {pool!r}.")
-    first, second = pool
+    number = pool if isinstance(pool, tuple) else getattr(pool, "id", None)
+    if not isinstance(number, tuple) or len(number) != 2 or any(type(half) is not int for half in number):
+        raise TypeError(
+            "a pool is a tuple of two integers, as graph_pool_handle() gives, or an object whose `id` is "
+            f"one, like a torch.cuda.MemPool, not {pool!r}."
+        )
+    first, second = number
     if first < 0 or second < 0 or (first and second):
-        raise ValueError(f"{pool!r} is no pool id: one of the two numbers is zero and none is negative.")
-    return (first, second) if first or second else None
+        raise ValueError(f"{number!r} is no pool id: one of the two numbers is zero and none is negative.")
+    if not first and not second:
+        return None
+    if pool is number:
+        return pool if isinstance(pool, _OwnedId) else (first, second)
+    owned = _OwnedId(number)
+    owned.owner = pool
+    return owned
 
 
 class Lease:

@@ -1,50 +1,57 @@
-"""The same without torch: MPI starts the processes, CuPy multiplies, NCCL sums, all in one graph each.
+"""The same with MPI: it starts the processes and tells them apart, NCCL sums inside the graphs.
 
 Run with: mpiexec -n 2 python examples/mpi_all_reduce.py
-Needs mpi4py and CuPy with NCCL, and one GPU for each process.
+Needs mpi4py, torch with NCCL, and one GPU for each process.
 """
 
-import cupy
-from cupy.cuda import nccl
+import socket
+
+import torch
+import torch.distributed as dist
 from mpi4py import MPI
 
 import accelerator_graph as ag
 
 world = MPI.COMM_WORLD
 rank, size = world.rank, world.size
-cupy.cuda.Device(rank).use()
-communicator = nccl.NcclCommunicator(size, world.bcast(nccl.get_unique_id() if rank == 0 else None), rank)
+device = torch.device("cuda", rank)
+torch.cuda.set_device(device)
 
-random = cupy.random.RandomState(rank)
-weight = random.standard_normal((1024, 1024), dtype=cupy.float32)
-x = cupy.empty_like(weight)
-y = cupy.empty_like(weight)
+with socket.socket() as free:
+    free.bind(("localhost", 0))
+    meeting = world.bcast(f"tcp://localhost:{free.getsockname()[1]}")
+dist.init_process_group("nccl", init_method=meeting, rank=rank, world_size=size, device_id=device)
+
+torch.manual_seed(rank)
+weight = torch.randn(1024, 1024, device=device)
+x = torch.empty(1024, 1024, device=device)
 
 
 def step():
     """Enqueue the product of this process and the sum of all processes' products."""
-    cupy.matmul(x, weight, out=y)
-    stream = cupy.cuda.get_current_stream().ptr
-    communicator.allReduce(y.data.ptr, y.data.ptr, y.size, nccl.NCCL_FLOAT32, nccl.NCCL_SUM, stream)
+    y = x @ weight
+    dist.all_reduce(y)
+    return y
 
 
-inputs = [random.standard_normal(x.shape, dtype=cupy.float32) for _ in range(3)]
+inputs = [torch.randn_like(x) for _ in range(3)]
 eager = []
 for values in inputs:
-    x[...] = values
-    step()
-    eager.append(y.copy())
+    x.copy_(values)
+    eager.append(step().clone())
 
 graph = ag.Graph()
 with ag.graph(graph):
-    step()
+    y = step()
 
-same = []
+same = 0
 for values, wanted in zip(inputs, eager, strict=True):
-    x[...] = values
+    x.copy_(values)
     graph.replay()
-    same.append(bool((y == wanted).all()))
-print(f"rank {rank}: {sum(same)} of {len(same)} replays identical to eager", flush=True)
+    same += torch.equal(y, wanted)
+answers = world.gather(f"rank {rank}: {same} of {len(inputs)} replays identical to eager")
+if rank == 0:
+    print("\n".join(answers))
 
 graph.reset()
-communicator.destroy()
+dist.destroy_process_group()

@@ -1,10 +1,12 @@
-"""A stand-in for torch 2.11: what `accelerator_graph.interop.torch` and its recorder touch of it."""
+"""A stand-in for torch 2.11, and for 2.15: what `accelerator_graph.interop.torch` and its recorder touch."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import warnings
+from collections import Counter
 from types import SimpleNamespace
 
 from cuda.bindings import driver
@@ -14,6 +16,9 @@ _streams = {}
 _capturing = {}
 """By device: the CUDAGraph that records."""
 _pools = [0]
+_routed = []
+"""The pools that allocations go to."""
+pool_uses = Counter()
 MODES = {"global": 0, "thread_local": 1, "relaxed": 2}
 
 
@@ -94,18 +99,50 @@ def _stream(stream):
 
 
 class Generator:
-    def __init__(self):
+    def __init__(self, device="cuda"):
         self.offset = 0
+        self.device = SimpleNamespace(type=device)
 
     def get_offset(self):
+        if current_stream().device_index in _capturing:
+            raise RuntimeError("Cannot call CUDAGeneratorImpl::get_offset during CUDA graph capture.")
         return self.offset
+
+
+class MemPool:
+    def __init__(self):
+        self.id = (0, _pools.append(0) or len(_pools))
+        pool_uses[self.id] += 1
+        self.memory = int(call(driver.cuMemAlloc, 64))
+
+    def __del__(self):
+        if pool_uses[self.id] != 1:
+            os.abort()  # as older ones of torch did; the newer ones free memory in use
+        end_of_use(0, self.id)
+        driver.cuMemFree(self.memory)  # whatever is being captured
+
+
+def end_of_use(device, pool):
+    pool_uses[pool] -= 1
+    if not pool_uses[pool]:
+        del pool_uses[pool]
+
+
+def end_allocate(device, pool):
+    if pool not in _routed:
+        raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
+    _routed.remove(pool)
 
 
 class CUDAGraph:
     def __init__(self, keep_graph=False):
         assert keep_graph
         self._draws, self._generators, self._graph, self._exec = {}, [], None, None
+        self._pool = None
         self.replays = 0
+
+    def takes(self, generator):
+        return generator in self._generators
 
     def register_generator_state(self, generator):
         if not isinstance(generator, Generator):
@@ -114,11 +151,20 @@ class CUDAGraph:
 
     def capture_begin(self, pool=None, capture_error_mode="global"):
         stream = current_stream()
-        if stream.device_index in _capturing:
+        self._thread = threading.get_ident()
+        if stream.device_index in _capturing or self._thread in [
+            each._thread for each in _capturing.values()
+        ]:
             os.abort()
         if not stream.cuda_stream:
             raise RuntimeError("CUDA graphs must be captured on a non-default stream.")
-        self._pool = pool or (_pools.append(0) or len(_pools), 0)
+        self._generators.append(_default[stream.device_index])
+        pool = tuple(pool) if pool else (_pools.append(0) or len(_pools), 0)
+        pool_uses[pool] += 1
+        if pool in _routed:
+            raise RuntimeError("beginAllocateToPool: already recording to mempool_id")
+        _routed.append(pool)
+        self._pool = pool
         self._stream = stream.cuda_stream
         self._device = stream.device_index
         checked(
@@ -131,6 +177,7 @@ class CUDAGraph:
             raise AcceleratorError("CUDA error: the operation cannot be performed in the present state", 401)
         del _capturing[self._device]
         self._graph = checked(driver.cuStreamEndCapture, self._stream)
+        end_allocate(self._device, self._pool)
         if not checked_nodes(self._graph):
             warnings.warn("The CUDA Graph is empty. This usually means ...", stacklevel=2)
 
@@ -153,6 +200,8 @@ class CUDAGraph:
         checked(driver.cuGraphLaunch, self._exec, current_stream(self._device).cuda_stream)
 
     def reset(self):
+        if self._graph is not None:
+            end_of_use(self._device, self._pool)
         for destroy, handle in (
             (driver.cuGraphExecDestroy, self._exec),
             (driver.cuGraphDestroy, self._graph),
@@ -165,16 +214,46 @@ class CUDAGraph:
         return self._pool
 
 
+class CUDAGraphOf215(CUDAGraph):
+    def __init__(self, keep_graph=False):
+        super().__init__(keep_graph)
+        self._hooks = []
+
+    def takes(self, generator):
+        return True
+
+    def register_generator_state(self, generator):
+        warnings.warn("CUDAGraph.register_generator_state() is deprecated ...", stacklevel=2)
+
+    def register_replay_start_hook(self, hook):
+        self._hooks.append(hook)
+
+    def replay(self):
+        for hook in self._hooks:
+            hook(self)
+        super().replay()
+
+    def reset(self):
+        if self._graph is None and self._pool in _routed:
+            end_allocate(self._device, self._pool)
+            end_of_use(self._device, self._pool)
+        super().reset()
+
+
 def checked_nodes(graph):
     return int(driver.cuGraphGetNodes(graph)[2])
 
 
-def torch(initialized=True, devices=2):
+_default = []
+
+
+def torch(initialized=True, devices=2, graph=CUDAGraph):
     """Return the module."""
     _streams.clear()
     _capturing.clear()
+    _routed.clear()
     call(driver.cuInit, 0)
-    generators = tuple(Generator() for _ in range(devices))
+    _default[:] = generators = tuple(Generator() for _ in range(devices))
 
     def rand(array, generator=None):
         """Draw random numbers into an array: allowed in a capture of torch's own only."""
@@ -183,6 +262,8 @@ def torch(initialized=True, devices=2):
         generator = generator or generators[where.device_index]
         if recording is None:
             generator.offset += 4
+        elif not recording.takes(generator):
+            raise RuntimeError("Attempt to increase offset for a CUDA generator not in capture mode.")
         else:
             recording._draws[generator] = recording._draws.get(generator, 0) + 4
         fill(array, 7, where.cuda_stream)
@@ -196,12 +277,13 @@ def torch(initialized=True, devices=2):
         stream=_stream,
         default_generators=generators,
         empty_cache=lambda: calls.update(["torch.cuda.empty_cache"]),
-        cudart=lambda: SimpleNamespace(cudaGetLastError=lambda: calls.update(["cudaGetLastError"])),
-        **{each.__name__: each for each in (Stream, ExternalStream, CUDAGraph, current_stream, set_stream)},
+        CUDAGraph=graph,
+        **{each.__name__: each for each in (Stream, ExternalStream, MemPool, current_stream, set_stream)},
     )
     return module(
         "torch",
         cuda=cuda,
+        _C=SimpleNamespace(_cuda_endAllocateToPool=end_allocate, _cuda_releasePool=end_of_use),
         Stream=Generic,
         Generator=Generator,
         version=SimpleNamespace(hip=None, cuda="12.8"),

@@ -219,8 +219,10 @@ TOUCHED = {
     "torch": """
         cuda.is_initialized version.hip Stream.device cuda.Stream cuda.ExternalStream cuda.set_stream
         cuda.current_stream cuda.current_device cuda.set_device cuda.device cuda.stream cuda.empty_cache
-        cuda.cudart cuda.default_generators Generator.get_offset cuda.CUDAGraph.capture_begin
-        cuda.CUDAGraph.raw_cuda_graph cuda.CUDAGraph.raw_cuda_graph_exec cuda.CUDAGraph.instantiate
+        cuda.default_generators Generator.get_offset Generator.device cuda.CUDAGraph.capture_begin
+        cuda.CUDAGraph.capture_end cuda.CUDAGraph.instantiate cuda.CUDAGraph.replay cuda.CUDAGraph.reset
+        cuda.CUDAGraph.raw_cuda_graph cuda.CUDAGraph.raw_cuda_graph_exec cuda.MemPool.id
+        _C._cuda_endAllocateToPool _C._cuda_releasePool
     """,
 }
 

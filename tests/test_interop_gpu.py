@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 import pytest
 
@@ -140,6 +141,256 @@ def test_torchs_and_cupys_memory_in_one_graph(cupy):
         torch.cuda.synchronize()
         assert c.tolist() == [4.0 * (n + 1) + 1] * (1 << 12)
         assert set(d.tolist()) == {0.0, 2 * (4.0 * (n + 1) + 1)}
+
+
+# ---- torch ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(name="torch")
+def torch_fixture():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("torch has no GPU")
+    x = torch.ones(8, device="cuda")
+    torch.nn.functional.dropout(x * 2 + 1)
+    torch.cuda.synchronize()
+    yield torch
+    assert gc.isenabled()
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
+    assert works(torch)
+
+
+def works(torch):
+    """Say whether captures work as ever."""
+    x, g = torch.zeros(8, device="cuda"), ag.Graph()
+    with ag.graph(g):
+        y = x + 1
+        z = torch.rand(8, device="cuda")
+    g.replay()
+    first = z.clone()
+    g.replay()
+    torch.cuda.synchronize()
+    return bool((y == 1).all()) and bool((z != first).any())
+
+
+def decides_itself(torch):
+    """Say whether generators join by themselves and replays run hooks: since torch 2.14."""
+    return hasattr(torch.cuda.CUDAGraph, "register_replay_start_hook")
+
+
+class Holder:
+    """Holds a graph of torch's own, in a cycle."""
+
+    def __init__(self, torch):
+        self.graph, self.itself = torch.cuda.CUDAGraph(), self
+        x = torch.zeros(8, device="cuda")
+        with torch.cuda.graph(self.graph):
+            x += 1
+
+
+def test_a_foreign_graph_waits_for_the_end_of_a_capture_to_be_collected(torch):
+    before = gc.get_threshold()
+    gc.set_threshold(1_000_000)
+    try:
+        x, g, held = torch.zeros(8, device="cuda"), ag.Graph(), [Holder(torch)]
+        gone = weakref.ref(held[0])
+        with ag.graph(g):
+            held.clear()
+            gc.set_threshold(10)
+            junk = [[] for _ in range(10_000)]
+            waited = gone() is not None
+            x += 1
+        junk = [[] for _ in range(10_000)]
+        collected = gone() is None
+        del junk
+    finally:
+        gc.set_threshold(*before)
+    g.replay()
+    torch.cuda.synchronize()
+    assert (waited, collected) == (True, True)
+    assert x.tolist() == [1.0] * 8
+
+
+@pytest.mark.filterwarnings("ignore:.*operation not permitted when stream is capturing")
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("how", ["collect", "del"])
+def test_a_foreign_graph_that_is_destroyed_in_the_body(torch, how, mode):
+    """torch destroys it without a thought for captures: only in relaxed mode the driver lets that pass."""
+    x, g, held = torch.zeros(8, device="cuda"), ag.Graph(capture_error_mode=mode), Holder(torch)
+    if how == "del":
+        held = held.graph
+
+    def body():
+        nonlocal held
+        with ag.graph(g):
+            del held
+            if how == "collect":
+                gc.collect()
+            y.add_(1)
+
+    y = x
+    if how == "del":
+        gc.collect()  # the holder, which is in a cycle; the graph is held by the test alone
+    if mode == "relaxed":
+        body()
+        g.replay()
+        torch.cuda.synchronize()
+        assert x.tolist() == [1.0] * 8
+    else:
+        with pytest.raises(ag.CaptureError) as info:
+            body()
+        assert info.value.reason == "invalidated"
+        assert g.state == "empty"
+
+
+def test_a_memory_pool_of_torchs(torch):
+    pool = torch.cuda.MemPool()
+    number, there = pool.id, weakref.ref(pool)
+    x, g, h = torch.zeros(1 << 20, device="cuda"), ag.Graph(pool=pool), ag.Graph()
+    with ag.graph(g):
+        y = x + 1
+    assert pool.use_count() == 2
+    assert any(segment["segment_pool_id"] == number for segment in torch.cuda.memory_snapshot())
+    with ag.graph(h, pool=g.pool()):
+        z = x + 2
+    assert pool.use_count() == 3
+    for each in (g, h):
+        each.replay()
+    torch.cuda.synchronize()
+    assert (float(y[0]), float(z[0])) == (1, 2)
+    del y, z
+    h.reset()
+    assert pool.use_count() == 2
+    g.reset()
+    assert pool.use_count() == 1
+    g.graph_pool = None
+    del pool, g
+    assert there() is None
+
+
+def test_a_memory_pool_of_torchs_that_only_the_graph_holds(torch):
+    x, g = torch.zeros(1 << 20, device="cuda"), ag.Graph()
+    with ag.graph(g, pool=torch.cuda.MemPool()):
+        y = x + 1
+    gc.collect()
+    junk = [torch.full((1 << 20,), 7.0, device="cuda") for _ in range(4)]
+    g.replay()
+    torch.cuda.synchronize()
+    assert float(y[0]) == 1
+    del y, junk
+    other = ag.Graph()
+    with ag.graph(other):
+        x += 1
+        g.reset()  # and the pool with it, whose memory is freed
+        x += 1
+    other.replay()
+    torch.cuda.synchronize()
+    assert float(x[0]) == 2
+
+
+def test_torch_takes_our_pools_and_we_take_torchs(torch):
+    x, g, h, foreign = torch.zeros(8, device="cuda"), ag.Graph(), ag.Graph(), torch.cuda.CUDAGraph()
+    with ag.graph(g):
+        a = x + 1
+    with torch.cuda.graph(foreign, pool=g.pool()):
+        b = a + 1
+    with ag.graph(h, pool=foreign.pool()):
+        c = b + 1
+    assert g.pool() == foreign.pool() == h.pool()
+    for each in (g, foreign, h):
+        each.replay()
+    torch.cuda.synchronize()
+    assert c.tolist() == [3.0] * 8
+    k = ag.Graph(pool=torch.cuda.graph_pool_handle())
+    with ag.graph(k):
+        d = x + 4
+    k.replay()
+    torch.cuda.synchronize()
+    assert d.tolist() == [4.0] * 8
+
+
+def test_a_pool_of_cupys_is_none(cupy):
+    with pytest.raises(TypeError, match=r"like a torch\.cuda\.MemPool, not <cupy"):
+        ag.Graph(pool=cupy.cuda.MemoryPool())
+
+
+@pytest.mark.parametrize("why", ["driver", "body"])
+def test_a_failed_capture_gives_the_pool_back(torch, why):
+    pool = torch.cuda.MemPool()
+    x, g = torch.zeros(8, device="cuda"), ag.Graph(pool=pool)
+    for _ in range(3):
+        with pytest.raises(ag.CaptureError if why == "driver" else KeyError), ag.graph(g):  # noqa: PT012
+            x + 1
+            if why == "body":
+                raise KeyError
+            torch.cuda.synchronize()
+        assert pool.use_count() == 1
+    with ag.graph(g):
+        y = x + 1
+    g.replay()
+    torch.cuda.synchronize()
+    assert y.tolist() == [1.0] * 8
+    del y
+
+
+def test_a_generator_of_the_users_own(torch):
+    mine, g = torch.Generator("cuda"), ag.Graph()
+    g.register_generator_state(mine)
+    with ag.graph(g):
+        y = torch.rand(64, device="cuda", generator=mine)
+    seen = set()
+    for _ in range(3):
+        g.replay()
+        torch.cuda.synchronize()
+        seen.add(tuple(y.tolist()))
+    assert len(seen) == 3
+
+
+def test_a_generator_that_nobody_told_us_of(torch):
+    mine, g = torch.Generator("cuda"), ag.Graph()
+    if not decides_itself(torch):
+        with pytest.raises(RuntimeError), ag.graph(g):
+            torch.rand(64, device="cuda", generator=mine)
+        return
+    with ag.graph(g):
+        y = torch.rand(64, device="cuda", generator=mine)
+    seen = set()
+    for _ in range(3):
+        g.replay()
+        torch.cuda.synchronize()
+        seen.add(tuple(y.tolist()))
+    assert len(seen) == 3
+
+
+def test_replays_go_around_torch_only_where_that_makes_no_difference(torch):
+    x, calm, drawing = torch.zeros(8, device="cuda"), ag.Graph(), ag.Graph()
+    with ag.graph(calm):
+        x += 1
+    with ag.graph(drawing):
+        torch.nn.functional.dropout(x)
+    for each in (calm, drawing):
+        each.replay()
+        each.replay()
+    torch.cuda.synchronize()
+    assert calm._runner.executable.value.needs_torch is decides_itself(torch)
+    assert drawing._runner.executable.value.needs_torch is True
+    assert x.tolist() == [2.0] * 8
+
+
+def test_hooks_of_torchs_see_every_replay(torch):
+    if not decides_itself(torch):
+        pytest.skip("this torch has no hooks")
+    x, g, seen = torch.zeros(8, device="cuda"), ag.Graph(), []
+    with ag.graph(g):
+        x += 1
+    g.replay()
+    handle = torch.cuda.graphs.register_graph_replay_start_hook(seen.append)
+    try:
+        g.replay()
+        g.bind()()
+    finally:
+        handle.remove()
+    assert len(seen) == 2
 
 
 # ---- cuda.core, numba-cuda, Warp --------------------------------------------------------------------------

@@ -291,13 +291,6 @@ def test_cupy_is_not_asked_before_the_driver_is_initialised(monkeypatch):
     assert interop.loaded()[0].backend() is None
 
 
-def test_a_runtime_of_torch_without_a_last_error(monkeypatch):
-    there = install(monkeypatch, "torch", torch())
-    monkeypatch.setattr(there.cuda, "cudart", object)
-    interop.loaded()[0].clear_error()
-    assert calls["cudaGetLastError"] == 0
-
-
 def test_an_old_cupy(monkeypatch):
     there = install(monkeypatch, "cupy", cupy())
     monkeypatch.delattr(there.cuda.Stream, "from_external")

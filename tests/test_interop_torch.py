@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import threading
 import warnings
+import weakref
 
 import pytest
 
@@ -13,11 +16,38 @@ if "SOFTWARE_CUDA_UNKNOWN" not in os.environ:
 import interop_fake_torch
 from cuda.bindings import driver
 from driver.faults import Faults
-from interop_fake_torch import AcceleratorError, CUDAGraph
-from interop_fakes import calls
+from interop_fake_torch import AcceleratorError, CUDAGraph, CUDAGraphOf215, Generator, MemPool, pool_uses
+from interop_fakes import call, calls, install
 from interop_scene import Array, captured, clean_fixture, torch_fixture, value  # noqa: F401
 
 import accelerator_graph as ag
+from accelerator_graph import _lifetime
+from accelerator_graph.interop import _collector
+
+
+@pytest.fixture(name="newest")
+def newest_fixture(monkeypatch):
+    """torch 2.15: generators join captures by themselves, and replays run hooks."""
+    return install(monkeypatch, "torch", interop_fake_torch.torch(graph=CUDAGraphOf215))
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays():
+    assert gc.isenabled()
+    yield
+    gc.collect()
+    _lifetime.drain()
+    assert gc.isenabled()
+    assert not _collector._captures
+    assert not interop_fake_torch._routed
+    assert not pool_uses
+
+
+def raising(error):
+    def fail(*args, **how):
+        raise error
+
+    return fail
 
 
 def recording(g):
@@ -94,12 +124,26 @@ def test_random_numbers_of_a_registered_generator(torch):
     assert (recording(g).replays, mine.offset) == (3, 12)
 
 
-def test_what_is_no_generator_is_refused_and_leaves_nothing(torch):
+@pytest.mark.parametrize("what", [object(), Generator("cpu")])
+def test_what_is_no_generator_is_refused_and_leaves_nothing(torch, what):
     g = ag.Graph()
-    g.register_generator_state(object())
+    g.register_generator_state(what)
     with pytest.raises(TypeError, match="Generator"):
         captured(g, lambda: None)
     assert g.state == "empty"
+
+
+def test_offsets_that_can_not_be_asked_for_leave_the_replays_to_torch(torch, monkeypatch):
+    x, g = Array(), ag.Graph()
+    captured(g, lambda: torch.fill(x, 5))
+    with monkeypatch.context() as patched:
+        patched.setattr(Generator, "get_offset", raising(RuntimeError))
+        g.replay()
+        g.replay()
+    assert recording(g).replays == 2
+    g.replay()
+    g.replay()
+    assert recording(g).replays == 3
 
 
 def test_replays_follow_torchs_current_stream(torch):
@@ -123,11 +167,14 @@ def test_a_second_capture_on_a_device_is_refused_naming_the_first(torch):
         with pytest.raises(ag.CaptureError, match="in thread 'MainThread'") as info, ag.graph(inner):
             raise AssertionError
         assert info.value.reason == "foreign_capture"
-        elsewhere = ag.Stream(1, backend="cuda")
-        with elsewhere, warnings.catch_warnings():
-            warnings.simplefilter("ignore", ag.EmptyGraphWarning)
-            with ag.Graph():
-                pass
+        elsewhere = ag.Graph(stream=ag.Stream(1, backend="cuda"))
+        with pytest.raises(ag.CaptureError, match="on device 0 already"), elsewhere:
+            raise AssertionError
+        thread = threading.Thread(target=captured, args=(elsewhere, lambda: None))
+        thread.start()
+        with pytest.warns(ag.EmptyGraphWarning):
+            thread.join(20)
+        assert elsewhere.state == "ready"
         torch.fill(x, 5)
     g.replay()
     assert value(x) == 5
@@ -160,7 +207,6 @@ def test_unjoined_work(torch):
         side.fill(x.ptr, 1, 4)
     assert info.value.reason == "unjoined"
     assert info.value.code_name == "AcceleratorError"
-    assert calls["cudaGetLastError"] == 1
 
 
 @pytest.mark.parametrize(
@@ -233,3 +279,262 @@ def test_a_capture_that_goes_on_while_the_generators_are_to_be_reset(torch, monk
         handle = torch.cuda.current_stream().cuda_stream
         raise LookupError
     driver.cuStreamEndCapture(handle)
+    interop_fake_torch._routed.clear()
+    pool_uses.clear()
+
+
+# ---- torch 2.14 and later ---------------------------------------------------------------------------------
+
+
+def test_generators_that_join_by_themselves(newest):
+    x, mine = Array(), newest.Generator()
+    g = ag.Graph()
+    g.register_generator_state(mine)
+    captured(g, lambda: newest.rand(x, mine))
+    unknown = newest.Generator()
+    h = captured(ag.Graph(), lambda: newest.rand(x, unknown))
+    for _ in range(3):
+        g.replay()
+        h.replay()
+    assert (recording(g).replays, mine.offset) == (3, 12)
+    assert (recording(h).replays, unknown.offset) == (3, 12)
+
+
+def test_hooks_of_replays_run_at_every_one(newest):
+    x, seen = Array(), []
+    g = captured(ag.Graph(), lambda: newest.fill(x, 5))
+    kept = g.bind()
+    for _ in range(3):
+        kept()
+        recording(g).register_replay_start_hook(seen.append)
+    assert seen == [recording(g)] * 3
+    assert value(x) == 5
+
+
+def test_a_hook_that_raises(newest):
+    x = Array()
+    g = captured(ag.Graph(), lambda: newest.fill(x, 5))
+    recording(g).register_replay_start_hook(raising(LookupError))
+    with pytest.raises(LookupError):
+        g.replay()
+
+
+def test_a_newer_torch_without_what_was_deprecated(newest, monkeypatch):
+    monkeypatch.delattr(CUDAGraph, "register_generator_state")
+    monkeypatch.delattr(CUDAGraphOf215, "register_generator_state")
+    x, g = Array(), ag.Graph()
+    g.register_generator_state(newest.Generator())
+    captured(g, lambda: newest.rand(x))
+    g.replay()
+    g.replay()
+    assert recording(g).replays == 2
+
+
+# ---- pools ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [CUDAGraph, CUDAGraphOf215])
+def test_a_failed_capture_leaves_the_pool_to_others(monkeypatch, version):
+    torch = install(monkeypatch, "torch", interop_fake_torch.torch(graph=version))
+    x, first, second = Array(), ag.Graph(), ag.Graph()
+    shared = ag.graph_pool_handle()
+    captured(first, lambda: torch.fill(x, 1), pool=shared)
+    for _ in range(2):
+        with pytest.raises(ag.CaptureError), ag.graph(second, pool=shared):
+            driver.cuStreamSynchronize(torch.cuda.current_stream().cuda_stream)
+        with pytest.raises(LookupError), ag.graph(second, pool=shared):
+            raise LookupError
+    captured(second, lambda: torch.fill(x, 5), pool=shared).replay()
+    assert value(x) == 5
+    assert pool_uses[shared] == 2
+
+
+@pytest.mark.parametrize("how", ["constructor", "capture_begin", "graph", "attribute"])
+def test_a_pool_object_of_torchs_lives_as_long_as_its_graphs(torch, how):
+    x, mine = Array(), MemPool()
+    number, there = mine.id, weakref.ref(mine)
+    g = ag.Graph(pool=mine) if how == "constructor" else ag.Graph()
+    if how == "attribute":
+        g.graph_pool = mine
+        assert g.graph_pool is mine
+    if how == "capture_begin":
+        with ag.Stream(backend="cuda"):
+            g.capture_begin(mine)
+            torch.fill(x, 5)
+            g.capture_end()
+    else:
+        captured(g, lambda: torch.fill(x, 5), **({"pool": mine} if how == "graph" else {}))
+    same = g.pool() == recording(g).pool() == number
+    assert same
+    if how in ("capture_begin", "graph"):
+        del mine
+        h = captured(ag.Graph(), lambda: torch.fill(x, 6), pool=g.pool())
+        g.reset()
+        lives = there() is not None
+        h.replay()
+        assert value(x) == 6
+        h.reset()
+        assert lives
+        assert there() is None
+
+
+def test_a_pool_object_that_goes_in_a_capture(torch):
+    x, old, g = Array(), ag.Graph(), ag.Graph()
+    captured(old, lambda: torch.fill(x, 1), pool=MemPool())
+    with ag.graph(g):
+        old.reset()
+        left = len(pool_uses)
+        torch.fill(x, 5)
+    assert left == 1
+    g.replay()
+    assert value(x) == 5
+
+
+def test_a_pool_object_of_a_failed_capture(torch):
+    mine = MemPool()
+    with pytest.raises(ag.CaptureError), ag.graph(ag.Graph(), pool=mine):
+        driver.cuStreamSynchronize(torch.cuda.current_stream().cuda_stream)
+    assert pool_uses[mine.id] == 1
+
+
+# ---- somebody else's graphs, collected in the middle of a capture -----------------------------------------
+
+
+class Foreign:
+    """A graph that is destroyed as torch's is: without a thought for captures."""
+
+    def __init__(self):
+        self._graph = call(driver.cuGraphCreate, 0)
+        self._executable = call(driver.cuGraphInstantiate, self._graph, 0)
+
+    def __del__(self):
+        driver.cuGraphExecDestroy(self._executable)
+        driver.cuGraphDestroy(self._graph)
+
+
+def in_a_cycle():
+    """Return a list with a foreign graph that only the collector can destroy, and a weak reference to it."""
+    foreign = Foreign()
+    foreign.itself = foreign
+    return [foreign], weakref.ref(foreign)
+
+
+@pytest.fixture(name="lazy_collector")
+def lazy_collector_fixture():
+    before = gc.get_threshold()
+    gc.set_threshold(1_000_000)
+    yield
+    gc.set_threshold(*before)
+
+
+def many_objects():
+    """Have the collector look at what is young, if it is on."""
+    gc.set_threshold(10)
+    return [[] for _ in range(10_000)]
+
+
+def test_the_collector_waits_for_the_end_of_a_capture(torch, lazy_collector):
+    x, g = Array(), ag.Graph()
+    held, foreign = in_a_cycle()
+    with ag.graph(g):
+        held.clear()
+        torch.fill(x, 5)
+        many_objects()
+        waited = foreign() is not None
+    g.replay()
+    assert value(x) == 5
+    many_objects()
+    assert waited
+    assert foreign() is None
+
+
+def test_without_the_pause_the_collector_breaks_the_capture(torch, lazy_collector, monkeypatch):
+    monkeypatch.setattr(_collector, "pause", lambda capture: None)
+    held, _ = in_a_cycle()
+    with pytest.raises(ag.CaptureError), ag.graph(ag.Graph()):  # noqa: PT012
+        held.clear()
+        many_objects()
+
+
+def test_a_collection_in_the_body_breaks_the_capture(torch):
+    held, foreign = in_a_cycle()
+    with pytest.raises(ag.CaptureError) as info, ag.graph(ag.Graph()):  # noqa: PT012
+        held.clear()
+        gc.collect()
+        assert foreign() is None
+    assert info.value.reason == "invalidated"
+
+
+def test_a_foreign_graph_that_is_dropped_in_the_body_breaks_the_capture(torch):
+    foreign = Foreign()
+    with pytest.raises(ag.CaptureError) as info, ag.graph(ag.Graph()):
+        del foreign
+    assert info.value.reason == "invalidated"
+
+
+@pytest.mark.parametrize("end", ["well", "by an exception", "by the driver", "before it began"])
+def test_the_collector_is_on_again_after_a_capture(torch, end, monkeypatch):
+    x, g = Array(), ag.Graph()
+    if end == "before it began":
+        monkeypatch.setattr(CUDAGraph, "capture_begin", raising(RuntimeError("no")))
+    try:
+        with ag.graph(g):
+            assert not gc.isenabled()
+            torch.fill(x, 5)
+            if end == "by an exception":
+                raise LookupError
+            if end == "by the driver":
+                driver.cuStreamSynchronize(torch.cuda.current_stream().cuda_stream)
+    except (LookupError, ag.CaptureError):
+        assert end != "well"
+    assert gc.isenabled()
+
+
+def test_a_collector_that_the_user_has_switched_off_stays_off(torch):
+    x = Array()
+    gc.disable()
+    try:
+        captured(ag.Graph(), lambda: torch.fill(x, 5))
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_the_last_of_several_captures_switches_the_collector_on():
+    for first, second in ((1, 2), (2, 1)):
+        _collector.pause(1)
+        _collector.pause(2)
+        _collector.pause(2)
+        _collector.resume(first)
+        assert not gc.isenabled()
+        _collector.resume(second)
+        assert gc.isenabled()
+        _collector.resume(second)
+    _collector.pause(1)
+    gc.enable()  # the user, in the body
+    _collector.resume(1)
+    assert gc.isenabled()
+
+
+def test_a_forked_child_has_its_collector(torch):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with ag.graph(ag.Graph()):
+            child = os.fork()
+            if not child:
+                os._exit(0 if gc.isenabled() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_thread_that_ends_in_a_capture_gives_the_collector_back(torch):
+    def left_open():
+        stack = ag.Stream(backend="cuda")
+        with stack:
+            ag.Graph().capture_begin()
+
+    thread = threading.Thread(target=left_open)
+    thread.start()
+    thread.join(60)
+    ag.Stream(backend="cuda").synchronize()
+    _lifetime.drain()
+    assert gc.isenabled()

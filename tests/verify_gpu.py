@@ -2,7 +2,8 @@
 
 Usage: python tests/verify_gpu.py [--backend cuda | hip] [--gpus] [--name NAME] [--out DIR]
 
-With ``--gpus``: what needs two of them. With ``--backend hip`` the HIP backend and hip-python drive the NVIDIA GPU through the shim in tests/shim.
+With ``--gpus``: only what needs two of them. With ``--backend hip`` the HIP backend and hip-python drive
+the NVIDIA GPU through the shim in tests/shim.
 Needs no network and installs nothing: the tests, the demo and the benchmarks run from this checkout
 in the interpreter that runs this script. Writes DIR/NAME.md (by default docs/verified/cuda.md), with
 the commit and the versions. Exit status 1 if a test failed or none ran on the GPU.
@@ -95,6 +96,8 @@ def tests(report, selection):
     """Run the tests; return the exit status, the summary line, and per file: passed, skipped."""
     how = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
     status, output = run(["python", "-m", "pytest", *how, *selection], 500)
+    if not os.path.exists(report):
+        sys.exit(output)
     files, skipped = {}, {}
     for case in ET.parse(report).iter("testcase"):
         counts = files.setdefault(

@@ -100,6 +100,15 @@ class Framework(ABC):
         """
         return None
 
+    def observe(self, pool: PoolId, used: Callable[[object], Undo]) -> Undo | None:
+        """Call `used` for the arrays that this thread's work uses from now on; return what ends that.
+
+        Called in a capture that has begun, if ``check_input_liveness`` asks for it. Each array once, at its
+        first use, but none whose memory the capture or the pool provides: `used` returns what takes an array
+        back if that turns out later. None if the framework can't see its arrays being used.
+        """
+        return None
+
     def clear_error(self) -> None:
         """Have the framework's runtime forget this thread's last error."""
 

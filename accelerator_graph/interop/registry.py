@@ -36,18 +36,27 @@ def loaded() -> list[Framework]:
 
     One that can't take part, because its module here fails, is left out.
     """
-    found = []
+    return list(_loaded().values())
+
+
+def _loaded() -> dict[str, Framework]:
+    found = {}
     for name in names():
         if name in sys.modules:
             framework = _made.get(name) or _make(name)
             if framework is not None:
-                found.append(framework)
+                found[name] = framework
     return found
 
 
 def active(backend: str) -> list[Framework]:
     """Return those that have been imported and have initialised this backend."""
-    return [framework for framework in loaded() if framework.backend() == backend]
+    return list(active_by_name(backend).values())
+
+
+def active_by_name(backend: str) -> dict[str, Framework]:
+    """Return the same by the names that they are imported by."""
+    return {name: framework for name, framework in _loaded().items() if framework.backend() == backend}
 
 
 def _make(name: str) -> Framework | None:

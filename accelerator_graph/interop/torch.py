@@ -7,12 +7,14 @@ allocator with a capture, so it records, and its handles are borrowed.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .base import Framework, Undo
 
 if TYPE_CHECKING:
     from ..backends.base import Backend
+    from ..pools import PoolId
     from .base import Recorder
 
 
@@ -74,8 +76,8 @@ class Torch(Framework):
 
         return TorchRecorder(backend, self)
 
-    def clear_error(self) -> None:
-        """Have torch's runtime forget this thread's last error."""
-        cudart = self.torch.cuda.cudart()
-        if hasattr(cudart, "cudaGetLastError"):
-            cudart.cudaGetLastError()
+    def observe(self, pool: PoolId, used: Callable[[object], Undo]) -> Undo:
+        """Call `used` for the tensors of others' that torch's operators use."""
+        from ._torch_observer import observe
+
+        return observe(self.torch, pool, used)

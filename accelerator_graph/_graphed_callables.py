@@ -1,0 +1,254 @@
+"""`make_graphed_callables`: torch modules and functions whose forward and backward passes are replayed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from ._arrays import place_of, writable
+from ._lanes import Lanes
+from ._side_streams import side_of
+from ._traffic import current
+from .api import Graph, graph
+from .backends.base import Capability, CaptureStatus
+from .errors import EmptyGraphWarning, UnsupportedError, capture_error
+from .interop import registry as interop
+from .pools import PoolId, check_pool, graph_pool_handle
+
+if TYPE_CHECKING:
+    from .interop._torch_autograd import Passes
+    from .streams import Stream
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+@overload
+def make_graphed_callables(
+    callables: C,
+    sample_args: Sequence[Any],
+    num_warmup_iters: int = 3,
+    allow_unused_input: bool = False,
+    pool: PoolId | None = None,
+) -> C: ...
+
+
+@overload
+def make_graphed_callables(
+    callables: tuple[C, ...],
+    sample_args: Sequence[Sequence[Any]],
+    num_warmup_iters: int = 3,
+    allow_unused_input: bool = False,
+    pool: PoolId | None = None,
+) -> tuple[C, ...]: ...
+
+
+def make_graphed_callables(
+    callables: Any,
+    sample_args: Sequence[Any],
+    num_warmup_iters: int = 3,
+    allow_unused_input: bool = False,
+    pool: PoolId | None = None,
+) -> Any:
+    """Have torch modules and functions captured, forward and backward, and replayed in a training loop.
+
+    As `torch.cuda.make_graphed_callables`, on whatever backend torch's device has.
+
+    Parameters
+    ----------
+    callables : callable or tuple of callables
+        Modules, whose ``forward`` is replaced, and functions. Several are given in the order in which they
+        will run.
+    sample_args : tuple, or tuple of tuples
+        The arguments of the callable, or of each: tensors, which may be nested. They become the static
+        inputs. They require grad where the later arguments do.
+    num_warmup_iters : int
+        How often every callable runs ahead of its capture, backward included.
+    allow_unused_input : bool
+        Whether an argument or a parameter that requires grad may be of no use for the outputs. Its gradient
+        is None then.
+    pool : PoolId, optional
+        The pool that the graphs share; by default a new one.
+
+    Returns
+    -------
+    callable or tuple of callables
+        The same modules, and for every function one that replays it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument can't be captured: a sample that is no tensor, is on another device than the current
+        stream's, or overlaps with itself or another; a module with hooks, or a buffer that requires grad;
+        an input of no use. All name the callable.
+    UnsupportedError
+        Torch does not take part in captures on the current stream's backend, or autocast keeps what it has
+        cast: enter it with ``cache_enabled=False``.
+    CaptureError
+        A callable does what can't be captured, or the current stream is being captured.
+
+    Notes
+    -----
+    A call copies its arguments to the static inputs, unless they are these, and replays the forward pass
+    on the current stream, without waiting; autograd gets one node, which replays the backward pass. Calls
+    on several streams wait for each other. A module in the other mode, training or evaluation, runs as it
+    always did. A call under ``no_grad`` makes no node.
+
+    **Outputs and gradients** are static memory, which the next call or the next backward overwrites;
+    a parameter's ``grad`` is not, as far as gradients are accumulated in it. What is no tensor in a
+    result stays what it was in the capture.
+
+    **Order**: the backward pass of a call runs before the next call of the same callable, and once;
+    otherwise it is a `GraphStateError`. Callables of one pool run in the order in which they were given,
+    their backward passes in the reverse one. Gradients of gradients are refused.
+
+    **Parameters** must not be added, removed or moved afterwards. Hooks of a module may be registered
+    afterwards. Random numbers go on with every replay, and the backward pass sees those of its forward pass.
+
+    **A failure** leaves the modules as they were, no graph, and the streams that were current. The
+    warm-up has run: it has drawn random numbers, and a module's buffers have taken note of it.
+    """
+    if type(num_warmup_iters) is not int:
+        raise TypeError(f"num_warmup_iters: an int is wanted, not {num_warmup_iters!r}.")
+    if num_warmup_iters < 0:
+        raise ValueError(f"num_warmup_iters: {num_warmup_iters} is negative.")
+    pool = check_pool(pool)
+    single = not isinstance(callables, tuple)
+    functions = (callables,) if single else callables
+    samples = (sample_args,) if single else sample_args
+    passes = _passes(functions, samples, allow_unused_input)
+    home = current()
+    _check_place(passes, home)
+    made = _capture(passes, home, num_warmup_iters, graph_pool_handle() if pool is None else pool)
+    found = _install(passes, made)
+    return found[0] if single else found
+
+
+def _passes(functions: tuple[Any, ...], samples: Sequence[Any], allow_unused: bool) -> list[Passes]:
+    """Check the callables and their arguments, before anything has begun."""
+    from .interop._torch_autograd import Passes
+
+    if not isinstance(samples, tuple | list) or len(samples) != len(functions):
+        raise ValueError("sample_args: one tuple for every callable is wanted, in the same order.")
+    if not functions:
+        raise ValueError("callables: at least one is wanted.")
+    passes: list[Passes] = []
+    for i, (function, args) in enumerate(zip(functions, samples, strict=True)):
+        if not callable(function):
+            raise TypeError(f"callable {i}: a module or a function is wanted, not {function!r}.")
+        name = f"callable {i} ({getattr(function, '__qualname__', type(function).__qualname__)})"
+        if not isinstance(args, tuple | list):
+            raise TypeError(f"{name}: sample_args has to hold a tuple of its arguments, not {type(args)!r}.")
+        if any(function is each.function for each in passes if each.is_module):
+            raise ValueError(f"{name} was given twice, and a module has one forward(); wrap it in functions.")
+        passes.append(Passes(name, function, args, allow_unused))
+    return passes
+
+
+def _check_place(passes: list[Passes], home: Stream) -> None:
+    """Refuse what would not be captured on this stream, or not be replayed right."""
+    backend, name = home._backend, home.backend
+    if backend.capture_status(home._native) is not CaptureStatus.NONE:
+        raise capture_error("the callables can't be captured", reason="foreign_capture")
+    if not interop.active(name):
+        raise UnsupportedError(f"no framework takes part in captures on backend {name!r}, so torch does not.")
+    device = Capability.HANDLES in backend.capabilities(home.device)
+    for each in passes:
+        places = set()
+        for label, tensor in (*each.arguments, *each.parameters):
+            on_host, ordinal = place_of(tensor)
+            if on_host is device:
+                where, there = ("host", "device") if on_host else ("device", "host")
+                raise TypeError(
+                    f"{each.name}: {label} is in {where} memory, and backend {name!r} captures work on "
+                    f"{there} memory; move it there."
+                )
+            if ordinal not in (None, home.device):
+                raise ValueError(
+                    f"{each.name}: {label} is on device {ordinal} and the current stream on device "
+                    f"{home.device}; make a stream of the other device the current one."
+                )
+        for label, tensor in each.arguments:
+            place = tensor.data_ptr()
+            if place and (place in places or not writable(tensor)):
+                raise ValueError(
+                    f"{each.name}: {label} shares memory with another argument, or with itself, and every "
+                    "call writes all of them; pass its clone()."
+                )
+            places.add(place)
+
+
+def _capture(passes: list[Passes], home: Stream, warmup: int, pool: PoolId) -> list[Callable[..., Any]]:
+    """Warm up, and capture the forward passes in order and the backward passes in the reverse one."""
+    side = side_of(home)
+    graphs = [(Graph(), Graph()) for _ in passes]
+    lanes = Lanes(home)
+    try:
+        side._join(home)
+        try:
+            with side:
+                for each in passes:
+                    for _ in range(warmup):
+                        with _told(each, "the warm-up"):
+                            each.forward()
+                            if each.prepare_backward():
+                                each.backward()
+                            each.forget()
+        finally:
+            home._join(side)
+        for each, (forward, _) in zip(passes, graphs, strict=True):
+            with _told(each, "the capture of the forward pass"), graph(forward, pool, side):
+                each.forward()
+        for each, (_, backward) in reversed(list(zip(passes, graphs, strict=True))):
+            with _told(each, "the capture of the backward pass"), warnings.catch_warnings():
+                warnings.simplefilter("ignore", EmptyGraphWarning)  # gradients may pass as they are
+                if each.prepare_backward():
+                    with graph(backward, pool, side):
+                        each.backward()
+        return [each.join(*map(lanes.of, pair)) for each, pair in zip(passes, graphs, strict=True)]
+    except BaseException:
+        for each in passes:
+            each.forget()
+        for pair in graphs:
+            for captured in pair:
+                captured.reset()
+        raise
+
+
+@contextmanager
+def _told(passes: Passes, when: str) -> Iterator[None]:
+    """Say with whatever is raised which callable it was."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"{passes.name}: this was {when}.")
+        raise
+
+
+def _install(passes: list[Passes], made: list[Callable[..., Any]]) -> tuple[Any, ...]:
+    """Put the replays into the modules, or into none; return what the caller gets."""
+    before = [(each.function, vars(each.function).copy()) for each in passes if each.is_module]
+    try:
+        for each, replay in zip(passes, made, strict=True):
+            if each.is_module:
+                each.function.forward = _forward(each.function, replay)
+    except BaseException:
+        for module, attributes in before:
+            vars(module).pop("forward", None)
+            if "forward" in attributes:
+                vars(module)["forward"] = attributes["forward"]
+        raise
+    return tuple(each.function if each.is_module else made[i] for i, each in enumerate(passes))
+
+
+def _forward(module: Any, replay: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what stands for a module's forward from now on."""
+    before, captured_mode = module.forward, module.training
+
+    def forward(*args: Any, **named: Any) -> Any:
+        if module.training is not captured_mode:
+            return before(*args, **named)
+        return replay(*args, **named)
+
+    return forward

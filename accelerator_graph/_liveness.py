@@ -1,0 +1,231 @@
+"""Arrays that a graph uses and does not keep: whether their memory is still there.
+
+A graph goes on using the addresses that it was captured with. What was freed meanwhile gives wrong results
+and no error, so a replay is refused then, if the arrays are watched.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .errors import GraphStateError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+VARIABLE = "ACCELERATOR_GRAPH_CHECK_INPUT_LIVENESS"
+
+_SHOWN = 5
+
+
+def asked_for(given: object) -> bool:
+    """Say whether inputs are to be found and watched: as given, or else as the environment says.
+
+    Raises
+    ------
+    TypeError, ValueError
+        What is given is neither a bool nor None, or the variable is neither 0 nor 1. Empty counts as unset.
+    """
+    if isinstance(given, bool):
+        return given
+    if given is not None:
+        raise TypeError(f"check_input_liveness: True, False or None is wanted, not {given!r}.")
+    value = os.environ.get(VARIABLE, "").strip()
+    if value not in ("", "0", "1"):
+        raise ValueError(f"{VARIABLE} is {value!r}; set it to 1 or 0, or unset it.")
+    return value == "1"
+
+
+class _Sentinel:
+    """Dies with the memory of an array that can't be referenced weakly itself."""
+
+
+class _Memory(weakref.ref[Any]):
+    """The memory of one array, referenced weakly, and what there is to say of it."""
+
+    __slots__ = ("address", "freed", "root", "text", "traced")
+
+    address: int | None
+    """Where it was, if it may change."""
+    freed: str
+    root: str
+    text: str
+    traced: bool
+
+    def is_there(self) -> bool:
+        """Say whether the memory is there, at its place."""
+        memory = self()
+        return memory is not None and (self.address is None or memory.data_ptr() == self.address)
+
+
+class Watchlist:
+    """The arrays that one graph watches."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, _Memory] = {}
+        self._before: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(self, array: object) -> None:
+        """Watch an array, because the user says so.
+
+        Raises
+        ------
+        TypeError
+            It can't be referenced weakly.
+        """
+        self._add(array, "watched", threading.get_ident())
+
+    def begin(self) -> Callable[[object], Callable[[], object]]:
+        """Return what is to be called for each array that a capture on this thread uses.
+
+        That returns what takes the array from the list again.
+        """
+        self._before = set(self._entries)
+        thread = threading.get_ident()
+        return lambda array: self._add(array, "first used", thread)
+
+    def abandon(self) -> None:
+        """Forget what was added since `begin`. Again: nothing."""
+        for key in set(self._entries) - self._before:
+            del self._entries[key]
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._entries.clear()
+
+    def check(self) -> None:
+        """Raise if the memory of an array is gone.
+
+        Raises
+        ------
+        GraphStateError
+            With what it was, and as far as it is known, where it was used, made and freed.
+        """
+        gone = [entry for entry in list(self._entries.values()) if not entry.is_there()]
+        if gone:
+            raise GraphStateError(_message(gone))
+
+    def _add(self, array: object, how: str, thread: int) -> Callable[[], object]:
+        memory = _memory_of(array)
+        try:
+            entry = _Memory(memory, _note)
+        except TypeError:
+            which = "" if memory is array else f", whose memory is of type {type(memory).__name__!r},"
+            raise TypeError(
+                f"an object of type {type(array).__name__!r}{which} can't be watched, since it can't be "
+                "referenced weakly; keep it alive with graph.retain(x)."
+            ) from None
+        entry.address = memory.data_ptr() if hasattr(memory, "data_ptr") else None
+        entry.freed, entry.root = "", _root(array)
+        made, entry.traced = _made(array)
+        entry.text = f"{_description(array)}, {how} at {_place(entry.root, thread)}{made}"
+        key = id(entry)
+        self._entries[key] = entry
+        return lambda: self._entries.pop(key, None)
+
+
+def checked(check: Callable[[], None], call: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a launch that comes after a check."""
+
+    def launch() -> None:
+        check()
+        call()
+
+    return launch
+
+
+def _note(entry: _Memory) -> None:
+    """Remember where memory was freed."""
+    entry.freed = f", freed at {_place(entry.root, threading.get_ident())}"
+
+
+def _memory_of(array: Any) -> Any:
+    """Return what lives as long as an array's memory: the storage, the array that it is a view of, ..."""
+    if callable(getattr(array, "untyped_storage", None)):
+        return array.untyped_storage()
+    if hasattr(array, "__cuda_array_interface__"):
+        attributes = getattr(getattr(getattr(array, "data", None), "mem", None), "__dict__", None)
+        if attributes is not None:
+            return attributes.setdefault("_accelerator_graph", _Sentinel())
+    while getattr(array, "base", None) is not None:
+        array = array.base
+    return array
+
+
+def _message(gone: list[_Memory]) -> str:
+    count = len(gone)
+    what = f"{count} arrays that the graph uses are" if count > 1 else "An array that the graph uses is"
+    lines = [
+        f"{what} gone, and a replay would use what is there now; keep arrays as long as the graph, for "
+        "example with graph.retain(x), and capture again."
+    ]
+    lines += [f"{entry.text}{entry.freed or ', given other memory'}" for entry in gone[:_SHOWN]]
+    if count > _SHOWN:
+        lines.append(f"and {count - _SHOWN} more")
+    if not all(entry.traced for entry in gone):
+        lines.append("To see where arrays were made, start tracemalloc first: python -X tracemalloc=10.")
+    return "\n  ".join(lines)
+
+
+def _description(array: Any) -> str:
+    """Say what an array is, as far as it says so itself."""
+    shape, kind = getattr(array, "shape", None), type(array)
+    facts = [f"{_root(array)}.{kind.__qualname__}" + ("" if shape is None else f" of shape {tuple(shape)}")]
+    if hasattr(array, "dtype"):
+        facts.append(str(array.dtype))
+    if hasattr(array, "device"):
+        facts.append(f"on {array.device}")
+    address = _address(array)
+    return ", ".join(facts if address is None else [*facts, f"at {address:#x}"])
+
+
+def _address(array: Any) -> int | None:
+    if hasattr(array, "data_ptr"):
+        return int(array.data_ptr())
+    for name in ("__cuda_array_interface__", "__array_interface__"):
+        interface = getattr(array, name, None)
+        if interface is not None:
+            return int(interface["data"][0] or 0)
+    return None
+
+
+def _root(array: object) -> str:
+    """Return the package that an array comes from, also if its class is somebody's subclass."""
+    bases = type(array).__mro__[:-1]
+    return bases[-1].__module__.partition(".")[0] if bases else ""
+
+
+def _place(root: str, thread: int) -> str:
+    """Return file and line of the innermost frame of the user's; of a thread's, if there is none here."""
+    inside = {__name__.partition(".")[0], root, ""}  # generated code may be in no module
+    # no variable may hold this very frame, which would keep all frames and their arrays
+    found = _outside(sys._getframe(1), inside) or _outside(sys._current_frames().get(thread), inside)
+    return "an unknown place" if found is None else f"{found.f_code.co_filename}:{found.f_lineno}"
+
+
+def _outside(frame: FrameType | None, packages: set[str]) -> FrameType | None:
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in packages:
+        frame = frame.f_back
+    return frame
+
+
+def _made(array: object) -> tuple[str, bool]:
+    """Say where an object was made, if tracemalloc has seen it, and whether tracemalloc was looking."""
+    import tracemalloc
+
+    if not tracemalloc.is_tracing():
+        return "", False
+    trace = tracemalloc.get_object_traceback(array)
+    if not trace:
+        return "", True
+    inside = os.path.dirname(getattr(sys.modules.get(_root(array)), "__file__", None) or "")
+    frames = [each for each in trace if not inside or not each.filename.startswith(inside + os.sep)]
+    return f", made at {frames[-1] if frames else trace[-1]}", True

@@ -1,0 +1,107 @@
+"""The context manager that captures on a side stream."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, ClassVar
+
+from .. import api
+from ..errors import UnsupportedError
+from ._graphs import CUDAGraph, TorchGraph, torch_module
+
+_side_streams: dict[int, Any] = {}
+"""One for each device and kept: torch reuses a pool's memory on one stream only."""
+
+
+class graph(api.graph):
+    """Stands in for `torch.cuda.graph`; fails and cleans up as `accelerator_graph.graph` does.
+
+    Parameters
+    ----------
+    cuda_graph : CUDAGraph
+        What to capture into. A graph of torch's own class, made before the names were taken, is left to
+        torch's own context manager.
+    pool : PoolId or torch.cuda.MemPool, optional
+        As in `Graph.capture_begin`.
+    stream : stream, optional
+        What to capture; by default a side stream of the current device, always the same.
+    capture_error_mode : {"global", "thread_local", "relaxed", "default"}
+        What the driver refuses during the capture.
+    enable_annotations : bool
+        Not supported.
+    annotation_config : dict, optional
+        Has no meaning without the annotations.
+    check_input_liveness : bool
+        As in `CUDAGraph.capture_begin`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is of the wrong type or value.
+    UnsupportedError
+        Annotations were asked for.
+    """
+
+    torchs_own: ClassVar[Any] = None
+    """The class of torch that this one stands in for."""
+
+    default_capture_stream: ClassVar[Any] = None
+    """A stream to capture instead of the side stream, if it is set."""
+
+    def __init__(
+        self,
+        cuda_graph: Any,
+        pool: Any = None,
+        stream: Any = None,
+        capture_error_mode: str = "global",
+        enable_annotations: bool = False,
+        annotation_config: dict[str, Any] | None = None,
+        check_input_liveness: bool = False,
+    ) -> None:
+        self.cuda_graph = cuda_graph
+        self._theirs: Any = None
+        if not isinstance(cuda_graph, TorchGraph):
+            if not isinstance(cuda_graph, CUDAGraph.torchs_own):
+                raise TypeError(
+                    f"torch.cuda.graph: a torch.cuda.CUDAGraph is wanted, not {cuda_graph!r}; "
+                    "accelerator_graph.graph captures into an accelerator_graph.Graph."
+                )
+            newer = {
+                "enable_annotations": enable_annotations,
+                "annotation_config": annotation_config,
+                "check_input_liveness": check_input_liveness,
+            }
+            given = {name: value for name, value in newer.items() if value}
+            self._theirs = self.torchs_own(cuda_graph, pool, stream, capture_error_mode, **given)
+            return
+        if enable_annotations:
+            raise UnsupportedError(
+                "enable_annotations: kernels are not annotated while accelerator_graph.compat stands in for "
+                "torch.cuda.graph; capture this graph with torch's own classes, `torchs_own` of these."
+            )
+        self.capture_stream = stream or self.default_capture_stream or _side_stream()
+        self._liveness = check_input_liveness
+        super().__init__(cuda_graph, pool, self.capture_stream, capture_error_mode)
+
+    def __enter__(self) -> None:  # type: ignore[override]
+        if self._theirs is not None:
+            self._theirs.__enter__()
+            return
+        self.cuda_graph._watch_inputs(self._liveness)
+        self.cuda_graph._enter(self._stream, self._pool, self._mode)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._theirs is not None:
+            self._theirs.__exit__(kind, exc, trace)
+        else:
+            super().__exit__(kind, exc, trace)
+
+
+def _side_stream() -> Any:
+    cuda = torch_module().cuda
+    device = cuda.current_device()
+    if device not in _side_streams:
+        _side_streams[device] = cuda.Stream()
+    return _side_streams[device]

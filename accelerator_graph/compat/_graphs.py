@@ -1,0 +1,198 @@
+"""The graphs: with torch's arguments, of torch's current stream."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .. import _lifetime, _liveness, api
+from ..backends import registry
+from ..errors import UnsupportedError, capture_error
+from ..interop import registry as interop
+from ..interop.torch import Torch
+from ..streams import Stream, as_stream
+
+if TYPE_CHECKING:
+    from ..pools import AnyPool
+
+_PASSED_ON = {
+    "get_graph_data",
+    "pools",
+    "_retain_pool",
+    "begin_capture_to_if_node",
+    "begin_capture_to_while_node",
+    "end_capture_to_conditional_node",
+    "set_conditional_handle_for_current_node",
+}
+"""What torch's object, which records and replays, can be asked for behind our back."""
+
+
+def torch_module() -> Any:
+    """Return torch, imported if need be; `ImportError` if it is not installed."""
+    try:
+        return importlib.import_module("torch")
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ImportError(
+            "accelerator_graph.compat stands in for names of torch, which is not installed; install torch, "
+            "or use accelerator_graph.Graph.",
+            name="torch",
+        ) from error
+
+
+class TorchGraph(api.Graph):
+    """Captures torch's current stream, and replays on whatever that is by then, as torch does."""
+
+    torchs_own: ClassVar[Any] = None
+    """The class of torch that this one stands in for; None if torch has none."""
+
+    def _begin(
+        self,
+        stream: Stream | None,
+        pool: AnyPool | None,
+        mode: str | None,
+        *,
+        prepare: bool = False,
+        home: Stream | None = None,
+    ) -> None:
+        self._check("capture_begin()")
+        torch = torch_module()
+        target = _current() if stream is None else stream
+        if prepare and not _lifetime.captures:
+            _prepare(torch, target.device)
+        super()._begin(target, pool, mode, prepare=prepare, home=home or _following(target.device))
+        try:
+            if isinstance(target._owner, torch.cuda.Stream):
+                torch.cuda.set_stream(target._owner)  # the same stream; so it is also equal to the caller's
+        except BaseException:
+            self._recover()
+            raise
+
+    def _watch_inputs(self, given: bool) -> None:
+        """Watch what the next capture uses, or only do so if the environment says it."""
+        self._finds_inputs = _liveness.asked_for(given or None)
+
+    def _recorded(self) -> Any:
+        """Return torch's object, which records and replays."""
+        if self._capture is not None:
+            return self._capture._token[0][1].torch_graph
+        if self._captured is not None:
+            return self._captured.value.torch_graph
+        self._check("replay()")
+        assert self._runner is not None
+        assert self._runner.executable is not None
+        return self._runner.executable.value.recording.torch_graph
+
+
+class CUDAGraph(TorchGraph):
+    """Stands in for `torch.cuda.CUDAGraph`; see `accelerator_graph.Graph` for what its methods do.
+
+    Parameters
+    ----------
+    keep_graph : bool
+        As in `accelerator_graph.Graph`.
+    """
+
+    def __init__(self, keep_graph: bool = False) -> None:
+        super().__init__(keep_graph)
+
+    def capture_begin(  # type: ignore[override]
+        self,
+        pool: AnyPool | None = None,
+        capture_error_mode: str = "global",
+        check_input_liveness: bool = False,
+    ) -> None:
+        """Begin to capture torch's current stream.
+
+        Parameters
+        ----------
+        pool : PoolId or torch.cuda.MemPool, optional
+            As in `Graph.capture_begin`.
+        capture_error_mode : {"global", "thread_local", "relaxed", "default"}
+            What the driver refuses during the capture.
+        check_input_liveness : bool
+            Raise at a replay if an array that the captured work uses is gone, as
+            `Graph(check_input_liveness=True)` does.
+
+        Raises
+        ------
+        TypeError, ValueError, GraphStateError, CaptureError, DriverError
+            As in `Graph.capture_begin`.
+        """
+        self._watch_inputs(check_input_liveness)
+        self._begin(None, pool, capture_error_mode)
+
+    def debug_dump(self, debug_path: Any, *, verbose: bool = True) -> None:  # type: ignore[override]
+        """Write the graph in the DOT language, as `Graph.debug_dump` does."""
+        super().debug_dump(debug_path, verbose)
+
+    @staticmethod
+    def get_currently_capturing_graph() -> Any:
+        """Return torch's object for the capture of its current stream: the one that records."""
+        ask = getattr(CUDAGraph.torchs_own, "get_currently_capturing_graph", None)
+        if ask is None:
+            raise UnsupportedError("this torch can't say which graph is being captured; newer ones can.")
+        return ask()
+
+    def __getattr__(self, name: str) -> Any:
+        if not hasattr(self.torchs_own, name) or (name[0] == "_" and name not in _PASSED_ON):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if name in _PASSED_ON:
+            return getattr(self._recorded(), name)
+        raise UnsupportedError(
+            f"torch.cuda.CUDAGraph.{name} is not there while accelerator_graph.compat stands in for it; use "
+            "torch's own class for this graph, accelerator_graph.compat.CUDAGraph.torchs_own."
+        )
+
+
+class Graph(TorchGraph):
+    """Stands in for `torch.accelerator.Graph`, which torch itself does not have for CUDA and ROCm.
+
+    On other accelerators this makes torch's own object.
+
+    Parameters
+    ----------
+    keep_graph, pool, capture_error_mode
+        As in `accelerator_graph.Graph`.
+    """
+
+    def __new__(
+        cls, keep_graph: bool = False, *, pool: AnyPool | None = None, capture_error_mode: str = "default"
+    ) -> Any:
+        accelerator = torch_module().accelerator.current_accelerator()
+        if accelerator is not None and accelerator.type != "cuda" and cls.torchs_own is not None:
+            return cls.torchs_own(keep_graph, pool=pool, capture_error_mode=capture_error_mode)
+        return super().__new__(cls)
+
+    def __init__(
+        self, keep_graph: bool = False, *, pool: AnyPool | None = None, capture_error_mode: str = "default"
+    ) -> None:
+        super().__init__(keep_graph, pool=pool, capture_error_mode=capture_error_mode)
+
+
+def _current() -> Stream:
+    """Return torch's current stream, held by torch's object for it."""
+    own = torch_module().cuda.current_stream()
+    if not own.cuda_stream:
+        raise capture_error("a capture of torch's current stream did not begin", reason="default_stream")
+    return as_stream(own)
+
+
+def _following(device: int) -> Stream:
+    """Return torch's current stream of a device, for a graph whose replays follow it."""
+    framework = next(each for each in interop.loaded() if isinstance(each, Torch))
+    name = framework.backend()
+    assert name is not None  # it has been asked for a stream
+    runtime = registry.get(name)
+    handle, _ = framework.current_stream(device)
+    return Stream._make(runtime, runtime.as_stream(handle), device, framework)
+
+
+def _prepare(torch: Any, device: int) -> None:
+    """Do what `torch.cuda.graph` does ahead of a capture, beside releasing the cached memory."""
+    torch.cuda.synchronize(device)
+    if torch.compiler.config.force_cudagraph_gc:
+        gc.collect()
+    torch._C._host_emptyCache()

@@ -1,0 +1,120 @@
+"""What torch's operators are given during a capture: the tensors that were there before it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..pools import PoolId
+    from .base import Undo
+
+
+def observe(torch: Any, pool: PoolId, used: Callable[[object], Undo]) -> Undo:
+    """Call `used` once for each tensor of others' that operators on this thread read or write.
+
+    Operators that autograd runs in threads of its own are seen as well, since it takes this thread's modes
+    along. Not seen are kernels that are not launched by an operator.
+    """
+    dispatch = torch.utils._python_dispatch
+    inputs = _Inputs(torch, used)
+
+    class Observer(dispatch.TorchDispatchMode):  # type: ignore[misc, name-defined]
+        supports_higher_order_operators = True
+
+        @classmethod
+        def ignore_compile_internals(cls) -> bool:
+            return True
+
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:  # else the first operator imports it
+            return f"{torch.__name__}._dynamo" in sys.modules
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = func(*args, **(kwargs or {}))
+            inputs.note((args, kwargs), result)
+            return result
+
+    observer = Observer()
+
+    def undo() -> None:
+        if any(each is observer for each in dispatch._get_current_dispatch_mode_stack()):
+            observer.__exit__(None, None, None)
+            with contextlib.suppress(RuntimeError):  # not all of torch's allocators can be asked
+                inputs.forget_those_in(pool)
+
+    observer.__enter__()
+    return undo
+
+
+class _Inputs:
+    """The storages that were there before the capture, told from those that operators made in it."""
+
+    def __init__(self, torch: Any, used: Callable[[object], Undo]) -> None:
+        self._torch = torch
+        self._used = used
+        self._known: dict[int, weakref.ref[Any]] = {}
+        self._found: list[tuple[int, Undo]] = []
+
+    def note(self, given: Any, result: Any) -> None:
+        """Note an operator that was called."""
+        if not self._torch.cuda.is_current_stream_capturing():
+            return
+        inputs, outputs = list(self._tensors(given)), list(self._tensors(result))
+        if not any(map(_on_device, inputs + outputs)):
+            return
+        for tensor in inputs:
+            storage = self._new(tensor)
+            # that of a foreign array may go while the array stays; nobody can tell
+            if storage is not None and storage.resizable() and (_on_device(tensor) or tensor.is_pinned()):
+                self._found.append((storage.data_ptr(), self._used(tensor)))
+        for tensor in outputs:
+            self._new(tensor)
+
+    def _new(self, tensor: Any) -> Any:
+        """Return the storage of a tensor, if it has one that has not been met yet."""
+        try:
+            storage = tensor.untyped_storage()
+            if not storage.data_ptr():
+                return None
+        except (NotImplementedError, RuntimeError):  # sparse, for example
+            return None
+        known = self._known.get(id(storage))
+        if known is not None and known() is storage:
+            return None
+        self._known[id(storage)] = weakref.ref(storage)
+        return storage
+
+    def _tensors(self, value: Any) -> Iterator[Any]:
+        """Yield the tensors in an operator's arguments, and those that others are made of."""
+        if isinstance(value, self._torch._subclasses.FakeTensor):
+            pass
+        elif isinstance(value, self._torch.Tensor):
+            if not hasattr(value, "__tensor_flatten__"):
+                yield value
+            else:
+                for name in value.__tensor_flatten__()[0]:
+                    yield from self._tensors(getattr(value, name))
+        elif isinstance(value, list | tuple | dict):
+            for each in value.values() if isinstance(value, dict) else value:
+                yield from self._tensors(each)
+
+    def forget_those_in(self, pool: PoolId) -> None:
+        """Take back what lies in the memory of the capture: compiled code allocates without an operator."""
+        if not self._found:
+            return
+        segments = [
+            range(each["address"], each["address"] + each["total_size"])
+            for each in self._torch.cuda.memory_snapshot()
+            if tuple(each["segment_pool_id"]) == tuple(pool)
+        ]
+        for address, forget in self._found:
+            if any(address in segment for segment in segments):
+                forget()
+
+
+def _on_device(tensor: Any) -> bool:
+    return bool(tensor.device.type != "cpu")

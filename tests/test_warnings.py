@@ -1,0 +1,42 @@
+"""Warnings point at the line of the user's own."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+
+import pytest
+
+import accelerator_graph as ag
+
+
+def entered():
+    with ag.Graph():
+        pass
+
+
+def beside():
+    with ag.graph(ag.Graph()):
+        pass
+
+
+def by_hand():
+    g = ag.Graph()
+    g.capture_begin()
+    g.capture_end()
+
+
+def called():
+    ag.graphed(int, warmup=0)()
+
+
+@pytest.mark.parametrize("how", [entered, beside, by_hand, called])
+def test_an_empty_graph(how):
+    with warnings.catch_warnings(record=True) as found, ag.Stream(backend="cpu"):
+        warnings.simplefilter("always")
+        how()
+    [warning] = found
+    lines, first = inspect.getsourcelines(how)
+    assert warning.category is ag.EmptyGraphWarning
+    assert warning.filename == __file__
+    assert first < warning.lineno < first + len(lines)

@@ -1,0 +1,124 @@
+"""torch's tensors on the CPU, taking part in captures of the CPU backend.
+
+A capture records every operation that torch dispatches below autograd. Each is run once on the spot, since
+its result's shape and strides are needed; what it has written is put back, and so are the random numbers. A
+replay runs them again, and copies what they return into the memory that the capture has returned. torch's
+other work on the CPU is done when its call returns, so a replay is waited for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from accelerator_graph.interop.base import Framework, Recorder
+
+NAME = "torch_cpu"
+"""This package, as frameworks are named: beside the built-in ``torch``."""
+
+_aten = torch.ops.aten
+_WAITING = {_aten._local_scalar_dense.default, _aten.equal.default, _aten.nonzero.default}
+"""What has to wait for a device, and so breaks a capture."""
+
+
+class TorchOnCpu(Framework):
+    api_version = 1
+
+    def backend(self):
+        return "cpu"
+
+    def recorder(self, backend):
+        return CpuRecorder(backend)
+
+
+class CpuRecorder(Recorder):
+    """Puts what torch dispatches into the capture of the stream."""
+
+    def capture_begin(self, stream, mode):
+        recording = _Recording(self.base, stream, self.base.capture_begin(stream, mode))
+        recording.__enter__()
+        return recording
+
+    def capture_end(self, recording):
+        recording.leave()
+        return self.base.capture_end(recording.token)
+
+    def capture_abandon(self, recording):
+        recording.leave()
+        self.base.capture_abandon(recording.token)
+
+    def replay(self, executable, stream):
+        self.bind(executable, stream)()
+
+    def bind(self, executable, stream):
+        launch = self.base.bind(executable, stream)
+
+        def replay():
+            launch()
+            if self.base.capture_status(stream).value == "none":
+                self.base.prepare_capture(stream)  # waits, whatever captures there are elsewhere
+
+        return replay
+
+
+class _Recording(TorchDispatchMode):
+    def __init__(self, backend, stream, token):
+        super().__init__()
+        self._backend = backend
+        self._stream = stream
+        self.token = token
+        self._random = torch.get_rng_state()
+        self._left = False
+
+    def leave(self):
+        if not self._left:
+            self._left = True
+            self.__exit__(None, None, None)
+            torch.set_rng_state(self._random)
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if operation in _WAITING:
+            self._backend.synchronize(self._stream)
+        before = [(each, each.clone()) for each in _written(operation, args, kwargs)]
+        result = operation(*args, **kwargs)
+        for each, contents in before:
+            each.copy_(contents)
+        if not _is_view(operation):
+            self._backend.launch(self._stream, _run, operation, args, kwargs, tree_leaves(result))
+        return result
+
+
+def _run(operation, args, kwargs, results):
+    with torch._C._AutoDispatchBelowAutograd():
+        for there, here in zip(results, tree_leaves(operation(*args, **kwargs)), strict=True):
+            if isinstance(there, torch.Tensor) and there is not here:
+                there.copy_(here)
+
+
+def _written(operation, args, kwargs):
+    """The tensors that an operation writes to, by its schema."""
+    for i, argument in enumerate(operation._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            given = args[i] if i < len(args) else kwargs.get(argument.name)
+            yield from (each for each in tree_leaves(given) if isinstance(each, torch.Tensor))
+
+
+def _is_view(operation):
+    aliases = [each.alias_info for each in operation._schema.returns]
+    return bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases)
+
+
+@contextlib.contextmanager
+def taking_part():
+    """Have torch's tensors on the CPU take part."""
+    from accelerator_graph import interop
+
+    interop.register(NAME, TorchOnCpu)
+    try:
+        yield
+    finally:
+        interop.unregister(NAME)
