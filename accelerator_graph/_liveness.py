@@ -151,7 +151,7 @@ def _memory_of(array: Any) -> Any:
     """Return what lives as long as an array's memory: the storage, the array that it is a view of, ..."""
     if callable(getattr(array, "untyped_storage", None)):
         return array.untyped_storage()
-    if hasattr(array, "__cuda_array_interface__"):
+    if hasattr(type(array), "__cuda_array_interface__"):  # to ask for it may synchronise
         attributes = getattr(getattr(getattr(array, "data", None), "mem", None), "__dict__", None)
         if attributes is not None:
             return attributes.setdefault("_accelerator_graph", _Sentinel())
@@ -190,10 +190,11 @@ def _description(array: Any) -> str:
 def _address(array: Any) -> int | None:
     if hasattr(array, "data_ptr"):
         return int(array.data_ptr())
-    for name in ("__cuda_array_interface__", "__array_interface__"):
-        interface = getattr(array, name, None)
-        if interface is not None:
-            return int(interface["data"][0] or 0)
+    if hasattr(array, "__array_interface__"):
+        return int(array.__array_interface__["data"][0])
+    if hasattr(type(array), "__cuda_array_interface__"):
+        address = getattr(getattr(array, "data", array), "ptr", None)
+        return address if isinstance(address, int) else None
     return None
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, NoReturn
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from ._lifetime import Owned, captures, drain
 from ._liveness import checked
@@ -13,6 +14,10 @@ from .backends.base import Capability, CaptureStatus
 from .errors import CaptureError, GraphStateError
 from .interop.base import Framework
 from .streams import Stream, describe
+
+
+_MOST_STREAMS = 16
+"""How many streams a graph remembers that it was replayed on: more would only cost memory."""
 
 
 class _Nobody:
@@ -99,7 +104,7 @@ class Runner:
         Called ahead of every launch.
     """
 
-    __slots__ = ("_bindings", "_check", "_home", "_own", "executable", "launch")
+    __slots__ = ("__weakref__", "_bindings", "_check", "_home", "_own", "executable", "launch")
 
     def __init__(self, captured: Owned, home: Stream, check: Callable[[], None] | None = None) -> None:
         self._home = home
@@ -133,15 +138,21 @@ class Runner:
         """Return a callable that launches on whatever stream is the framework's current one by then."""
         framework, device, backend = self._home._owner, self._home.device, self._home._backend
         assert isinstance(framework, Framework)
-        launchers: dict[int, Callable[[], None]] = {}
+        launchers: OrderedDict[int, Callable[[], None]] = OrderedDict()
+        runner = ref(self)  # which holds this callable
 
         def launch() -> None:
             answer = framework.current_stream(device)
             handle = 0 if answer is None else answer[0]
             call = launchers.get(handle)
             if call is None:
+                here = runner()
+                if here is None:
+                    raise GraphStateError("the graph was reset by another thread; capture again.")
                 stream = Stream._make(backend, backend.as_stream(handle), device, framework)
-                call = launchers[handle] = self.bind(stream, None)
+                call = launchers[handle] = here.bind(stream, None)
+                if len(launchers) > _MOST_STREAMS:
+                    launchers.popitem(last=False)
             call()
 
         return launch

@@ -9,7 +9,7 @@ from contextlib import ExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from . import _lifetime, streams
+from . import _collector, _lifetime, streams
 from .backends.base import Capability, CaptureStatus
 from .errors import AcceleratorGraphError, CaptureError, DriverError, UnsupportedError, capture_error
 from .interop import registry as interop
@@ -61,7 +61,7 @@ class Capture:
         graph: _lifetime.Retaining,
         mode: str,
         pool: PoolId | None,
-        prepare: bool,
+        prepare: streams.Stream | None,
         generators: Sequence[object] = (),
         used: Callable[[object], Undo] | None = None,
     ) -> None:
@@ -73,8 +73,8 @@ class Capture:
             Who captures.
         mode, pool
             As in `Graph`.
-        prepare : bool
-            Let the backend and the frameworks get ready first.
+        prepare : Stream, optional
+            Let the frameworks get ready first, and wait until the work on that stream is done.
         generators : sequence
             Random generators that take part.
         used : callable, optional
@@ -91,19 +91,22 @@ class Capture:
             raise capture_error(f"{self.subject} did not begin", reason="foreign_capture")
         self.lease = Lease(pool, backend.name, self.stream.device)
         frameworks = interop.active(backend.name)
-        if prepare:
+        if prepare is not None:
             if not _lifetime.captures:
                 for framework in frameworks:
                     framework.prepare(self.stream.device)
-            backend.prepare_capture(native)
+            backend.prepare_capture(prepare._native)
         _lifetime.captures[self._key] = backend
         _lifetime.thread.capturing.append(graph)
+        if Capability.BORROW in backend.capabilities(self.stream.device):
+            _collector.pause(self._key, partial(backend.relaxed, native))
         streams.enter(self.stream, self)
         self._route(frameworks, self.lease)
         recorders = filter(None, (framework.recorder(backend) for framework in frameworks))
         recorder = next(recorders, None)
         if recorder is not None:
-            recorder.pool, recorder.generators = self.lease.id, generators
+            recorder.pool, recorder.device = self.lease.id, self.stream.device
+            recorder.generators = generators
             backend = self.backend = cast("Backend", recorder)
         try:
             self._token.append((backend, backend.capture_begin(native, mode)))
@@ -177,6 +180,7 @@ class Capture:
 
     def _leave(self, graph: _lifetime.Retaining) -> None:
         _lifetime.captures.pop(self._key, None)
+        _collector.resume(self._key)
         if graph in _lifetime.thread.capturing:
             _lifetime.thread.capturing.remove(graph)
         try:
@@ -199,3 +203,4 @@ def _abandon_late(part: tuple[list[tuple[Backend, Any]], int]) -> None:
         backend, token = begun.pop()
         backend.capture_abandon(token)
         _lifetime.captures.pop(key, None)
+        _collector.resume(key)

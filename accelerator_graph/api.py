@@ -23,7 +23,7 @@ from ._replay import Runner
 from ._side_streams import side_of
 from ._transaction import MODES, Capture
 from .backends import registry
-from .backends.base import Capability, CaptureStatus
+from .backends.base import Capability
 from .errors import EmptyGraphWarning, GraphStateError, capture_error
 
 if TYPE_CHECKING:
@@ -192,7 +192,10 @@ class Graph(Inspection):
         prepare: bool = False,
         home: Stream | None = None,
     ) -> None:
-        """Begin to capture `stream`; replays will go to `home`, if that is another one."""
+        """Begin to capture `stream`; replays will go to `home`, if that is another one.
+
+        What `prepare` waits for is `home`, if that is not being captured.
+        """
         self._check("capture_begin()")
         chosen = pools.check_pool(self._graph_pool if pool is None else pool)
         mode = self._mode if mode is None else _check_mode(mode)
@@ -208,7 +211,8 @@ class Graph(Inspection):
             capture = self._capture = Capture(target, len(self._retained))
             used = self._watched.begin()
             observed = used if self._finds_inputs else None
-            capture.begin(self, mode, chosen, prepare, tuple(self._generators), observed)
+            first = (target if home is None or home._is_capturing() else home) if prepare else None
+            capture.begin(self, mode, chosen, first, tuple(self._generators), observed)
             self._stream = home or target
             self._held = self._stream.held()
             self._state = "capturing"
@@ -577,7 +581,7 @@ class graph:
         What to capture; by default the graph's own if it was made with one, else a stream of the
         thread's beside the current one, which it waits for.
     prepare : bool
-        Synchronise the stream before the capture.
+        Synchronise the current stream before the capture, or the one that is captured if it was named.
 
     Notes
     -----
@@ -615,7 +619,7 @@ class graph:
                 stream = streams.Stream(backend=registry.resolve(g._backend_name).name)
             else:
                 stream = side_of(home)
-                if home._backend.capture_status(home._native) is CaptureStatus.NONE:
+                if not self._prepare and not home._is_capturing():
                     stream._follow(home)
         return g._enter(stream, self._pool, self._mode, prepare=self._prepare, home=home)
 

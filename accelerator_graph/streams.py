@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from . import _lifetime
 from .backends import registry
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from .backends.base import Backend
     from .interop.base import Framework
+
+T = TypeVar("T")
 
 
 class Event:
@@ -263,6 +265,9 @@ class Stream:
         elif free:
             raise runtime.unsupported(Capability.EVENTS)  # what it gets would run uncaptured, silently
 
+    def _is_capturing(self) -> bool:
+        return self._backend.capture_status(self._native) is not CaptureStatus.NONE
+
     def _follow(self, before: Stream) -> None:
         """Wait for another stream of the device. Neither is being captured."""
         if Capability.EVENTS in self._backend.capabilities(self._device):
@@ -311,7 +316,7 @@ def current_stream() -> Stream | None:
 def is_current_stream_capturing() -> bool:
     """Say whether this thread's current stream is capturing, for whomever."""
     stream = current()
-    return stream is not None and stream._backend.capture_status(stream._native) is not CaptureStatus.NONE
+    return stream is not None and stream._is_capturing()
 
 
 def _top() -> Stream | None:
@@ -404,6 +409,19 @@ def leave(entrant: object) -> None:
         if stack[i][1] is entrant:
             _undo(stack.pop(i)[2])
             return
+
+
+def within(stream: Stream, work: Callable[..., T], *args: Any) -> T:
+    """Return ``work(*args)``, done while a stream is the current one."""
+    entrant = object()
+    try:
+        try:
+            enter(stream, entrant)
+            return work(*args)
+        finally:
+            leave(entrant)
+    finally:
+        leave(entrant)  # an interrupt may have been ahead of the first
 
 
 def _nothing() -> None:

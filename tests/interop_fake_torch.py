@@ -118,8 +118,10 @@ class MemPool:
     def __del__(self):
         if pool_uses[self.id] != 1:
             os.abort()  # as older ones of torch did; the newer ones free memory in use
+        if _capturing:
+            os.abort()  # as 2.11 does
         end_of_use(0, self.id)
-        driver.cuMemFree(self.memory)  # whatever is being captured
+        driver.cuMemFree(self.memory)
 
 
 def end_of_use(device, pool):

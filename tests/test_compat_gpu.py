@@ -18,7 +18,10 @@ if not there.usable:
     pytest.skip(f"backend 'cuda' is not available: {there.reason}", allow_module_level=True)
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.filterwarnings("ignore:The AccumulateGrad")  # of torch, about its own streams
+pytestmark = [  # torch's own, in the threads of its own that compute gradients
+    pytest.mark.filterwarnings("ignore:The AccumulateGrad"),
+    pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS"),
+]
 
 OWN = (compat.CUDAGraph.torchs_own, compat.graph.torchs_own)
 

@@ -158,6 +158,18 @@ def test_warp_never_forgets_a_stream_that_was_used(frameworks):
     assert device.runtime.registered == [device.stream.cuda_stream, s.handle]
 
 
+def test_warp_between_threads_that_leave_in_any_order(frameworks):
+    [there] = [each for each in interop.loaded() if type(each).__name__ == "Warp"]
+    before = frameworks.get_stream("cuda:0").cuda_stream
+    one, two = ag.Stream(backend="cuda").handle, ag.Stream(backend="cuda").handle
+    leave_one, leave_two = there.use_stream(one, 0), there.use_stream(two, 0)
+    leave_one()
+    assert there.current_stream(0) == (two, 0)
+    leave_two()
+    leave_two()
+    assert there.current_stream(0) == (before, 0)
+
+
 def test_warp_on_the_null_stream(frameworks):
     [there] = [each for each in interop.loaded() if type(each).__name__ == "Warp"]
     undo = there.use_stream(0, 0)

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1] / PACKAGE
 
 CORE = (
     "api streams pools _inspection _lifetime _liveness _replay _transaction _graphed _graphed_function "
-    "_recorded_call _signature _nested _arrays _traffic _side_streams"
+    "_recorded_call _results _cache _methods _signature _nested _arrays _traffic _side_streams _collector"
 )
 CHOICE = (
     "backends.registry backends._automatic backends._catalogue backends._claim backends._entry_points "
@@ -36,13 +36,12 @@ RULES = [
     (CHOICE, f"errors backends.base {CHOICE}", ""),
     (CORE, f"errors backends.base backends.registry interop.base interop.registry {CORE}", ""),
     ("interop.registry", "errors interop.base backends._catalogue", ""),
-    ("interop._collector", "", ""),
-    ("interop.torch interop._torch_*", "errors interop.base interop._collector interop._torch_*", ""),
+    ("interop.torch interop._torch_*", "errors interop.base interop._torch_*", ""),
     ("interop.cupy interop.numba interop.warp interop.cuda_core", "interop.base", ""),
     (
         "compat compat.*",
-        "errors api streams pools _lifetime _liveness backends.registry interop.registry interop.torch compat "
-        "compat.*",
+        "errors api streams pools _lifetime _liveness backends.registry interop.registry interop.torch "
+        "compat compat.*",
         "",
     ),
     ("backends", "backends.registry", ""),
@@ -60,8 +59,8 @@ RULES = [
 NAMES = {"cuda", "hip", "rocm", "torch", "cupy", "numba", "warp", "triton", "jax"}
 MAY_NAME = (
     f"{CHOICE} interop.registry _demo _demo.cuda _demo.hip backends.cuda backends._cuda_* backends.hip "
-    "backends._hip_* interop.torch interop._torch_* interop.cupy interop.numba interop.warp interop.cuda_core "
-    "compat.*"
+    "backends._hip_* interop.torch interop._torch_* interop.cupy interop.numba interop.warp "
+    "interop.cuda_core compat.*"
 )
 
 

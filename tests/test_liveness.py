@@ -8,12 +8,13 @@ import itertools
 import sys
 import tracemalloc
 import warnings
+import weakref
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph import _liveness, _replay, interop
+from accelerator_graph import _replay, interop
 from accelerator_graph.interop import registry
 from accelerator_graph.interop.base import Framework
 
@@ -401,8 +402,11 @@ class Memory:
 
 class OnDevice:
     def __init__(self, memory):
-        self.data, self.shape = SimpleNamespace(mem=memory), (3,)
-        self.__cuda_array_interface__ = {"data": (4096, False), "shape": (3,)}
+        self.data, self.shape = SimpleNamespace(mem=memory, ptr=4096), (3,)
+
+    @property
+    def __cuda_array_interface__(self):
+        raise AssertionError("it may synchronise")
 
 
 def test_the_memory_of_an_array_on_a_device_is_watched(standin, runs):
@@ -445,7 +449,7 @@ def test_a_graph_does_not_keep_what_it_watches_nor_itself(standin, runs):
     gc.collect()
     gc.disable()
     try:
-        gone = _liveness.weakref.ref(g)
+        gone = weakref.ref(g)
         del g
         assert gone() is None
     finally:
@@ -636,7 +640,7 @@ def test_a_mode_of_the_users_that_is_left_on(torch, runs):
 
 @pytest.mark.parametrize("warm", [False, True])
 def test_compiled_code_stays_compiled(torch, runs, warm):
-    compiled, weights, x = [], torch.ones(3, 3), torch.ones(3, 3)
+    compiled, weights, inputs = [], torch.ones(3, 3), [torch.ones(3, 3)]
 
     def backend(graph, examples):
         compiled.append(graph)
@@ -646,8 +650,21 @@ def test_compiled_code_stays_compiled(torch, runs, warm):
         warnings.simplefilter("ignore")
         f = torch.compile(lambda x: torch.relu(x @ weights) + 1, backend=backend, fullgraph=True)
         if warm:
-            f(x)
-        g, y = captured(runs, lambda: f(x))
+            f(inputs[0])
+        g, y = captured(runs, lambda: f(inputs[0]))
     assert len(compiled) == 1
     assert torch.equal(y, torch.full((3, 3), 4.0))
     assert found(g) == 2
+    inputs.clear()
+    assert f"first used at {HERE}:" in refused(g, runs)
+
+
+def test_a_storage_in_the_place_of_one_that_is_gone(torch):
+    from accelerator_graph.interop import _torch_observer
+
+    x, used = torch.ones(3), []
+    inputs = _torch_observer._Inputs(torch, used.append)
+    inputs._known[id(x.untyped_storage())] = weakref.ref(torch.ones(1).untyped_storage())
+    inputs.note([x], None)
+    inputs.note([x], None)
+    assert len(used) == 1

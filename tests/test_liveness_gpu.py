@@ -220,10 +220,10 @@ def test_another_graphs_output_in_the_same_pool_is_no_input():
 def test_compiled_code():
     pytest.importorskip("triton")
     weights = torch.full((64, 64), 0.5, device="cuda")
-    f = torch.compile(lambda x: torch.relu(x @ weights) @ weights + 1)
     x = torch.ones(64, 64, device="cuda")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        f = torch.compile(lambda x: torch.relu(x @ weights) @ weights + 1)
         expected = f(x).clone()
         torch.cuda.synchronize()
         g, y = captured(lambda: f(x))

@@ -138,6 +138,9 @@ class Driver:
         thread without a context, setting null empties the stack again.
         """
         before = self.call("cuCtxGetCurrent")
+        if int(before) == int(context):
+            yield
+            return
         try:
             self.call("cuCtxSetCurrent", context)
             yield

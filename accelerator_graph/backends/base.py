@@ -278,12 +278,9 @@ class Backend(ABC):
         """Say whether the stream is capturing, for whomever. Disturbs nothing."""
 
     def prepare_capture(self, stream: Any) -> None:
-        """Get a stream ready to be captured: wait until its work is done. Disturbs no capture.
+        """Get ready for a capture: wait until a stream's work is done. Disturbs no capture.
 
-        Raises
-        ------
-        CaptureError
-            With reason ``"default_stream"``, as `capture_begin`.
+        The stream is idle, and the one that will be captured, or the one that replays will go to.
         """
         self.synchronize(stream)
 

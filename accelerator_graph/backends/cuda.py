@@ -220,7 +220,6 @@ class CudaBackend(Backend):
 
     def prepare_capture(self, stream: Any) -> None:
         """Wait until all work on the stream is done."""
-        _refuse_legacy(stream)
         with self._driver.relaxed(self._driver.context_of(stream)):
             self._driver.call("cuStreamSynchronize", stream)
 

@@ -240,7 +240,6 @@ class HipBackend(Backend):
 
     def prepare_capture(self, stream: Any) -> None:
         """Wait until all work on the stream is done."""
-        _refuse_legacy(stream)
         handle = int(stream)
         with self._driver.relaxed(self._driver.device_of(stream)):
             self._driver.call("hipStreamSynchronize", handle)

@@ -68,8 +68,9 @@ class _Inputs:
             return
         for tensor in inputs:
             storage = self._new(tensor)
-            # that of a foreign array may go while the array stays; nobody can tell
-            if storage is not None and storage.resizable() and (_on_device(tensor) or tensor.is_pinned()):
+            # that of a foreign array may go while the array stays: such storages can't be resized, but
+            # neither can those of pin_memory()
+            if storage is not None and ((storage.resizable() and _on_device(tensor)) or tensor.is_pinned()):
                 self._found.append((storage.data_ptr(), self._used(tensor)))
         for tensor in outputs:
             self._new(tensor)

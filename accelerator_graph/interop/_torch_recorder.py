@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import CaptureError
-from . import _collector
 from ._torch_errors import as_driver_error, translated
 from ._torch_recording import Executable, Recording, decides_itself, new_graph, offsets
 from .base import Recorder
@@ -34,20 +33,22 @@ class TorchRecorder(Recorder):
         super().__init__(backend)
         self._framework = framework
         self.destroy_disturbs_captures = backend.name == "hip"
-        """torch's graphs synchronise the device when they go, on ROCm."""
+        """torch's graphs synchronise the device when they go, on ROCm; and wherever a `MemPool` goes with
+        the last of them, it ends the process if anything is being captured."""
 
     # ---- capture -------------------------------------------------------------------------------
 
     def capture_begin(self, stream: Any, mode: str) -> Recording:
         """Let torch begin a capture of its current stream, which is this one."""
-        torch, device = self._framework.torch, self.base.device_of(stream)
+        torch, device = self._framework.torch, self.device
         recording = Recording(stream, device)
         for generator in self.generators:
             if not isinstance(generator, torch.Generator) or generator.device.type != "cuda":
                 raise TypeError(f"a torch.Generator of the device is wanted, not {generator!r}.")
+        if hasattr(self.pool, "owner"):
+            self.destroy_disturbs_captures = True
         try:
             self._reserve(recording)
-            _collector.pause(recording)
             recording.torch_graph = new_graph(torch)
             if not decides_itself(recording.torch_graph):
                 recording.generators = [torch.cuda.default_generators[device], *self.generators]
@@ -120,7 +121,6 @@ class TorchRecorder(Recorder):
         with _lock:
             if _recording.get(recording.device) is recording:
                 del _recording[recording.device]
-        _collector.resume(recording)
         recording.over = True
 
     def _reset_generators(self, recording: Recording) -> None:
@@ -161,7 +161,7 @@ class TorchRecorder(Recorder):
         """Have torch give up graph, executable and memory."""
         with self.base.relaxed(recording.stream), translated(self.base, "reset"):
             recording.torch_graph.reset()
-            self.pool = None  # a pool of torch's own may go now, and its memory with it
+            self.pool = None
 
     def destroy_executable(self, executable: Executable) -> None:
         """Do nothing: it goes with the graph."""

@@ -124,6 +124,9 @@ class Recorder:
     pool: PoolId | None = None
     """The pool of the capture. Set before `capture_begin`."""
 
+    device: int
+    """The ordinal of the device. Set before `capture_begin`."""
+
     generators: Sequence[object] = ()
     """What was given to `Graph.register_generator_state`. Set before `capture_begin`."""
 

@@ -47,8 +47,10 @@ class Torch(Framework):
 
     def current_stream(self, device: int | None = None) -> tuple[int, int]:
         """Return torch's current stream."""
-        device = self.torch.cuda.current_device() if device is None else device
-        return int(self.torch.cuda.current_stream(device).cuda_stream), device
+        cuda = self.torch.cuda
+        device = cuda.current_device() if device is None else device
+        raw = getattr(self.torch._C, "_cuda_getCurrentRawStream", None)  # makes no object
+        return int(cuda.current_stream(device).cuda_stream if raw is None else raw(device)), device
 
     def use_stream(self, handle: int, device: int) -> Undo:
         """Make a stream torch's current one on its device, and that device the current one."""

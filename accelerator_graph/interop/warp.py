@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
+from threading import RLock
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
@@ -23,6 +24,8 @@ class Warp(Framework):
         # Warp's objects for streams of others. Kept: each one's end would make Warp forget the stream, and
         # free what work on it uses, whoever else has an object for the same one.
         self._wrapped: dict[tuple[int, int], Any] = {}
+        self._entered: dict[int, list[_Entered]] = {}
+        self._lock = RLock()
 
     @property
     def warp(self) -> Any:
@@ -56,10 +59,29 @@ class Warp(Framework):
         there = warp.get_device(f"cuda:{device}")
         with ExitStack() as undo:
             undo.enter_context(warp.ScopedDevice(there))
-            before = there.stream
-            undo.callback(there.set_stream, before, sync=False)
-            there.set_stream(self._stream(handle, there, before), sync=False)
-            return undo.pop_all().close
+            with self._lock:
+                stack = self._entered.setdefault(there.ordinal, [_Entered(there.stream)])
+                mine = _Entered(self._stream(handle, there, there.stream))
+                undo.callback(self._leave, there, mine)
+                stack.append(mine)
+                there.set_stream(mine.stream, sync=False)
+            device = undo.pop_all()
+
+        def leave() -> None:
+            self._leave(there, mine)
+            device.close()
+
+        return leave
+
+    def _leave(self, there: Any, mine: _Entered) -> None:
+        """Take a stream back. The last one is current that was entered, by any thread, and not left yet."""
+        with self._lock:
+            stack = self._entered.get(there.ordinal, [])
+            if mine in stack:
+                there.set_stream([each for each in stack if each is not mine][-1].stream, sync=False)
+                stack.remove(mine)
+            if len(stack) == 1:
+                del self._entered[there.ordinal]
 
     def _stream(self, handle: int, there: Any, before: Any) -> Any:
         """Return Warp's object for a stream: the one that there is, or one that is kept."""
@@ -72,6 +94,15 @@ class Warp(Framework):
         if key not in self._wrapped:
             self._wrapped[key] = self.warp.Stream(there, cuda_stream=handle or None)
         return self._wrapped[key]
+
+
+class _Entered:
+    """A stream that was made the current one by one `use_stream`."""
+
+    __slots__ = ("stream",)
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
 
 
 def _handle(stream: Any) -> int:

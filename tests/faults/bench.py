@@ -11,7 +11,7 @@ from typing import Any
 from driver.faults import Faults
 
 import accelerator_graph as ag
-from accelerator_graph import _lifetime, _side_streams, pools, streams
+from accelerator_graph import _collector, _lifetime, _side_streams, pools, streams
 
 from .vendor import BACKEND, vendor
 
@@ -136,5 +136,6 @@ def no_capture() -> None:
     """Find no trace of a capture on this thread nor in the driver."""
     assert not _lifetime.captures, "a capture is still noted"
     assert not _lifetime.thread.capturing, "the thread still holds a graph"
+    assert not _collector._captures, "the collector still waits"
     assert not streams._thread.stack, "a stream is still the current one"
     assert accounts.live()["captures"] == 0, "a capture was left open"

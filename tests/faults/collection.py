@@ -82,7 +82,8 @@ def collected(before: list[int], captures: int = 0) -> None:
     """Find garbage, collect it, and find everything destroyed although a capture goes on."""
     faults.reset()
     gc.collect()
-    assert not any(faults.calls().values()), "the collection called the driver"
+    called = {name for name, times in faults.calls().items() if times}
+    assert called <= vendor.RELAXES, "the collection called the driver"
     drains()
     _lifetime.drain()
     now = all_kinds()

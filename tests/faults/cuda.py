@@ -169,6 +169,8 @@ def free(stream: Any, memory: int) -> None:
 BEGIN, END, IS_CAPTURING = "cuStreamBeginCapture", "cuStreamEndCapture", "cuStreamIsCapturing"
 INSTANTIATE, LAUNCH, ROOTS = "cuGraphInstantiate", "cuGraphLaunch", "cuGraphGetRootNodes"
 SET_PLACE, EXCHANGE = "cuCtxSetCurrent", "cuThreadExchangeStreamCaptureMode"
+RELAXES = {"cuStreamGetCtx", "cuCtxGetCurrent", SET_PLACE, EXCHANGE}
+"""What is called to relax a thread and to undo that."""
 NAMING = frozenset(("cuGraphKernelNodeGetParams", "cuFuncGetName", "cuKernelGetName"))
 """Functions without which a kernel has no name, and that is all."""
 

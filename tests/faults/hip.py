@@ -195,6 +195,8 @@ def free(stream: Any, memory: int) -> None:
 BEGIN, END, IS_CAPTURING = "hipStreamBeginCapture", "hipStreamEndCapture", "hipStreamIsCapturing"
 INSTANTIATE, LAUNCH, ROOTS = "hipGraphInstantiateWithFlags", "hipGraphLaunch", "hipGraphGetRootNodes"
 SET_PLACE, EXCHANGE = "hipSetDevice", "hipThreadExchangeStreamCaptureMode"
+RELAXES = {"hipStreamGetDevice", "hipGetDevice", SET_PLACE, EXCHANGE}
+"""What is called to relax a thread and to undo that."""
 NAMING = frozenset(("hipGraphKernelNodeGetParams",))
 """Functions without which a kernel has no name, and that is all."""
 

@@ -1,0 +1,76 @@
+"""The cyclic garbage collector while a capture is under way: paused, and harmless if somebody calls it.
+
+It comes upon dead graphs, streams and arrays of anybody's at any line of the captured code. To destroy these
+is refused in a capture and breaks it, or is recorded in it.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, suppress
+
+_captures: dict[object, Callable[[], AbstractContextManager[object]]] = {}
+_ours = False
+"""It was on, and will be again."""
+_lock = threading.RLock()
+_thread = threading.local()
+
+
+def pause(capture: object, relaxed: Callable[[], AbstractContextManager[object]]) -> None:
+    """Switch the collector off, in all threads, until nothing is captured any more. Again: nothing.
+
+    Parameters
+    ----------
+    capture : object
+        For `resume`.
+    relaxed : callable
+        Returns a context in which this thread disturbs no capture. Collections by hand run in it.
+    """
+    global _ours
+    with _lock:
+        if not _captures:
+            _ours = False
+            gc.callbacks.append(_around)
+        _captures[capture] = relaxed
+        if gc.isenabled():
+            _ours = True
+            gc.disable()
+
+
+def resume(capture: object) -> None:
+    """Say that a capture is over; after the last one the collector is on if it was before. Again: nothing."""
+    global _ours
+    with _lock:
+        if _captures.pop(capture, None) is None or _captures:
+            return
+        with suppress(ValueError):
+            gc.callbacks.remove(_around)
+        if _ours:
+            gc.enable()
+            _ours = False
+
+
+def _around(phase: str, info: object) -> None:
+    """Relax the collecting thread from the collection's start to its end."""
+    if phase == "start":
+        entered = _thread.entered = ExitStack()
+        for relaxed in list(_captures.values()):
+            with suppress(Exception):
+                entered.enter_context(relaxed())
+    else:
+        entered = _thread.__dict__.pop("entered", None)
+        if entered is not None:
+            entered.close()
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.RLock()
+    for capture in list(_captures):
+        resume(capture)
+
+
+os.register_at_fork(after_in_child=_after_fork)
