@@ -6,7 +6,9 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 from . import streams
+from ._replay import refuse_capturing
 from ._traffic import Traffic, key_of, make_room
+from .backends.base import CaptureStatus
 from .interop import registry as interop
 
 if TYPE_CHECKING:
@@ -43,10 +45,16 @@ class Lanes:
                 found = known[key] = (stream, captured.bind(stream))
             stream, launch = found
             if traffic.last is not stream:
-                traffic.move(stream)
+                self._move(stream)
             return launch
 
         return lane
+
+    def _move(self, stream: Stream) -> None:
+        """Go to another stream, behind the calls so far; a capture can't wait for those."""
+        refuse_capturing(stream)
+        if stream._backend.capture_status(stream._native) is CaptureStatus.NONE:
+            self._traffic.move(stream)
 
     def _stream(self, handle: int | None) -> Stream:
         """Return a stream by its handle: if it is ours, a hold that keeps it alive."""

@@ -35,6 +35,11 @@ RULES = [
     ("backends.hip backends._hip_*", f"{CONTRACT} backends._hip_*", "hip"),
     (CHOICE, f"errors backends.base {CHOICE}", ""),
     (CORE, f"errors backends.base backends.registry interop.base interop.registry {CORE}", ""),
+    (
+        "_graphed_callables _lanes",
+        f"errors backends.base interop.registry interop._torch_autograd _lanes {CORE}",
+        "",
+    ),
     ("interop.registry", "errors interop.base backends._catalogue", ""),
     ("interop.torch interop._torch_*", "errors interop.base interop._torch_*", ""),
     ("interop.cupy interop.numba interop.warp interop.cuda_core", "interop.base", ""),

@@ -70,7 +70,9 @@ class Passes:
             self.parameters = [(f"parameter {key!r}", value) for key, value in function.named_parameters()]
         tensors = [*self.arguments, *self.parameters]
         self._inputs = [(label, value) for label, value in tensors if value.requires_grad]
-        kinds = {value.device.type for _, value in tensors} or {"cuda"}
+        kinds = filter(
+            torch.amp.is_autocast_available, {value.device.type for _, value in tensors} or {"cuda"}
+        )
         if torch.is_autocast_cache_enabled() and any(map(torch.is_autocast_enabled, kinds)):
             raise UnsupportedError(
                 f"{name}: autocast keeps what it has cast, and replays would go on reading that; enter "

@@ -53,7 +53,6 @@ def joined(torch: Any, it: Captured, forward: Lane, backward: Lane) -> Callable[
         replay_back = _backward(torch, it, backward, outputs, constant)
         apply, general = _node(torch, it.name, calls, replay, replay_back, constant)
     name = it.name
-    del it, leaves  # and with them what autograd has made
 
     def call(*args: Any) -> Any:
         values = args if flat and len(args) == count else nested(args)

@@ -55,23 +55,22 @@ class Warp(Framework):
 
     def use_stream(self, handle: int, device: int) -> Undo:
         """Make a stream Warp's current one on its device, and that device the current one."""
-        warp = self.warp
-        there = warp.get_device(f"cuda:{device}")
-        with ExitStack() as undo:
-            undo.enter_context(warp.ScopedDevice(there))
-            with self._lock:
-                stack = self._entered.setdefault(there.ordinal, [_Entered(there.stream)])
-                mine = _Entered(self._stream(handle, there, there.stream))
-                undo.callback(self._leave, there, mine)
-                stack.append(mine)
-                there.set_stream(mine.stream, sync=False)
-            device = undo.pop_all()
+        there = self.warp.get_device(f"cuda:{device}")
+        mine, before = _Entered(self._stream(handle, there, there.stream)), ExitStack()
 
         def leave() -> None:
             self._leave(there, mine)
-            device.close()
+            before.close()
 
-        return leave
+        try:
+            before.enter_context(self.warp.ScopedDevice(there))
+            with self._lock:
+                self._entered.setdefault(there.ordinal, [_Entered(there.stream)]).append(mine)
+                there.set_stream(mine.stream, sync=False)
+            return leave
+        except BaseException:
+            leave()
+            raise
 
     def _leave(self, there: Any, mine: _Entered) -> None:
         """Take a stream back. The last one is current that was entered, by any thread, and not left yet."""

@@ -1,1 +1,1 @@
-"""The real torch, with its real autograd, captured on the CPU backend: what a GPU's torch does, without one."""
+"""The real torch and its real autograd, captured on the CPU backend: as on a GPU, without one."""

@@ -23,6 +23,9 @@ _aten = torch.ops.aten
 _WAITING = {_aten._local_scalar_dense.default, _aten.equal.default, _aten.nonzero.default}
 """What has to wait for a device, and so breaks a capture."""
 
+_UNSAID = {_aten.native_batch_norm.default: (3, 4)}
+"""What is written though the schema does not say so."""
+
 
 class TorchOnCpu(Framework):
     api_version = 1
@@ -102,7 +105,8 @@ def _run(operation, args, kwargs, results):
 def _written(operation, args, kwargs):
     """The tensors that an operation writes to, by its schema."""
     for i, argument in enumerate(operation._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
+        said = argument.alias_info is not None and argument.alias_info.is_write
+        if said or i in _UNSAID.get(operation, ()):
             given = args[i] if i < len(args) else kwargs.get(argument.name)
             yield from (each for each in tree_leaves(given) if isinstance(each, torch.Tensor))
 

@@ -1,0 +1,196 @@
+"""torch's work on the CPU, recorded: what this lane stands on, and `graphed` over it."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+import accelerator_graph as ag
+
+from .framework import taking_part
+
+
+@pytest.fixture(autouse=True)
+def stream():
+    torch.manual_seed(1)
+    with taking_part(), ag.Stream(backend="cpu") as stream:
+        yield stream
+
+
+def captured(work):
+    g = ag.Graph()
+    with g:
+        result = work()
+    return g, result
+
+
+def test_a_capture_records_and_does_nothing():
+    x = torch.ones(4)
+    g, y = captured(lambda: x.add_(1) * 2)
+    assert x.tolist() == [1.0] * 4
+    for i in range(1, 4):
+        g.replay()
+        assert x.tolist() == [1.0 + i] * 4
+        assert y.tolist() == [2.0 + 2 * i] * 4
+    assert g.num_nodes == 2
+
+
+def test_views_and_what_is_written_through_them():
+    x = torch.zeros(2, 3)
+
+    def work():
+        y = x.t()
+        y[1:].fill_(5)
+        x.view(6)[:1] += 1
+        return y.reshape(6)
+
+    g, y = captured(work)
+    assert x.eq(0).all()
+    g.replay()
+    assert x.tolist() == [[1.0, 5.0, 5.0], [0.0, 5.0, 5.0]]
+    assert y.tolist() == x.t().reshape(6).tolist()
+
+
+def test_results_that_are_given_and_lists():
+    out, xs = torch.zeros(3), [torch.ones(3), torch.ones(3)]
+
+    def work():
+        torch.add(xs[0], xs[1], out=out)
+        torch._foreach_mul_(xs, 3.0)
+
+    g, _ = captured(work)
+    assert out.eq(0).all()
+    assert xs[1].eq(1).all()
+    g.replay()
+    g.replay()
+    assert out.tolist() == [6.0] * 3
+    assert xs[1].tolist() == [9.0] * 3
+
+
+def test_new_memory_is_the_same_in_every_replay():
+    g, (x, y) = captured(lambda: (torch.zeros(3), torch.arange(3)))
+    place = x.data_ptr()
+    x.fill_(9)
+    g.replay()
+    assert x.tolist() == [0.0] * 3
+    assert y.tolist() == [0, 1, 2]
+    assert x.data_ptr() == place
+
+
+def test_random_numbers_go_on_at_replays_and_not_in_the_capture():
+    state = torch.get_rng_state()
+    g, x = captured(lambda: torch.rand(5))
+    assert torch.equal(torch.get_rng_state(), state)
+    found = []
+    for _ in range(3):
+        g.replay()
+        found.append(x.tolist())
+    torch.set_rng_state(state)
+    assert found == [torch.rand(5).tolist() for _ in range(3)]
+
+
+def test_what_waits_breaks_the_capture():
+    x = torch.ones(3)
+    g = ag.Graph()
+    with pytest.raises(ag.CaptureError) as raised, g:
+        x.sum().item()
+    assert raised.value.reason == "illegal_call"
+    assert x.sum().item() == 3  # nothing is recorded any more
+    assert x.add_(1).tolist() == [2.0] * 3
+    assert g.state == "empty"
+
+
+def test_a_body_that_raises_leaves_nothing():
+    x, g = torch.ones(3), ag.Graph()
+    with pytest.raises(ZeroDivisionError), g:
+        x.add_(1).add_(1 // 0)
+    assert x.tolist() == [1.0] * 3
+    assert x.add_(1).tolist() == [2.0] * 3
+    assert g.state == "empty"
+
+
+def test_autograd_in_a_capture():
+    w = torch.tensor([2.0, 3.0], requires_grad=True)
+    x = torch.ones(2)
+
+    def work():
+        [grad] = torch.autograd.grad((w * x * x).sum(), w)
+        return grad
+
+    g, grad = captured(work)
+    for value in (1.0, 4.0):
+        x.fill_(value)
+        g.replay()
+        assert grad.tolist() == [value**2] * 2
+    assert w.grad is None
+
+
+def test_a_training_step_in_one_graph():
+    def made():
+        torch.manual_seed(0)
+        module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+        for p in module.parameters():
+            p.grad = torch.zeros_like(p)
+        return module, torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9, foreach=True)
+
+    def step(module, optimizer, x):
+        optimizer.zero_grad(set_to_none=False)
+        loss = module(x).square().sum()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    (ours, optimizer), theirs = made(), made()
+    x = torch.randn(3, 4)
+    for both in ((ours, optimizer), theirs):  # the momentum is there before the capture
+        step(*both, x)
+    g, loss = captured(lambda: step(ours, optimizer, x))
+    for _ in range(4):
+        x.copy_(torch.randn(3, 4))
+        g.replay()
+        want = step(*theirs, x)
+        torch.testing.assert_close(loss, want, rtol=0, atol=0)
+    for one, other in zip(ours.parameters(), theirs[0].parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("outputs", ["copy", "static"])
+def test_graphed_over_a_model(stream, outputs):
+    module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    f = ag.graphed(copy.deepcopy(module), warmup=1, outputs=outputs)
+    with torch.no_grad():
+        for _ in range(5):
+            x = torch.randn(3, 4)
+            y = f(x)
+            stream.synchronize()
+            torch.testing.assert_close(y, module(x), rtol=0, atol=0)
+    assert f.cache_info() == ag.CacheInfo(4, 1, 1, 0, 1, 16)
+
+
+def test_graphed_draws_anew_and_writes_to_its_arguments(stream):
+    @ag.graphed(warmup=0)
+    def f(x, y):
+        x.add_(y)
+        return {"mask": torch.nn.functional.dropout(y, 0.5)}
+
+    x, y, masks = torch.zeros(50), torch.ones(50), []
+    for i in range(4):
+        masks.append(f(x, y)["mask"])
+        stream.synchronize()
+        assert x.tolist() == [i + 1.0] * 50
+    assert not any(torch.equal(a, b) for i, a in enumerate(masks) for b in masks[:i])
+
+
+def test_graphed_with_a_step_of_autograd(stream):
+    w = torch.ones(3, requires_grad=True)
+
+    @ag.graphed(warmup=1)
+    def f(x):
+        return torch.autograd.grad((w * x**2).sum(), w)[0]
+
+    for i in range(4):
+        grad = f(torch.full((3,), float(i)))
+        stream.synchronize()
+        assert grad.tolist() == [float(i * i)] * 3
