@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Hashable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 from .interop import registry as interop
@@ -45,6 +46,12 @@ class Family:
         self.assign(new, x)
         return new
 
+    def static(self, x: Any) -> Any:
+        """The same, but a copy that counts how often it is written, if any array of the type does."""
+        inference = getattr(self.module, "inference_mode", None)  # a mode in which none does
+        with nullcontext() if inference is None else inference(False):
+            return self.copy(x)
+
     def __init__(
         self,
         kind: Literal["tensor", "array", "buffer", "place"],
@@ -81,10 +88,10 @@ def family_of(x: Any) -> Family | None:
             if module.__name__ in interop.names():  # else nobody can say on which stream it copies
                 return _array(cls, module, host=False)
     if on_device:
-        return _place(cls, _interface)
-    if hasattr(x, "__dlpack__") or (not issubclass(cls, Hashable) and _has_memory(x)):
-        return _buffer(cls, x) or _place(cls, id)
-    return None
+        return _place(cls)
+    if hasattr(x, "__dlpack__"):  # it may say where it is if it is on a device
+        return _buffer(cls, x) or _place(cls)
+    return _buffer(cls, x) if not issubclass(cls, Hashable) and _has_memory(x) else None
 
 
 def _tensor(cls: type, module: Any) -> Family:
@@ -107,10 +114,10 @@ def _array(cls: type, module: Any, *, host: bool) -> Family:
     return Family("array", module, read if host else read_with_device, module.empty_like, _assign)
 
 
-def _place(cls: type, identify: Callable[[Any], Hashable]) -> Family:
+def _place(cls: type) -> Family:
     def read(x: Any, leaves: list[Any]) -> Hashable:
         leaves.append(x)
-        return cls, identify(x)
+        return cls, _interface(x)
 
     return Family("place", None, read, _same, _nothing)
 
@@ -118,7 +125,8 @@ def _place(cls: type, identify: Callable[[Any], Hashable]) -> Family:
 def _buffer(cls: type, x: Any) -> Family | None:
     """Return how a Python buffer is handled; None if no copy can be made of it."""
     try:
-        memoryview(copy.copy(x))
+        if memoryview(copy.copy(x)).readonly:
+            return None
     except (TypeError, BufferError):
         return None
 
@@ -184,6 +192,18 @@ def place_of(x: Any) -> tuple[bool, int | None]:
         kind, ordinal = x.__dlpack_device__()
         return (True, None) if int(kind) in _HOST else (False, int(ordinal))
     return not hasattr(x, "__cuda_array_interface__"), None
+
+
+def forget_casts() -> None:
+    """Empty the caches of what autocast has cast.
+
+    What is found there in a capture is freed when autocast ends, and what a capture leaves there holds
+    nothing until a replay.
+    """
+    for name in interop.names():
+        clear = getattr(sys.modules.get(name), "clear_autocast_cache", None)
+        if clear is not None:
+            clear()
 
 
 def writable(x: Any) -> bool:

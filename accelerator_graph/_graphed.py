@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Callable, Hashable
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
-from ._graphed_function import CacheInfo, Graphed, Options
+from ._cache import CacheInfo, Options
+from ._graphed_function import Graphed
 from .pools import AnyPool, check_pool
 
 __all__ = ["CacheInfo", "graphed"]
@@ -67,20 +68,21 @@ def graphed(
         and tuples, lists, dicts and dataclasses of both.
     warmup : int
         How many calls of every signature run the function as it is, once each. The next one captures it
-        and replays once.
+        and replays once. So calls with an argument that changes every time, such as a counter, are never
+        captured, of which one `RuntimeWarning` tells: pass it as an array.
     key : callable, optional
         Takes the function's arguments and returns the bucket of the call, which is hashable. Calls of one
         bucket share a graph. Their arrays have to have the same signature and places, else it is a
         `ValueError`; other arguments stay what they were in the call that was captured.
     max_graphs : int
-        How many graphs to keep. The one that was not used for the longest time is dropped for another;
-        its signature begins again with the warm-up.
+        How many graphs to keep. The one that was not used for the longest time is dropped once another
+        has been captured; its signature begins again with the warm-up.
     outputs : {"copy", "static"}
         Whether every call returns new arrays, or, which is faster, always the same ones, which any later
         call overwrites.
     pool : PoolId or torch.cuda.MemPool, optional
-        The pool that the graphs share; by default one of the function's own. Of one that is shared with
-        others the rules in `graph_pool_handle` hold.
+        The pool that the graphs share; by default one of the function's own for each device. Of one that is
+        shared with others the rules in `graph_pool_handle` hold.
     on_capture_error : {"raise", "eager"}
         What a `CaptureError` does: it is raised, or the function runs as it is for that signature from
         then on, with one `RuntimeWarning`.
@@ -97,7 +99,8 @@ def graphed(
         An option is of the wrong type or value, or the function is a coroutine or a generator. At a call:
         an argument, which is named, is neither an array nor hashable, or is an array that a replay can't
         read (memory of the host for a graph of a device, another device than the current stream's), or
-        requires grad.
+        requires grad; or the result has an array of which no copy can be returned, such as one in memory of
+        the host.
     CaptureError
         At a call: there is no current stream, or the function does what can't be captured.
 
@@ -105,12 +108,15 @@ def graphed(
     -----
     **The signature** of a call is made of its arrays (type, shape, strides, element type, device), of all
     other arguments by type and value, and of how they are nested. It does not matter whether an argument
-    is given by position, by name or by default. Grad, inference and autocast modes of a framework like
+    is given by position, by name or by default, nor in which order names are: ``**kwargs`` come sorted. A
+    decorator under this one has to leave the parameters as they are. Whether one array is given
+    several times counts. Grad, inference and autocast modes of a framework like
     torch count where its tensors are arguments. What else the function reads (globals, attributes, the
     mode of a module) is captured once and does not count.
 
     **Arguments** that are arrays are copied into static ones, which the function is given in their place,
-    in the order of the caller's current stream; so the function must keep none of them. This holds for
+    in the order of the caller's current stream; so the function must keep none of them. One that is given
+    several times is one there too; views of each other become arrays apart, and dense ones. This holds for
     arrays like torch's and, of packages that take part in captures, for arrays like NumPy's. Of others with
     ``__cuda_array_interface__`` or DLPack no copy can be made: their graph reads the caller's own memory,
     and a call with other memory has another signature. Gradients don't pass through; outputs are detached.
@@ -118,8 +124,8 @@ def graphed(
     What the function writes to its arguments reaches the caller if it returns that argument, or if the
     array counts its writes, as torch's tensors do (of work by other libraries they don't know). A result that
     is one of the arguments is that argument again. What is a view of an argument in an eager call is a
-    copy, or with static outputs a view of the static array. What is no array in the result stays what it was
-    in the call that was captured.
+    copy, or with static outputs a view of the static array; likewise results that share
+    memory. What is no array in the result stays what it was in the call that was captured.
 
     **Side effects**: Python code in the function runs in the warm-up and in the capture, and not in
     replays; its work on the device runs once for every call. A capture that fails has run Python code up to
@@ -129,8 +135,9 @@ def graphed(
     **In a capture**, whoever's, a graphed function runs as it is and becomes part of that capture.
 
     **Threads**: calls from several threads are let through one at a time, except the function's eager runs.
-    Calls on several streams wait for each other. Static outputs are the caller's to guard. A stream of
-    a framework other than torch may be destroyed between calls; others have to live until the next call.
+    Calls on several streams wait for each other. Static outputs are the caller's to guard. A stream on
+    which a call ran may be destroyed as soon as the call has returned. One capture at a time is made in the
+    process, of whichever graphed function.
 
     **On the CPU backend** arrays are NumPy's, torch's on the CPU, and Python's buffers. The function has
     to do all its work by the current stream, and the result is there when that has been synchronised::
@@ -141,7 +148,8 @@ def graphed(
             accelerator_graph.current_stream().launch(np.add, x, y, out)
             return out
 
-    As a method, the function has graphs of its own for every instance, which go with it.
+    As a method, the function has graphs of its own for every instance, which go with it. Copies and
+    pickles of it, and of instances, begin without graphs.
     """
     options = Options(warmup, key, max_graphs, outputs, check_pool(pool), on_capture_error)
     _check(options)

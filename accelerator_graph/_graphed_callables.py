@@ -181,6 +181,8 @@ def _check_place(passes: list[Passes], home: Stream) -> None:
 
 def _capture(passes: list[Passes], home: Stream, warmup: int, pool: PoolId) -> list[Callable[..., Any]]:
     """Warm up, and capture the forward passes in order and the backward passes in the reverse one."""
+    from .interop._torch_replay import Loans
+
     side = side_of(home)
     graphs = [(Graph(), Graph()) for _ in passes]
     lanes = Lanes(home)
@@ -206,7 +208,11 @@ def _capture(passes: list[Passes], home: Stream, warmup: int, pool: PoolId) -> l
                 if each.prepare_backward():
                     with graph(backward, pool, side):
                         each.backward()
-        return [each.join(*map(lanes.of, pair)) for each, pair in zip(passes, graphs, strict=True)]
+        loans = Loans()
+        return [
+            each.join(lanes.of(forward), lanes.of(backward), loans)
+            for each, (forward, backward) in zip(passes, graphs, strict=True)
+        ]
     except BaseException:
         for each in passes:
             each.forget()

@@ -4,59 +4,35 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 import types
 import warnings
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from . import _lifetime
+from ._cache import CacheInfo, Options, Seen, SeenTable
+from ._methods import Instances
 from ._nested import rebuild
 from ._recorded_call import NOT_NOW, RecordedCall
-from ._signature import Arguments, Leaves, Reader, Shape
-from ._traffic import Traffic, current
+from ._signature import Arguments, Leaves, Reader, Shape, repeats, same_among
+from ._traffic import Traffic, current, here_or_none
 from .backends.base import CaptureStatus
 from .errors import CaptureError, GraphStateError
-from .pools import PoolId, graph_pool_handle
+from .pools import graph_pool_handle
+
+if TYPE_CHECKING:
+    from .streams import Stream
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_MOST_SEEN = 1024
 _ABSENT: Any = object()
 
 _capturing = threading.Lock()
 """Held by the one graphed function that captures: some frameworks record one capture at a time."""
-
-
-class CacheInfo(NamedTuple):
-    """What a graphed function has done so far, and holds."""
-
-    replays: int
-    """Calls that replayed a graph."""
-    eager: int
-    """Calls that ran the function as it is, outside of any capture: warm-up, and signatures that can't
-    be captured."""
-    captures: int
-    """Graphs that were captured."""
-    dropped: int
-    """Graphs that were dropped to make room."""
-    graphs: int
-    """Graphs that there are now."""
-    max_graphs: int
-    """How many there may be."""
-
-
-class Options(NamedTuple):
-    """As in `graphed`."""
-
-    warmup: int
-    key: Callable[..., Hashable] | None
-    max_graphs: int
-    outputs: str
-    pool: PoolId | None
-    on_capture_error: str
 
 
 class _Call(NamedTuple):
@@ -71,30 +47,26 @@ class _Call(NamedTuple):
     leaves: Leaves
 
 
-class _Seen:
-    """A signature without a graph."""
-
-    __slots__ = ("calls", "eager", "read")
-
-    def __init__(self, read: Hashable) -> None:
-        self.calls = 0
-        self.eager = False
-        self.read = read
-
-
 class Graphed(Generic[P, R]):
     """A function as `graphed` returns it; see there."""
 
-    def __init__(self, function: Callable[P, R], options: Options, skip: int = 0) -> None:
+    def __init__(
+        self,
+        function: Callable[P, R],
+        options: Options,
+        method: tuple[Graphed[..., R], weakref.ref[Any]] | None = None,
+    ) -> None:
         plain = isinstance(function, types.FunctionType | types.MethodType)
         functools.update_wrapper(self, function, updated=("__dict__",) if plain else ())
         self._function = function
         self._options = options
         self._choose = options.key
-        self._skip = skip
-        self._arguments = Arguments(function, skip)
+        self._method = method
+        self._skip = 0 if method is None else 1
+        self._arguments = Arguments(function, self._skip)
         self._plain: Shape = (self._arguments.plain, ())
-        self._of_instances: dict[int, tuple[weakref.ref[Any], Graphed[..., R]]] = {}
+        name = getattr(function, "__name__", "")
+        self._instances: Instances[Graphed[..., R]] = Instances(name)
         self._lock = threading.RLock()
         self._start()
         _lifetime.tracked.add(self)
@@ -104,15 +76,19 @@ class Graphed(Generic[P, R]):
         self._reader = Reader(by_value=self._options.key is None)
         self._traffic = Traffic()
         self._graphs: dict[Hashable, RecordedCall] = {}
-        self._seen: dict[Hashable, _Seen] = {}
-        self._pool = self._options.pool
+        self._seen = SeenTable(self._options.max_graphs)
         self._replays = self._eager = self._captures = self._dropped = 0
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function, or replay what it did."""
         if _lifetime.thread.capturing:
             return self._function(*args, **kwargs)
-        given: tuple[Any, ...] = args[self._skip :] if self._skip else args
+        given: tuple[Any, ...] = args
+        if self._method is not None:
+            given = args[1:]
+            of, whose = self._method
+            if args[0] is not whose():  # a copied instance may have a bound method of the original's
+                return of.__get__(args[0])(*given, **kwargs)
         shape: Shape = self._plain
         values: Sequence[Any] = given
         if kwargs or len(given) != shape[0]:
@@ -122,27 +98,36 @@ class Graphed(Generic[P, R]):
         bucket = None if choose is None else choose(*args, **kwargs)
         try:
             read: Hashable = (shape, reader.read(values, leaves))
-            ambient = None if reader.ambient is None else reader.ambient(leaves)
+            here = None
+            if leaves:
+                if len(leaves) > 1 and repeats(leaves):
+                    read = (read, same_among(leaves))
+                ambient = None if reader.ambient is None else reader.ambient(leaves)
+            else:
+                here = here_or_none()
+                ambient = None if here is None else (here._backend, here._device)
             key = (read, ambient) if choose is None else (bucket, ambient)
             recorded = self._graphs.get(key)
         except Exception as error:
             raise self._unreadable(error, bucket, shape, values) from error
         if recorded is not None:
             with self._lock:
-                result = self._replay(recorded, read, leaves)
+                result = self._replay(recorded, read, leaves, here)
             if result is NOT_NOW:
                 return self._function(*args, **kwargs)
             if result is not _ABSENT:
                 return result  # type: ignore[no-any-return]
         return self._without_graph(_Call(key, read, args[: self._skip], shape, values, leaves))
 
-    def _replay(self, recorded: RecordedCall | None, read: Hashable, leaves: Leaves) -> Any:
+    def _replay(
+        self, recorded: RecordedCall | None, read: Hashable, leaves: Leaves, here: Stream | None = None
+    ) -> Any:
         """Replay a graph. `_ABSENT` if there is none any more, `NOT_NOW` if the stream is being captured."""
         if recorded is None or recorded.closed:
             return _ABSENT
         if self._choose is not None:
             self._agree(read, recorded.read)
-        result = recorded.run(leaves)
+        result = recorded.run(leaves, here)
         if result is not NOT_NOW:
             recorded.used = self._replays = self._replays + 1
         return result
@@ -164,13 +149,9 @@ class Graphed(Generic[P, R]):
             self._eager += 1
         return result  # type: ignore[no-any-return]
 
-    def _see(self, call: _Call) -> _Seen:
+    def _see(self, call: _Call) -> Seen:
         """Find what is known of a signature without a graph."""
-        seen = self._seen.get(call.key)
-        if seen is None:
-            if len(self._seen) >= _MOST_SEEN:
-                del self._seen[next(iter(self._seen))]
-            seen = self._seen[call.key] = _Seen(call.read)
+        seen = self._seen.of(call.key, call.read, self)
         if self._choose is not None:
             self._agree(call.read, seen.read)
         return seen
@@ -190,7 +171,7 @@ class Graphed(Generic[P, R]):
         function: Callable[..., R] = self._function
         return function(*call.instance, *values[:count], **named)
 
-    def _try_to_capture(self, call: _Call, seen: _Seen) -> Any:
+    def _try_to_capture(self, call: _Call, seen: Seen) -> Any:
         try:
             return self._capture(call)
         except CaptureError as error:
@@ -213,18 +194,17 @@ class Graphed(Generic[P, R]):
         copies = self._options.outputs == "copy"
         recorded = RecordedCall(self._reader, self._traffic, call.leaves, names, home, copies)
         recorded.read = call.read
+        alike = (each.pool for each in self._graphs.values() if each.where == recorded.where)
+        pool = self._options.pool or next(alike, None) or graph_pool_handle()
+        with _capturing:
+            recorded.capture(functools.partial(self._call, call), call.leaves, home, pool)
+        self._captures += 1
         while len(self._graphs) >= self._options.max_graphs:
             oldest = min(self._graphs, key=lambda key: self._graphs[key].used)
             self._graphs.pop(oldest).close()
             self._dropped += 1
-        if self._options.pool is None and not self._graphs:
-            self._pool = graph_pool_handle()  # the last one ended with its last graph
-        assert self._pool is not None
-        with _capturing:
-            recorded.capture(functools.partial(self._call, call), home, self._pool)
-        self._captures += 1
         self._graphs[call.key] = recorded
-        self._seen.pop(call.key, None)
+        self._seen.forget(call.key)
         return self._replay(recorded, call.read, call.leaves)
 
     def _unreadable(self, error: Exception, bucket: object, shape: Shape, values: Sequence[Any]) -> TypeError:
@@ -239,21 +219,20 @@ class Graphed(Generic[P, R]):
     # ---- the cache -----------------------------------------------------------------------------
 
     def cache_info(self) -> CacheInfo:
-        """Return what has been done since the beginning, or the last `clear`, and what is held."""
+        """Return what has been done since the beginning, or the last `clear`, and what is held.
+
+        Asked of a method on the class, it is the sum over the instances; there may be `max_graphs` for each.
+        """
         with self._lock:
-            return CacheInfo(
-                self._replays,
-                self._eager,
-                self._captures,
-                self._dropped,
-                len(self._graphs),
-                self._options.max_graphs,
-            )
+            mine = (self._replays, self._eager, self._captures, self._dropped, len(self._graphs))
+        theirs = [each.cache_info()[:5] for each in self._instances]
+        replays, eager, captures, dropped, graphs = map(sum, zip(mine, *theirs, strict=True))
+        return CacheInfo(replays, eager, captures, dropped, graphs, self._options.max_graphs)
 
     def clear(self) -> None:
         """Drop all graphs, once the calls so far are done, and begin again with the warm-up.
 
-        Static outputs must not be used any more.
+        Static outputs must not be used any more. Of a method on the class: those of all instances.
 
         Raises
         ------
@@ -262,6 +241,8 @@ class Graphed(Generic[P, R]):
         """
         if _lifetime.thread.capturing:
             raise GraphStateError(f"{self!r}: clear() has to wait for runs, and this thread is capturing.")
+        for each in self._instances:
+            each.clear()
         with self._lock:
             while self._graphs:
                 self._graphs.popitem()[1].close()
@@ -277,24 +258,22 @@ class Graphed(Generic[P, R]):
         """Return the function bound to an instance, which has graphs of its own."""
         if instance is None:
             return self
-        return types.MethodType(self._of_instance(instance), instance)
+        own = self._instances.find(instance)
+        if own is None:
+            own = self._instances.add(
+                instance, lambda whose: Graphed(self._function, self._options, (self, whose))
+            )
+        return types.MethodType(own, instance)
 
-    def _of_instance(self, instance: object) -> Graphed[..., R]:
-        key = id(instance)
-        found = self._of_instances.get(key)
-        if found is None:
-            try:
-                ref = weakref.ref(instance, lambda _: self._of_instances.pop(key, None))
-            except TypeError:
-                raise TypeError(
-                    f"{self!r} can't be a method of {type(instance).__name__!r}, whose instances can't be "
-                    "referenced weakly; add '__weakref__' to its __slots__."
-                ) from None
-            found = self._of_instances.setdefault(key, (ref, Graphed(self._function, self._options, skip=1)))
-        return found[1]
+    def __reduce__(self) -> Any:
+        name: str = getattr(self, "__qualname__", "")
+        found: Any = sys.modules.get(self.__module__)
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        return name if found is self else (Graphed, (self._function, self._options))
 
     def __repr__(self) -> str:
-        return f"<graphed {getattr(self._function, '__qualname__', repr(self._function))}>"
+        return f"<graphed {getattr(self._function, '__qualname__', None) or repr(self._function)}>"
 
 
 def _after_fork() -> None:

@@ -40,7 +40,7 @@ class Inspection:
         """Return the id of the graph's memory pool, for other graphs to share."""
         self._check("pool()")
         assert self._lease is not None
-        return self._lease.id
+        return self._lease.shown
 
     def debug_dump(self, path: str | os.PathLike[str], verbose: bool = True) -> None:
         """Write the graph in the DOT language.

@@ -24,10 +24,19 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield what a container holds, and how each is reached."""
     if is_dataclass(type(value)):
         yield from ((f".{field.name}", getattr(value, field.name)) for field in fields(value))
+        yield from ((f"[{key!r}]", part) for key, part in more_items(value))
     elif isinstance(value, dict):
         yield from ((f"[{key!r}]", part) for key, part in value.items())
     else:
         yield from ((f"[{i}]", part) for i, part in enumerate(value))
+
+
+def more_items(value: Any) -> list[tuple[Any, Any]]:
+    """Return what a dataclass that is a dict too, such as Hugging Face's outputs, holds beside its fields."""
+    if not isinstance(value, dict):
+        return []
+    names = {field.name for field in fields(value)}  # type: ignore[arg-type]
+    return [item for item in value.items() if item[0] not in names]
 
 
 def rebuild(value: Any, swap: Callable[[Any], Any]) -> Any:
@@ -36,7 +45,12 @@ def rebuild(value: Any, swap: Callable[[Any], Any]) -> Any:
     if is_dataclass(cls):
         new = copy.copy(value)
         for field in fields(cls):
-            object.__setattr__(new, field.name, rebuild(getattr(value, field.name), swap))
+            part = rebuild(getattr(value, field.name), swap)
+            object.__setattr__(new, field.name, part)
+            if isinstance(value, dict) and field.name in value:
+                dict.__setitem__(new, field.name, part)
+        for key, item in more_items(value):
+            new[key] = rebuild(item, swap)
         return new
     if isinstance(value, tuple):
         parts = [rebuild(part, swap) for part in value]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from . import streams
-from ._arrays import Family, frameworks_of, place_of, writable
+from . import _lifetime, streams
+from ._arrays import Family, forget_casts, frameworks_of, place_of, writable
 from ._nested import only_tuples, rebuild
+from ._results import Output, Result, filler
 from ._side_streams import side_of
 from ._signature import Leaves, Reader
 from ._traffic import Traffic, current, key_of, lasts, make_room
@@ -60,20 +61,26 @@ class RecordedCall:
         self._families: list[Family] = [reader.families[type(leaf)] for leaf in leaves]
         for leaf, family, name in zip(leaves, self._families, names, strict=True):
             self._check(leaf, family, name)
-        entrant = object()
-        try:
-            streams.enter(home, entrant)  # in all frameworks, or some would copy out of order
-            self._statics = [family.copy(leaf) for family, leaf in zip(self._families, leaves, strict=True)]
-        finally:
-            streams.leave(entrant)
+        ids = [*map(id, leaves)]
+        self._firsts = [i for i, each in enumerate(ids) if ids.index(each) == i]  # others are the same again
+        made = streams.within(home, self._copies_of, leaves)  # in all frameworks, or some copy out of order
+        self._statics = [made[each] for each in ids]
+        if not self._host and lasts(home):
+            _lifetime.watch(self, _part, (self._statics, traffic.stream(home), traffic), self._backend)
         self._lanes: dict[Hashable, tuple[Stream, Callable[[], None], bool]] = {}
         self._graph = Graph()
         self._status = self._backend.capture_status
+        self.where = (self._backend, self._device)
+        self.pool: PoolId | None = None
         self.read: Hashable = None
         """What all calls of it have in common."""
         self.closed = False
         self.used = 0
         """When it was run last, in calls."""
+
+    def _copies_of(self, leaves: Leaves) -> dict[int, Any]:
+        """Return a static array for every one of the leaves, by its id."""
+        return {id(leaves[i]): self._families[i].static(leaves[i]) for i in self._firsts}
 
     def _check(self, x: Any, family: Family, name: str) -> None:
         on_host, device = place_of(x)
@@ -98,14 +105,19 @@ class RecordedCall:
 
     # ---- capture -------------------------------------------------------------------------------
 
-    def capture(self, call: Callable[[Swap], Any], home: Stream, pool: PoolId) -> None:
+    def capture(self, call: Callable[[Swap], Any], leaves: Leaves, home: Stream, pool: PoolId) -> None:
         """Capture beside the current stream. `call` gets what swaps the arrays in the arguments."""
-        statics = iter(self._statics)
+        statics = dict(zip(map(id, leaves), self._statics, strict=True))
         versions = list(map(_version, self._statics))
+        self.pool = pool
         side = side_of(home)
         side._follow(home)
-        with graph(self._graph, pool, side):
-            result = call(lambda value: value if self._reader.family(value) is None else next(statics))
+        forget_casts()
+        try:
+            with graph(self._graph, pool, side):
+                result = call(lambda value: statics.get(id(value), value))
+        finally:
+            forget_casts()
         try:
             self._take(result, versions)
             self._decide()
@@ -115,33 +127,18 @@ class RecordedCall:
 
     def _take(self, result: Any, versions: list[int | None]) -> None:
         """Find the arrays in the result, and the arguments that have to be written."""
-        arguments = {id(static): i for i, static in enumerate(self._statics)}
-        places: dict[int, int] = {}
-        changed = {i for i, before in enumerate(versions) if before != _version(self._statics[i])}
-        self._outputs: list[tuple[Any, Family]] = []
-
-        def adopt(value: Any) -> Any:
-            if id(value) in arguments:
-                changed.add(arguments[id(value)])
-                return _Argument(arguments[id(value)])
-            family = self._reader.family(value)
-            if family is None or place_of(value)[0] != self._host:
-                return value
-            if family.kind == "place" and self._copies:
-                raise TypeError(
-                    f"the graphed function returned an array of type {type(value).__name__!r}, which can't "
-                    "be copied; use outputs='static'."
-                )
-            if id(value) not in places:
-                places[id(value)] = len(self._outputs)
-                tracked = family.kind == "tensor" and value.requires_grad
-                self._outputs.append((value.detach() if tracked else value, family))
-            return _Output(places[id(value)])
-
-        self._template = rebuild(result, adopt)
+        arguments = {id(self._statics[i]): i for i in self._firsts}
+        changed = {i for i in self._firsts if versions[i] != _version(self._statics[i])}
+        taken = Result(result, arguments, self._reader, host=self._host, copies=self._copies)
+        changed |= taken.returned
+        self._outputs = taken.outputs
+        self._template = taken.template
+        for i, family in enumerate(self._families):
+            if family.kind == "tensor" and self._statics[i].requires_grad:  # since the function asked for it
+                self._statics[i] = self._statics[i].detach()
         self._static_arrays = [array for array, _ in self._outputs]
         fixed = not self._copies and only_tuples(result) and not changed
-        self._result = rebuild(self._template, self._swap([], self._static_arrays)) if fixed else None
+        self._result = rebuild(self._template, filler([], self._static_arrays)) if fixed else None
         self._back = [
             (i, self._statics[i], self._families[i].assign)
             for i in sorted(changed)
@@ -156,25 +153,32 @@ class RecordedCall:
         one = len(roots) == 1 and len(active) == 1
         self._framework = active[0] if one else None  # its current stream is where its copies go
         self._enters = bool(roots) and not one and not self._host
-        alike = len(copied) > 1 and all(family.kind == "tensor" for family in self._families)
+        tensors = all(family.kind == "tensor" for family in involved)
+        self._asks = self._device if tensors else None  # others copy on the stream of the current device
+        alike = len(self._firsts) == len(copied) > 1 and all(each.kind == "tensor" for each in self._families)
         self._assign_all = copied[0].assign_all if alike and not self._host else None
         self._plan = [
-            (i, static, family.assign)
-            for i, (static, family) in enumerate(zip(self._statics, self._families, strict=True))
-            if family.kind != "place"
+            (i, self._statics[i], self._families[i].assign)
+            for i in self._firsts
+            if self._families[i].kind != "place"
         ]
 
     # ---- run -----------------------------------------------------------------------------------
 
-    def run(self, leaves: Leaves) -> Any:
-        """Copy the arrays in, replay, and return the outputs; or return `NOT_NOW`."""
-        framework = self._framework
+    def run(self, leaves: Leaves, here: Stream | None = None) -> Any:
+        """Copy the arrays in, replay, and return the outputs; or return `NOT_NOW`.
+
+        `here` is the current stream, if it is known.
+        """
+        framework, enters = self._framework, self._enters
         key: Hashable
         if framework is not None:
-            answer = framework.current_stream(self._device)
+            answer = framework.current_stream(self._asks)
+            if answer is not None and answer[1] != self._device:
+                answer, enters = framework.current_stream(self._device), True
             key = 0 if answer is None else answer[0]
         else:
-            key = key_of(current(self._backend.name))
+            key = key_of(here or current(self._backend.name))
         lane = self._lanes.get(key)
         stream, launch, leave_mark = self._lane(key) if lane is None else lane
         if self._status(stream._native) is not _IDLE:
@@ -182,27 +186,23 @@ class RecordedCall:
         traffic = self._traffic
         if traffic.last is not stream:
             traffic.move(stream)
-        if not self._enters:
-            result = self._work(leaves, stream, launch)
+        if enters:
+            result = streams.within(stream, self._work, leaves, stream, launch)
         else:
-            entrant = object()
-            try:
-                streams.enter(stream, entrant)
-                result = self._work(leaves, stream, launch)
-            finally:
-                streams.leave(entrant)
+            result = self._work(leaves, stream, launch)
         if leave_mark:
             traffic.mark()
         return result
 
     def _lane(self, key: Hashable) -> tuple[Stream, Callable[[], None], bool]:
         """Get ready to run on a stream for the first time."""
-        found = streams.current(self._backend.name) if self._framework else current(self._backend.name)
-        if found is not None and key_of(found) == key:
+        framework = self._framework
+        found = streams.current(self._backend.name) if framework else current(self._backend.name)
+        if found is not None and key_of(found) == key and (not framework or found.device == self._device):
             stream = found  # ours, if it was entered: then it is kept
         else:
             native = self._backend.as_stream(key)
-            stream = streams.Stream._make(self._backend, native, self._device, self._framework)
+            stream = streams.Stream._make(self._backend, native, self._device, framework)
         stream = self._traffic.stream(stream)
         launch = self._graph.bind(stream)
         make_room(self._lanes)
@@ -222,22 +222,11 @@ class RecordedCall:
             )
         arrays = self._new_arrays(stream) if self._copies else self._static_arrays
         template = self._template
-        if type(template) is _Output:
+        if type(template) is Output:
             return arrays[template.index]
         if self._result is not None:
             return self._result
-        return rebuild(template, self._swap(leaves, arrays))
-
-    @staticmethod
-    def _swap(leaves: Leaves, arrays: list[Any]) -> Swap:
-        """Return what puts arrays in their places in the result."""
-
-        def swap(value: Any) -> Any:
-            if type(value) is _Output:
-                return arrays[value.index]
-            return leaves[value.index] if type(value) is _Argument else value
-
-        return swap
+        return rebuild(template, filler(leaves, arrays))
 
     def _copy(self, stream: Stream, copies: Iterable[tuple[Any, Any, Callable[[Any, Any], object]]]) -> None:
         """Copy arrays in the order of the stream: which host memory knows nothing of."""
@@ -268,17 +257,11 @@ class RecordedCall:
         self._graph.reset()
 
 
-class _Argument:
-    """The place of an argument in the result."""
-
-    __slots__ = ("index",)
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-
-
-class _Output(_Argument):
-    """The place of an array of the function's own in the result."""
+def _part(kept: tuple[list[Any], Stream, Traffic]) -> None:
+    """Give up static arrays: their memory is used again in the order of the stream that they were made on."""
+    _, home, traffic = kept
+    if not _lifetime.captures and home._backend.capture_status(home._native) is _IDLE:
+        traffic.wait(home)
 
 
 def _detached(x: Any) -> Any:

@@ -15,7 +15,6 @@ from .errors import CaptureError, GraphStateError
 from .interop.base import Framework
 from .streams import Stream, describe
 
-
 _MOST_STREAMS = 16
 """How many streams a graph remembers that it was replayed on: more would only cost memory."""
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields, is_dataclass
+from functools import partial
+from numbers import Integral, Number, Real
 from typing import Any
 
 from ._arrays import Family, family_of
-from ._nested import is_container, parts_of
+from ._nested import is_container, more_items, parts_of
 
 Leaves = list[Any]
 Kind = Callable[[Any, Leaves], Hashable]
@@ -16,6 +18,8 @@ Kind = Callable[[Any, Leaves], Hashable]
 
 Shape = tuple[int, tuple[str, ...]]
 """How many of the values of a call are given by position, and the names of the others."""
+
+_MOST_PLANS = 64
 
 
 class Arguments:
@@ -47,6 +51,8 @@ class Arguments:
         given = (len(args), *kwargs)
         plan = self._plans.get(given)
         if plan is None:
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
             plan = self._plans[given] = self._plan(len(args), kwargs)
         shape, sources = plan
         return shape, [source(args, kwargs) for source in sources]
@@ -82,6 +88,24 @@ class _Source:
 
     def __init__(self, get: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> None:
         self.get = get
+
+
+def repeats(leaves: Leaves) -> bool:
+    """Say whether two of the leaves are the same object. Fast for the few that there mostly are."""
+    match leaves:
+        case a, b:
+            return a is b
+        case a, b, c:
+            return a is b or a is c or b is c
+        case a, b, c, d:
+            return a is b or a is c or a is d or b is c or b is d or c is d
+    return len(set(map(id, leaves))) < len(leaves)
+
+
+def same_among(leaves: Leaves) -> Hashable:
+    """Return which of the leaves are the same object."""
+    ids = [*map(id, leaves)]
+    return tuple(map(ids.index, ids))
 
 
 class Reader:
@@ -137,6 +161,11 @@ class Reader:
             where = self._culprit(value, f"argument {name}")
             if where is not None:
                 path, culprit = where
+                if self.families.get(type(culprit)) is not None:
+                    return TypeError(
+                        f"{path} is no strided array whose address can be read ({error}); pass the arrays "
+                        "that it is made of, on the device."
+                    )
                 return TypeError(
                     f"{path} is neither an array nor hashable, but of type {type(culprit).__name__!r}, so no "
                     "graph can be found by it; pass arrays, hashable values, or tuples, lists, dicts and "
@@ -154,6 +183,9 @@ class Reader:
             return path, value
         return None
 
+    def _items(self, x: dict[Any, Any], leaves: Leaves) -> Hashable:
+        return tuple(x), tuple(map(type, x)), self.read(tuple(x.values()), leaves)
+
     def _learn(self, value: Any) -> Kind:
         """Find out once for all how values of a type are read."""
         cls = type(value)
@@ -164,31 +196,42 @@ class Reader:
     def _kind(self, cls: type, value: Any) -> Kind:
         if is_dataclass(cls):
             names = [field.name for field in fields(cls)]
+            if issubclass(cls, dict):
+                return lambda x, leaves: (
+                    cls,
+                    self.read([getattr(x, name) for name in names], leaves),
+                    self._items(dict(more_items(x)), leaves),
+                )
             return lambda x, leaves: (cls, self.read([getattr(x, name) for name in names], leaves))
         if issubclass(cls, tuple | list):
             return lambda x, leaves: (cls, self.read(x, leaves))
         if issubclass(cls, dict):
-            return lambda x, leaves: (cls, tuple(x), self.read(tuple(x.values()), leaves))
+            return lambda x, leaves: (cls, self._items(x, leaves))
         family = self.family(value)
         if family is not None:
             if family.kind == "tensor" and self.ambient is None:
-                self.ambient = _ambient(family.module)
+                self.ambient = _ambient(family.module, value.device.type)
             return family.read
         if not self._by_value:
             return lambda x, leaves: None
-        if issubclass(cls, float | complex):  # 0.0 equals -0.0, and no nan equals itself
-            return lambda x, leaves: (cls, x if x and x == x and cls is float else repr(x))
+        if issubclass(cls, Number) and not issubclass(cls, Integral):
+            if issubclass(cls, Real):  # 0.0 equals -0.0, and no nan equals itself
+                return lambda x, leaves: (cls, x if x and x == x else repr(x))
+            return lambda x, leaves: (cls, repr(x))
+        if issubclass(cls, frozenset):
+            return lambda x, leaves: (cls, frozenset([(type(each), each) for each in x]))
         if not issubclass(cls, Hashable):
             raise TypeError(f"{cls.__name__!r} object is not hashable")
         return lambda x, leaves: (cls, x)
 
 
-def _ambient(module: Any) -> Callable[[Leaves], Hashable] | None:
-    """Return what reads the modes of a framework like torch."""
+def _ambient(module: Any, kind: str) -> Callable[[Leaves], Hashable] | None:
+    """Return what reads the modes of a framework like torch, for tensors on a kind of device."""
     names = ("is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled", "get_autocast_dtype")
     if not all(hasattr(module, name) for name in names):
         return None
     grad, inference, autocast, dtype = (getattr(module, name) for name in names)
+    autocast = partial(autocast, kind)
 
     def read(leaves: Leaves) -> Hashable:
         if autocast():

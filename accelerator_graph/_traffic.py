@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 MOST_STREAMS = 16
 """How many streams are remembered: more would only cost memory."""
 
-_DEFAULT_STREAMS = (0, 1, 2)
+_DEFAULT_STREAMS = (0, 1)
+"""Those that every thread means the same stream by; by 2, each means its own."""
 
 
 class Traffic:
@@ -26,6 +27,8 @@ class Traffic:
 
     def __init__(self) -> None:
         self.last: Stream | None = None
+        """Where the last call ran. None if its end is marked: the next one has to `move` in any case, since
+        the same handle may be another stream by then."""
         self._mark: Event | None = None
         self._streams: dict[Hashable, Stream] = {}
 
@@ -44,12 +47,12 @@ class Traffic:
 
     def wait(self, stream: Stream) -> None:
         """Have a stream wait for the calls so far."""
-        last = self.last
-        if last is None or last._backend is not stream._backend:
-            return
-        backend = stream._backend
-        if self._mark is not None:
-            stream.wait(self._mark)
+        last, mark, backend = self.last, self._mark, stream._backend
+        if mark is not None:
+            if mark._native.backend is backend:
+                stream.wait(mark)
+        elif last is None or last is stream or last._backend is not backend:
+            pass
         elif backend.capture_status(last._native) is CaptureStatus.NONE:  # else nobody may wait for it
             if Capability.EVENTS in backend.capabilities(stream.device):
                 stream.wait(last)
@@ -60,6 +63,7 @@ class Traffic:
         """Remember where a call ends, on a stream that may be destroyed before the next one."""
         assert self.last is not None
         self._mark = self.last.record()
+        self.last = None
 
 
 def key_of(stream: Stream) -> Hashable:
@@ -90,6 +94,14 @@ def current(backend: str | None = None) -> Stream:
             reason="default_stream",
         )
     return stream
+
+
+def here_or_none() -> Stream | None:
+    """Return the same; None also if frameworks have different ones."""
+    try:
+        return streams.current(or_default=True)
+    except ValueError:
+        return None
 
 
 def make_room(table: dict[Any, Any]) -> None:

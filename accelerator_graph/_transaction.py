@@ -112,9 +112,11 @@ class Capture:
             self._token.append((backend, backend.capture_begin(native, mode)))
         except DriverError as error:
             raise capture_error(f"{self.subject} did not begin", error) from error
+        if recorder is not None:
+            self.lease.shown = recorder.pool or self.lease.id
         if used is not None:
             for framework in frameworks:
-                self._routes.callback(framework.observe(self.lease.id, used) or _nothing)
+                self._routes.callback(framework.observe(self.lease.shown, used) or _nothing)
 
     def _route(self, frameworks: Sequence[Framework], lease: Lease) -> None:
         """Send what frameworks allocate on this thread to the pool, until `_leave`."""

@@ -124,12 +124,15 @@ class Lease:
         Another capture into this pool is under way.
     """
 
-    __slots__ = ("__weakref__", "_number", "id")
+    __slots__ = ("__weakref__", "_number", "id", "shown")
+
+    shown: PoolId
+    """The id that frameworks know the pool by."""
 
     def __init__(self, pool: PoolId | None, backend: str, device: int) -> None:
         with _lock:
             number = _new_number()
-            self.id = pool or (number, 0)
+            self.id = self.shown = pool or (number, 0)
             entry = _pools.get(self.id)
             if entry is None:
                 if pool is not None:

@@ -407,7 +407,12 @@ def leave(entrant: object) -> None:
     stack = _thread.stack
     for i in range(len(stack) - 1, -1, -1):
         if stack[i][1] is entrant:
-            _undo(stack.pop(i)[2])
+            try:
+                _undo(stack[i][2])
+            except Exception:
+                del stack[i]
+                raise
+            del stack[i]
             return
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import types
+from typing import ClassVar
 
 import numpy as np
 
@@ -15,10 +17,22 @@ from accelerator_graph.interop.base import Framework
 streams = {}
 """By handle. The default stream's is 0."""
 handles = {}
+ordinals = {}
 
 
 class Device(CpuBackend):
-    """The CPU backend, with streams that have handles."""
+    """The CPU backend, with streams that have handles, on two devices."""
+
+    def device_count(self):
+        return 2
+
+    def create_stream(self, device, **options):
+        stream = super().create_stream(0, **options)
+        ordinals[stream] = device
+        return stream
+
+    def device_of(self, stream):
+        return ordinals.get(stream, 0)
 
     def capabilities(self, device):
         return {*super().capabilities(device), Capability.HANDLES}
@@ -97,11 +111,14 @@ DEVICE = []
 class Place:
     type = "fake"
 
+    def __init__(self, ordinal):
+        self.ordinal = ordinal
+
     def __eq__(self, other):
-        return isinstance(other, Place)
+        return isinstance(other, Place) and self.ordinal == other.ordinal
 
     def __hash__(self):
-        return 1
+        return self.ordinal
 
 
 class Tensor:
@@ -110,16 +127,33 @@ class Tensor:
     def __init__(self, data, requires_grad=False, ordinal=0, device=2):
         self.data = data
         self.dtype = data.dtype
-        self.device = Place()
         self.requires_grad = requires_grad
-        self._version = 0
+        self._writes = None if modes["inference"] else 0
         self._where = (device, ordinal)
         self.layout = "strided"
 
     shape = property(lambda self: self.data.shape)
+    device = property(lambda self: Place(self._where[1]))
+
+    @property
+    def _version(self):
+        if self._writes is None:
+            raise RuntimeError("Inference tensors do not track version counter.")
+        return self._writes
+
+    def written(self):
+        if self.requires_grad:
+            raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+        if self._writes is not None:
+            self._writes += 1
 
     def stride(self):
+        if self.layout == "sparse":
+            raise RuntimeError("sparse tensors do not have strides")
         return self.data.strides
+
+    def requires_grad_(self):
+        self.requires_grad = True
 
     def detach(self):
         new = Tensor(self.data)
@@ -131,13 +165,13 @@ class Tensor:
         return new.copy_(self)
 
     def copy_(self, other):
-        self._version += 1
+        self.written()
         calls.append(("copy", current.handle))
         enqueue(np.copyto, self.data, other.data)
         return self
 
     def add_(self, other):
-        self._version += 1
+        self.written()
         enqueue(np.add, self.data, other.data, self.data)
         return self
 
@@ -167,8 +201,19 @@ def empty_like(x):
 def copy_all(targets, sources):
     calls.append(("all", current.handle))
     for target, source in zip(targets, sources, strict=True):
-        target._version += 1
+        target.written()
         enqueue(np.copyto, target.data, source.data)
+
+
+@contextlib.contextmanager
+def inference_mode(mode):
+    before, modes["inference"] = modes["inference"], mode
+    yield
+    modes["inference"] = before
+
+
+casts = {}
+"""What autocast has cast."""
 
 
 def module(name):
@@ -177,9 +222,11 @@ def module(name):
     package.empty_like = empty_like
     package._foreach_copy_ = copy_all
     package.strided = "strided"
+    package.inference_mode = inference_mode
+    package.clear_autocast_cache = casts.clear
     package.is_grad_enabled = lambda: modes["grad"]
     package.is_inference_mode_enabled = lambda: modes["inference"]
-    package.is_autocast_enabled = lambda: modes["autocast"]
+    package.is_autocast_enabled = lambda kind: modes["autocast"] and kind == Place.type
     package.get_autocast_dtype = lambda kind: modes["dtype"]
     return package
 
@@ -192,6 +239,68 @@ class Strange(Tensor):
 
 
 Strange.__module__ = "otherframe"
+
+
+class Grid:
+    """Like CuPy's arrays: worked on by the current stream of the current device, wherever it is."""
+
+    __hash__ = None
+    __array_ufunc__ = None
+
+    def __init__(self, data, ordinal=0):
+        self.data = data
+        self.dtype = data.dtype
+        self.shape = data.shape
+        self.strides = data.strides
+        self.ordinal = ordinal
+
+    @property
+    def __cuda_array_interface__(self):
+        return self.data.__array_interface__
+
+    def __dlpack_device__(self):
+        return 2, self.ordinal
+
+    def __setitem__(self, where, other):
+        Grids.enqueue(np.copyto, self.data, other.data)
+
+    def __add__(self, other):
+        new = Grid(np.zeros_like(self.data), self.ordinal)
+        Grids.enqueue(np.add, self.data, other.data, new.data)
+        return new
+
+
+Grid.__module__ = "gridframe"
+
+
+class Grids(Framework):
+    """Of those arrays."""
+
+    api_version = 1
+    device = 0
+    current: ClassVar = {}
+    used: ClassVar = []
+
+    def backend(self):
+        return "fakedevice"
+
+    def current_stream(self, device=None):
+        device = Grids.device if device is None else device
+        return self.current.get(device, 0), device
+
+    def use_stream(self, handle, device):
+        before = Grids.device, self.current.get(device, 0)
+        Grids.device, self.current[device] = device, handle
+
+        def undo():
+            Grids.device, self.current[device] = before
+
+        return undo
+
+    @classmethod
+    def enqueue(cls, work, *args):
+        cls.used.append(cls.current.get(cls.device, 0))
+        DEVICE[0].launch(streams[cls.used[-1]], work, *args)
 
 
 class Block:
@@ -207,3 +316,10 @@ class Block:
 
 def install(monkeypatch, name):
     monkeypatch.setitem(sys.modules, name, module(name))
+
+
+def install_grids(monkeypatch):
+    package = types.ModuleType("gridframe")
+    package.empty_like = lambda x: Grid(np.zeros_like(x.data), x.ordinal)
+    monkeypatch.setitem(sys.modules, "gridframe", package)
+    Grids.device, Grids.current = 0, {}

@@ -17,6 +17,7 @@ _capturing = {}
 """By device: the CUDAGraph that records."""
 _pools = [0]
 _routed = []
+_pinned = []  # the pools of the allocator for pinned memory, which stays if a capture fails
 """The pools that allocations go to."""
 pool_uses = Counter()
 MODES = {"global": 0, "thread_local": 1, "relaxed": 2}
@@ -163,9 +164,10 @@ class CUDAGraph:
         self._generators.append(_default[stream.device_index])
         pool = tuple(pool) if pool else (_pools.append(0) or len(_pools), 0)
         pool_uses[pool] += 1
-        if pool in _routed:
+        if pool in _routed or pool in _pinned:
             raise RuntimeError("beginAllocateToPool: already recording to mempool_id")
         _routed.append(pool)
+        _pinned.append(pool)
         self._pool = pool
         self._stream = stream.cuda_stream
         self._device = stream.device_index
@@ -180,6 +182,7 @@ class CUDAGraph:
         del _capturing[self._device]
         self._graph = checked(driver.cuStreamEndCapture, self._stream)
         end_allocate(self._device, self._pool)
+        _pinned.remove(self._pool)
         if not checked_nodes(self._graph):
             warnings.warn("The CUDA Graph is empty. This usually means ...", stacklevel=2)
 
@@ -238,6 +241,7 @@ class CUDAGraphOf215(CUDAGraph):
     def reset(self):
         if self._graph is None and self._pool in _routed:
             end_allocate(self._device, self._pool)
+            _pinned.remove(self._pool)
             end_of_use(self._device, self._pool)
         super().reset()
 
@@ -254,6 +258,7 @@ def torch(initialized=True, devices=2, graph=CUDAGraph):
     _streams.clear()
     _capturing.clear()
     _routed.clear()
+    _pinned.clear()
     call(driver.cuInit, 0)
     _default[:] = generators = tuple(Generator() for _ in range(devices))
 
@@ -278,6 +283,7 @@ def torch(initialized=True, devices=2, graph=CUDAGraph):
         device=_device,
         stream=_stream,
         default_generators=generators,
+        graph_pool_handle=lambda: (0, _pools.append(0) or len(_pools)),
         empty_cache=lambda: calls.update(["torch.cuda.empty_cache"]),
         CUDAGraph=graph,
         **{each.__name__: each for each in (Stream, ExternalStream, MemPool, current_stream, set_stream)},

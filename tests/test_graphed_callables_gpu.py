@@ -21,6 +21,11 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("torch has no GPU", allow_module_level=True)
 
+pytestmark = [  # torch's own, in the threads of its own that compute gradients
+    pytest.mark.filterwarnings("ignore:The AccumulateGrad"),
+    pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS"),
+]
+
 make = ag.make_graphed_callables
 
 

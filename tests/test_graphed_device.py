@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+import weakref
+
 import graphed_fakes as fakes
 import numpy as np
 import pytest
-from graphed_fakes import Block, Tensor, calls, current, full, modes
+from graphed_fakes import Block, Grid, Grids, Tensor, calls, casts, current, full, modes
 
 import accelerator_graph as ag
 from accelerator_graph._arrays import family_of
 from accelerator_graph.backends import registry
 from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.interop import registry as interop
+
+LIMIT = 20
 
 pytestmark = pytest.mark.skipif(
     CudaBackend.probe().usable,
@@ -31,6 +37,7 @@ def device(monkeypatch):
     fakes.handles.clear()
     backend.as_stream(0)
     calls.clear()
+    casts.clear()
     yield backend
     assert current.handle == 0
     for name in modes:
@@ -122,6 +129,28 @@ def test_what_is_written_reaches_the_caller():
     assert x.tolist() == [12.0] * 2
 
 
+def test_what_is_written_in_inference_mode_reaches_the_caller():
+    f = ag.graphed(lambda x: x.add_(full(1, 1)) and None, warmup=0)
+    modes["inference"] = True
+    x = full(1, 0)
+    for _ in range(3):
+        f(x)
+    assert x.tolist() == [3.0]
+
+
+def test_no_cast_of_autocasts_is_taken_from_outside_or_left_behind():
+    @ag.graphed(warmup=1)
+    def f(x):
+        seen.append(casts.setdefault("weight", len(seen)))
+        return x + 1
+
+    seen = []
+    for i in range(3):
+        f(full(2, i))
+    assert seen == [0, 1]
+    assert casts == {}
+
+
 def test_gradients():
     f = ag.graphed(lambda x: x + 1, warmup=0)
     modes["grad"] = True
@@ -131,6 +160,16 @@ def test_gradients():
     modes["grad"] = False
     f(full(2, 0, requires_grad=True))
     assert f.cache_info().captures == 2
+
+
+def test_an_argument_that_is_made_to_require_grad():
+    @ag.graphed(warmup=0)
+    def f(x, y):
+        x.requires_grad_()
+        return x + y
+
+    for i in range(3):
+        assert f(full(2, i), full(2, 1)).tolist() == [i + 1.0] * 2
 
 
 def test_outputs_are_detached():
@@ -169,16 +208,26 @@ def test_arrays_in_the_wrong_place():
         f(full(2, 0, device=1))
     sparse = full(2, 0)
     sparse.layout = "sparse"
+    with pytest.raises(TypeError, match=r"argument x is no strided array .*have strides"):
+        f(sparse)
+    sparse.layout = "mkldnn"
     with pytest.raises(TypeError, match="argument x is not a strided array"):
         f(sparse)
     assert f.cache_info().captures == 0
 
 
-def test_an_output_on_the_host_stays_what_it_was():
-    array = np.ones(3)
-    f = ag.graphed(lambda x: (x + 1, array), warmup=0)
-    for _ in range(2):
-        assert f(full(2, 0))[1] is array
+def test_an_output_on_the_host():
+    array = full(2, 0, device=1)
+
+    def f(x):
+        array.copy_(x + 1)
+        return array
+
+    with pytest.raises(TypeError, match="no call can return a new one; return it there"):
+        ag.graphed(f, warmup=0)(full(2, 0))
+    static = ag.graphed(f, warmup=0, outputs="static")
+    assert static(full(2, 0)) is static(full(2, 4)) is array
+    assert array.tolist() == [5.0] * 2
 
 
 def test_memory_that_can_not_be_copied_is_read_where_it_is():
@@ -248,6 +297,114 @@ def test_a_stream_that_may_be_destroyed_is_marked(other, device):
         patch.setattr(fakes.Device, "record_event", lambda self, stream: recording(stream))
         assert f(full(2, 2), make(2)).tolist() == [4.0] * 2
         f.clear()
+
+
+@pytest.mark.parametrize("handle", [2, None])
+def test_the_same_handle_may_be_another_stream(device, handle):
+    f = ag.graphed(lambda x: x + 1, warmup=0)
+    handle = handle or stream_of(device)
+    fakes.streams[handle] = first = device.create_stream(0)
+    fakes.handles[first] = current.handle = handle
+    try:
+        f(full(2, 1))
+        waits, wait = [], device.wait_event
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(device, "wait_event", lambda *pair: (waits.append(pair[0]), wait(*pair)))
+            f(full(2, 1))
+            assert waits == [first]
+            current.handle = 0
+            f(full(2, 1))
+            f(full(2, 1))
+            assert waits == [first, fakes.streams[0]]
+    finally:
+        current.handle = 0
+
+
+def test_the_default_streams_of_two_devices_without_arrays(device):
+    counts = [np.zeros(1), np.zeros(1)]
+
+    @ag.graphed(warmup=0)
+    def f():
+        stream = ag.current_stream()
+        stream.launch(np.add, counts[stream.device], 1, counts[stream.device])
+
+    for _ in range(3):
+        for ordinal in (0, 1):
+            with ag.Stream(ordinal, backend="fakedevice") as stream:
+                f()
+                stream.synchronize()
+    with ag.Stream(backend="cpu") as stream:
+        f()
+        stream.synchronize()
+    assert [each[0] for each in counts] == [4.0, 3.0]
+    assert f.cache_info().captures == 3
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fakes.Fake, "current_stream", lambda self, device=None: None)
+        with pytest.raises(ag.CaptureError, match="no stream is current"):
+            f()
+
+
+def test_a_graph_for_each_of_two_devices():
+    f = ag.graphed(lambda x: x + 1, warmup=0)
+    for i in range(3):
+        for ordinal in (0, 1):
+            with ag.Stream(ordinal, backend="fakedevice"), pytest.MonkeyPatch.context() as patch:
+                patch.setattr(
+                    fakes.Fake, "current_stream", lambda self, device=None, n=ordinal: (current.handle, n)
+                )
+                x = full(2, i, ordinal=ordinal)
+                assert f(x).tolist() == [i + 1.0] * 2
+    assert f.cache_info().captures == 2
+    assert len({each._graph.pool() for each in f._graphs.values()}) == 2
+
+
+def test_arrays_on_another_device_than_the_current_one(device, monkeypatch):
+    interop.register("gridframe", Grids)
+    fakes.install_grids(monkeypatch)
+    monkeypatch.setattr(fakes.Fake, "backend", lambda self: None)
+    try:
+        there = device.create_stream(1)
+        Grids.current[1] = device.handle_int(there)
+        Grids.current[0] = device.handle_int(device.create_stream(0))
+        Grids.device = 1
+        f = ag.graphed(lambda x, y: x + y, warmup=0)
+        for here in (1, 0, 0, 1):
+            Grids.device = here
+            Grids.used.clear()
+            y = f(Grid(np.ones(2), 1), Grid(np.full(2, 3.0), 1))
+            device.synchronize(there)
+            assert y.data.tolist() == [4.0] * 2
+            assert Grids.used[-3:] == [Grids.current[1]] * 3
+            assert Grids.device == here
+        assert f.cache_info().captures == 1
+    finally:
+        interop.unregister("gridframe")
+
+
+def test_static_arrays_are_there_until_the_last_run_is_done(device):
+    f = ag.graphed(lambda x: x + 1, warmup=0)
+    f(full(2, 1))
+    (recorded,) = f._graphs.values()
+    static = weakref.ref(recorded._statics[0])
+    del recorded
+    current.handle = handle = stream_of(device)
+    try:
+        f(full(2, 1))
+        gate, freed = threading.Event(), []
+        device.launch(fakes.streams[handle], gate.wait, LIMIT)
+        f(full(2, 2))
+    finally:
+        current.handle = 0
+    del f
+    gc.collect()
+    assert static() is not None
+    ag.Stream(backend="cpu")  # any call gives up what is due
+    assert static() is None
+    device.launch(fakes.streams[0], freed.append, device.query(fakes.streams[handle]))
+    assert not device.query(fakes.streams[0])  # which is where the memory is used again
+    gate.set()
+    device.synchronize(fakes.streams[0])
+    assert freed == [False]
 
 
 def test_the_current_stream_of_a_foreign_capture(device):

@@ -167,6 +167,79 @@ def test_autocast_is_part_of_the_signature():
     assert f.cache_info().captures == 4
 
 
+def test_a_weight_that_autocast_has_cast_is_cast_again_by_every_replay():
+    weight = torch.nn.Parameter(torch.randn(256, 256, device="cuda"))
+    x = torch.randn(32, 256, device="cuda")
+
+    def cast(cache):
+        return torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=cache)
+
+    def eager():
+        with torch.no_grad(), cast(False):
+            return torch.nn.functional.linear(x, weight)
+
+    f = ag.graphed(lambda x: torch.nn.functional.linear(x, weight), warmup=2)
+    with torch.no_grad(), cast(True):
+        for _ in range(2):
+            f(x)
+        f(x)
+        assert torch.equal(torch.nn.functional.linear(x, weight), eager())
+    assert f.cache_info().captures == 1
+    taken = [torch.full((256, 256), float("nan"), device="cuda", dtype=torch.bfloat16) for _ in range(32)]
+    for _ in range(3):
+        with torch.no_grad():
+            weight.normal_()
+        with torch.no_grad(), cast(True):
+            assert torch.equal(f(x), eager())
+    assert f.cache_info().captures == 1
+    assert all(each.isnan().all() for each in taken)
+
+
+@pytest.mark.parametrize("mode", [contextlib.nullcontext, torch.no_grad, torch.inference_mode])
+def test_one_tensor_given_twice_and_written(mode):
+    @ag.graphed(warmup=1)
+    def f(x, y):
+        x.add_(1)
+        y.mul_(2)
+
+    with mode():
+        for _ in range(5):
+            x, y = torch.zeros(4, device="cuda"), torch.ones(4, device="cuda")
+            f(x, x)
+            f(x, y)
+            assert (x.tolist(), y.tolist()) == ([3.0] * 4, [2.0] * 4)
+    assert f.cache_info().captures == 2
+
+
+def test_a_function_that_goes_while_it_runs_on_another_stream():
+    for _ in range(20):
+        f = ag.graphed(lambda x: (x @ x) @ x, warmup=0)
+        x = torch.randn(1024, 1024, device="cuda")
+        f(x)
+        y = x * 2
+        expected = (y @ y) @ y
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            f(y)
+            torch.cuda._sleep(10_000_000)
+            result = f(y)
+        del f
+        gc.collect()
+        ag.Stream(backend="cuda").close()  # any call gives up what is due
+        taken = [torch.full((1024, 1024), float("nan"), device="cuda") for _ in range(4)]
+        side.synchronize()
+        torch.testing.assert_close(result, expected)
+        del taken
+
+
+def test_a_sparse_tensor_is_refused():
+    f = ag.graphed(lambda x: x, warmup=0)
+    for sparse in (torch.eye(4, device="cuda").to_sparse(), torch.eye(4, device="cuda").to_sparse_csr()):
+        with pytest.raises(TypeError, match=r"argument x is no(t a)? strided array"):
+            f(sparse)
+
+
 def test_what_the_function_writes_to_its_arguments():
     @ag.graphed(warmup=1)
     def f(x, y):

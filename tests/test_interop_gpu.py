@@ -314,23 +314,62 @@ def test_a_pool_of_cupys_is_none(cupy):
         ag.Graph(pool=cupy.cuda.MemoryPool())
 
 
-@pytest.mark.parametrize("why", ["driver", "body"])
-def test_a_failed_capture_gives_the_pool_back(torch, why):
-    pool = torch.cuda.MemPool()
-    x, g = torch.zeros(8, device="cuda"), ag.Graph(pool=pool)
-    for _ in range(3):
-        with pytest.raises(ag.CaptureError if why == "driver" else KeyError), ag.graph(g):  # noqa: PT012
-            x + 1
-            if why == "body":
-                raise KeyError
-            torch.cuda.synchronize()
-        assert pool.use_count() == 1
+def failing(torch, x, why, pool):
+    g = ag.Graph(pool=pool)
+    with pytest.raises(ag.CaptureError if why == "driver" else KeyError), ag.graph(g):  # noqa: PT012
+        y = x + 1
+        if why == "body":
+            raise KeyError
+        torch.cuda.synchronize()
+    return y
+
+
+def used(torch, x, pool):
+    g = ag.Graph(pool=pool)
     with ag.graph(g):
         y = x + 1
     g.replay()
     torch.cuda.synchronize()
     assert y.tolist() == [1.0] * 8
-    del y
+    return g, y
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("why", ["driver", "body"])
+def test_a_pool_can_be_used_after_a_capture_that_failed(torch, why, shared):
+    x, pool = torch.zeros(8, device="cuda"), ag.graph_pool_handle()
+    kept = [used(torch, x, pool)] if shared else []
+    for _ in range(3):
+        kept.append(failing(torch, x, why, pool))  # its memory is still in use
+    kept.append(used(torch, x, pool))
+    foreign = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(foreign, pool=kept[-1][0].pool()):
+        z = x + 2
+    foreign.replay()
+    torch.cuda.synchronize()
+    assert z.tolist() == [2.0] * 8
+
+
+def test_a_pool_can_be_used_after_its_last_graph(torch):
+    x, pool = torch.zeros(8, device="cuda"), ag.graph_pool_handle()
+    g, y = used(torch, x, pool)
+    g.reset()
+    used(torch, x, pool)
+    assert y.tolist() == [1.0] * 8
+
+
+def test_a_pool_object_after_a_capture_that_failed(torch):
+    x, pool = torch.zeros(8, device="cuda"), torch.cuda.MemPool()
+    for _ in range(3):
+        failing(torch, x, "body", pool)
+        gc.collect()
+        assert pool.use_count() == 1
+    used(torch, x, pool)
+    failing(torch, x, "driver", pool)
+    try:
+        used(torch, x, pool)
+    except ag.CaptureError as error:  # up to torch 2.13
+        assert "make another torch.cuda.MemPool" in str(error)  # noqa: PT017
 
 
 def test_a_generator_of_the_users_own(torch):

@@ -7,6 +7,7 @@ import os
 import threading
 import warnings
 import weakref
+from collections import Counter
 from contextlib import nullcontext
 
 import pytest
@@ -350,7 +351,9 @@ def test_a_failed_capture_leaves_the_pool_to_others(monkeypatch, version):
             raise LookupError
     captured(second, lambda: torch.fill(x, 5), pool=shared).replay()
     assert value(x) == 5
-    assert pool_uses[shared] == 2
+    assert first.pool() == shared
+    assert (second.pool() == shared) is (version is CUDAGraphOf215)  # older ones can't use it any more
+    assert pool_uses == Counter([first.pool(), second.pool()])
 
 
 @pytest.mark.parametrize("how", ["constructor", "capture_begin", "graph", "attribute"])
@@ -399,6 +402,24 @@ def test_a_pool_object_of_a_failed_capture(torch):
     with pytest.raises(ag.CaptureError), ag.graph(ag.Graph(), pool=mine):
         driver.cuStreamSynchronize(torch.cuda.current_stream().cuda_stream)
     assert pool_uses[mine.id] == 1
+    with (
+        pytest.raises(ag.CaptureError, match=r"make another torch\.cuda\.MemPool"),
+        ag.graph(ag.Graph(), pool=mine),
+    ):
+        raise AssertionError
+
+
+def test_a_pool_whose_last_graph_is_gone_has_another_id_in_torch(torch):
+    x, pool = Array(), ag.graph_pool_handle()
+    first = captured(ag.Graph(), lambda: torch.fill(x, 1), pool=pool)
+    assert first.pool() == pool
+    first.reset()
+    second = captured(ag.Graph(), lambda: torch.fill(x, 5), pool=pool)
+    third = captured(ag.Graph(), lambda: torch.fill(x, 5), pool=second.pool())
+    assert pool_uses == {second.pool(): 2}
+    assert third.pool() == second.pool() != pool
+    second.replay()
+    assert value(x) == 5
 
 
 # ---- somebody else's graphs, collected in the middle of a capture -----------------------------------------

@@ -37,7 +37,7 @@ RULES = [
     (CORE, f"errors backends.base backends.registry interop.base interop.registry {CORE}", ""),
     (
         "_graphed_callables _lanes",
-        f"errors backends.base interop.registry interop._torch_autograd _lanes {CORE}",
+        f"errors backends.base interop.registry interop._torch_autograd interop._torch_replay _lanes {CORE}",
         "",
     ),
     ("interop.registry", "errors interop.base backends._catalogue", ""),

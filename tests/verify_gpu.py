@@ -25,15 +25,13 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": PATHS, "PYTEST_DISABLE_PLUGIN_AUTOLOA
 COMMANDS = {
     "cuda": {
         "The demo": "python -m accelerator_graph demo --backend cuda",
-        "Replay, against the C loop": "python benchmarks/replay_cuda.py",
-        "What the capture transaction adds": "python benchmarks/transaction_cuda.py",
-        "Captures and graph memory, beside torch's own": "python benchmarks/torch_cuda.py",
+        "How fast it is": "python benchmarks/run.py --backend cuda --quick",
         "torch, CuPy and Triton in one graph": "python examples/three_frameworks.py",
         "10,000 cycles": "python benchmarks/cycles.py --backend cuda",
     },
     "hip": {
         "The demo": "python -m accelerator_graph demo --backend hip",
-        "Replay": "python benchmarks/replay_hip.py",
+        "How fast it is": "python benchmarks/run.py --backend hip --quick",
         "10,000 cycles": "python benchmarks/cycles.py --backend hip",
     },
     "gpus": {
@@ -177,7 +175,8 @@ def main():
         code, printed = run(command.split(), 300)
         status = status or code
         printed = printed.replace(ROOT + os.sep, "").strip()
-        block = [printed] if printed.startswith(("|", "**")) and not code else ["```", printed, "```"]
+        marked = printed.startswith(("|", "#")) and not code
+        block = [re.sub("^#", "###", printed, flags=re.MULTILINE)] if marked else ["```", printed, "```"]
         lines += [f"## {title}", "", f"`{command}`", "", *block, ""]
     path = os.path.join(options.out, f"{name}.md")
     with open(path, "w", encoding="utf-8") as file:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import UnsupportedError
-from ._torch_replay import Captured, Lane, joined
+from ._torch_replay import Captured, Lane, Loans, joined
 
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
@@ -125,11 +125,11 @@ class Passes:
                 "allow_unused_input=True if that is meant."
             )
 
-    def join(self, forward: Lane, backward: Lane) -> Callable[..., Any]:
+    def join(self, forward: Lane, backward: Lane, loans: Loans) -> Callable[..., Any]:
         """Return the callable that replays, and let go of the graph that autograd has made."""
         params = [value for _, value in self.parameters if value.requires_grad]
         captured = Captured(
             self.name, self._args, self._statics, params, self._result, self._incoming, self._grads
         )
         self.forget()
-        return joined(self._torch, captured, forward, backward)
+        return joined(self._torch, captured, forward, backward, loans)

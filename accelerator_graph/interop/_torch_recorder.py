@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import CaptureError
 from ._torch_errors import as_driver_error, translated
+from ._torch_pools import spend, usable
 from ._torch_recording import Executable, Recording, decides_itself, new_graph, offsets
 from .base import Recorder
 
@@ -42,6 +43,7 @@ class TorchRecorder(Recorder):
         """Let torch begin a capture of its current stream, which is this one."""
         torch, device = self._framework.torch, self.device
         recording = Recording(stream, device)
+        self._given, self.pool = self.pool, usable(self.pool) if self.pool else None
         for generator in self.generators:
             if not isinstance(generator, torch.Generator) or generator.device.type != "cuda":
                 raise TypeError(f"a torch.Generator of the device is wanted, not {generator!r}.")
@@ -114,6 +116,8 @@ class TorchRecorder(Recorder):
         native = self._framework.torch._C
         with contextlib.suppress(Exception):
             native._cuda_endAllocateToPool(device, self.pool)  # raises if torch has done so
+            if self._given is not None:
+                spend(self._framework.torch, self._given)
             native._cuda_releasePool(device, self.pool)
 
     def _over(self, recording: Recording) -> None:

@@ -30,7 +30,28 @@ class Captured(NamedTuple):
     """The gradients of those arguments that require grad, and of the parameters. None for what is unused."""
 
 
-def joined(torch: Any, it: Captured, forward: Lane, backward: Lane) -> Callable[..., Any]:
+class Loans:
+    """Static gradients that have become a parameter's ``grad`` as they were.
+
+    Any pass of the pool may write their memory, so that they have to be settled ahead of each.
+    """
+
+    __slots__ = ("given",)
+
+    def __init__(self) -> None:
+        self.given: list[tuple[Any, int]] = []
+        """Parameters, and where the gradients are that they were given."""
+
+    def settle(self) -> None:
+        """Let every parameter that still holds what it was given have a copy of its own."""
+        given, self.given = self.given, []
+        for param, pointer in given:
+            grad = param.grad
+            if grad is not None and grad.data_ptr() == pointer:
+                param.grad = grad.clone()
+
+
+def joined(torch: Any, it: Captured, forward: Lane, backward: Lane, loans: Loans) -> Callable[..., Any]:
     """Return the callable that replays the passes."""
     leaves, spec = torch.utils._pytree.tree_flatten(it.result)
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
@@ -46,11 +67,11 @@ def joined(torch: Any, it: Captured, forward: Lane, backward: Lane) -> Callable[
     grad_enabled, no_grad = torch.is_grad_enabled, torch.no_grad
     transforms = torch._C._are_functorch_transforms_active
     calls = Calls()
-    replay = _forward(torch, it, forward, outputs, calls)
+    replay = _forward(torch, it, forward, outputs, calls, loans)
     apply: Any = None
     general: Any = None
     if it.incoming:
-        replay_back = _backward(torch, it, backward, outputs, constant)
+        replay_back = _backward(torch, it, backward, outputs, constant, loans)
         apply, general = _node(torch, it.name, calls, replay, replay_back, constant)
     name = it.name
 
@@ -106,13 +127,15 @@ class Calls:
         self.count = 0
 
 
-def _forward(torch: Any, it: Captured, lane: Lane, outputs: list[Any], calls: Calls) -> Run:
+def _forward(torch: Any, it: Captured, lane: Lane, outputs: list[Any], calls: Calls, loans: Loans) -> Run:
     """Return what replays the forward pass on other arguments. More than there were are left alone."""
     copy_in = _copier(torch, f"{it.name}: argument", it.statics)
     detach = torch.Tensor.detach
 
     def replay(values: Sequence[Any]) -> tuple[Any, ...]:
         launch = lane()
+        if loans.given:
+            loans.settle()
         copy_in(values)
         calls.count += 1
         launch()
@@ -121,7 +144,9 @@ def _forward(torch: Any, it: Captured, lane: Lane, outputs: list[Any], calls: Ca
     return replay
 
 
-def _backward(torch: Any, it: Captured, lane: Lane, outputs: list[Any], constant: list[int]) -> Run:
+def _backward(
+    torch: Any, it: Captured, lane: Lane, outputs: list[Any], constant: list[int], loans: Loans
+) -> Run:
     """Return what replays the backward pass on gradients of all outputs, and gives those of the inputs.
 
     What nobody else holds becomes a parameter's ``grad`` as it is; of other gradients autograd makes copies.
@@ -147,12 +172,11 @@ def _backward(torch: Any, it: Captured, lane: Lane, outputs: list[Any], constant
 
     def replay(incoming: Sequence[Any]) -> tuple[Any, ...]:
         launch = lane()
-        for param, pointer in given:
-            grad = param.grad
-            if grad is not None and grad.data_ptr() == pointer:
-                param.grad = grad.clone()  # it became that as it was, and is about to be overwritten
+        if loans.given:
+            loans.settle()
         copy_in([incoming[j] for j in wanted] if constant else incoming)
         launch()
+        loans.given += given
         new = list(map(detach, grads))
         held[:] = [new[i] for i in shared]
         if len(new) == total:

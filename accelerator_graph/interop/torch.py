@@ -72,6 +72,13 @@ class Torch(Framework):
         """Release what the caching allocators keep, as ``torch.cuda.graph`` does."""
         self.torch.cuda.empty_cache()
 
+    def release(self, pool: PoolId) -> None:
+        """Take note that the last graph of a pool is gone: torch may refuse its id from now on."""
+        if not pool[0] and not hasattr(pool, "owner"):
+            from ._torch_pools import spend
+
+            spend(self.torch, pool)
+
     def recorder(self, backend: Backend) -> Recorder | None:
         """Return a recorder: torch's own graph class."""
         from ._torch_recorder import TorchRecorder

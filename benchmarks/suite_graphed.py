@@ -1,0 +1,81 @@
+"""Calls of a function of 20 operations on 4 small arrays that was captured, with torch."""
+
+from _measure import loop
+
+import accelerator_graph as ag
+
+BY_HAND = "by hand: 4 copies and CUDAGraph.replay"
+
+
+def step(a, b, c, d):
+    """Do 20 operations."""
+    x = a * b + c
+    for _ in range(9):
+        x = x * b + d
+    return x
+
+
+def measure(plan):
+    try:
+        import torch
+    except ImportError:
+        plan.skip("torch", "not installed")
+        return
+    if not torch.cuda.is_available():
+        plan.skip("torch", "it sees no GPU")
+        return
+    inputs = [torch.rand(64, 64, device="cuda") for _ in range(4)]
+    torch.cuda.synchronize()
+    with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
+        variants = _variants(plan, torch, inputs)
+        expected = step(*inputs)
+        for name, call in list(variants.items()):
+            if (found := plan.tried(name, _settled, call, inputs)) is None:
+                del variants[name]
+            elif not torch.allclose(found, expected):
+                raise RuntimeError(f"{name} gives another result")
+        runs = {name: loop(lambda call=call: call(*inputs)) for name, call in variants.items()}
+        wait = torch.cuda.synchronize
+        plan.compare("20 operations", None, runs, BY_HAND, calls=20, seconds=6, between=wait)
+
+
+def _settled(call, inputs):
+    """Call it until it has been captured; return what it gives then."""
+    for _ in range(5):
+        result = call(*inputs)
+    return result
+
+
+def _variants(plan, torch, inputs):
+    static = [each.clone() for each in inputs]
+    graph = torch.cuda.CUDAGraph()
+    step(*static)
+    with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
+        output = step(*static)
+
+    def by_hand(*args):
+        for place, value in zip(static, args, strict=True):
+            place.copy_(value)
+        graph.replay()
+        return output
+
+    def by_hand_cloned(*args):
+        return by_hand(*args).clone()
+
+    variants = {
+        BY_HAND: by_hand,
+        "by hand, the output cloned": by_hand_cloned,
+        "eager": step,
+        "accelerator_graph: graphed, static outputs": ag.graphed(step, outputs="static"),
+        "accelerator_graph: graphed, copied outputs": ag.graphed(step, outputs="copy"),
+    }
+    samples = tuple(each.clone() for each in inputs)
+    for name, module in (("torch", torch.cuda), ("accelerator_graph", ag)):
+        what = f"{name}: make_graphed_callables"
+        if not hasattr(module, "make_graphed_callables"):
+            plan.skip(what, "the library does not have it yet")
+            continue
+        made = plan.tried(what, module.make_graphed_callables, lambda *args: step(*args), samples)
+        if made is not None:
+            variants[what] = made
+    return variants
