@@ -126,6 +126,8 @@ class DriverError(AcceleratorGraphError, RuntimeError):
         The driver's name for that code.
     reason : str
         The neutral cause, one of `Reason`.
+    detail : str
+        What the driver says of it.
     """
 
     def __init__(
@@ -137,8 +139,10 @@ class DriverError(AcceleratorGraphError, RuntimeError):
         code: int | None = None,
         code_name: str = "",
         reason: Reason = "other",
+        detail: str = "",
     ) -> None:
         super().__init__(message)
+        self.detail = detail
         self.backend = backend
         self.call = call
         self.code = code
@@ -211,7 +215,8 @@ def driver_error(
     DriverError
         An `OutOfMemoryError` if that is the reason. To be raised by the caller.
     """
-    said = explain(reason) or detail.strip().rstrip(".")
+    detail = detail.strip().rstrip(".")
+    said = explain(reason) or detail
     number = "" if code is None else f" ({code})"
     message = f"backend {backend!r}: {call} answered {code_name}{number}"
     kind = OutOfMemoryError if reason == "out_of_memory" else DriverError
@@ -222,6 +227,7 @@ def driver_error(
         code=code,
         code_name=code_name,
         reason=reason,
+        detail=detail,
     )
 
 
@@ -240,7 +246,7 @@ def capture_error(subject: str, error: DriverError | None = None, reason: Reason
     if error is None:
         return CaptureError(f"{subject}: {explain(reason)}.", reason=reason)
     number = "" if error.code is None else f" ({error.code})"
-    said = explain(error.reason)
+    said = explain(error.reason) or error.detail
     message = f"{subject}: {error.call} answered {error.code_name}{number}"
     return CaptureError(
         f"{message}: {said}." if said else f"{message}.",

@@ -179,6 +179,8 @@ class CUDAGraph:
     def capture_end(self):
         if _capturing.get(self._device) is not self:
             raise AcceleratorError("CUDA error: the operation cannot be performed in the present state", 401)
+        if current_stream(self._device).cuda_stream != self._stream:
+            raise RuntimeError("Capture must end on the same stream it began on.")
         del _capturing[self._device]
         self._graph = checked(driver.cuStreamEndCapture, self._stream)
         end_allocate(self._device, self._pool)

@@ -233,6 +233,7 @@ def test_a_function_that_goes_while_it_runs_on_another_stream():
         del taken
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 def test_a_sparse_tensor_is_refused():
     f = ag.graphed(lambda x: x, warmup=0)
     for sparse in (torch.eye(4, device="cuda").to_sparse(), torch.eye(4, device="cuda").to_sparse_csr()):

@@ -564,15 +564,15 @@ def test_a_forked_child_has_its_collector(torch):
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_a_thread_that_ends_in_a_capture_gives_the_collector_back(torch):
+def test_a_thread_that_ends_in_a_capture_gives_everything_back(torch):
+    stream = ag.Stream(backend="cuda")
+
     def left_open():
-        stack = ag.Stream(backend="cuda")
-        with stack:
+        with stream:
             ag.Graph().capture_begin()
 
-    thread = threading.Thread(target=left_open)
-    thread.start()
-    thread.join(60)
+    in_a_thread(left_open)
     ag.Stream(backend="cuda").synchronize()
     _lifetime.drain()
     assert gc.isenabled()
+    stream.close()  # it is refused while it captures

@@ -160,9 +160,6 @@ class Driver:
         """Make a device current on this thread; afterwards the caller's is current as before."""
         make_current = self.function("hipSetDevice")
         before = self.call("hipGetDevice")
-        if before == device:
-            yield
-            return
         try:
             self.checked("hipSetDevice", (make_current(device),))
             yield

@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import CaptureError
@@ -98,7 +98,7 @@ class TorchRecorder(Recorder):
         graph = recording.torch_graph
         if graph is not None:
             ended = False
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception), self._current(recording):
                 graph.capture_end()
                 ended = True
             with contextlib.suppress(Exception), self.base.relaxed(recording.stream):
@@ -110,6 +110,15 @@ class TorchRecorder(Recorder):
                 self._reset_generators(recording)
         finally:
             self._over(recording)  # not before: torch records until here
+
+    @contextlib.contextmanager
+    def _current(self, recording: Recording) -> Iterator[None]:
+        """Make the captured stream torch's current one, which it is no more in another thread."""
+        undo = self._framework.use_stream(self.base.handle_int(recording.stream), recording.device)
+        try:
+            yield
+        finally:
+            undo()
 
     def _end_routing(self, device: int) -> None:
         """Have torch's allocator leave the pool. Up to 2.13 it stays there for ever if a capture fails."""

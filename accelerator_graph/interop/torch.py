@@ -71,6 +71,9 @@ class Torch(Framework):
     def prepare(self, device: int) -> None:
         """Release what the caching allocators keep, as ``torch.cuda.graph`` does."""
         self.torch.cuda.empty_cache()
+        empty_pinned = getattr(self.torch._C, "_host_emptyCache", None)
+        if empty_pinned is not None:
+            empty_pinned()
 
     def release(self, pool: PoolId) -> None:
         """Take note that the last graph of a pool is gone: torch may refuse its id from now on."""
