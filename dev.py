@@ -7,7 +7,7 @@ python3 dev.py test --cuda-python "12.9.*" [...]
 python3 dev.py test --hip-python "7.2.*" [...]
                             pytest alone, with that version of the binding
 
-The environment is made once, and again when pyproject.toml or the Python version has changed.
+The environment is made once, and again when pyproject.toml, the C source or the Python version has changed.
 """
 
 import hashlib
@@ -47,7 +47,9 @@ def environment(binding: str = "", version: str = "") -> Path:
     if {"cuda", "hip"} <= set(extras):
         wanted.append("nvidia-cuda-runtime>=13,<14")  # the headers for HIP on CUDA, in tests/shim
 
-    facts = [(ROOT / "pyproject.toml").read_text(encoding="utf-8"), sys.version, str(ROOT), *wanted]
+    built_from = [ROOT / "pyproject.toml", *sorted(ROOT.glob("accelerator_graph/*.c"))]
+    sources = (path.read_text(encoding="utf-8") for path in built_from)
+    facts = [*sources, sys.version, str(ROOT), *wanted]
     digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()
     stamp = folder / "complete"
     if python.exists() and stamp.exists() and stamp.read_text(encoding="utf-8") == digest:

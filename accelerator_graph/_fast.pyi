@@ -1,0 +1,83 @@
+"""Replays without a line of Python. Optional: built where there is a C compiler; see `_fast.c`."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, final, overload
+
+@final
+class Lock:
+    """A recursive lock, as `threading.RLock`, that a `Launch` takes without waiting."""
+
+    def __enter__(self) -> None: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = ...,
+        error: BaseException | None = ...,
+        traceback: TracebackType | None = ...,
+        /,
+    ) -> None: ...
+
+@final
+class Launch:
+    """An executable on a stream, and the function that launches it. Never changed.
+
+    Parameters
+    ----------
+    function : int
+        Address of an ``int function(void *executable, void *stream)``, called without the GIL.
+    executable, stream : int
+        What it is called with.
+    owner : object
+        As long as this lives, the executable does.
+    failed : callable
+        Takes a code that is not 0, and raises.
+    lock : Lock, optional
+        Held during the call. If it is not free, the launcher takes its ordinary way.
+    ready : callable, optional
+        Asked with the lock held, before every call. If it answers false, the launcher takes its ordinary way.
+    """
+
+    def __init__(
+        self,
+        function: int,
+        executable: int,
+        stream: int,
+        owner: object,
+        failed: Callable[[int], object],
+        lock: Lock | None = None,
+        ready: Callable[[], object] | None = None,
+    ) -> None: ...
+
+@final
+class Launcher:
+    """Launches its target, or calls `ordinary` while there is none, or while `captures` holds anything.
+
+    A call holds its target until it is through, whatever becomes of the launcher meanwhile.
+    """
+
+    target: Launch | None
+    """Replaced as a whole, by any thread."""
+
+    def __init__(self, captures: dict[Any, Any], ordinary: Callable[[], Any]) -> None: ...
+    def __call__(self) -> None: ...
+
+@final
+class Follower:
+    """Calls ``launchers[current()]``, the launcher of the current stream, else ``missing(handle)``."""
+
+    @overload
+    def __init__(
+        self,
+        launchers: dict[int, Callable[[], None]],
+        missing: Callable[[int], Callable[[], None]],
+        current: Callable[[], int],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        launchers: dict[int, Callable[[], None]],
+        missing: Callable[[int], Callable[[], None]],
+        current: Callable[[Any], int],
+        argument: object,
+    ) -> None: ...
+    def __call__(self) -> None: ...

@@ -1,0 +1,709 @@
+"""The fast path by itself: `_fast.c`, compiled as it is now, above launch functions in C that watch."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import hashlib
+import importlib.util
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+import weakref
+from functools import partial
+from importlib.machinery import ExtensionFileLoader
+from pathlib import Path
+
+import pytest
+from conftest import lack
+from driver.build import compiler
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = "FAST_SOURCE"
+"""The environment's variable that names another file than `_fast.c`."""
+CACHE = Path(__file__).resolve().parent / "__pycache__"
+FLAGS = ("-O2", "-g", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers")
+MORE_FLAGS = "FAST_FLAGS"
+"""The one that has more flags for the compiler, such as ``-fsanitize=address``."""
+TIMEOUT = int(os.environ.get("FAST_SECONDS", "60"))
+
+LAUNCHES = r"""
+#include <errno.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <time.h>
+
+typedef struct {
+    _Atomic(int) alive, inside, most;
+    _Atomic(long) calls;
+    _Atomic(uintptr_t) stream;
+    int code, blocks;
+    sem_t reached, opened;
+} Executable;
+
+_Atomic(long) of_the_dead; /* launches of what was destroyed before they were through */
+
+Executable *make(int code, int blocks)
+{
+    Executable *made = calloc(1, sizeof *made);
+    made->alive = 1;
+    made->code = code;
+    made->blocks = blocks;
+    sem_init(&made->reached, 0, 0);
+    sem_init(&made->opened, 0, 0);
+    return made;
+}
+
+/* With `keep` it stays in memory, so that a launch that comes too late can be counted. */
+void destroy(Executable *gone, int keep)
+{
+    gone->alive = 0;
+    if (!keep)
+        free(gone);
+}
+
+static int in_time(sem_t *semaphore)
+{
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += SECONDS;
+    while (sem_timedwait(semaphore, &end))
+        if (errno != EINTR)
+            return 0;
+    return 1;
+}
+
+int launch(void *executable, void *stream)
+{
+    Executable *self = executable;
+    int code = self->code, inside = ++self->inside;
+    if (inside > self->most)
+        self->most = inside;
+    self->stream = (uintptr_t)stream;
+    self->calls++;
+    if (self->blocks) {
+        sem_post(&self->reached);
+        if (!in_time(&self->opened))
+            code = -1;
+    }
+    if (!self->alive)
+        of_the_dead++;
+    self->inside--;
+    return code;
+}
+
+int reached(Executable *self) { return in_time(&self->reached); }
+void open_one(Executable *self) { sem_post(&self->opened); }
+long calls(Executable *self) { return self->calls; }
+int most(Executable *self) { return self->most; }
+uintptr_t stream(Executable *self) { return self->stream; }
+long launched_dead(void) { return of_the_dead; }
+"""
+
+
+def compiled(name: str, source: str, suffix: str, *flags: str) -> Path:
+    """Compile a shared object, once for each state of source and flags."""
+    cc = compiler()
+    if cc is None:
+        lack("there is no C compiler to build the fast path with")
+        raise AssertionError
+    more = shlex.split(os.environ.get(MORE_FLAGS, ""))
+    command = [cc, *FLAGS, *flags, *more, "-fPIC", "-shared", "-pthread"]
+    facts = "\0".join((sys.version, sysconfig.get_paths()["include"], *command, source))
+    path = CACHE / f"{name}-{hashlib.sha256(facts.encode()).hexdigest()[:16]}{suffix}"
+    if not path.exists():
+        CACHE.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+            (code, made) = Path(folder, f"{name}.c"), Path(folder, "made")
+            code.write_text(source, encoding="utf-8")
+            command += [str(code), "-o", str(made)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+            assert done.returncode == 0, done.stderr
+            made.replace(path)
+    return path
+
+
+def extension() -> Path:
+    if sys.platform != "linux":
+        pytest.skip("the launch functions of these tests are for Linux")
+    file = os.environ.get(SOURCE) or ROOT / "accelerator_graph" / "_fast.c"
+    source = Path(file).read_text(encoding="utf-8")
+    include = sysconfig.get_paths()["include"]
+    if not Path(include, "Python.h").exists():
+        lack("the headers of Python are not installed")
+    return compiled("_fast", source, sysconfig.get_config_var("EXT_SUFFIX"), f"-I{include}")
+
+
+def load(path: Path):
+    loader = ExtensionFileLoader("accelerator_graph._fast", str(path))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def fast():
+    return load(extension())
+
+
+@pytest.fixture(scope="module")
+def vendor():
+    library = ctypes.CDLL(str(compiled("launches", LAUNCHES, ".so", f"-DSECONDS={TIMEOUT}")))
+    library.make.restype = ctypes.c_void_p
+    library.calls.restype = library.launched_dead.restype = ctypes.c_long
+    library.stream.restype = ctypes.c_size_t
+    for name in ("reached", "open_one", "calls", "most", "stream"):
+        getattr(library, name).argtypes = [ctypes.c_void_p]
+    library.destroy.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    library.launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    library.address = ctypes.cast(library.launch, ctypes.c_void_p).value
+    return library
+
+
+class Answered(Exception):
+    pass
+
+
+def failed(code):
+    raise Answered(code)
+
+
+class Owner:
+    """Destroys its executable as soon as nobody holds it."""
+
+    def __init__(self, vendor, code=0, blocks=0, keep=1):
+        self.vendor, self.keep = vendor, keep
+        self.executable = vendor.make(code, blocks)
+
+    def __del__(self):
+        self.vendor.destroy(self.executable, self.keep)
+
+
+class Ordinary:
+    """The way through Python: notes that it was taken."""
+
+    def __init__(self, then=lambda: None):
+        self.calls = 0
+        self.then = then
+
+    def __call__(self):
+        self.calls += 1
+        return self.then()
+
+
+def launch_of(fast, owner, *, stream=7, lock=None, ready=None):
+    return fast.Launch(owner.vendor.address, owner.executable, stream, owner, failed, lock, ready)
+
+
+def launcher_of(fast, owner, ordinary, captures=None, **how):
+    launcher = fast.Launcher({} if captures is None else captures, ordinary)
+    launcher.target = launch_of(fast, owner, **how)
+    return launcher
+
+
+def never():
+    raise AssertionError("the ordinary way was taken")
+
+
+class Background(threading.Thread):
+    """A call in another thread, which must come to its end."""
+
+    def __init__(self, call):
+        super().__init__(daemon=True)
+        self.call, self.error = call, None
+        self.start()
+
+    def run(self):
+        try:
+            self.call()
+        except BaseException as error:
+            self.error = error
+
+    def over(self):
+        self.join(TIMEOUT)
+        assert not self.is_alive(), "it does not end"
+        if self.error is not None:
+            raise self.error
+
+
+# ---- what a call does ----------------------------------------------------------------------------
+
+
+def test_launches_with_both_handles(fast, vendor):
+    owner = Owner(vendor)
+    replay = launcher_of(fast, owner, never, stream=0xFFFF_FFFF_FFFF_FFF7)
+    assert [replay() for _ in range(3)] == [None] * 3
+    assert vendor.calls(owner.executable) == 3
+    assert vendor.stream(owner.executable) == 0xFFFF_FFFF_FFFF_FFF7
+
+
+@pytest.mark.parametrize("code", [1, 719, -3])
+def test_raises_what_the_code_stands_for(fast, vendor, code):
+    replay = launcher_of(fast, Owner(vendor, code), never)
+    with pytest.raises(Answered, match=f"^{code}$"):
+        replay()
+
+
+def test_an_error_is_never_lost(fast, vendor):
+    owner = Owner(vendor, 5)
+    replay = fast.Launcher({}, never)
+    replay.target = fast.Launch(vendor.address, owner.executable, 0, owner, lambda code: None)
+    with pytest.raises(SystemError, match=r"answered 5, and .* did not raise"):
+        replay()
+
+
+def test_takes_the_ordinary_way_while_anything_is_captured(fast, vendor):
+    owner, captures, ordinary = Owner(vendor), {}, Ordinary()
+    replay = launcher_of(fast, owner, ordinary, captures)
+    replay()
+    captures[1] = "under way"
+    replay()
+    assert (vendor.calls(owner.executable), ordinary.calls) == (1, 1)
+    del captures[1]
+    replay()
+    assert (vendor.calls(owner.executable), ordinary.calls) == (2, 1)
+
+
+def test_takes_the_ordinary_way_without_a_target(fast, vendor):
+    def refuse():
+        raise Answered("was reset")
+
+    owner = Owner(vendor)
+    replay = fast.Launcher({}, refuse)
+    assert replay.target is None
+    with pytest.raises(Answered, match="was reset"):
+        replay()
+    target = replay.target = launch_of(fast, owner)
+    assert replay.target is target
+    replay()
+    replay.target = None
+    with pytest.raises(Answered, match="was reset"):
+        replay()
+    assert vendor.calls(owner.executable) == 1
+
+
+def test_takes_no_arguments(fast, vendor):
+    owner = Owner(vendor)
+    replay = launcher_of(fast, owner, never)
+    follower = fast.Follower({}, never, never)
+    for call in (replay, follower):
+        for arguments, names in (((1,), {}), ((), {"stream": 1})):
+            with pytest.raises(TypeError, match="takes no arguments"):
+                call(*arguments, **names)
+    replay()
+    assert vendor.calls(owner.executable) == 1
+
+
+# ---- several threads -----------------------------------------------------------------------------
+
+
+def test_python_goes_on_during_a_launch(fast, vendor):
+    owner = Owner(vendor, blocks=1)
+    call = Background(launcher_of(fast, owner, never))
+    assert vendor.reached(owner.executable)
+    assert call.is_alive()
+    vendor.open_one(owner.executable)
+    call.over()
+
+
+@pytest.mark.parametrize("other", [False, True], ids=["reset", "another executable"])
+def test_a_launch_in_flight_keeps_its_executable(fast, vendor, other):
+    before = vendor.launched_dead()
+    owner = Owner(vendor, blocks=1, keep=1)
+    gone, executable = weakref.ref(owner), owner.executable
+    replay = launcher_of(fast, owner, never)
+    call = Background(replay)
+    assert vendor.reached(executable)
+    replay.target = launch_of(fast, Owner(vendor)) if other else None
+    del owner
+    gc.collect()
+    assert gone() is not None
+    vendor.open_one(executable)
+    call.over()
+    assert gone() is None
+    assert vendor.launched_dead() == before
+
+
+def test_launches_of_one_executable_may_overlap(fast, vendor):
+    owner = Owner(vendor, blocks=1)
+    calls = [Background(launcher_of(fast, owner, never)) for _ in range(2)]
+    assert all(vendor.reached(owner.executable) for _ in calls)
+    for _ in calls:
+        vendor.open_one(owner.executable)
+    for call in calls:
+        call.over()
+    assert vendor.most(owner.executable) == 2
+
+
+def test_a_lock_lets_one_launch_through_and_the_others_wait_in_the_ordinary_way(fast, vendor):
+    owner, lock = Owner(vendor, blocks=1), fast.Lock()
+    waiting, entered = threading.Event(), threading.Event()
+
+    def wait():
+        waiting.set()
+        with lock:
+            entered.set()
+
+    ordinary = Ordinary(wait)
+    replay = launcher_of(fast, owner, ordinary, lock=lock)
+    first = Background(replay)
+    assert vendor.reached(owner.executable)
+    second = Background(replay)
+    assert waiting.wait(TIMEOUT)
+    assert not entered.wait(0.05)
+    vendor.open_one(owner.executable)
+    first.over()
+    second.over()
+    assert entered.is_set()
+    assert ordinary.calls == vendor.calls(owner.executable) == 1
+
+
+def test_one_at_a_time_under_load(fast, vendor):
+    owner, lock = Owner(vendor), fast.Lock()
+
+    def ordinary():
+        with lock:
+            vendor.launch(owner.executable, 7)
+
+    replay = launcher_of(fast, owner, ordinary, lock=lock, ready=lambda: True)
+    each = 3000
+
+    def many():
+        for _ in range(each):
+            replay()
+
+    calls = [Background(many) for _ in range(4)]
+    for call in calls:
+        call.over()
+    assert vendor.calls(owner.executable) == len(calls) * each
+    assert vendor.most(owner.executable) == 1
+
+
+def test_executables_are_exchanged_under_load(fast, vendor):
+    """Each is destroyed, and its memory freed, as soon as nobody holds it."""
+    before, end = vendor.launched_dead(), threading.Event()
+    replay = launcher_of(fast, Owner(vendor, keep=0), ordinary := Ordinary())
+
+    def many():
+        while not end.is_set():
+            replay()
+
+    calls = [Background(many) for _ in range(2)]
+    for n in range(1000):
+        replay.target = None if n % 10 == 9 else launch_of(fast, Owner(vendor, keep=0))
+        if n % 100 == 0:
+            gc.collect()
+    end.set()
+    for call in calls:
+        call.over()
+    assert vendor.launched_dead() == before
+    assert ordinary.calls >= 0
+
+
+def test_two_threads_replay_at_once_each_its_own(fast, vendor):
+    owners = [Owner(vendor) for _ in range(4)]
+
+    def many(replay):
+        for _ in range(5000):
+            replay()
+
+    calls = [Background(partial(many, launcher_of(fast, owner, never))) for owner in owners]
+    for call in calls:
+        call.over()
+    assert [vendor.calls(owner.executable) for owner in owners] == [5000] * 4
+
+
+# ---- locks ---------------------------------------------------------------------------------------
+
+
+def test_lock_is_recursive_and_taken_by_launches(fast, vendor):
+    owner, lock, ordinary = Owner(vendor), fast.Lock(), Ordinary()
+    replay = launcher_of(fast, owner, ordinary, lock=lock)
+    with lock, lock:
+        replay()
+    assert (ordinary.calls, vendor.calls(owner.executable)) == (1, 0)
+    with lock:
+        replay()
+    replay()
+    assert (ordinary.calls, vendor.calls(owner.executable)) == (2, 1)
+
+
+def test_lock_is_left_by_who_has_it(fast):
+    lock = fast.Lock()
+    with pytest.raises(RuntimeError, match="enter it first"):
+        lock.__exit__(None, None, None)
+    with lock, pytest.raises(RuntimeError, match="enter it first"):
+        Background(lambda: lock.__exit__(None, None, None)).over()
+    Background(lock.__enter__).over()
+
+
+def test_lock_is_free_after_an_error(fast, vendor):
+    lock = fast.Lock()
+    replay = launcher_of(fast, Owner(vendor, 9), never, lock=lock)
+    for _ in range(2):
+        with pytest.raises(Answered):
+            replay()
+    with pytest.raises(KeyError), lock:
+        raise KeyError
+    Background(lock.__enter__).over()
+
+
+def test_waiting_for_a_lock_can_be_interrupted(fast):
+    lock, end, held = fast.Lock(), threading.Event(), threading.Event()
+
+    def hold():
+        with lock:
+            held.set()
+            assert end.wait(TIMEOUT), "the other thread waits for the lock as long as this one has it"
+
+    def interrupt(*_):
+        raise Answered("interrupted")
+
+    holder = Background(hold)
+    assert held.wait(TIMEOUT)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(Answered, match="interrupted"):
+            lock.__enter__()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    end.set()
+    holder.over()
+    with lock:
+        pass
+
+
+def test_asks_whether_it_may_with_the_lock_held(fast, vendor):
+    """Also a signal's handler that replays meanwhile gets through."""
+    owner, lock, entered, waiting = Owner(vendor), fast.Lock(), [], threading.Event()
+
+    def ordinary():
+        if entered:
+            waiting.set()
+        with lock:
+            entered.append(threading.get_ident())
+
+    def ready():
+        replay()
+        others.append(Background(replay))
+        return waiting.wait(TIMEOUT)
+
+    others = []
+    replay = launcher_of(fast, owner, ordinary, lock=lock, ready=ready)
+    replay()
+    others[0].over()
+    assert entered[0] == threading.get_ident()
+    assert len(entered) == 2
+    assert len(others) == vendor.calls(owner.executable) == 1
+
+
+def test_not_ready_means_the_ordinary_way(fast, vendor):
+    owner, lock, ordinary, answers = Owner(vendor), fast.Lock(), Ordinary(), [False, True, [], 1]
+    replay = launcher_of(fast, owner, ordinary, lock=lock, ready=lambda: answers.pop(0))
+    for _ in range(4):
+        replay()
+    assert (vendor.calls(owner.executable), ordinary.calls) == (2, 2)
+    with pytest.raises(IndexError):
+        replay()
+    with lock:  # it was let go each time
+        pass
+    Background(lock.__enter__).over()
+
+
+# ---- the current stream --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("argument", [(), (3,), (None,)])
+def test_follows_the_current_stream(fast, vendor, argument):
+    owner, launchers, asked, made = Owner(vendor), {}, [], []
+
+    def current(*given):
+        asked.append(given)
+        return handle
+
+    def missing(handle):
+        made.append(handle)
+        launchers[handle] = launcher_of(fast, owner, never, stream=handle)
+        return launchers[handle]
+
+    follow = fast.Follower(launchers, missing, current, *argument)
+    for handle in (1 << 40, 5, 1 << 40, 5):
+        assert follow() is None
+        assert vendor.stream(owner.executable) == handle
+    assert asked == [argument] * 4
+    assert made == [1 << 40, 5]
+
+
+def test_errors_on_the_way_to_the_current_stream_come_through(fast):
+    def wrong(*_):
+        raise Answered("wrong")
+
+    for follow in (
+        fast.Follower({}, never, wrong),
+        fast.Follower({}, wrong, lambda: 1),
+        fast.Follower({1: wrong}, never, lambda: 1),
+    ):
+        with pytest.raises(Answered):
+            follow()
+    with pytest.raises(TypeError, match="unhashable"):
+        fast.Follower({}, never, list)()
+
+
+# ---- objects -------------------------------------------------------------------------------------
+
+
+def test_wrong_arguments_are_refused(fast, vendor):
+    owner = Owner(vendor)
+    good = (vendor.address, owner.executable, 0, owner, failed)
+    for arguments, kind in (
+        ((0, *good[1:]), ValueError),
+        (("launch", *good[1:]), TypeError),
+        ((vendor.address, 1 << 64, *good[2:]), OverflowError),
+        (good[:4], TypeError),
+        ((*good, threading.Lock()), TypeError),
+        ((*good, None, never), ValueError),
+    ):
+        with pytest.raises(kind):
+            fast.Launch(*arguments)
+    for make in (
+        lambda: fast.Launcher([], never),
+        lambda: fast.Launcher({}),
+        lambda: fast.Follower([], never, never),
+        lambda: fast.Lock(1),
+        lambda: setattr(fast.Launcher({}, never), "target", never),
+        lambda: delattr(fast.Launcher({}, never), "target"),
+        lambda: setattr(fast.Launcher, "target", None),
+        lambda: type("Derived", (fast.Launcher,), {}),
+    ):
+        with pytest.raises(TypeError):
+            make()
+
+
+def test_references_are_balanced(fast, vendor):
+    lock, captures, ordinary, truth, nothing = fast.Lock(), {}, lambda: nothing, object(), object()
+    ready = lambda: truth  # noqa: E731
+    owner, bad = Owner(vendor), Owner(vendor, 3)
+    plain = launcher_of(fast, owner, ordinary, captures)
+    alone = launcher_of(fast, owner, ordinary, captures, lock=lock, ready=ready)
+    broken = launcher_of(fast, bad, ordinary, captures)
+    handle, launchers, current = 1 << 70, {1 << 70: plain}, (lambda argument: handle)
+    follow = fast.Follower(launchers, ordinary, current, argument := object())
+    launches = [plain.target, alone.target, broken.target]
+
+    def every_way(times):
+        for _ in range(times):
+            plain()
+            alone()
+            follow()
+        for _ in range(times // 10):
+            with contextlib.suppress(Answered):
+                broken()
+            captures[1] = 1
+            plain()
+            captures.clear()
+            launch_of(fast, owner, lock=lock, ready=ready)
+            before, plain.target = plain.target, None
+            plain()
+            plain.target = before
+            fast.Launcher(captures, ordinary).target = before
+            fast.Follower(launchers, ordinary, current, argument)
+        before = None
+
+    watched = [
+        lock,
+        captures,
+        ordinary,
+        ready,
+        truth,
+        nothing,
+        owner,
+        bad,
+        plain,
+        alone,
+        broken,
+        launchers,
+        handle,
+    ]
+    watched += [current, argument, failed, None, *launches, fast.Launch, fast.Launcher, fast.Follower]
+    every_way(100)
+    gc.collect()
+    before = [sys.getrefcount(each) for each in watched]
+    every_way(100_000)
+    gc.collect()
+    after = [sys.getrefcount(each) for each in watched]
+    moved = {repr(each): end - begin for each, begin, end in zip(watched, before, after, strict=True)}
+    assert {name: by for name, by in moved.items() if abs(by) > 10} == {}
+
+
+def test_cycles_are_collected(fast, vendor):
+    owner = Owner(vendor)
+    owner.replay = launcher_of(fast, owner, never)
+    launchers = {}
+    launchers[1] = fast.Follower(launchers, owner, never)
+    gone = [weakref.ref(owner), weakref.ref(owner.replay)]
+    del owner, launchers
+    gc.collect()
+    assert [ref() for ref in gone] == [None, None]
+
+
+def test_is_gone_with_its_last_reference(fast, vendor):
+    owner, calls = Owner(vendor), []
+    replay = launcher_of(fast, owner, never)
+    gone = weakref.ref(replay, calls.append), weakref.ref(owner)
+    del replay, owner
+    assert len(calls) == 1
+    assert gone[1]() is None
+
+
+def test_other_interpreters_can_have_it_too(fast):
+    try:
+        import _interpreters as interpreters
+    except ImportError:
+        interpreters = pytest.importorskip("_xxsubinterpreters")
+    answers_one = ctypes.cast(ctypes.pythonapi.Py_IsInitialized, ctypes.c_void_p).value
+    code = f"""
+import importlib.util
+from functools import partial
+from importlib.machinery import ExtensionFileLoader
+loader = ExtensionFileLoader("accelerator_graph._fast", {fast.__spec__.origin!r})
+module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+loader.exec_module(module)
+called = []
+replay = module.Launcher({{}}, lambda: called.append(1))
+replay()
+replay.target = module.Launch({answers_one}, 0, 0, None, called.append)
+try:
+    replay()
+except SystemError:
+    called.append(2)
+assert called == [1, 1, 2], called
+"""
+    for _ in range(2):
+        interpreter = interpreters.create()
+        wrong = interpreters.run_string(interpreter, code)
+        interpreters.destroy(interpreter)
+        assert wrong is None, wrong
+
+
+def test_does_not_bring_the_interpreters_lock_back():
+    if not sysconfig.get_config_var("Py_GIL_DISABLED"):
+        pytest.skip("this interpreter has its lock")
+    code = f"""
+import sys
+sys.path[:0] = [{str(ROOT / "tests")!r}]
+import test_fast
+test_fast.load({str(extension())!r})
+sys.exit(sys._is_gil_enabled())
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
+    assert subprocess.run([sys.executable, "-c", code], env=environment, timeout=TIMEOUT).returncode == 0
