@@ -12,6 +12,7 @@
 #endif
 
 typedef int (*launch_function)(void *executable, void *stream);
+typedef int (*current_function)(void **context);
 
 typedef struct {
     PyTypeObject *launch_type;
@@ -155,19 +156,22 @@ typedef struct {
     PyObject *failed; /* takes a code and raises */
     Lock *lock;       /* NULL: launches may overlap */
     PyObject *ready;  /* NULL, or asked with the lock held */
+    current_function current; /* NULL, or asked first: another context than this is out of the ordinary */
+    void *context;
 } Launch;
 
 static PyObject *
 launch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"function", "executable", "stream", "owner", "failed", "lock", "ready", NULL};
+    static char *names[] = {"function", "executable", "stream",  "owner",   "failed",
+                            "lock",     "ready",      "current", "context", NULL};
     State *state = PyType_GetModuleState(type);
-    void *function, *executable, *stream;
+    void *function, *executable, *stream, *current = NULL, *context = NULL;
     PyObject *owner, *failed, *lock = Py_None, *ready = Py_None;
     if (state == NULL
-        || !PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&O&OO|OO:Launch", names, address, &function,
+        || !PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&O&OO|OOO&O&:Launch", names, address, &function,
                                         address, &executable, address, &stream, &owner, &failed, &lock,
-                                        &ready))
+                                        &ready, address, &current, address, &context))
         return NULL;
     if (function == NULL) {
         PyErr_SetString(PyExc_ValueError, "function: the address of a launch function is wanted, not 0.");
@@ -191,6 +195,8 @@ launch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->failed = Py_NewRef(failed);
     self->lock = lock == Py_None ? NULL : (Lock *)Py_NewRef(lock);
     self->ready = ready == Py_None ? NULL : Py_NewRef(ready);
+    self->current = (current_function)current;
+    self->context = context;
     return (PyObject *)self;
 }
 
@@ -216,6 +222,9 @@ launch_reserve(Launch *self)
 static int
 launch(Launch *self)
 {
+    void *context = NULL;
+    if (self->current != NULL && (self->current(&context) != 0 || context != self->context))
+        return 0;
     int code, reserved = self->lock == NULL ? 1 : launch_reserve(self);
     if (reserved <= 0)
         return reserved;

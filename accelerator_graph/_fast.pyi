@@ -35,6 +35,9 @@ class Launch:
         Held during the call. If it is not free, the launcher takes its ordinary way.
     ready : callable, optional
         Asked with the lock held, before every call. If it answers false, the launcher takes its ordinary way.
+    current, context : int, optional
+        Address of an ``int current(void **context)``, and what it has to answer: if it answers something
+        else, the launcher takes its ordinary way. For streams that are those of the current context.
     """
 
     def __init__(
@@ -46,6 +49,8 @@ class Launch:
         failed: Callable[[int], object],
         lock: Lock | None = None,
         ready: Callable[[], object] | None = None,
+        current: int = 0,
+        context: int = 0,
     ) -> None: ...
 
 @final

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ._fast_path import new_lock
 from .errors import DriverError
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class Owned:
     ) -> None:
         self.backend = backend
         self.value = value
-        self.lock = threading.RLock()
+        self.lock = new_lock()
         self.last: object = None
         watch(self, lambda kept: destroy(kept[0]), (value, keeps), backend)
 

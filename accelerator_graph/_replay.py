@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakSet, ref
 
+from ._fast_path import fast, launch_of
 from ._lifetime import Owned, captures, drain
 from ._liveness import checked
 from .backends.base import Capability, CaptureStatus
 from .errors import CaptureError, GraphStateError
-from .interop.base import Framework
+from .interop.base import Framework, Recorder
 from .streams import Stream, describe
+
+if TYPE_CHECKING:
+    from ._fast import Launcher
 
 _MOST_STREAMS = 16
 """How many streams a graph remembers that it was replayed on: more would only cost memory."""
@@ -22,8 +26,13 @@ _MOST_STREAMS = 16
 class _Nobody:
     """Stands for the owner where there is no executable."""
 
+    backend = None
     last: object = None
     lock = nullcontext()
+
+
+def _no_launcher() -> None:
+    """Stand for the reference to a callable in C."""
 
 
 class Binding:
@@ -44,7 +53,7 @@ class Binding:
         Called ahead of every launch; what it raises is raised, and nothing is launched.
     """
 
-    __slots__ = ("__weakref__", "_keeps", "_serialised", "_stream", "target")
+    __slots__ = ("__weakref__", "_checked", "_keeps", "_launcher", "_serialised", "_stream", "target")
 
     target: tuple[Callable[[], Any], Any]
 
@@ -54,12 +63,26 @@ class Binding:
         self._stream = stream
         self._keeps = keeps
         self._serialised = owner.backend.serialises_replays
+        self._launcher: Callable[[], Launcher | None] = _no_launcher
         self.connect(owner, check)
 
     def connect(self, owner: Owned, check: Callable[[], None] | None) -> None:
         """Launch this executable from now on, after a check if there is one."""
         call = owner.backend.bind(owner.value, self._stream.native)
-        self.target = (call if check is None else checked(check, call), owner)
+        self._checked = check is not None
+        self.target = (checked(check, call) if check else call, owner)
+        self._hasten()
+
+    def _hasten(self) -> None:
+        """Have the callable in C launch without Python, if there is one and the backend lets it."""
+        launcher = self._launcher()
+        if launcher is None:
+            return
+        target = None
+        while target is not self.target:  # another thread may replace it meanwhile
+            target = self.target
+            owner = target[1]
+            launcher.target = None if self._checked or owner is _Nobody else launch_of(owner, self._stream)
 
     def refuse(self, why: str) -> None:
         """Raise `GraphStateError` at every launch from now on, and let go of the executable."""
@@ -68,6 +91,7 @@ class Binding:
             raise GraphStateError(why)
 
         self.target = (refuse, _Nobody)
+        self._hasten()
 
     def launcher(self) -> Callable[[], None]:
         """Return the callable. It holds the binding, and the binding does not hold it."""
@@ -85,9 +109,18 @@ class Binding:
             with owner.lock:
                 call()
                 owner.last = stream  # the next run may have to wait for this one
+            if settles:
+                self._hasten()
 
         stream = self._stream._owner
-        return launch if self._serialised else launch_alone
+        settles = isinstance(self.target[1].backend, Recorder)  # only later it may let C launch
+        ordinary = launch if self._serialised else launch_alone
+        if fast is None:
+            return ordinary
+        launcher: Launcher = fast.Launcher(captures, ordinary)
+        self._launcher = ref(launcher)
+        self._hasten()
+        return launcher
 
 
 class Runner:
@@ -140,21 +173,23 @@ class Runner:
         launchers: OrderedDict[int, Callable[[], None]] = OrderedDict()
         runner = ref(self)  # which holds this callable
 
+        def missing(handle: int) -> Callable[[], None]:
+            here = runner()
+            if here is None:
+                raise GraphStateError("the graph was reset by another thread; capture again.")
+            stream = Stream._make(backend, backend.as_stream(handle), device, framework)
+            call = launchers[handle] = here.bind(stream, None)
+            if len(launchers) > _MOST_STREAMS:
+                launchers.popitem(last=False)
+            return call
+
         def launch() -> None:
             answer = framework.current_stream(device)
             handle = 0 if answer is None else answer[0]
-            call = launchers.get(handle)
-            if call is None:
-                here = runner()
-                if here is None:
-                    raise GraphStateError("the graph was reset by another thread; capture again.")
-                stream = Stream._make(backend, backend.as_stream(handle), device, framework)
-                call = launchers[handle] = here.bind(stream, None)
-                if len(launchers) > _MOST_STREAMS:
-                    launchers.popitem(last=False)
-            call()
+            (launchers.get(handle) or missing(handle))()
 
-        return launch
+        ask = framework.current_handle(device)
+        return launch if fast is None or ask is None else fast.Follower(launchers, missing, *ask)
 
     def bind(self, stream: Stream, keeps: object) -> Callable[[], None]:
         """Return a callable that launches on this stream and keeps what it is given."""

@@ -106,6 +106,21 @@ long calls(Executable *self) { return self->calls; }
 int most(Executable *self) { return self->most; }
 uintptr_t stream(Executable *self) { return self->stream; }
 long launched_dead(void) { return of_the_dead; }
+
+static int current_code;
+static void *current_context;
+
+void go_to(int code, void *context)
+{
+    current_code = code;
+    current_context = context;
+}
+
+int current(void **context)
+{
+    *context = current_context;
+    return current_code;
+}
 """
 
 
@@ -518,6 +533,20 @@ def test_not_ready_means_the_ordinary_way(fast, vendor):
     with lock:  # it was let go each time
         pass
     Background(lock.__enter__).over()
+
+
+def test_another_context_means_the_ordinary_way(fast, vendor):
+    owner, ordinary = Owner(vendor), Ordinary()
+    current = ctypes.cast(vendor.current, ctypes.c_void_p).value
+    replay = fast.Launcher({}, ordinary)
+    replay.target = fast.Launch(
+        vendor.address, owner.executable, 0, owner, failed, current=current, context=(1 << 64) - 16
+    )
+    for code, context, there in ((0, (1 << 64) - 16, 1), (0, 16, 0), (0, 0, 0), (4, (1 << 64) - 16, 0)):
+        vendor.go_to(code, ctypes.c_void_p(context))
+        before = vendor.calls(owner.executable), ordinary.calls
+        replay()
+        assert (vendor.calls(owner.executable), ordinary.calls) == (before[0] + there, before[1] + 1 - there)
 
 
 # ---- the current stream --------------------------------------------------------------------------

@@ -34,7 +34,8 @@ RULES = [
     ("backends.cuda backends._cuda_*", f"{CONTRACT} backends._cuda_*", "cuda"),
     ("backends.hip backends._hip_*", f"{CONTRACT} backends._hip_*", "hip"),
     (CHOICE, f"errors backends.base {CHOICE}", ""),
-    (CORE, f"errors backends.base backends.registry interop.base interop.registry {CORE}", ""),
+    ("_fast_path", "_fast", ""),
+    (CORE, f"errors backends.base backends.registry interop.base interop.registry _fast_path {CORE}", ""),
     (
         "_graphed_callables _lanes",
         f"errors backends.base interop.registry interop._torch_autograd interop._torch_replay _lanes {CORE}",

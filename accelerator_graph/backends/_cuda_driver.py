@@ -46,7 +46,7 @@ class Event(Handle):
 class Driver:
     """``cuda.bindings.driver``, initialised."""
 
-    __slots__ = ("_primary", "api", "device_count", "name", "success")
+    __slots__ = ("_primary", "api", "current_address", "device_count", "launch_address", "name", "success")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -55,6 +55,8 @@ class Driver:
         self._primary: dict[int, Any] = {}
         self.call("cuInit", 0)
         self.device_count: int = self.call("cuDeviceGetCount")
+        self.launch_address = self._address("cuGraphLaunch")
+        self.current_address = self._address("cuCtxGetCurrent")
 
     # ---- calls ---------------------------------------------------------------------------------
 
@@ -99,6 +101,19 @@ class Driver:
     def broke(self, function: str, error: Exception) -> NoReturn:
         """Raise the error for an exception that came out of the binding."""
         raise call_broke(self.name, function, error, self._version()) or error from error
+
+    def answered(self, function: str, number: int) -> NoReturn:
+        """Raise the error for a number that is not 0, which a function answered without the binding."""
+        try:
+            code = self.api.CUresult(number)
+        except ValueError as error:
+            self.broke(function, error)
+        self.failed(function, code)
+
+    def _address(self, function: str) -> int:
+        """Return the address of a function as it is since CUDA 12.0; 0 if the driver does not tell it."""
+        code, *found = self.answer("cuGetProcAddress", function.encode(), 12000, 0)
+        return int(found[0] or 0) if code is self.success and found else 0
 
     def _version(self) -> str:
         code, version = self.api.cuDriverGetVersion()

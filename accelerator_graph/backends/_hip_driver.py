@@ -87,6 +87,10 @@ class Driver:
                 f"the HIP runtime ({self._library.path}) does not have {name}; install a newer ROCm."
             ) from None
 
+    def address(self, name: str) -> int:
+        """Return the address of a function that the runtime has."""
+        return self._library.address(name)
+
     def call(self, function: str, *args: Any) -> Any:
         """Call a function and return what it answers: nothing, one value, or a tuple of several.
 

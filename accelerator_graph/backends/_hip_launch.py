@@ -13,6 +13,7 @@ from functools import partial
 
 from ..errors import CaptureError, DriverError
 from ._hip_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Executable
+from .base import LaunchFunction
 
 
 def launcher(driver: Driver, executable: Executable, stream: int) -> Callable[[], None]:
@@ -40,6 +41,15 @@ def launcher(driver: Driver, executable: Executable, stream: int) -> Callable[[]
             replay()
 
     return replay_on_device if stream in SPECIAL_STREAMS else replay
+
+
+def launch_function(driver: Driver, executable: Executable, stream: int) -> LaunchFunction | None:
+    """Return the launch as a function in C: good as long as the executable has run on this stream last."""
+    address = 0 if stream in SPECIAL_STREAMS else driver.address("hipGraphLaunch")
+    if not address:
+        return None
+    failed = partial(driver.failed, "hipGraphLaunch")
+    return LaunchFunction(address, failed, alone=True, ready=lambda: executable.stream == stream)
 
 
 def _launch_and_mark(driver: Driver, executable: Executable) -> None:

@@ -114,6 +114,10 @@ class Library:
             foreign.argtypes = _TEXTS[name] if name in _TEXTS else _SIGNATURES[name]
         return foreign
 
+    def address(self, name: str) -> int:
+        """Return the address of a function that the library has."""
+        return ctypes.cast(self.function(name), c_void_p).value or 0
+
 
 def prepare(foreign: Any, given: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
     """Return all arguments of a call, and those of them that the function will write to."""

@@ -99,6 +99,24 @@ class GraphMemory(NamedTuple):
     """What is kept, the unused part included."""
 
 
+class LaunchFunction(NamedTuple):
+    """A function ``int launch(void *executable, void *stream)`` of the vendor's library."""
+
+    address: int
+    """Called with the handles of both, as `handle_int` returns them, by any thread and without the GIL."""
+    failed: Callable[[int], object]
+    """Raises the error for a code that is not 0. Called by the same thread right afterwards."""
+    alone: bool
+    """The library lets through one launch of an executable at a time."""
+    ready: Callable[[], bool] | None = None
+    """Asked ahead of each launch that comes `alone`. False: what `bind` returned is called instead."""
+    current: int = 0
+    """Address of an ``int current(void **context)``, for a stream that is the current context's; 0: none.
+    If it answers another context, what `bind` returned is called instead."""
+    context: int = 0
+    """The context in question."""
+
+
 class Backend(ABC):
     """Base class of all backends. One instance of it is made in a process, on first use.
 
@@ -358,6 +376,14 @@ class Backend(ABC):
         alive as long as it uses the callable.
         """
         return partial(self.replay, executable, stream)
+
+    def launch_function(self, executable: Any, stream: Any) -> LaunchFunction | None:
+        """Return a function in C that does what `replay` does; None if there is none for these two.
+
+        The library may call it in the place of what `bind` returned, and keeps executable and stream
+        alive meanwhile. Who overrides `replay` or `bind` of a backend that has this overrides this, too.
+        """
+        return None
 
     def upload(self, executable: Any, stream: Any) -> None:
         """Move the executable to the device, in stream order, without running it."""

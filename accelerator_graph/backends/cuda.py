@@ -20,7 +20,16 @@ from ._cuda_capture import Capture
 from ._cuda_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Event, Executable, Graph, Handle
 from ._cuda_probe import probe
 from ._launch import Arguments, extent, kernel_handle, shared_size
-from .base import Availability, Backend, Capability, CaptureStatus, GraphEdge, GraphMemory, GraphNode
+from .base import (
+    Availability,
+    Backend,
+    Capability,
+    CaptureStatus,
+    GraphEdge,
+    GraphMemory,
+    GraphNode,
+    LaunchFunction,
+)
 
 _LEGACY_STREAMS = (0, 1)
 _NOT_READY = 600
@@ -296,6 +305,15 @@ class CudaBackend(Backend):
                     failed(code)
 
         return replay
+
+    def launch_function(self, executable: Executable, stream: Any) -> LaunchFunction | None:
+        """Return ``cuGraphLaunch``; for the default streams, which are those of the current context."""
+        driver = self._driver
+        found = LaunchFunction(driver.launch_address, partial(driver.answered, "cuGraphLaunch"), alone=False)
+        if int(stream) in SPECIAL_STREAMS:
+            found = found._replace(current=driver.current_address, context=int(executable.context))
+            return found if found.address and found.current else None
+        return found if found.address else None
 
     def upload(self, executable: Executable, stream: Any) -> None:
         """Move the executable to the device, in stream order, without running it."""

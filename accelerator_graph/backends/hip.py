@@ -19,11 +19,20 @@ from ._common import memory_of
 from ._hip_capture import Capture
 from ._hip_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Event, Executable, Graph, Handle
 from ._hip_errors import update_problem
-from ._hip_launch import launcher
+from ._hip_launch import launch_function, launcher
 from ._hip_probe import probe
 from ._hip_roots import one_root
 from ._launch import Arguments, extent, kernel_handle, shared_size
-from .base import Availability, Backend, Capability, CaptureStatus, GraphEdge, GraphMemory, GraphNode
+from .base import (
+    Availability,
+    Backend,
+    Capability,
+    CaptureStatus,
+    GraphEdge,
+    GraphMemory,
+    GraphNode,
+    LaunchFunction,
+)
 
 _LEGACY = 1
 _LEGACY_STREAMS = (0, _LEGACY)
@@ -290,6 +299,10 @@ class HipBackend(Backend):
     def bind(self, executable: Executable, stream: Any) -> Callable[[], None]:
         """Return the launch of the executable on the stream as a callable."""
         return launcher(self._driver, executable, int(stream))
+
+    def launch_function(self, executable: Executable, stream: Any) -> LaunchFunction | None:
+        """Return ``hipGraphLaunch``, for runs on the stream of the latest one."""
+        return launch_function(self._driver, executable, int(stream))
 
     def upload(self, executable: Executable, stream: Any) -> None:
         """Get the executable ready for its first run. AMD's runtime 7.2 does no more than check it."""

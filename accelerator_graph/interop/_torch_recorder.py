@@ -16,7 +16,7 @@ from ._torch_recording import Executable, Recording, decides_itself, new_graph, 
 from .base import Recorder
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend
+    from ..backends.base import Backend, LaunchFunction
     from .torch import Torch
 
 _recording: dict[int, Recording] = {}
@@ -197,6 +197,13 @@ class TorchRecorder(Recorder):
                 self._through_torch(executable, handle)
 
         return replay
+
+    def launch_function(self, executable: Executable, stream: Any) -> LaunchFunction | None:
+        """Return the driver's own, once it is known that no random number is drawn."""
+        if executable.needs_torch is not False:
+            return None
+        found: LaunchFunction | None = self.base.launch_function(executable.handle, stream)
+        return found
 
     def _through_torch(self, executable: Executable, handle: int) -> None:
         recording, framework = executable.recording, self._framework

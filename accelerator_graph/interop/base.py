@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend
+    from ..backends.base import Backend, LaunchFunction
     from ..pools import PoolId
 
 INTEROP_API_VERSION = 1
@@ -53,6 +53,13 @@ class Framework(ABC):
         """Return handle and device of this thread's current stream, on a device or the current one.
 
         The handle of the default stream is 0. None if the framework has no current stream.
+        """
+        return None
+
+    def current_handle(self, device: int) -> tuple[Callable[..., int], *tuple[object, ...]] | None:
+        """Return the quickest way to ask for the handle of this thread's current stream on a device.
+
+        A callable, and the one argument that it takes, if it takes one. None: `current_stream` is asked.
         """
         return None
 
@@ -137,3 +144,10 @@ class Recorder:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.base, name)
+
+    def launch_function(self, executable: Any, stream: Any) -> LaunchFunction | None:
+        """Return what `Backend.launch_function` does, as soon as it does all that `replay` does.
+
+        Asked again after every replay as long as it is None.
+        """
+        return None

@@ -52,6 +52,11 @@ class Torch(Framework):
         raw = getattr(self.torch._C, "_cuda_getCurrentRawStream", None)  # makes no object
         return int(cuda.current_stream(device).cuda_stream if raw is None else raw(device)), device
 
+    def current_handle(self, device: int) -> tuple[Callable[[int], int], int] | None:
+        """Return torch's raw getter."""
+        getter = getattr(self.torch._C, "_cuda_getCurrentRawStream", None)
+        return None if getter is None else (getter, device)
+
     def use_stream(self, handle: int, device: int) -> Undo:
         """Make a stream torch's current one on its device, and that device the current one."""
         cuda = self.torch.cuda
