@@ -146,6 +146,11 @@ class WaitDoesNothing(CpuBackend):
             super().wait_event(stream, event)
 
 
+class PreparesNothing(CpuBackend):
+    def prepare_capture(self, stream: Any) -> None:
+        pass
+
+
 class CountsWrongly(CpuBackend):
     def node_count(self, graph: Any) -> int:
         return super().node_count(graph) + 1

@@ -79,7 +79,7 @@ FOUND_BY = [
     (planted.DoesNotLinkStreams, "test_nodes_of_a_fork_and_join"),
     (planted.WaitDoesNothing, "test_wait_orders_streams"),
     (planted.WaitDoesNothing, "test_entering_waits_for_the_current_stream"),
-    (planted.WaitDoesNothing, "test_side_stream_waits_for_the_current_one"),
+    (planted.PreparesNothing, "test_side_stream_waits_for_the_current_one"),
     (planted.CountsWrongly, "test_num_nodes_counts_what_was_captured"),
     (planted.CountsWrongly, "test_empty_capture_warns"),
     (planted.CountsWrongly, "test_nodes_of_a_line"),

@@ -53,7 +53,11 @@ RULES = [
     ("backends", "backends.registry", ""),
     ("interop", "interop.registry", ""),
     ("accelerator_graph", f"errors backends backends.registry {CORE}", ""),
-    ("testing testing.*", "accelerator_graph errors backends backends.base testing testing.*", "pytest"),
+    (
+        "testing testing.*",
+        "accelerator_graph errors backends backends.base interop.registry testing testing.*",
+        "pytest",
+    ),
     ("__main__", "accelerator_graph _demo", ""),
     ("_demo _demo.cpu", "accelerator_graph", ""),
     ("_demo._kernel", "", ""),

@@ -191,8 +191,7 @@ def _following(device: int) -> Stream:
 
 
 def _prepare(torch: Any, device: int) -> None:
-    """Do what `torch.cuda.graph` does ahead of a capture, beside releasing the cached memory."""
+    """Do what `torch.cuda.graph` does ahead of a capture, beside releasing cached memory."""
     torch.cuda.synchronize(device)
     if torch.compiler.config.force_cudagraph_gc:
         gc.collect()
-    torch._C._host_emptyCache()

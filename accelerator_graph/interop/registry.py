@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import RLock
 
 from ..backends._catalogue import Catalogue
@@ -25,6 +27,7 @@ _catalogue: Catalogue[Framework] = Catalogue(
     builtins=BUILTINS,
 )
 _made: dict[str, Framework] = {}
+_left_out = 0
 _lock = RLock()
 
 names = _catalogue.names
@@ -41,7 +44,7 @@ def loaded() -> list[Framework]:
 
 def _loaded() -> dict[str, Framework]:
     found = {}
-    for name in names():
+    for name in () if _left_out else names():
         if name in sys.modules:
             framework = _made.get(name) or _make(name)
             if framework is not None:
@@ -57,6 +60,19 @@ def active(backend: str) -> list[Framework]:
 def active_by_name(backend: str) -> dict[str, Framework]:
     """Return the same by the names that they are imported by."""
     return {name: framework for name, framework in _loaded().items() if framework.backend() == backend}
+
+
+@contextmanager
+def left_out() -> Iterator[None]:
+    """Have no framework take part, in any thread: for tests of a backend alone."""
+    global _left_out
+    with _lock:
+        _left_out += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _left_out -= 1
 
 
 def _make(name: str) -> Framework | None:
