@@ -14,6 +14,8 @@ import pytest
 import accelerator_graph as ag
 
 torch = pytest.importorskip("torch")
+if torch.cuda.is_available():
+    pytest.skip("for torch without a GPU", allow_module_level=True)
 
 make = ag.make_graphed_callables
 

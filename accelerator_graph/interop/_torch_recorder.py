@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _recording: dict[int, Recording] = {}
 """By device: what torch is recording. A second one would end the process."""
+_asked_for_ever: list[Any] = []
+"""Graphs whose capture failed. torch's allocator for pinned memory goes on asking them, gone or not."""
 _lock = threading.Lock()
 
 
@@ -104,7 +106,7 @@ class TorchRecorder(Recorder):
             with contextlib.suppress(Exception), self.base.relaxed(recording.stream):
                 graph.reset()
             if recording.began and not ended:
-                self._end_routing(recording.device)
+                self._end_routing(graph, recording.device)
         try:
             with contextlib.suppress(Exception):
                 self._reset_generators(recording)
@@ -120,11 +122,12 @@ class TorchRecorder(Recorder):
         finally:
             undo()
 
-    def _end_routing(self, device: int) -> None:
+    def _end_routing(self, graph: Any, device: int) -> None:
         """Have torch's allocator leave the pool. Up to 2.13 it stays there for ever if a capture fails."""
         native = self._framework.torch._C
         with contextlib.suppress(Exception):
             native._cuda_endAllocateToPool(device, self.pool)  # raises if torch has done so
+            _asked_for_ever.append(graph)
             if self._given is not None:
                 spend(self._framework.torch, self._given)
             native._cuda_releasePool(device, self.pool)
