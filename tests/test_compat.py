@@ -130,7 +130,7 @@ def test_signatures_of_the_torch_that_is_installed():
                     print(name, refusals(getattr(ours, name), inspect.signature(method)))
         """
     )
-    assert len(found) > 20
+    assert len(found) > 10
     assert [line for line in found if not line.endswith("[]")] == []
 
 
