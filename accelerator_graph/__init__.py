@@ -16,7 +16,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # typing itself is the costliest import there is here
 if TYPE_CHECKING:
-    from . import backends, errors, interop
+    from . import backends, compat, errors, interop
     from ._graphed import CacheInfo, graphed
     from ._graphed_callables import make_graphed_callables
     from .api import Graph, graph, is_graph_available
@@ -62,7 +62,7 @@ _HOMES = {
         "UnsupportedError",
     ),
 }
-_MODULES = ("backends", "errors", "interop")
+_MODULES = ("backends", "compat", "errors", "interop")
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -84,6 +84,7 @@ __all__ = [
     "UnknownBackendError",
     "UnsupportedError",
     "backends",
+    "compat",
     "current_stream",
     "errors",
     "graph",
