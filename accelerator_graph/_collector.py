@@ -33,6 +33,7 @@ def pause(capture: object, relaxed: Callable[[], AbstractContextManager[object]]
     with _lock:
         if not _captures:
             _ours = False
+        if _around not in gc.callbacks:  # and it stays: a collection that has begun has to end, too
             gc.callbacks.append(_around)
         _captures[capture] = relaxed
         if gc.isenabled():
@@ -44,11 +45,8 @@ def resume(capture: object) -> None:
     """Say that a capture is over; after the last one the collector is on if it was before. Again: nothing."""
     global _ours
     with _lock:
-        if _captures.pop(capture, None) is None or _captures:
-            return
-        with suppress(ValueError):
-            gc.callbacks.remove(_around)
-        if _ours:
+        _captures.pop(capture, None)
+        if _ours and not _captures:  # also if an interrupt has come between, the last time
             gc.enable()
             _ours = False
 
@@ -56,6 +54,8 @@ def resume(capture: object) -> None:
 def _around(phase: str, info: object) -> None:
     """Relax the collecting thread from the collection's start to its end."""
     if phase == "start":
+        if not _captures:
+            return
         entered = _thread.entered = ExitStack()
         for relaxed in list(_captures.values()):
             with suppress(Exception):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from . import streams
 from ._replay import refuse_capturing
-from ._traffic import Traffic, key_of, make_room
+from ._traffic import Traffic, key_of, lasts, make_room
 from .backends.base import CaptureStatus
 from .interop import registry as interop
 
@@ -29,6 +29,8 @@ class Lanes:
     def __init__(self, home: Stream) -> None:
         self._traffic = Traffic()
         self._home = self._traffic.last = self._traffic.stream(home)
+        if not lasts(home):
+            self._traffic.mark()
         self._handle = _reader(home)
 
     def of(self, captured: Graph) -> Lane:
@@ -42,13 +44,24 @@ class Lanes:
             if found is None:
                 make_room(known)
                 stream = traffic.stream(self._stream(key))
-                found = known[key] = (stream, captured.bind(stream))
+                launch = captured.bind(stream)
+                found = known[key] = (stream, launch if lasts(stream) else self._marked(stream, launch))
             stream, launch = found
             if traffic.last is not stream:
                 self._move(stream)
             return launch
 
         return lane
+
+    def _marked(self, stream: Stream, launch: Callable[[], None]) -> Callable[[], None]:
+        """Remember the end of every run: the stream may be destroyed before the next one."""
+
+        def launch_and_mark() -> None:
+            launch()
+            if self._traffic.last is stream and not stream._is_capturing():
+                self._traffic.mark()
+
+        return launch_and_mark
 
     def _move(self, stream: Stream) -> None:
         """Go to another stream, behind the calls so far; a capture can't wait for those."""

@@ -197,8 +197,8 @@ class Runner:
         check = self._check
         binding = Binding(stream, owner, keeps, check)
         self._bindings.add(binding)
-        if check is not self._check:  # another thread has set it meanwhile
-            binding.connect(owner, self._check)
+        if check is not self._check or owner is not self.executable:  # another thread's, meanwhile
+            binding.connect(self._owner(), self._check)
         backend = owner.backend
         if (
             Capability.UPLOAD in backend.capabilities(stream.device)

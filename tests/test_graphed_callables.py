@@ -773,3 +773,21 @@ def test_gradients_that_pass_as_they_are_are_no_empty_capture():
     x = x_of(grad=True)
     f(x).sum().backward()
     assert x.grad.unique().tolist() == [1.0]
+
+
+def test_arguments_that_lie_in_the_static_memory():
+    a, b = torch.ones(4), torch.full((4,), 2.0)
+    f = make(lambda x, y: x - y, (a, b))
+    assert f(b, a).tolist() == [1.0] * 4
+    buffer = torch.arange(5.0)
+    g = make(lambda x: x * 1, (buffer[:4],))
+    assert g(buffer[1:]).tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_the_same_memory_read_in_another_way():
+    z, w = torch.tensor([1 + 2j]), torch.ones(4)
+    conjugate = make(lambda x: x * 1, (z,))
+    assert conjugate(z.conj()).tolist() == [1 - 2j]
+    f = make(lambda x: x * 1, (w,))
+    assert f(w.view(torch.int32)).tolist() == [1065353216.0] * 4
+    assert make(lambda x: x * 1, (z.imag,))(z.imag).tolist() == z.imag.tolist()

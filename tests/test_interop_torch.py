@@ -8,7 +8,7 @@ import threading
 import warnings
 import weakref
 from collections import Counter
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 
 import pytest
 
@@ -356,6 +356,27 @@ def test_a_failed_capture_leaves_the_pool_to_others(monkeypatch, version):
     assert pool_uses == Counter([first.pool(), second.pool()])
 
 
+def test_a_capture_that_the_driver_does_not_begin_gives_the_pool_back(torch):
+    faults, x, g = Faults("libcuda.so.1"), Array(), ag.Graph()
+    faults.fail("cuStreamBeginCapture", code=2)
+    with pytest.raises(ag.CaptureError), ag.graph(g):
+        raise AssertionError
+    assert not interop_fake_torch._routed
+    captured(g, lambda: torch.fill(x, 5)).replay()
+    assert value(x) == 5
+
+
+def test_a_pool_that_fails_again_and_again(torch):
+    x, pool = Array(), ag.graph_pool_handle()
+    for _ in range(2):
+        with pytest.raises(ag.CaptureError), ag.graph(ag.Graph(), pool=pool):
+            driver.cuStreamSynchronize(torch.cuda.current_stream().cuda_stream)
+        g = captured(ag.Graph(), lambda: torch.fill(x, 5), pool=pool)
+        pool, before = g.pool(), pool
+        assert pool != before
+    captured(ag.Graph(), lambda: torch.fill(x, 5), pool=before)
+
+
 @pytest.mark.parametrize("how", ["constructor", "capture_begin", "graph", "attribute"])
 def test_a_pool_object_of_torchs_lives_as_long_as_its_graphs(torch, how):
     x, mine = Array(), MemPool()
@@ -491,16 +512,53 @@ def test_a_collection_in_the_body_is_harmless(torch):
         assert foreign() is None
     g.replay()
     assert value(x) == 5
-    assert _collector._around not in gc.callbacks
+    assert not _collector._captures
 
 
-def test_without_relaxing_a_collection_in_the_body_breaks_the_capture(torch, monkeypatch):
+@pytest.fixture(name="unrelaxed")
+def unrelaxed_fixture(monkeypatch):
+    before = list(gc.callbacks)
     monkeypatch.setattr(_collector, "_around", lambda phase, info: None)
+    gc.callbacks[:] = [each for each in before if getattr(each, "__module__", "") != _collector.__name__]
+    yield
+    gc.callbacks[:] = before
+
+
+def test_without_relaxing_a_collection_in_the_body_breaks_the_capture(torch, unrelaxed):
     held, _ = in_a_cycle()
     with pytest.raises(ag.CaptureError) as info, ag.graph(ag.Graph()):  # noqa: PT012
         held.clear()
         gc.collect()
     assert info.value.reason == "invalidated"
+
+
+def test_an_interrupt_while_the_collector_is_switched_on(torch):
+    _collector.pause(1, nullcontext)
+    del _collector._captures[1]  # as far as the first clean-up came
+    assert not gc.isenabled()
+    _collector.resume(1)
+    assert gc.isenabled()
+
+
+def test_a_collection_outlives_the_capture_that_it_began_in(torch):
+    events = []
+
+    @contextmanager
+    def relaxed():
+        events.append("relaxed")
+        yield
+        events.append("as before")
+
+    class Ends:
+        def __del__(self):
+            _collector.resume(1)
+
+    _collector.pause(1, relaxed)
+    ends = Ends()
+    ends.itself = ends
+    del ends
+    gc.collect()
+    assert events == ["relaxed", "as before"]
 
 
 def test_a_foreign_graph_that_is_dropped_in_the_body_breaks_the_capture(torch):

@@ -25,7 +25,9 @@ def usable(pool: PoolId) -> PoolId:
     CaptureError
         There is none: the pool is an object of torch's.
     """
-    found = _instead.get(pool, pool)
+    found: PoolId | None = pool
+    while found in _instead:
+        found = _instead[found]
     if found is None:
         raise CaptureError(
             f"torch can't use pool {tuple(pool)} any more, since a capture into it has failed; make another "

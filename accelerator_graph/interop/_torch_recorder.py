@@ -60,8 +60,10 @@ class TorchRecorder(Recorder):
                     recording.torch_graph.register_generator_state(generator)
             with translated(self.base, "capture_begin"):
                 recording.torch_graph.capture_begin(pool=self.pool, capture_error_mode=mode)
-            recording.began = True
-        except BaseException:
+            recording.routed = True
+        except BaseException as error:
+            # the driver is asked last: if it refuses, torch's allocator is in the pool already
+            recording.routed = recording.routed or getattr(error, "code", None) is not None
             self.capture_abandon(recording)
             raise
         return recording
@@ -105,7 +107,7 @@ class TorchRecorder(Recorder):
                 ended = True
             with contextlib.suppress(Exception), self.base.relaxed(recording.stream):
                 graph.reset()
-            if recording.began and not ended:
+            if recording.routed and not ended:
                 self._end_routing(graph, recording.device)
         try:
             with contextlib.suppress(Exception):

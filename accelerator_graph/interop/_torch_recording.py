@@ -18,7 +18,8 @@ class Recording:
         """All whose numbers a replay may use, where torch has to be told them; else none."""
         self.handle: Any = None
         """The backend's graph, or its executable."""
-        self.began = False
+        self.routed = False
+        """Whether torch's allocator has been sent to the pool."""
         self.over = False
 
 

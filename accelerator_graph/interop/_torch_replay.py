@@ -224,17 +224,21 @@ def _copier(torch: Any, what: str, targets: Sequence[Any]) -> Callable[[Sequence
     """Return what copies values to static tensors, except those that are there already."""
     plan = [(i, x.detach(), x.data_ptr(), x.shape, x.stride()) for i, x in enumerate(targets)]
     copy_all = torch._foreach_copy_
+    storages = {_memory(x) for x in targets}
+    ends = [(x.untyped_storage().data_ptr(), x.untyped_storage().nbytes()) for x in targets]
+    first, last = min((p for p, _ in ends), default=0), max((p + size for p, size in ends), default=0)
 
     def copy(values: Sequence[Any]) -> None:
         there, here = [], []
         for value, (i, target, pointer, shape, strides) in zip(values, plan, strict=False):
             if value.shape != shape:
                 raise ValueError(f"{what} {i} has shape {tuple(value.shape)}, not {tuple(shape)}.")
-            if value.data_ptr() != pointer:
+            place = value.data_ptr()
+            if not first <= place < last or _memory(value) not in storages:
                 there.append(target)
                 here.append(value)
-            elif value.stride() != strides:  # in the same place, in another order
-                there.append(target)
+            elif place != pointer or value.stride() != strides or not _reads_as(value, target):
+                there.append(target)  # it lies where one of the targets does, and may be overwritten first
                 here.append(value.clone())
         if len(here) == 1:
             there[0].copy_(here[0])
@@ -242,6 +246,13 @@ def _copier(torch: Any, what: str, targets: Sequence[Any]) -> Callable[[Sequence
             copy_all(there, here)
 
     return copy
+
+
+def _reads_as(one: Any, other: Any) -> bool:
+    """Say whether two tensors read the same bytes in the same way."""
+    return bool(
+        one.dtype is other.dtype and one.is_conj() is other.is_conj() and one.is_neg() is other.is_neg()
+    )
 
 
 def _memory(x: Any) -> int:
