@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 _captures: dict[object, Callable[[], AbstractContextManager[object]]] = {}
 _ours = False
 """It was on, and will be again."""
+_collecting = False
 _lock = threading.RLock()
 _thread = threading.local()
 
@@ -31,9 +32,7 @@ def pause(capture: object, relaxed: Callable[[], AbstractContextManager[object]]
     """
     global _ours
     with _lock:
-        if not _captures:
-            _ours = False
-        if _around not in gc.callbacks:  # and it stays: a collection that has begun has to end, too
+        if _around not in gc.callbacks:
             gc.callbacks.append(_around)
         _captures[capture] = relaxed
         if gc.isenabled():
@@ -46,16 +45,21 @@ def resume(capture: object) -> None:
     global _ours
     with _lock:
         _captures.pop(capture, None)
-        if _ours and not _captures:  # also if an interrupt has come between, the last time
+        if _captures:
+            return
+        if not _collecting:  # else it has to see the end
+            with suppress(ValueError):
+                gc.callbacks.remove(_around)
+        if _ours:  # also if an interrupt came before this, the last time
             gc.enable()
             _ours = False
 
 
 def _around(phase: str, info: object) -> None:
     """Relax the collecting thread from the collection's start to its end."""
-    if phase == "start":
-        if not _captures:
-            return
+    global _collecting
+    _collecting = phase == "start"
+    if _collecting:
         entered = _thread.entered = ExitStack()
         for relaxed in list(_captures.values()):
             with suppress(Exception):

@@ -49,6 +49,12 @@ def run(sanitizer: str, tmp_path: Path, *chosen: str, **variables: str) -> tuple
     fixed = ["setarch", "-R"] if sanitizer == THREADS and shutil.which("setarch") else []
     if fixed and subprocess.run([*fixed, "true"], capture_output=True, check=False).returncode:
         fixed = []  # not allowed here, and needed only where addresses are very random
+    if sanitizer:
+        idle = subprocess.run(
+            [*fixed, sys.executable, "-c", ""], env=env, capture_output=True, text=True, check=False
+        )
+        if idle.returncode:
+            lack(f"the {sanitizer} sanitizer can't run here: {idle.stderr.strip().partition(chr(10))[0]}")
     try:
         done = subprocess.run(
             [*fixed, *command, *chosen, "tests/test_fast.py"],
