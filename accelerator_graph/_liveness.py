@@ -68,7 +68,7 @@ class Watchlist:
 
     def __init__(self) -> None:
         self._entries: dict[int, _Memory] = {}
-        self._before: set[int] = set()
+        self._before: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -88,7 +88,7 @@ class Watchlist:
 
         That returns what takes the array from the list again.
         """
-        self._before = set(self._entries)
+        self._before = frozenset(self._entries)
         thread = threading.get_ident()
         return lambda array: self._add(array, "first used", thread)
 

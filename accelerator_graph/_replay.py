@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 
 _MOST_STREAMS = 16
 """How many streams a graph remembers that it was replayed on: more would only cost memory."""
+
+
+_binding = threading.RLock()
+"""Held while bindings are listed, or another one is added."""
 
 
 class _Nobody:
@@ -136,12 +142,13 @@ class Runner:
         Called ahead of every launch.
     """
 
-    __slots__ = ("__weakref__", "_bindings", "_check", "_home", "_own", "executable", "launch")
+    __slots__ = ("__weakref__", "_bound", "_check", "_home", "_own", "executable", "launch")
 
     def __init__(self, captured: Owned, home: Stream, check: Callable[[], None] | None = None) -> None:
         self._home = home
         self._check = check
-        self._bindings: WeakSet[Binding] = WeakSet()
+        self._own: Binding | None = None
+        self._bound: WeakSet[Binding] | None = None  # by `bind`; most graphs have none, and it is large
         self.executable: Owned | None = None
         self.instantiate(captured)
 
@@ -157,14 +164,18 @@ class Runner:
         keeps = (self._home._owner, captured if backend.executable_needs_graph else None)
         value = backend.instantiate(captured.value)
         self.executable = owner = Owned(backend, backend.destroy_executable, value, keeps)
-        for binding in list(self._bindings):
+        for binding in self._bindings():
             binding.connect(owner, self._check)
-        if not self._bindings:
+        if self._own is None:
             self._own = Binding(self._home, owner, None, self._check)
-            self._bindings.add(self._own)
             follows = isinstance(self._home._owner, Framework)
             self.launch = self._following() if follows else self._own.launcher()
         drain()
+
+    def _bindings(self) -> list[Binding]:
+        own = [] if self._own is None else [self._own]
+        with _binding:
+            return own + list(self._bound or ())
 
     def _following(self) -> Callable[[], None]:
         """Return a callable that launches on whatever stream is the framework's current one by then."""
@@ -196,7 +207,10 @@ class Runner:
         owner = self._owner()
         check = self._check
         binding = Binding(stream, owner, keeps, check)
-        self._bindings.add(binding)
+        with _binding:
+            if self._bound is None:
+                self._bound = WeakSet()
+            self._bound.add(binding)
         if check is not self._check or owner is not self.executable:  # another thread's, meanwhile
             binding.connect(self._owner(), self._check)
         backend = owner.backend
@@ -224,7 +238,7 @@ class Runner:
             return
         self._check = check
         if self.executable is not None:
-            for binding in list(self._bindings):
+            for binding in self._bindings():
                 binding.connect(self.executable, check)
 
     def _owner(self) -> Owned:
@@ -236,7 +250,7 @@ class Runner:
 
     def refuse(self, why: str) -> None:
         """Let go of the executable; everything that is bound raises `GraphStateError`."""
-        for binding in list(self._bindings):
+        for binding in self._bindings():
             binding.refuse(why)
         self.executable = None
 
@@ -258,3 +272,11 @@ def refuse_capturing(stream: Stream) -> None:
             "record a replay in another graph; replay on a stream that is not capturing.",
             reason="illegal_call",
         )
+
+
+def _after_fork() -> None:
+    global _binding
+    _binding = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

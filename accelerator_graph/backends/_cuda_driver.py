@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NoReturn
 
 from ._cuda_errors import call_broke, call_failed
@@ -46,7 +47,10 @@ class Event(Handle):
 class Driver:
     """``cuda.bindings.driver``, initialised."""
 
-    __slots__ = ("_primary", "api", "current_address", "device_count", "launch_address", "name", "success")
+    __slots__ = (
+        *("_primary", "api", "current_address", "device_count", "name", "success"),
+        *("launch_address", "launch_answered", "launch_broke", "launch_failed"),
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -55,6 +59,10 @@ class Driver:
         self._primary: dict[int, Any] = {}
         self.call("cuInit", 0)
         self.device_count: int = self.call("cuDeviceGetCount")
+        # made once: every binding holds them
+        self.launch_answered = partial(self.answered, "cuGraphLaunch")
+        self.launch_broke = partial(self.broke, "cuGraphLaunch")
+        self.launch_failed = partial(self.failed, "cuGraphLaunch")
         self.launch_address = self._address("cuGraphLaunch")
         self.current_address = self._address("cuCtxGetCurrent")
 

@@ -291,8 +291,7 @@ class CudaBackend(Backend):
             return partial(self._replay_in_context, executable, stream)
         launch = self._driver.api.cuGraphLaunch
         success = self._driver.success
-        failed = partial(self._driver.failed, "cuGraphLaunch")
-        broke = partial(self._driver.broke, "cuGraphLaunch")
+        failed, broke = self._driver.launch_failed, self._driver.launch_broke
         handle = executable.handle
 
         def replay() -> None:
@@ -309,7 +308,7 @@ class CudaBackend(Backend):
     def launch_function(self, executable: Executable, stream: Any) -> LaunchFunction | None:
         """Return ``cuGraphLaunch``; for the default streams, which are those of the current context."""
         driver = self._driver
-        found = LaunchFunction(driver.launch_address, partial(driver.answered, "cuGraphLaunch"), alone=False)
+        found = LaunchFunction(driver.launch_address, driver.launch_answered, alone=False)
         if int(stream) in SPECIAL_STREAMS:
             found = found._replace(current=driver.current_address, context=int(executable.context))
             return found if found.address and found.current else None
