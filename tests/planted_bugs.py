@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 CAPTURE, DRIVER, ERRORS = (f"backends/_cuda_{name}.py" for name in ("capture", "driver", "errors"))
 CUDA = "backends/cuda.py"
+DRIVER = "backends/_cuda_driver.py"
 
 
 @dataclass(frozen=True)
@@ -109,9 +110,9 @@ BUGS = (
     ),
     Bug(
         "an error names another call",
-        CUDA,
-        'partial(self._driver.failed, "cuGraphLaunch")',
-        'partial(self._driver.failed, "cuLaunchKernel")',
+        DRIVER,
+        'partial(self.failed, "cuGraphLaunch")',
+        'partial(self.failed, "cuLaunchKernel")',
         calls("replay-cuGraphLaunch"),
         "another call is named",
     ),

@@ -41,8 +41,13 @@ COMMANDS = {
         "NCCL in the graph, with MPI and CuPy": "mpiexec -n 2 python examples/mpi_all_reduce.py",
     },
 }
+WITHOUT_A_GPU = (
+    *("benchmarks", "fast_sanitizers", "faults", "kit", "on_amd_runtime", "on_hip_over_cuda"),
+    *("on_software_driver", "on_torch_cpu", "planted_bugs", "planted_hip_bugs"),
+)
+"""Tests that a GPU has no part in, and that take their time."""
 TESTS = {
-    "cuda": [],
+    "cuda": [f"--ignore=tests/test_{name}.py" for name in WITHOUT_A_GPU],
     "hip": [
         *("tests/test_conformance.py", "tests/test_hip_like_cuda.py", "tests/shim/itself.py"),
         *(f"tests/shim/itself_{part}.py" for part in ("captures", "devices", "graphs")),
