@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 CAPTURE, DRIVER, ERRORS = (f"backends/_cuda_{name}.py" for name in ("capture", "driver", "errors"))
 CUDA = "backends/cuda.py"
-DRIVER = "backends/_cuda_driver.py"
 
 
 @dataclass(frozen=True)
