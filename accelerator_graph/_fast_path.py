@@ -36,9 +36,11 @@ new_lock = threading.RLock if fast is None else fast.Lock
 
 def launch_of(owner: Owned, stream: Stream) -> Launch | None:
     """Return what launches an executable on a stream without Python; None if only its backend can."""
+    if fast is None:
+        return None
     backend = owner.backend
-    found = None if fast is None else backend.launch_function(owner.value, stream.native)
-    if fast is None or found is None:
+    found = backend.launch_function(owner.value, stream.native)
+    if found is None:
         return None
     handles = backend.handle_int(owner.value), backend.handle_int(stream.native)
     if not found.alone:

@@ -12,7 +12,7 @@ from ._lanes import Lanes
 from ._side_streams import side_of
 from ._traffic import current
 from .api import Graph, graph
-from .backends.base import Capability, CaptureStatus
+from .backends.base import Capability
 from .errors import EmptyGraphWarning, UnsupportedError, capture_error
 from .interop import registry as interop
 from .pools import PoolId, check_pool, graph_pool_handle
@@ -149,7 +149,7 @@ def _passes(functions: tuple[Any, ...], samples: Sequence[Any], allow_unused: bo
 def _check_place(passes: list[Passes], home: Stream) -> None:
     """Refuse what would not be captured on this stream, or not be replayed right."""
     backend, name = home._backend, home.backend
-    if backend.capture_status(home._native) is not CaptureStatus.NONE:
+    if home._is_capturing():
         raise capture_error("the callables can't be captured", reason="foreign_capture")
     if not interop.active(name):
         raise UnsupportedError(f"no framework takes part in captures on backend {name!r}, so torch does not.")

@@ -19,7 +19,6 @@ from ._nested import rebuild
 from ._recorded_call import NOT_NOW, RecordedCall
 from ._signature import Arguments, Leaves, Reader, Shape, repeats, same_among
 from ._traffic import Traffic, current, here_or_none
-from .backends.base import CaptureStatus
 from .errors import CaptureError, GraphStateError
 from .pools import graph_pool_handle
 
@@ -188,7 +187,7 @@ class Graphed(Generic[P, R]):
     def _capture(self, call: _Call) -> Any:
         """Capture a call and replay it once; `NOT_NOW` if its stream is being captured by somebody else."""
         home = current()
-        if home._backend.capture_status(home._native) is not CaptureStatus.NONE:
+        if home._is_capturing():
             return NOT_NOW
         names = self._reader.array_names(call.values, self._arguments.names(call.shape))
         copies = self._options.outputs == "copy"

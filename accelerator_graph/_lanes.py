@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from . import streams
 from ._replay import refuse_capturing
 from ._traffic import Traffic, key_of, lasts, make_room
-from .backends.base import CaptureStatus
 from .interop import registry as interop
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class Lanes:
     def _move(self, stream: Stream) -> None:
         """Go to another stream, behind the calls so far; a capture can't wait for those."""
         refuse_capturing(stream)
-        if stream._backend.capture_status(stream._native) is CaptureStatus.NONE:
+        if not stream._is_capturing():
             self._traffic.move(stream)
 
     def _stream(self, handle: int | None) -> Stream:

@@ -260,7 +260,7 @@ class RecordedCall:
 def _part(kept: tuple[list[Any], Stream, Traffic]) -> None:
     """Give up static arrays: their memory is used again in the order of the stream that they were made on."""
     _, home, traffic = kept
-    if not _lifetime.captures and home._backend.capture_status(home._native) is _IDLE:
+    if not _lifetime.captures and not home._is_capturing():
         traffic.wait(home)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -13,17 +12,14 @@ from weakref import WeakSet, ref
 from ._fast_path import fast, launch_of
 from ._lifetime import Owned, captures, drain
 from ._liveness import checked
-from .backends.base import Capability, CaptureStatus
+from ._traffic import make_room
+from .backends.base import Capability
 from .errors import CaptureError, GraphStateError
 from .interop.base import Framework, Recorder
 from .streams import Stream, describe
 
 if TYPE_CHECKING:
     from ._fast import Launcher
-
-_MOST_STREAMS = 16
-"""How many streams a graph remembers that it was replayed on: more would only cost memory."""
-
 
 _binding = threading.RLock()
 """Held while bindings are listed, or another one is added."""
@@ -181,7 +177,7 @@ class Runner:
         """Return a callable that launches on whatever stream is the framework's current one by then."""
         framework, device, backend = self._home._owner, self._home.device, self._home._backend
         assert isinstance(framework, Framework)
-        launchers: OrderedDict[int, Callable[[], None]] = OrderedDict()
+        launchers: dict[int, Callable[[], None]] = {}
         runner = ref(self)  # which holds this callable
 
         def missing(handle: int) -> Callable[[], None]:
@@ -189,9 +185,8 @@ class Runner:
             if here is None:
                 raise GraphStateError("the graph was reset by another thread; capture again.")
             stream = Stream._make(backend, backend.as_stream(handle), device, framework)
+            make_room(launchers)
             call = launchers[handle] = here.bind(stream, None)
-            if len(launchers) > _MOST_STREAMS:
-                launchers.popitem(last=False)
             return call
 
         def launch() -> None:
@@ -214,10 +209,7 @@ class Runner:
         if check is not self._check or owner is not self.executable:  # another thread's, meanwhile
             binding.connect(self._owner(), self._check)
         backend = owner.backend
-        if (
-            Capability.UPLOAD in backend.capabilities(stream.device)
-            and backend.capture_status(stream.native) is CaptureStatus.NONE
-        ):
+        if Capability.UPLOAD in backend.capabilities(stream.device) and not stream._is_capturing():
             backend.upload(owner.value, stream.native)
         return binding.launcher()
 
@@ -266,7 +258,7 @@ def refuse_capturing(stream: Stream) -> None:
     backend = stream._backend
     if Capability.CHILD_GRAPHS in backend.capabilities(stream.device):
         return
-    if backend.capture_status(stream._native) is not CaptureStatus.NONE:
+    if stream._is_capturing():
         raise CaptureError(
             f"replay onto the {describe(stream)}, which is being captured: backend {backend.name!r} can't "
             "record a replay in another graph; replay on a stream that is not capturing.",

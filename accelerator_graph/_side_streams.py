@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from .backends.base import CaptureStatus
 from .streams import Stream
 
 if TYPE_CHECKING:
@@ -32,6 +31,6 @@ def side_of(stream: Stream) -> Stream:
     if side is None or side._dead or known != context:
         side = Stream(backend=backend.name, like=stream)
         _thread.streams[key] = (context, side)
-    elif backend.capture_status(side._native) is not CaptureStatus.NONE:
+    elif side._is_capturing():
         return Stream(backend=backend.name, like=stream)
     return side.held()

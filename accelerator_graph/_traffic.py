@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import streams
 from ._lifetime import Owned
-from .backends.base import Capability, CaptureStatus
+from .backends.base import Capability
 from .errors import capture_error
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Traffic:
                 stream.wait(mark)
         elif last is None or last is stream or last._backend is not backend:
             pass
-        elif backend.capture_status(last._native) is CaptureStatus.NONE:  # else nobody may wait for it
+        elif not last._is_capturing():  # else nobody may wait for it
             if Capability.EVENTS in backend.capabilities(stream.device):
                 stream.wait(last)
             else:

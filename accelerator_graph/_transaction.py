@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -98,10 +98,12 @@ class Capture:
             backend.prepare_capture(prepare._native)
         _lifetime.captures[self._key] = backend
         _lifetime.thread.capturing.append(graph)
+        relaxed: Callable[[], AbstractContextManager[object]] = nullcontext
         if Capability.BORROW in backend.capabilities(self.stream.device):
-            _collector.pause(self._key, partial(backend.relaxed, native))
-        streams.enter(self.stream, self)
-        self._route(frameworks, self.lease)
+            relaxed = partial(backend.relaxed, native)
+            _collector.pause(self._key, relaxed)
+        streams.enter(self.stream, self, frameworks)
+        self._route(frameworks, self.lease, relaxed)
         recorders = filter(None, (framework.recorder(backend) for framework in frameworks))
         recorder = next(recorders, None)
         if recorder is not None:
@@ -118,14 +120,17 @@ class Capture:
             for framework in frameworks:
                 self._routes.callback(framework.observe(self.lease.shown, used) or _nothing)
 
-    def _route(self, frameworks: Sequence[Framework], lease: Lease) -> None:
+    def _route(
+        self,
+        frameworks: Sequence[Framework],
+        lease: Lease,
+        relaxed: Callable[[], AbstractContextManager[object]],
+    ) -> None:
         """Send what frameworks allocate on this thread to the pool, until `_leave`."""
         backend, native, device = self.stream._backend, self.stream._native, self.stream.device
-        capabilities = backend.capabilities(device)
-        if not frameworks or Capability.HANDLES not in capabilities:
+        if not frameworks or Capability.HANDLES not in backend.capabilities(device):
             return
         handle = backend.handle_int(native)
-        relaxed = partial(backend.relaxed, native) if Capability.BORROW in capabilities else nullcontext
         for framework in frameworks:
             lease.at_end(framework.release, backend)
             self._routes.callback(framework.route(lease.id, handle, device, relaxed) or _nothing)

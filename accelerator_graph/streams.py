@@ -7,7 +7,7 @@ are recognised by their backends.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -255,12 +255,12 @@ class Stream:
         if before is self or before._backend is not self._backend or before._device != self._device:
             return
         runtime = self._backend
-        free = runtime.capture_status(self._native) is CaptureStatus.NONE
+        free = not self._is_capturing()
         if Capability.EVENTS in runtime.capabilities(self._device):
             mine, theirs = runtime.capture_id(self._native), runtime.capture_id(before._native)
             if free or (mine is not None and mine == theirs):
                 self.wait(before)
-        elif runtime.capture_status(before._native) is CaptureStatus.NONE:
+        elif not before._is_capturing():
             before.synchronize()
         elif free:
             raise runtime.unsupported(Capability.EVENTS)  # what it gets would run uncaptured, silently
@@ -388,17 +388,17 @@ def _theirs(backend: str | None) -> Iterator[tuple[Framework, Stream]]:
                 yield framework, Stream._make(runtime, runtime.as_stream(answer[0]), answer[1], framework)
 
 
-def enter(stream: Stream, entrant: object) -> None:
+def enter(stream: Stream, entrant: object, frameworks: Sequence[Framework] | None = None) -> None:
     """Make a stream the current one of this thread, and of every framework that takes part.
 
-    After an error `leave` takes back what was done.
+    Those are found here if they are not given. After an error `leave` takes back what was done.
     """
     undos: list[Callable[[], object]] = []
     _thread.stack.append((stream, entrant, undos))
     backend = stream._backend
     if Capability.HANDLES in backend.capabilities(stream._device):
         handle = backend.handle_int(stream._native)
-        for framework in interop.active(backend.name):
+        for framework in interop.active(backend.name) if frameworks is None else frameworks:
             undos.append(framework.use_stream(handle, stream._device) or _nothing)
 
 

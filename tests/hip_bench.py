@@ -10,7 +10,6 @@ import ctypes
 import os
 import subprocess
 import sys
-import threading
 import time
 from ctypes import byref, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from functools import cache
@@ -64,26 +63,6 @@ extern "C" __global__ void geometry(unsigned *out)
 
 
 # ---- threads, processes and time -----------------------------------------------------------------
-
-
-def in_thread(work):
-    """Run `work` in a thread of its own and return what it returns."""
-    box = []
-
-    def run():
-        try:
-            box.append((work(), None))
-        except BaseException as error:
-            box.append((None, error))
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(TIMEOUT)
-    assert not thread.is_alive(), "the thread hangs"
-    result, error = box[0]
-    if error is not None:
-        raise error
-    return result
 
 
 def child(code, **variables):

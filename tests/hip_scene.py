@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import CFUNCTYPE, byref, c_int, c_size_t, c_uint64, c_void_p
 
+from backend_tools import in_thread
 from hip_bench import (
     NO_TIMING,
     NON_BLOCKING,
@@ -17,7 +18,6 @@ from hip_bench import (
     bare_end,
     bare_stream,
     call,
-    in_thread,
     loaded,
     made,
     status_of,

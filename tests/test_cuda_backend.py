@@ -16,6 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from backend_tools import check_forked, in_thread, interrupted
 
 from accelerator_graph import errors
 from accelerator_graph.backends import _cuda_nodes, _cuda_probe, _launch
@@ -28,26 +29,6 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "accelerator_graph" / "backends").glob("*cuda*.py"))
 MODES = ("global", "thread_local", "relaxed")
 TIMEOUT = 60
-
-
-def in_thread(work):
-    """Run `work` in a thread of its own, which has no context, and return what it returns."""
-    box = []
-
-    def run():
-        try:
-            box.append((work(), None))
-        except BaseException as error:
-            box.append((None, error))
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(TIMEOUT)
-    assert not thread.is_alive(), "the thread hangs"
-    result, error = box[0]
-    if error is not None:
-        raise error
-    return result
 
 
 def python(code):
@@ -632,51 +613,10 @@ def test_the_legacy_stream_is_refused_before_any_call(fake, handle):
     assert api.seen == []
 
 
-BACKENDS = str(ROOT / "accelerator_graph" / "backends")
-
-
-class Interrupter:
-    """Raises KeyboardInterrupt at the n-th place where the interpreter looks for signals.
-
-    It does so when a Python function begins or goes on, and when a C function has returned. The fake
-    driver's functions stand for C functions; nothing comes between them and a C function that calls them.
-    """
-
-    def __init__(self, at):
-        self.left = at
-        self.in_c = False
-
-    def __call__(self, frame, event, arg):
-        file = frame.f_code.co_filename
-        there = False
-        if file == __file__:
-            there = event == "return" and frame.f_code.co_name == "answered" and not self.in_c
-        elif file.startswith(BACKENDS) or file.endswith("contextlib.py"):
-            there = event in ("call", "c_return")
-            self.in_c = event == "c_call"
-        if there:
-            self.left -= 1
-            if self.left == 0:
-                sys.setprofile(None)
-                raise KeyboardInterrupt
-
-
-def interrupted(work, at):
-    """Run `work`, interrupted at some place. Whether it was."""
-    sys.setprofile(Interrupter(at))
-    try:
-        work()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.setprofile(None)
-    return False
-
-
 def test_an_interrupted_begin_leaves_no_capture(fake):
     backend, api = fake
     for at in count(1):
-        if not interrupted(lambda: backend.capture_begin(9, "global"), at):
+        if not interrupted(lambda: backend.capture_begin(9, "global"), at, __file__):
             break
         assert not api.capturing, at
         assert api.graphs == 0, at
@@ -690,7 +630,7 @@ def test_an_interrupted_end_leaves_neither_capture_nor_graph(fake):
     still = 0
     for at in count(1):
         token = backend.capture_begin(9, "global")
-        if not interrupted(lambda: backend.capture_end(token), at):  # noqa: B023
+        if not interrupted(lambda: backend.capture_end(token), at, __file__):  # noqa: B023
             break
         still += api.capturing
         backend.capture_abandon(token)
@@ -705,7 +645,7 @@ def test_an_interrupted_end_leaves_neither_capture_nor_graph(fake):
 def test_an_interrupt_leaves_context_and_mode_as_they_were(fake):
     backend, api = fake
     for at in count(1):
-        if not interrupted(lambda: backend.instantiate(Graph(21, 11)), at):
+        if not interrupted(lambda: backend.instantiate(Graph(21, 11)), at, __file__):
             break
         untouched(api)
     assert at > 20
@@ -1160,18 +1100,7 @@ def test_nodes_and_edges_of_a_forked_graph(backend, stream, other, block):
             backend.fill(stream, block, n, None)
 
     graph = diamond(backend, stream, other, work)
-    nodes, edges = backend.nodes(graph)
-    assert [node.id for node in nodes] == [0, 1, 2, 3]
-    assert backend.node_count(graph) == 4
-    assert {node.name for node in nodes} == {""}
-    (first,) = {node.id for node in nodes} - {edge.target for edge in edges}
-    (last,) = {node.id for node in nodes} - {edge.source for edge in edges}
-    middle = {node.id for node in nodes} - {first, last}
-    assert {node.id: node.kind for node in nodes} == {
-        first: "memcpy",
-        **dict.fromkeys([*middle, last], "memset"),
-    }
-    assert sorted(edges) == sorted([*((first, m) for m in middle), *((m, last) for m in middle)])
+    check_forked(backend, graph)
     backend.destroy_graph(graph)
 
 

@@ -6,6 +6,7 @@ import threading
 from ctypes import CFUNCTYPE, c_float, c_int, c_uint64, c_void_p
 
 import pytest
+from backend_tools import check_forked, in_thread
 from hip_bench import (
     MODES,
     TIMEOUT,
@@ -14,7 +15,6 @@ from hip_bench import (
     bare_stream,
     call,
     child,
-    in_thread,
     linked,
     made,
     number,
@@ -245,18 +245,7 @@ def test_nodes_and_edges_of_a_forked_graph(backend, stream, other, block):
             backend.fill(stream, block, n, None)
 
     graph = diamond(backend, stream, other, work)
-    nodes, edges = backend.nodes(graph)
-    assert [node.id for node in nodes] == [0, 1, 2, 3]
-    assert backend.node_count(graph) == 4
-    assert {node.name for node in nodes} == {""}
-    (first,) = {node.id for node in nodes} - {edge.target for edge in edges}
-    (last,) = {node.id for node in nodes} - {edge.source for edge in edges}
-    middle = {node.id for node in nodes} - {first, last}
-    assert {node.id: node.kind for node in nodes} == {
-        first: "memcpy",
-        **dict.fromkeys([*middle, last], "memset"),
-    }
-    assert sorted(edges) == sorted([*((first, m) for m in middle), *((m, last) for m in middle)])
+    check_forked(backend, graph)
     backend.destroy_graph(graph)
 
 

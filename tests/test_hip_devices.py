@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
+from backend_tools import in_thread
 from hip_bench import (
     MODES,
     Block,
@@ -12,7 +13,6 @@ from hip_bench import (
     Gate,
     call,
     child,
-    in_thread,
     linked,
     loaded,
     number,

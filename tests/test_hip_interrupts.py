@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import count
 
 import hip_fakes
 import pytest
-from hip_bench import MODES, ROOT, in_thread
+from backend_tools import in_thread, interrupted
+from hip_bench import MODES
 from hip_fakes import untouched
 
 from accelerator_graph import errors
@@ -125,51 +125,11 @@ def test_the_legacy_stream_is_refused_before_any_call(fake, handle):
 
 # ---- interrupts ----------------------------------------------------------------------------------
 
-BACKENDS = str(ROOT / "accelerator_graph" / "backends")
-
-
-class Interrupter:
-    """Raises KeyboardInterrupt at the n-th place where the interpreter looks for signals.
-
-    It does so when a Python function begins or goes on, and when a C function has returned. The fake
-    runtime's functions stand for C functions; nothing comes between them and a C function that calls them.
-    """
-
-    def __init__(self, at):
-        self.left = at
-        self.in_c = False
-
-    def __call__(self, frame, event, arg):
-        file = frame.f_code.co_filename
-        there = False
-        if file == hip_fakes.__file__:
-            there = event == "return" and frame.f_code.co_name == "answered" and not self.in_c
-        elif file.startswith(BACKENDS) or file.endswith("contextlib.py"):
-            there = event in ("call", "c_return")
-            self.in_c = event == "c_call"
-        if there:
-            self.left -= 1
-            if self.left == 0:
-                sys.setprofile(None)
-                raise KeyboardInterrupt
-
-
-def interrupted(work, at):
-    """Run `work`, interrupted at some place. Whether it was."""
-    sys.setprofile(Interrupter(at))
-    try:
-        work()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.setprofile(None)
-    return False
-
 
 def test_an_interrupted_begin_leaves_no_capture(fake):
     backend, runtime = fake
     for at in count(1):
-        if not interrupted(lambda: backend.capture_begin(9, "global"), at):
+        if not interrupted(lambda: backend.capture_begin(9, "global"), at, hip_fakes.__file__):
             break
         assert not runtime.capturing, at
         assert runtime.graphs == 0, at
@@ -183,7 +143,7 @@ def test_an_interrupted_end_leaves_neither_capture_nor_graph(fake):
     still = 0
     for at in count(1):
         token = backend.capture_begin(9, "global")
-        if not interrupted(lambda: backend.capture_end(token), at):  # noqa: B023
+        if not interrupted(lambda: backend.capture_end(token), at, hip_fakes.__file__):  # noqa: B023
             break
         still += runtime.capturing
         backend.capture_abandon(token)
@@ -198,7 +158,7 @@ def test_an_interrupted_end_leaves_neither_capture_nor_graph(fake):
 def test_an_interrupt_leaves_device_and_mode_as_they_were(fake):
     backend, runtime = fake
     for at in count(1):
-        if not interrupted(lambda: backend.instantiate(Graph(21, 3)), at):
+        if not interrupted(lambda: backend.instantiate(Graph(21, 3)), at, hip_fakes.__file__):
             break
         untouched(runtime)
     assert at > 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from backend_tools import in_thread
 from hip_bench import (
     TIMEOUT,
     answer,
@@ -12,7 +13,6 @@ from hip_bench import (
     bare_end,
     call,
     child,
-    in_thread,
     last_error,
     nodes_of,
     recorded,

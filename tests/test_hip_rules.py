@@ -10,6 +10,7 @@ import ctypes
 from ctypes import byref, c_size_t, c_uint64, c_void_p
 
 import pytest
+from backend_tools import in_thread
 from hip_bench import (
     MODES,
     answer,
@@ -19,7 +20,6 @@ from hip_bench import (
     call,
     edges_of,
     fork,
-    in_thread,
     last_error,
     nodes_of,
     status_of,

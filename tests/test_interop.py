@@ -137,7 +137,6 @@ def test_the_defaults_take_no_part():
     assert silent.route((1, 0), 1, 0, SimpleNamespace) is silent.recorder(None) is None
     silent.prepare(0)
     silent.release((1, 0))
-    silent.clear_error()
     assert not Silent.always_has_a_stream
 
 

@@ -116,9 +116,6 @@ class Framework(ABC):
         """
         return None
 
-    def clear_error(self) -> None:
-        """Have the framework's runtime forget this thread's last error."""
-
 
 class Recorder:
     """A backend that leaves the recording, and what goes with it, to a framework.
