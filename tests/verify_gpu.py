@@ -10,7 +10,9 @@ the commit and the versions. Exit status 1 if a test failed or none ran on the G
 """
 
 import argparse
+import contextlib
 import datetime
+import importlib.metadata
 import json
 import os
 import platform
@@ -95,6 +97,15 @@ def commit():
     return (head.stdout.strip() or "unknown") + (" with changes" if dirty.stdout.strip() else "")
 
 
+def installed():
+    """Name the frameworks of this interpreter, with their versions."""
+    found = {}
+    for name in ("torch", "cupy-cuda13x", "cupy-cuda12x", "triton", "cuda-core", "mpi4py", "mpich"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return ", ".join(f"{name} {version}" for name, version in found.items()) or "nothing"
+
+
 def tests(report, selection):
     """Run the tests; return the exit status, the summary line, and per file: passed, skipped."""
     how = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
@@ -158,6 +169,7 @@ def main():
         f"- date: {datetime.date.today().isoformat()}",
         f"- Python {platform.python_version()}, {len(gpu.splitlines())} GPU(s)",
         *(f"- {each['name']}: {each['versions']}" for each in backends.values() if each["usable"]),
+        f"- installed beside them: {installed()}",
         "",
         SCOPE[what],
         "## Tests",
