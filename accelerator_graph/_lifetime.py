@@ -37,7 +37,10 @@ captures: dict[int, Backend] = {}
 """The backend of every capture that this library has under way, in all threads, by an arbitrary key."""
 
 tracked: weakref.WeakSet[_Tracked] = weakref.WeakSet()
-"""Everything that must not be used in a forked child."""
+"""What has to be told in a forked child that it must not be used any more."""
+
+forks = 0
+"""How many forks there were between this process and the first one."""
 
 
 class _Thread(threading.local):
@@ -133,6 +136,8 @@ def drain() -> None:
 
 
 def _after_fork() -> None:
+    global forks
+    forks += 1
     _watches.clear()
     _pending.clear()
     captures.clear()

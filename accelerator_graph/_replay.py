@@ -146,6 +146,7 @@ class Runner:
         self._own: Binding | None = None
         self._bound: WeakSet[Binding] | None = None  # by `bind`; most graphs have none, and it is large
         self.executable: Owned | None = None
+        self.launch: Callable[[], None] | None = None
         self.instantiate(captured)
 
     def instantiate(self, captured: Owned) -> None:
@@ -162,10 +163,12 @@ class Runner:
         self.executable = owner = Owned(backend, backend.destroy_executable, value, keeps)
         for binding in self._bindings():
             binding.connect(owner, self._check)
-        if self._own is None:
-            self._own = Binding(self._home, owner, None, self._check)
-            follows = isinstance(self._home._owner, Framework)
-            self.launch = self._following() if follows else self._own.launcher()
+        if self.launch is None:
+            if isinstance(self._home._owner, Framework):
+                self.launch = self._following()
+            else:
+                self._own = Binding(self._home, owner, None, self._check)
+                self.launch = self._own.launcher()
         drain()
 
     def _bindings(self) -> list[Binding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -40,7 +40,7 @@ class Capture:
     """
 
     __slots__ = (
-        *("__weakref__", "_key", "_routes", "_token"),
+        *("__weakref__", "_key", "_token", "_undos"),
         *("backend", "lease", "retained", "stream", "thread"),
     )
 
@@ -50,7 +50,7 @@ class Capture:
         self.retained = retained
         self.thread = threading.current_thread()
         self.lease: Lease | None = None
-        self._routes = ExitStack()
+        self._undos: list[Undo] = []
         self._token: list[tuple[Backend, Any]] = []
         # if the thread ends, nobody holds its graphs any more, and this is what is left to do
         self._key = next(_keys)
@@ -118,7 +118,7 @@ class Capture:
             self.lease.shown = recorder.pool or self.lease.id
         if used is not None:
             for framework in frameworks:
-                self._routes.callback(framework.observe(self.lease.shown, used) or _nothing)
+                self._undos.extend(filter(None, (framework.observe(self.lease.shown, used),)))
 
     def _route(
         self,
@@ -133,7 +133,7 @@ class Capture:
         handle = backend.handle_int(native)
         for framework in frameworks:
             lease.at_end(framework.release, backend)
-            self._routes.callback(framework.route(lease.id, handle, device, relaxed) or _nothing)
+            self._undos.extend(filter(None, (framework.route(lease.id, handle, device, relaxed),)))
 
     @property
     def subject(self) -> str:
@@ -191,17 +191,13 @@ class Capture:
         if graph in _lifetime.thread.capturing:
             _lifetime.thread.capturing.remove(graph)
         try:
-            self._routes.close()
+            streams.undo(self._undos)
         finally:
             try:
                 streams.leave(self)
             finally:
                 if self.lease is not None:
                     self.lease.captured()
-
-
-def _nothing() -> None:
-    """Undo nothing."""
 
 
 def _abandon_late(part: tuple[list[tuple[Backend, Any]], int]) -> None:

@@ -243,18 +243,19 @@ class Graph(Inspection):
         try:
             captured = self._captured = capture.end(self)
             self._lease = capture.lease
-            if captured.backend.is_empty(captured.value):
+            backend, value, kept = captured.backend, captured.value, self._keep_graph or self._debug
+            self._num_nodes = None if kept else backend.node_count(value)
+            if backend.is_empty(value) if self._num_nodes is None else not self._num_nodes:
                 warnings.warn(
                     f"{capture.subject} recorded nothing: the work may have gone to another stream or "
                     "device; make that stream the current one, or capture it.",
                     EmptyGraphWarning,
                     stacklevel=_frames_of_ours(),
                 )
-            keep = self._keep_graph or self._debug
+            keep = kept
             if not self._keep_graph:
                 self._instantiate()
             if not keep:
-                self._num_nodes = captured.backend.node_count(captured.value)
                 self._captured = None
         except BaseException:
             if keep:
@@ -423,6 +424,7 @@ class Graph(Inspection):
         target = None if stream is None else self._on_device(stream)
         runner = self._ready()
         if target is None:
+            assert runner.launch is not None
             runner.launch()
         else:
             runner.replay(target)

@@ -65,13 +65,14 @@ class Stream:
     was current before.
     """
 
-    __slots__ = ("__weakref__", "_backend", "_dead", "_device", "_native", "_owner")
+    __slots__ = ("__weakref__", "_backend", "_closed", "_device", "_forks", "_native", "_owner")
 
     _backend: Backend
     _native: Any
     _device: int
     _owner: object
-    _dead: str
+    _closed: bool
+    _forks: int
 
     def __new__(
         cls, device: int | None = None, *, backend: str | None = None, like: object = None, priority: int = 0
@@ -100,8 +101,8 @@ class Stream:
         self._native = native
         self._device = device
         self._owner = owner
-        self._dead = ""
-        _lifetime.tracked.add(self)
+        self._closed = False
+        self._forks = _lifetime.forks
         return self
 
     @property
@@ -226,7 +227,7 @@ class Stream:
             return
         if self._backend.capture_status(self._native) is CaptureStatus.ACTIVE:
             raise GraphStateError(f"{self!r} is being captured; end the capture before close().")
-        self._dead = "was closed"
+        self._closed = True
         self._owner = None
         _lifetime.drain()
 
@@ -283,8 +284,12 @@ class Stream:
         if self._dead:
             raise GraphStateError(f"the stream {self._dead}; make another one.")
 
-    def _after_fork(self) -> None:
-        self._dead = "was made before this process was forked"
+    @property
+    def _dead(self) -> str:
+        """Why it can't be used any more; empty as long as it can."""
+        if self._closed:
+            return "was closed"
+        return "" if self._forks == _lifetime.forks else "was made before this process was forked"
 
 
 class _CudaLikeStream(Stream):
@@ -399,7 +404,7 @@ def enter(stream: Stream, entrant: object, frameworks: Sequence[Framework] | Non
     if Capability.HANDLES in backend.capabilities(stream._device):
         handle = backend.handle_int(stream._native)
         for framework in interop.active(backend.name) if frameworks is None else frameworks:
-            undos.append(framework.use_stream(handle, stream._device) or _nothing)
+            undos.extend(filter(None, (framework.use_stream(handle, stream._device),)))
 
 
 def leave(entrant: object) -> None:
@@ -408,7 +413,7 @@ def leave(entrant: object) -> None:
     for i in range(len(stack) - 1, -1, -1):
         if stack[i][1] is entrant:
             try:
-                _undo(stack[i][2])
+                undo(stack[i][2])
             except Exception:
                 del stack[i]
                 raise
@@ -429,11 +434,7 @@ def within(stream: Stream, work: Callable[..., T], *args: Any) -> T:
         leave(entrant)  # an interrupt may have been ahead of the first
 
 
-def _nothing() -> None:
-    """Take back what was not done."""
-
-
-def _undo(undos: list[Callable[[], object]]) -> None:
+def undo(undos: list[Callable[[], object]]) -> None:
     """Take back all, the last first, also if something raises in between."""
     try:
         while undos:
@@ -441,10 +442,10 @@ def _undo(undos: list[Callable[[], object]]) -> None:
             undos.pop()
     except Exception:
         undos.pop()
-        _undo(undos)
+        undo(undos)
         raise
     except BaseException:  # an interrupt, which may have been ahead of the taking back
-        _undo(undos)
+        undo(undos)
         raise
 
 

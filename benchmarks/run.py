@@ -35,6 +35,7 @@ SECTIONS = {  # the backends that have it, the function, and what it needs in th
     "replay_pure_python": (("cuda", "hip"), "suite_replay:measure_pure_python", PURE),
     "cpu": (("cpu",), "suite_cpu:measure", {}),
     "capture": (("cuda",), "suite_capture:measure", {}),
+    "torch": (("cuda",), "suite_torch:measure", {}),
     "inspect": (("cuda",), "suite_inspect:measure", {}),
     "graphed": (("cuda",), "suite_graphed:measure", {}),
     "growth": (("cuda",), "suite_growth:measure", {}),

@@ -51,9 +51,14 @@ def measure(plan):
         for n, (host, device) in (plan.tried(f"nodes, {name}", _child, way, sizes) or {}).items():
             plan.add("host memory by nodes, graph and executable", int(n), name, [host], unit="B")
             plan.add("device memory by nodes", int(n), name, [device], unit="B")
+    pooled = {}
     for name, way in () if plan.quick else (("torch", "pool_torch"), (OURS, "pool_ours")):
-        for case, value in (plan.tried(f"pool, {name}", _child, way, len(POOLED)) or {}).items():
+        pooled[way] = plan.tried(f"pool, {name}", _child, way, len(POOLED)) or {}
+        for case, value in pooled[way].items():
             plan.add(f"50 graphs in one pool: {case}", None, name, [value], unit="B")
+    if all(pooled.values()) and pooled:
+        ratio = pooled["pool_ours"]["device memory"] / pooled["pool_torch"]["device memory"]
+        plan.goal("device memory of 50 graphs in one pool, to torch's", [ratio], 1.01)
 
 
 def _goals(plan, found):

@@ -62,6 +62,7 @@ class Catalogue(Generic[T]):
         self._lock = RLock()
         self._registered: dict[str, Candidate] = {}
         self._scan: Scan | None = None
+        self._sorted: tuple[Scan, dict[str, Candidate], list[str]] | None = None
         self._results: dict[Candidate, type[T] | BackendError] = {}
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._after_fork)
@@ -70,7 +71,11 @@ class Catalogue(Generic[T]):
 
     def names(self) -> list[str]:
         """Return all names, in order. Loads nothing."""
-        return sorted({*self.builtins, *self._registered, *self._scanned().offers})
+        scanned, registered, known = self._scanned(), self._registered, self._sorted
+        if known is None or known[0] is not scanned or known[1] is not registered:
+            names = sorted({*self.builtins, *registered, *scanned.offers})
+            known = self._sorted = (scanned, registered, names)
+        return list(known[2])
 
     def third_parties(self) -> list[str]:
         """Return the names that are not built in, in order. Loads nothing."""
@@ -93,11 +98,10 @@ class Catalogue(Generic[T]):
         return distinct(offers if registered is None else [registered, *offers])
 
     def _scanned(self) -> Scan:
-        if switched_off():
-            return Scan({}, [])
         scanned = self._scan
         if scanned is None:
-            scanned = self._scan = scan(self._group, self._reserved)
+            nothing = Scan({}, [])
+            scanned = self._scan = nothing if switched_off() else scan(self._group, self._reserved)
         return scanned
 
     # ---- loading -------------------------------------------------------------------------------
@@ -215,13 +219,14 @@ class Catalogue(Generic[T]):
                     f"{self._kind} {name!r} is registered already, as {earlier.path}; "
                     f"pass replace=True to replace it."
                 )
-            self._registered[name] = candidate
+            self._registered = {**self._registered, name: candidate}
 
     def unregister(self, name: str) -> None:
         """Forget what was registered under a name; ValueError if nothing was."""
         with self._lock:
-            if self._registered.pop(name, None) is None:
+            if name not in self._registered:
                 raise ValueError(f"{self._kind} {name!r} was not registered by register(), so it stays.")
+            self._registered = {each: it for each, it in self._registered.items() if each != name}
 
     def refresh(self) -> None:
         """Forget the scan and the failures, but no class that was loaded."""

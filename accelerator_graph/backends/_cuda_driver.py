@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, NoReturn
 
 from ._cuda_errors import call_broke, call_failed
 from ._cuda_probe import import_driver, version_text
 
+_IT_IS = nullcontext()
 PER_THREAD_STREAM = 2
 
 SPECIAL_STREAMS = frozenset((0, 1, PER_THREAD_STREAM))
@@ -78,7 +79,13 @@ class Driver:
         UnsupportedError
             The installed driver does not have it.
         """
-        return self.checked(function, self.answer(function, *args))
+        try:
+            code, *values = getattr(self.api, function)(*args)
+        except (RuntimeError, ValueError) as error:
+            self.broke(function, error)
+        if code is not self.success:
+            self.failed(function, code)
+        return values[0] if len(values) == 1 else tuple(values) or None
 
     def answer(self, function: str, *args: Any) -> tuple[Any, ...]:
         """Call a function and return the code and what follows it, unchecked."""
@@ -153,17 +160,17 @@ class Driver:
         with self.current(self.context_of(stream)):
             return int(self.call("cuCtxGetDevice"))
 
-    @contextmanager
-    def current(self, context: Any) -> Iterator[None]:
+    def current(self, context: Any) -> AbstractContextManager[None]:
         """Make a context current on this thread; afterwards the caller's is current as before.
 
         It is set, not pushed, because setting can be undone wherever an interrupt strikes. On a
         thread without a context, setting null empties the stack again.
         """
         before = self.call("cuCtxGetCurrent")
-        if int(before) == int(context):
-            yield
-            return
+        return _IT_IS if int(before) == int(context) else self._switched(context, before)
+
+    @contextmanager
+    def _switched(self, context: Any, before: Any) -> Iterator[None]:
         try:
             self.call("cuCtxSetCurrent", context)
             yield

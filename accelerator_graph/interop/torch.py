@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ._torch_pools import spend
+from ._torch_recorder import TorchRecorder
 from .base import Framework, Undo
 
 if TYPE_CHECKING:
@@ -22,6 +24,9 @@ class Torch(Framework):
     """torch on CUDA and ROCm, whose build of torch calls HIP by CUDA's names."""
 
     api_version: ClassVar[int] = 1
+
+    _last: Any = None
+    """The wrapper of the stream that was used last: making one takes longer than using it."""
 
     @property
     def torch(self) -> Any:
@@ -66,8 +71,11 @@ class Torch(Framework):
             cuda.set_stream(stream_before)
             cuda.set_device(device_before)
 
+        stream = self._last
+        if stream is None or (stream.cuda_stream, stream.device_index) != (handle, device):
+            stream = self._last = cuda.ExternalStream(handle, device=device)
         try:
-            cuda.set_stream(cuda.ExternalStream(handle, device=device))
+            cuda.set_stream(stream)
             return undo
         except BaseException:
             undo()
@@ -83,14 +91,10 @@ class Torch(Framework):
     def release(self, pool: PoolId) -> None:
         """Take note that the last graph of a pool is gone: torch may refuse its id from now on."""
         if not pool[0] and not hasattr(pool, "owner"):
-            from ._torch_pools import spend
-
             spend(self.torch, pool)
 
     def recorder(self, backend: Backend) -> Recorder | None:
         """Return a recorder: torch's own graph class."""
-        from ._torch_recorder import TorchRecorder
-
         return TorchRecorder(backend, self)
 
     def observe(self, pool: PoolId, used: Callable[[object], Undo]) -> Undo:

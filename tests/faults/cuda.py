@@ -195,7 +195,7 @@ DESTROYS = {
 ABANDON, OVER = _cuda_capture.abandon.__code__, _cuda_capture._over.__code__
 SETTING = frozenset(
     each.__wrapped__.__code__  # type: ignore[attr-defined]
-    for each in (_cuda_driver.Driver.current, _cuda_driver.Driver.relaxed)
+    for each in (_cuda_driver.Driver._switched, _cuda_driver.Driver.relaxed)
 )
 """The functions of the backend that set what they restore."""
 

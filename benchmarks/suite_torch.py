@@ -1,0 +1,77 @@
+"""Captures of torch's operations, beside torch's own way."""
+
+from __future__ import annotations
+
+from itertools import repeat
+
+from _lives import OURS, life
+
+import accelerator_graph as ag
+
+SIZES = (1, 10, 100, 1000)
+THEIRS = "torch.cuda.graph"
+EXTRA = 100  # us: what a capture may take longer than torch's
+
+
+def measure(plan):
+    try:
+        import torch
+    except ImportError:
+        plan.skip("torch", "not installed")
+        return
+    if not torch.cuda.is_available():
+        plan.skip("torch", "it sees no GPU")
+        return
+    x = torch.zeros(64, device="cuda")
+    other = torch.cuda.CUDAGraph()
+    x.add_(1)
+    for alone in (True, False):
+        if not alone:  # torch keeps what all graphs share, as long as there is one
+            with torch.cuda.graph(other):
+                x.add_(1)
+        _measure(plan, torch, x, "alone" if alone else "beside another graph")
+
+
+def _measure(plan, torch, x, where):
+    for n in SIZES:
+        lives = {THEIRS: _theirs(torch, x, n), f"{OURS}.graph": _ours(x, n)}
+        wait = torch.cuda.synchronize
+        times = plan.compare_lives(f"torch operations, {where}:", n, lives, THEIRS, seconds=2.5, between=wait)
+        if f"{OURS}.graph" not in times:
+            continue
+        rounds = list(zip(times[f"{OURS}.graph"], times[THEIRS], strict=True))
+        if n == 1:
+            more = [(a["capture"] - b["capture"]) / 1000 for a, b in rounds]
+            what = f"capture of one torch operation, {where}, more than {THEIRS}"
+            plan.goal(what, more, EXTRA, unit="us")
+        if n == 1000:
+            ratios = [a["capture"] / b["capture"] for a, b in rounds]
+            plan.goal(f"capture of 1000 torch operations, {where}, to {THEIRS}", ratios, 1.05)
+
+
+def _theirs(torch, x, nodes):
+    def capture(work):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            work()
+        return graph
+
+    return life(_work(x, nodes), capture, release=lambda graph: graph.reset())
+
+
+def _ours(x, nodes):
+    def capture(work):
+        graph = ag.Graph()
+        with ag.graph(graph):
+            work()
+        return graph
+
+    return life(_work(x, nodes), capture, release=lambda graph: graph.reset())
+
+
+def _work(x, nodes):
+    def work():
+        for _ in repeat(None, nodes):
+            x.add_(1)
+
+    return work
