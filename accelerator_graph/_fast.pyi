@@ -86,3 +86,18 @@ class Follower:
         argument: object,
     ) -> None: ...
     def __call__(self) -> None: ...
+
+@final
+class Method:
+    """A method that calls what is in a slot of its object.
+
+    Parameters
+    ----------
+    slot : object
+        The descriptor of the slot, which ``__slots__`` has made.
+    function : callable
+        What is called instead where the slot holds None, or if there are arguments.
+    """
+
+    def __init__(self, slot: object, function: Callable[..., Any]) -> None: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
     from ._fast import Launch
     from ._lifetime import Owned
     from .streams import Stream
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 SWITCH = "ACCELERATOR_GRAPH_PURE_PYTHON"
 
@@ -32,6 +36,18 @@ fast = _extension()
 
 new_lock = threading.RLock if fast is None else fast.Lock
 """Makes the lock of an executable."""
+
+
+def calling(slot: object) -> Callable[[Function], Function]:
+    """Return a decorator: without arguments, the method calls what is in a slot of its object at once.
+
+    The method itself is called where the slot holds None, or with arguments, and without the extension.
+    """
+
+    def decorate(method: Function) -> Function:
+        return method if fast is None else cast("Function", update_wrapper(fast.Method(slot, method), method))
+
+    return decorate
 
 
 def launch_of(owner: Owned, stream: Stream) -> Launch | None:

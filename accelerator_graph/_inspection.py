@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from .backends.base import Capability
@@ -23,6 +24,12 @@ State = Literal["empty", "capturing", "captured", "ready"]
 class Inspection:
     """The part of `Graph` that answers questions."""
 
+    __slots__ = (
+        *("__weakref__", "_backend_name", "_capture", "_captured", "_launch", "_lease", "_num_nodes"),
+        *("_runner", "_state", "_stream"),
+    )
+
+    _launch: Callable[[], None] | None
     _state: State
     _stream: Stream | None
     _backend_name: str | None

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from . import _lifetime, _liveness, pools, streams
+from ._fast_path import calling
 from ._inspection import Inspection, State
 from ._replay import Runner
 from ._side_streams import side_of
@@ -104,6 +105,11 @@ class Graph(Inspection):
     The interface is that of `torch.accelerator.Graph`.
     """
 
+    __slots__ = (
+        *("_debug", "_finds_inputs", "_generators", "_graph_pool", "_held", "_home", "_keep_graph", "_lock"),
+        *("_mode", "_retained", "_watched"),
+    )
+
     def __init__(
         self,
         keep_graph: bool = False,
@@ -141,7 +147,7 @@ class Graph(Inspection):
         self._lease: pools.Lease | None = None
         self._num_nodes: int | None = None
         self._runner: Runner | None = None
-        self._launch: Callable[[], None] | None = None
+        self._launch = None
 
     def __repr__(self) -> str:
         where = "" if self._stream is None else f", {streams.describe(self._stream)}"
@@ -392,6 +398,7 @@ class Graph(Inspection):
                 self._launch, self._state = None, "captured"
             raise
 
+    @calling(Inspection._launch)
     def replay(self, stream: object = None) -> None:
         """Enqueue one run of the graph, behind what is on the stream.
 

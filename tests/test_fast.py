@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import hashlib
 import importlib.util
+import inspect
 import os
 import shlex
 import signal
@@ -588,6 +590,100 @@ def test_errors_on_the_way_to_the_current_stream_come_through(fast):
         fast.Follower({}, never, list)()
 
 
+# ---- a method ------------------------------------------------------------------------------------
+
+
+def having(fast, function):
+    """Return a class whose objects have a slot, and a method that calls what is in it."""
+
+    class Slotted:
+        __slots__ = ("held",)
+
+    Slotted.replay = fast.Method(Slotted.held, function)
+    return Slotted
+
+
+def test_a_method_calls_what_is_in_the_slot(fast, vendor):
+    def replay(self, *args, **kwargs):
+        """Do it in Python."""
+        return self, args, kwargs
+
+    cls, owner = having(fast, replay), Owner(vendor)
+    one, other = cls(), cls()
+    with pytest.raises(AttributeError):
+        one.replay()
+    one.held, other.held = launcher_of(fast, owner, never), lambda: "another"
+    assert (one.replay(), other.replay(), cls.replay(other)) == (None, "another", "another")
+    assert vendor.calls(owner.executable) == 1
+    assert one.replay(1) == (one, (1,), {})
+    assert one.replay(1, two=2) == (one, (1,), {"two": 2})
+    assert one.replay(two=2) == (one, (), {"two": 2})
+    bound = other.replay
+    for held, answer in ((lambda: 1, 1), (None, (other, (), {})), (lambda: 2, 2)):
+        other.held = held
+        assert bound() == other.replay() == answer
+    stranger = object()
+    assert cls.replay(stranger) == (stranger, (), {})
+    with pytest.raises(TypeError):
+        cls.replay()
+
+
+def test_what_was_in_a_slot_lives_until_its_call_is_over(fast):
+    def replace():
+        one.held = None
+        alive.append(gone() is not None)
+
+    cls, alive = having(fast, never), []
+    one = cls()
+    one.held = fast.Launcher({}, replace)
+    gone = weakref.ref(one.held)
+    one.replay()
+    assert alive == [True]
+    assert gone() is None
+
+
+def test_errors_of_a_method_come_through(fast):
+    def wrong(*_):
+        raise Answered("wrong")
+
+    cls = having(fast, wrong)
+    one = cls()
+    for one.held in (wrong, None):
+        with pytest.raises(Answered):
+            one.replay()
+
+
+def test_a_method_looks_like_its_function(fast):
+    def replay(self, stream: int = 3) -> None:
+        """Do it."""
+
+    cls = having(fast, replay)
+    functools.update_wrapper(cls.__dict__["replay"], replay)
+    assert cls.replay.__doc__ == "Do it."
+    assert str(inspect.signature(cls().replay)) == "(stream: 'int' = 3) -> 'None'"
+    assert inspect.signature(cls.replay) == inspect.signature(replay)
+    assert inspect.isroutine(cls.replay)
+    assert cls().replay.__name__ == "replay"
+
+
+def test_what_is_in_a_slot_is_exchanged_under_load(fast, vendor):
+    cls, owner = having(fast, never), Owner(vendor)
+    one = cls()
+    one.held = launcher_of(fast, owner, never)
+    end = threading.Event()
+
+    def exchange():
+        while not end.is_set():
+            one.held = launcher_of(fast, owner, never)
+
+    other = Background(exchange)
+    for _ in range(20_000):
+        one.replay()
+    end.set()
+    other.over()
+    assert vendor.calls(owner.executable) == 20_000
+
+
 # ---- objects -------------------------------------------------------------------------------------
 
 
@@ -609,6 +705,7 @@ def test_wrong_arguments_are_refused(fast, vendor):
         lambda: fast.Launcher({}),
         lambda: fast.Follower([], never, never),
         lambda: fast.Lock(1),
+        lambda: fast.Method(Owner.__init__, never),
         lambda: setattr(fast.Launcher({}, never), "target", never),
         lambda: delattr(fast.Launcher({}, never), "target"),
         lambda: setattr(fast.Launcher, "target", None),
@@ -628,13 +725,19 @@ def test_references_are_balanced(fast, vendor):
     handle, launchers, current = 1 << 70, {1 << 70: plain}, (lambda argument: handle)
     follow = fast.Follower(launchers, ordinary, current, argument := object())
     launches = [plain.target, alone.target, broken.target]
+    cls = having(fast, lambda self, *_: nothing)
+    one, method = cls(), cls.replay
+    one.held = plain
 
     def every_way(times):
         for _ in range(times):
             plain()
             alone()
             follow()
+            one.replay()
         for _ in range(times // 10):
+            one.replay(truth)
+            fast.Method(cls.held, ordinary).name = truth
             with contextlib.suppress(Answered):
                 broken()
             captures[1] = 1
@@ -663,7 +766,8 @@ def test_references_are_balanced(fast, vendor):
         launchers,
         handle,
     ]
-    watched += [current, argument, failed, None, *launches, fast.Launch, fast.Launcher, fast.Follower]
+    watched += [current, argument, failed, None, *launches, one, method, cls.held]
+    watched += [fast.Launch, fast.Launcher, fast.Follower, fast.Method]
     every_way(100)
     gc.collect()
     before = [sys.getrefcount(each) for each in watched]
@@ -679,10 +783,12 @@ def test_cycles_are_collected(fast, vendor):
     owner.replay = launcher_of(fast, owner, never)
     launchers = {}
     launchers[1] = fast.Follower(launchers, owner, never)
-    gone = [weakref.ref(owner), weakref.ref(owner.replay)]
-    del owner, launchers
+    method, kept = fast.Method(having(fast, never).held, never), Ordinary()
+    method.itself, method.kept = method, kept
+    gone = [weakref.ref(owner), weakref.ref(owner.replay), weakref.ref(kept)]
+    del owner, launchers, method, kept
     gc.collect()
-    assert [ref() for ref in gone] == [None, None]
+    assert [ref() for ref in gone] == [None, None, None]
 
 
 def test_is_gone_with_its_last_reference(fast, vendor):
@@ -700,6 +806,7 @@ def test_other_interpreters_can_have_it_too(fast):
     pytest.importorskip(name)
     code = f"""
 import importlib.util
+import inspect
 from importlib.machinery import ExtensionFileLoader
 loader = ExtensionFileLoader("accelerator_graph._fast", {fast.__spec__.origin!r})
 module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
@@ -716,6 +823,7 @@ assert called == [1, 1, 2], called
 """
     program = f"""
 import ctypes
+import functools
 import {name} as interpreters
 answers_one = ctypes.cast(ctypes.pythonapi.Py_IsInitialized, ctypes.c_void_p).value
 code = {code!r}.replace("ANSWERS_ONE", str(answers_one))

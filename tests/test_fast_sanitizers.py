@@ -119,6 +119,13 @@ BUGS = {
     "can't be interrupted": Bug("self->lock, -1, 1)", "self->lock, -1, 0)"),
     "hides from the collector": Bug("    Py_VISIT(self->target);\n", ""),
     "forgets weak references": Bug("        PyObject_ClearWeakRefs(op);", "        (void)0;"),
+    "a method borrows": Bug(
+        "PyObject_CallNoArgs(held);\n        int called = held != Py_None;\n        Py_DECREF(held);",
+        "(Py_DECREF(held), PyObject_CallNoArgs(held));\n        int called = held != Py_None;",
+    ),
+    "a method keeps": Bug("        Py_DECREF(held);\n", ""),
+    "a method forgets its arguments": Bug("PyVectorcall_NARGS(count) == 1 && ", ""),
+    "a method trusts": Bug("PyObject_TypeCheck(args[0], PyDescr_TYPE(self->slot))", "1"),
     "takes arguments": Bug("PyVectorcall_NARGS(count) == 0 && ", ""),
     "reads what was freed": Bug(LETS_THROUGH, USES_FREED + LETS_THROUGH, MEMORY, "heap-use-after-free"),
     "overflows": Bug(LETS_THROUGH, OVERFLOWS + LETS_THROUGH, MEMORY, "integer overflow"),
