@@ -56,27 +56,36 @@ collected midway; if the thread ends, they are let go."""
 class _Watch(weakref.ref[Any]):
     """What is to be done when an object is gone. The callback is the queue's own `append`, in C."""
 
-    __slots__ = ("action", "backend", "value")
+    __slots__ = ("action", "backend", "keeps", "value")
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__  # references to one object are equal otherwise, as long as it lives
 
     backend: Backend | None
     action: Callable[[Any], object]
     value: Any
+    keeps: object
 
 
-_watches: dict[int, _Watch] = {}
-"""By their own id: references to one object are equal, as long as it lives."""
+_watches: set[_Watch] = set()
 _pending: deque[_Watch] = deque()
+_append = _pending.append
 
 
-def watch(obj: object, action: Callable[[Any], object], value: Any, backend: Backend | None = None) -> None:
-    """Have `drain` call `action(value)` once `obj` is gone.
+def watch(
+    obj: object,
+    action: Callable[[Any], object],
+    value: Any,
+    backend: Backend | None = None,
+    keeps: object = None,
+) -> None:
+    """Have `drain` call `action(value)` once `obj` is gone, and let go of what it keeps after that.
 
     With a backend given, its captures may have to end first (`Backend.destroy_disturbs_captures`).
     Nothing is called in a forked child for what its parent made, and nothing when the interpreter exits.
     """
-    ref = _Watch(obj, _pending.append)
-    ref.backend, ref.action, ref.value = backend, action, value
-    _watches[id(ref)] = ref
+    ref = _Watch(obj, _append)
+    ref.backend, ref.action, ref.value, ref.keeps = backend, action, value, keeps
+    _watches.add(ref)
 
 
 class Owned:
@@ -103,7 +112,7 @@ class Owned:
         self.value = value
         self.lock = new_lock()
         self.last: object = None
-        watch(self, lambda kept: destroy(kept[0]), (value, keeps), backend)
+        watch(self, destroy, value, backend, keeps)
 
 
 def drain() -> None:
@@ -121,7 +130,7 @@ def drain() -> None:
             ):
                 postponed.append(due)
                 continue
-            _watches.pop(id(due), None)
+            _watches.discard(due)
             try:
                 due.action(due.value)
             except DriverError:

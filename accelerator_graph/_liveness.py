@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "ACCELERATOR_GRAPH_CHECK_INPUT_LIVENESS"
 
+_NONE: frozenset[int] = frozenset()
 _SHOWN = 5
 
 
@@ -66,9 +67,11 @@ class _Memory(weakref.ref[Any]):
 class Watchlist:
     """The arrays that one graph watches."""
 
+    __slots__ = ("_before", "_entries")
+
     def __init__(self) -> None:
         self._entries: dict[int, _Memory] = {}
-        self._before: frozenset[int] = frozenset()
+        self._before = _NONE
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -88,7 +91,7 @@ class Watchlist:
 
         That returns what takes the array from the list again.
         """
-        self._before = frozenset(self._entries)
+        self._before = frozenset(self._entries) if self._entries else _NONE
         thread = threading.get_ident()
         return lambda array: self._add(array, "first used", thread)
 

@@ -13,7 +13,7 @@ from ._fast_path import fast, launch_of
 from ._lifetime import Owned, captures, drain
 from ._liveness import checked
 from ._traffic import make_room
-from .backends.base import Capability
+from .backends.base import Backend, Capability
 from .errors import CaptureError, GraphStateError
 from .interop.base import Framework, Recorder
 from .streams import Stream, describe
@@ -31,6 +31,13 @@ class _Nobody:
     backend = None
     last: object = None
     lock = nullcontext()
+
+
+def _mostly_in_c(backend: object) -> bool:
+    """Say whether launches go the way through Python only now and then, so that it may be a long one."""
+    if fast is None or not isinstance(backend, Backend) or not backend.serialises_replays:
+        return False
+    return type(backend).launch_function is not Backend.launch_function
 
 
 def _no_launcher() -> None:
@@ -57,7 +64,8 @@ class Binding:
 
     __slots__ = ("__weakref__", "_checked", "_keeps", "_launcher", "_serialised", "_stream", "target")
 
-    target: tuple[Callable[[], Any], Any]
+    target: tuple[Callable[[], Any] | None, Any]
+    """What launches, or None: the backend's `replay` does. And the owner of the executable."""
 
     def __init__(
         self, stream: Stream, owner: Owned, keeps: object, check: Callable[[], None] | None = None
@@ -70,9 +78,12 @@ class Binding:
 
     def connect(self, owner: Owned, check: Callable[[], None] | None) -> None:
         """Launch this executable from now on, after a check if there is one."""
-        call = owner.backend.bind(owner.value, self._stream.native)
         self._checked = check is not None
-        self.target = (checked(check, call) if check else call, owner)
+        if self._checked or not _mostly_in_c(owner.backend):
+            call = owner.backend.bind(owner.value, self._stream.native)
+            self.target = (checked(check, call) if check else call, owner)
+        else:
+            self.target = (None, owner)
         self._hasten()
 
     def _hasten(self) -> None:
@@ -97,32 +108,33 @@ class Binding:
 
     def launcher(self) -> Callable[[], None]:
         """Return the callable. It holds the binding, and the binding does not hold it."""
-
-        def launch() -> None:
-            call, _owner = self.target
-            if captures:
-                refuse_capturing(self._stream)
-            call()
-
-        def launch_alone() -> None:
-            call, owner = self.target
-            if captures:
-                refuse_capturing(self._stream)
-            with owner.lock:
-                call()
-                owner.last = stream  # the next run may have to wait for this one
-            if settles:
-                self._hasten()
-
-        stream = self._stream._owner
-        settles = isinstance(self.target[1].backend, Recorder)  # only later it may let C launch
-        ordinary = launch if self._serialised else launch_alone
+        ordinary = self._launch if self._serialised else self._launch_alone
         if fast is None:
             return ordinary
         launcher: Launcher = fast.Launcher(captures, ordinary)
         self._launcher = ref(launcher)
         self._hasten()
         return launcher
+
+    def _launch(self) -> None:
+        call, owner = self.target
+        if captures:
+            refuse_capturing(self._stream)
+        if call is None:
+            owner.backend.replay(owner.value, self._stream.native)
+        else:
+            call()
+
+    def _launch_alone(self) -> None:
+        call, owner = self.target
+        if captures:
+            refuse_capturing(self._stream)
+        assert call is not None
+        with owner.lock:
+            call()
+            owner.last = self._stream._owner  # the next run may have to wait for this one
+        if isinstance(owner.backend, Recorder):  # only later it may let C launch
+            self._hasten()
 
 
 class Runner:
@@ -158,7 +170,8 @@ class Runner:
         if self.executable is not None and backend.single_executable(captured.value):
             self.refuse("the graph could not be instantiated again; call instantiate() or replay()")
             drain()
-        keeps = (self._home._owner, captured if backend.executable_needs_graph else None)
+        stream = self._home._owner
+        keeps = (stream, captured) if backend.executable_needs_graph else stream
         value = backend.instantiate(captured.value)
         self.executable = owner = Owned(backend, backend.destroy_executable, value, keeps)
         for binding in self._bindings():

@@ -132,7 +132,7 @@ class Graph(Inspection):
         self._finds_inputs = _liveness.asked_for(check_input_liveness)
         self._watched = _liveness.Watchlist()
         self._retained: list[object] = []
-        self._generators: list[object] = []
+        self._generators: tuple[object, ...] = ()
         self._lock = threading.RLock()
         self._empty()
         _lifetime.tracked.add(self)
@@ -218,7 +218,7 @@ class Graph(Inspection):
             used = self._watched.begin()
             observed = used if self._finds_inputs else None
             first = (target if home is None or home._is_capturing() else home) if prepare else None
-            capture.begin(self, mode, chosen, first, tuple(self._generators), observed)
+            capture.begin(self, mode, chosen, first, self._generators, observed)
             self._stream = home or target
             self._held = self._stream.held()
             self._state = "capturing"
@@ -553,7 +553,7 @@ class Graph(Inspection):
         happens where no framework with generators takes part.
         """
         self._check("register_generator_state()")
-        self._generators.append(generator)
+        self._generators += (generator,)
 
     @property
     def graph_pool(self) -> pools.AnyPool | None:

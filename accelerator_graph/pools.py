@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
+from weakref import WeakValueDictionary, ref
 
 from ._lifetime import watch
 from .errors import GraphStateError
@@ -42,25 +43,28 @@ class _OwnedId(tuple[int, int]):
 _FIRST = 1 << 40  # apart from torch's counters, which start at 1
 
 _next = _FIRST
-_pools: dict[PoolId, _Pool] = {}
+_pools: WeakValueDictionary[PoolId, _Pool] = WeakValueDictionary()
+"""Those that some lease takes part in."""
 _lock = threading.RLock()
 
 
 class _Pool:
-    __slots__ = ("backend", "capturing", "device", "ends", "users")
+    __slots__ = ("__weakref__", "backend", "capturing", "device", "ends")
 
     def __init__(self, backend: str, device: int) -> None:
         self.backend = backend
         self.device = device
-        self.users: set[int] = set()
-        self.capturing: int | None = None
-        self.ends: dict[Callable[[PoolId], object], _End] = {}
+        self.capturing: ref[Lease] | None = None
+        self.ends: tuple[_End, ...] = ()
 
 
 class _End:
     """Goes with its pool: what `drain` watches, one for each action."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "action")
+
+    def __init__(self, action: Callable[[PoolId], object]) -> None:
+        self.action = action
 
 
 def graph_pool_handle() -> PoolId:
@@ -124,15 +128,14 @@ class Lease:
         Another capture into this pool is under way.
     """
 
-    __slots__ = ("__weakref__", "_number", "id", "shown")
+    __slots__ = ("__weakref__", "_pool", "id", "shown")
 
     shown: PoolId
     """The id that frameworks know the pool by."""
 
     def __init__(self, pool: PoolId | None, backend: str, device: int) -> None:
         with _lock:
-            number = _new_number()
-            self.id = self.shown = pool or (number, 0)
+            self.id = self.shown = pool or (_new_number(), 0)
             entry = _pools.get(self.id)
             if entry is None:
                 if pool is not None:
@@ -143,35 +146,36 @@ class Lease:
                     f"pool {self.id} belongs to device {entry.device} of backend {entry.backend!r}, "
                     f"not to device {device} of backend {backend!r}; take another pool."
                 )
-            elif entry.capturing is not None:
+            elif entry.capturing is not None and entry.capturing() is not None:
                 raise GraphStateError(
                     f"pool {self.id}: another capture into it is under way; end that one first, or "
                     "take another pool."
                 )
-            self._number = number
-            watch(self, _release, (self.id, number))
-            entry.users.add(number)
-            entry.capturing = number
+            self._pool: _Pool | None = entry
+            entry.capturing = ref(self)
             _pools[self.id] = entry
 
     def captured(self) -> None:
         """Say that the capture is over: others may capture into the pool."""
         with _lock:
-            entry = _pools.get(self.id)
-            if entry is not None and entry.capturing == self._number:
+            entry = self._pool
+            if entry is not None and entry.capturing is not None and entry.capturing() is self:
                 entry.capturing = None
 
     def at_end(self, action: Callable[[PoolId], object], backend: Backend) -> None:
         """Have `drain` call `action(id)` once the pool has ended. The same action again: nothing."""
         with _lock:
-            entry = _pools[self.id]
-            if action not in entry.ends:
-                end = entry.ends[action] = _End()
+            entry = self._pool
+            assert entry is not None
+            if all(end.action != action for end in entry.ends):
+                end = _End(action)
                 watch(end, action, self.id, backend)
+                entry.ends += (end,)
 
     def release(self) -> None:
         """Give the part back; the pool ends with its last one. Again: nothing."""
-        _release((self.id, self._number))
+        self.captured()
+        self._pool = None
 
 
 def _new_number() -> int:
@@ -187,18 +191,6 @@ def _refuse_unknown(pool: PoolId) -> None:
     if number >= _next or pool[0]:
         fact = "ended with the last graph in it" if number < _next else "was never given out"
         raise ValueError(f"pool {pool} {fact}; take a new one from graph_pool_handle().")
-
-
-def _release(part: tuple[PoolId, int]) -> None:
-    pool, number = part
-    with _lock:
-        entry = _pools.get(pool)
-        if entry is not None:
-            entry.users.discard(number)
-            if entry.capturing == number:
-                entry.capturing = None
-            if not entry.users:
-                del _pools[pool]
 
 
 def _after_fork() -> None:

@@ -86,8 +86,9 @@ BUGS = (
     Bug(
         "an executable is destroyed under its launch",
         "_replay.py",
-        "            call, _owner = self.target\n",
-        "            call = self.target[0]\n",
+        "            owner.backend.replay(owner.value, self._stream.native)\n        else:\n",
+        "            backend, value, owner = owner.backend, owner.value, None\n"
+        "            backend.replay(value, self._stream.native)\n        else:\n            owner = None\n",
         ("replays", "-k", "reset_during_a_launch"),
         "destroyed under the launch",
     ),
@@ -190,7 +191,7 @@ BUGS = (
     Bug(
         "a finalizer destroys directly",
         "_lifetime.py",
-        "_Watch(obj, _pending.append)",
+        "_Watch(obj, _append)",
         "_Watch(obj, lambda due: due.action(due.value))",
         ("collection", "-k", "in_a_capture_of_ours and global"),
         "the collection called the driver",

@@ -56,7 +56,7 @@ def test_a_bound_replay(software_driver: Path, pure: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     first, made_anew, after_reset, refused = done.stdout.splitlines()
-    assert first == ("function False" if pure else "Launcher True")
+    assert first == ("method False" if pure else "Launcher True")
     assert made_anew == str(not pure)
     assert after_reset == "False"
     assert "was reset" in refused
