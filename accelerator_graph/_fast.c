@@ -441,7 +441,40 @@ typedef struct {
     PyObject *argument;  /* what it takes; NULL: nothing */
     PyObject *launchers; /* a dict, by handle */
     PyObject *missing;   /* takes a handle; returns a launcher, which it may have put in the dict */
+    void *last;          /* the handle of the last call, and its launcher, which may be NULL */
+    PyObject *latest;
 } Follower;
+
+/* Return the launcher for a handle, or NULL with an error. Most calls come for the handle of the last. */
+static PyObject *
+follower_find(Follower *self, PyObject *handle)
+{
+    PyObject *launcher, *other;
+    void *number = PyLong_AsVoidPtr(handle);
+    if (number == NULL && PyErr_Occurred())
+        return NULL;
+    Py_BEGIN_CRITICAL_SECTION(self);
+    launcher = number == self->last ? Py_XNewRef(self->latest) : NULL;
+    Py_END_CRITICAL_SECTION();
+    if (launcher != NULL)
+        return launcher;
+#if PY_VERSION_HEX >= 0x030D0000
+    PyDict_GetItemRef(self->launchers, handle, &launcher);
+#else
+    launcher = Py_XNewRef(PyDict_GetItemWithError(self->launchers, handle));
+#endif
+    if (launcher == NULL && !PyErr_Occurred())
+        launcher = PyObject_CallOneArg(self->missing, handle);
+    if (launcher == NULL)
+        return NULL;
+    Py_BEGIN_CRITICAL_SECTION(self);
+    other = self->latest;
+    self->latest = Py_NewRef(launcher);
+    self->last = number;
+    Py_END_CRITICAL_SECTION();
+    Py_XDECREF(other);
+    return launcher;
+}
 
 static PyObject *
 follower_call(PyObject *op, PyObject *const *Py_UNUSED(args), size_t count, PyObject *names)
@@ -453,14 +486,7 @@ follower_call(PyObject *op, PyObject *const *Py_UNUSED(args), size_t count, PyOb
                                               : PyObject_CallOneArg(self->current, self->argument);
     if (handle == NULL)
         return NULL;
-    PyObject *launcher;
-#if PY_VERSION_HEX >= 0x030D0000
-    PyDict_GetItemRef(self->launchers, handle, &launcher);
-#else
-    launcher = Py_XNewRef(PyDict_GetItemWithError(self->launchers, handle));
-#endif
-    if (launcher == NULL && !PyErr_Occurred())
-        launcher = PyObject_CallOneArg(self->missing, handle);
+    PyObject *launcher = follower_find(self, handle);
     Py_DECREF(handle);
     if (launcher == NULL)
         return NULL;
@@ -497,6 +523,14 @@ follower_traverse(PyObject *op, visitproc visit, void *arg)
     Py_VISIT(self->argument);
     Py_VISIT(self->launchers);
     Py_VISIT(self->missing);
+    Py_VISIT(self->latest);
+    return 0;
+}
+
+static int
+follower_clear(PyObject *op)
+{
+    Py_CLEAR(((Follower *)op)->latest);
     return 0;
 }
 
@@ -509,6 +543,7 @@ follower_dealloc(PyObject *op)
     Py_XDECREF(self->argument);
     Py_XDECREF(self->launchers);
     Py_XDECREF(self->missing);
+    Py_XDECREF(self->latest);
     let_go(op);
 }
 
@@ -522,6 +557,7 @@ static PyType_Slot follower_slots[] = {
     {Py_tp_new, follower_new},
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_traverse, follower_traverse},
+    {Py_tp_clear, follower_clear},
     {Py_tp_dealloc, follower_dealloc},
     {Py_tp_members, follower_members},
     {0, NULL},

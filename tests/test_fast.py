@@ -9,6 +9,7 @@ import gc
 import hashlib
 import importlib.util
 import inspect
+import itertools
 import os
 import shlex
 import signal
@@ -568,11 +569,14 @@ def test_follows_the_current_stream(fast, vendor, argument):
         return launchers[handle]
 
     follow = fast.Follower(launchers, missing, current, *argument)
-    for handle in (1 << 40, 5, 1 << 40, 5):
+    for handle in (1 << 40, 1 << 40, 5, 0, 0, 1 << 40, 5):
         assert follow() is None
         assert vendor.stream(owner.executable) == handle
-    assert asked == [argument] * 4
-    assert made == [1 << 40, 5]
+    assert asked == [argument] * 7
+    assert made == [1 << 40, 5, 0]
+    launchers.clear()
+    assert follow() is None
+    assert made == [1 << 40, 5, 0]
 
 
 def test_errors_on_the_way_to_the_current_stream_come_through(fast):
@@ -586,8 +590,10 @@ def test_errors_on_the_way_to_the_current_stream_come_through(fast):
     ):
         with pytest.raises(Answered):
             follow()
-    with pytest.raises(TypeError, match="unhashable"):
+    with pytest.raises(TypeError, match="integer"):
         fast.Follower({}, never, list)()
+    with pytest.raises(OverflowError):
+        fast.Follower({}, never, lambda: 1 << 64)()
 
 
 # ---- a method ------------------------------------------------------------------------------------
@@ -722,7 +728,8 @@ def test_references_are_balanced(fast, vendor):
     plain = launcher_of(fast, owner, ordinary, captures)
     alone = launcher_of(fast, owner, ordinary, captures, lock=lock, ready=ready)
     broken = launcher_of(fast, bad, ordinary, captures)
-    handle, launchers, current = 1 << 70, {1 << 70: plain}, (lambda argument: handle)
+    handle, turns = 1 << 60, itertools.cycle((1 << 60, 5))
+    launchers, current = {handle: plain, 5: alone}, (lambda argument: next(turns))
     follow = fast.Follower(launchers, ordinary, current, argument := object())
     launches = [plain.target, alone.target, broken.target]
     cls = having(fast, lambda self, *_: nothing)
@@ -783,12 +790,15 @@ def test_cycles_are_collected(fast, vendor):
     owner.replay = launcher_of(fast, owner, never)
     launchers = {}
     launchers[1] = fast.Follower(launchers, owner, never)
+    latest = Ordinary()
+    latest.follow = fast.Follower({3: latest}, never, lambda: 3)
+    latest.follow()
     method, kept = fast.Method(having(fast, never).held, never), Ordinary()
     method.itself, method.kept = method, kept
-    gone = [weakref.ref(owner), weakref.ref(owner.replay), weakref.ref(kept)]
-    del owner, launchers, method, kept
+    gone = [weakref.ref(owner), weakref.ref(owner.replay), weakref.ref(kept), weakref.ref(latest)]
+    del owner, launchers, method, kept, latest
     gc.collect()
-    assert [ref() for ref in gone] == [None, None, None]
+    assert [ref() for ref in gone] == [None] * 4
 
 
 def test_is_gone_with_its_last_reference(fast, vendor):

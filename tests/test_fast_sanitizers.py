@@ -117,6 +117,8 @@ BUGS = {
     "takes no lock": Bug("self->lock == NULL ? 1 : launch_reserve(self)", "1; (void)launch_reserve"),
     "shuts itself out": Bug("lock_set_holder(self->lock, PyThread_get_thread_ident());", "(void)0;"),
     "can't be interrupted": Bug("self->lock, -1, 1)", "self->lock, -1, 0)"),
+    "follows the one before": Bug("    self->last = number;\n", ""),
+    "never lets the latest go": Bug("    Py_XDECREF(other);\n", ""),
     "hides from the collector": Bug("    Py_VISIT(self->target);\n", ""),
     "forgets weak references": Bug("        PyObject_ClearWeakRefs(op);", "        (void)0;"),
     "a method borrows": Bug(
