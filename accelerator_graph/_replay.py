@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakSet, ref
 
@@ -21,8 +21,15 @@ from .streams import Stream, describe
 if TYPE_CHECKING:
     from ._fast import Launcher
 
-_binding = threading.RLock()
-"""Held while bindings are listed, or another one is added."""
+_lock = threading.RLock()
+
+
+def one_at_a_time() -> AbstractContextManager[object]:
+    """Return the lock that is held while bindings are listed or added, and while an executable is made late.
+
+    One for all graphs: many have none of either, and each would hold a lock.
+    """
+    return _lock
 
 
 class _Nobody:
@@ -186,7 +193,7 @@ class Runner:
 
     def _bindings(self) -> list[Binding]:
         own = [] if self._own is None else [self._own]
-        with _binding:
+        with _lock:
             return own + list(self._bound or ())
 
     def _following(self) -> Callable[[], None]:
@@ -218,7 +225,7 @@ class Runner:
         owner = self._owner()
         check = self._check
         binding = Binding(stream, owner, keeps, check)
-        with _binding:
+        with _lock:
             if self._bound is None:
                 self._bound = WeakSet()
             self._bound.add(binding)
@@ -283,8 +290,8 @@ def refuse_capturing(stream: Stream) -> None:
 
 
 def _after_fork() -> None:
-    global _binding
-    _binding = threading.RLock()
+    global _lock
+    _lock = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -115,7 +115,7 @@ class Capture:
         except DriverError as error:
             raise capture_error(f"{self.subject} did not begin", error) from error
         if recorder is not None:
-            self.lease.shown = recorder.pool or self.lease.id
+            self.lease.shown = recorder.pool
         if used is not None:
             for framework in frameworks:
                 self._undos.extend(filter(None, (framework.observe(self.lease.shown, used),)))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 from . import _lifetime, _liveness, pools, streams
 from ._fast_path import calling
 from ._inspection import Inspection, State
-from ._replay import Runner
+from ._replay import Runner, one_at_a_time
 from ._side_streams import side_of
 from ._transaction import MODES, Capture
 from .backends import registry
@@ -106,8 +106,8 @@ class Graph(Inspection):
     """
 
     __slots__ = (
-        *("_debug", "_finds_inputs", "_generators", "_graph_pool", "_held", "_home", "_keep_graph", "_lock"),
-        *("_mode", "_retained", "_watched"),
+        *("_debug", "_finds_inputs", "_generators", "_graph_pool", "_held", "_home", "_keep_graph", "_mode"),
+        *("_retained", "_watched"),
     )
 
     def __init__(
@@ -130,10 +130,9 @@ class Graph(Inspection):
         self._backend_name = None if backend is None else registry.get(backend).name
         self._home = None if stream is None else streams.as_stream(stream, backend)
         self._finds_inputs = _liveness.asked_for(check_input_liveness)
-        self._watched = _liveness.Watchlist()
+        self._watched: _liveness.Watchlist | None = None
         self._retained: list[object] = []
         self._generators: tuple[object, ...] = ()
-        self._lock = threading.RLock()
         self._empty()
         _lifetime.tracked.add(self)
 
@@ -215,7 +214,9 @@ class Graph(Inspection):
         target._check()
         try:
             capture = self._capture = Capture(target, len(self._retained))
-            used = self._watched.begin()
+            if self._finds_inputs and self._watched is None:
+                self._watched = _liveness.Watchlist()
+            used = None if self._watched is None else self._watched.begin()
             observed = used if self._finds_inputs else None
             first = (target if home is None or home._is_capturing() else home) if prepare else None
             capture.begin(self, mode, chosen, first, self._generators, observed)
@@ -297,7 +298,8 @@ class Graph(Inspection):
         if capture is not None:
             capture.abandon(self)
             del self._retained[capture.retained :]
-            self._watched.abandon()
+            if self._watched is not None:
+                self._watched.abandon()
         self._let_go("the capture failed; capture again, and bind() again")
         self._empty()
 
@@ -462,7 +464,7 @@ class Graph(Inspection):
 
     def _ready(self) -> Runner:
         """Return what replays the graph; instantiates it first if that has not been done."""
-        with self._lock:  # several threads may be the first to replay
+        with one_at_a_time():  # several threads may be the first to replay
             if self._state == "captured":
                 self._instantiate()
         assert self._runner is not None
@@ -502,7 +504,9 @@ class Graph(Inspection):
         TypeError
             It can't be watched: there are no weak references to it.
         """
-        with self._lock:
+        with one_at_a_time():
+            if self._watched is None:
+                self._watched = _liveness.Watchlist()
             self._watched.add(obj)
             if self._runner is not None:
                 self._runner.check_with(self._watched.check)
@@ -526,7 +530,7 @@ class Graph(Inspection):
         if self._lease is not None:
             self._lease.release()
         self._retained.clear()
-        self._watched.clear()
+        self._watched = None
         self._empty()
         _lifetime.drain()
 
@@ -535,7 +539,6 @@ class Graph(Inspection):
             self._runner.refuse(why)
 
     def _after_fork(self) -> None:
-        self._lock = threading.RLock()
         self._let_go("the graph was captured before this process was forked; capture it again")
         self._empty()
 

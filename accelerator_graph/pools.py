@@ -128,32 +128,50 @@ class Lease:
         Another capture into this pool is under way.
     """
 
-    __slots__ = ("__weakref__", "_pool", "id", "shown")
-
-    shown: PoolId
-    """The id that frameworks know the pool by."""
+    __slots__ = ("__weakref__", "_id", "_pool", "_shown")
 
     def __init__(self, pool: PoolId | None, backend: str, device: int) -> None:
+        self._id = pool
+        self._shown: PoolId | None = None
         with _lock:
-            self.id = self.shown = pool or (_new_number(), 0)
-            entry = _pools.get(self.id)
+            entry = None if pool is None else _pools.get(pool)
             if entry is None:
                 if pool is not None:
                     _refuse_unknown(pool)
                 entry = _Pool(backend, device)
             elif (entry.backend, entry.device) != (backend, device):
                 raise ValueError(
-                    f"pool {self.id} belongs to device {entry.device} of backend {entry.backend!r}, "
+                    f"pool {pool} belongs to device {entry.device} of backend {entry.backend!r}, "
                     f"not to device {device} of backend {backend!r}; take another pool."
                 )
             elif entry.capturing is not None and entry.capturing() is not None:
                 raise GraphStateError(
-                    f"pool {self.id}: another capture into it is under way; end that one first, or "
+                    f"pool {pool}: another capture into it is under way; end that one first, or "
                     "take another pool."
                 )
             self._pool: _Pool | None = entry
             entry.capturing = ref(self)
-            _pools[self.id] = entry
+            if pool is not None:
+                _pools[pool] = entry
+
+    @property
+    def id(self) -> PoolId:
+        """The id of the pool; a new pool has none until somebody asks."""
+        with _lock:
+            if self._id is None:
+                self._id = (_new_number(), 0)
+                if self._pool is not None:
+                    _pools[self._id] = self._pool
+            return self._id
+
+    @property
+    def shown(self) -> PoolId:
+        """The id that frameworks know the pool by."""
+        return self._shown or self.id
+
+    @shown.setter
+    def shown(self, pool: PoolId | None) -> None:
+        self._shown = pool
 
     def captured(self) -> None:
         """Say that the capture is over: others may capture into the pool."""
