@@ -155,7 +155,7 @@ typedef struct {
     PyObject *owner;  /* as long as this lives, the executable does */
     PyObject *failed; /* takes a code and raises */
     Lock *lock;       /* NULL: launches may overlap */
-    PyObject *ready;  /* NULL, or asked with the lock held */
+    void **latest;    /* NULL, or where another stream is noted if that is out of the ordinary */
     current_function current; /* NULL, or asked first: another context than this is out of the ordinary */
     void *context;
 } Launch;
@@ -164,14 +164,14 @@ static PyObject *
 launch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"function", "executable", "stream",  "owner",   "failed",
-                            "lock",     "ready",      "current", "context", NULL};
+                            "lock",     "latest",     "current", "context", NULL};
     State *state = PyType_GetModuleState(type);
-    void *function, *executable, *stream, *current = NULL, *context = NULL;
-    PyObject *owner, *failed, *lock = Py_None, *ready = Py_None;
+    void *function, *executable, *stream, *latest = NULL, *current = NULL, *context = NULL;
+    PyObject *owner, *failed, *lock = Py_None;
     if (state == NULL
-        || !PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&O&OO|OOO&O&:Launch", names, address, &function,
+        || !PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&O&OO|OO&O&O&:Launch", names, address, &function,
                                         address, &executable, address, &stream, &owner, &failed, &lock,
-                                        &ready, address, &current, address, &context))
+                                        address, &latest, address, &current, address, &context))
         return NULL;
     if (function == NULL) {
         PyErr_SetString(PyExc_ValueError, "function: the address of a launch function is wanted, not 0.");
@@ -181,8 +181,8 @@ launch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         PyErr_Format(PyExc_TypeError, "lock: a Lock or None is wanted, not %R.", lock);
         return NULL;
     }
-    if (ready != Py_None && lock == Py_None) {
-        PyErr_SetString(PyExc_ValueError, "ready: it is asked with the lock held, so a lock is wanted too.");
+    if (latest != NULL && lock == Py_None) {
+        PyErr_SetString(PyExc_ValueError, "latest: it is read with the lock held, so a lock is wanted too.");
         return NULL;
     }
     Launch *self = (Launch *)type->tp_alloc(type, 0);
@@ -194,28 +194,22 @@ launch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->owner = Py_NewRef(owner);
     self->failed = Py_NewRef(failed);
     self->lock = lock == Py_None ? NULL : (Lock *)Py_NewRef(lock);
-    self->ready = ready == Py_None ? NULL : Py_NewRef(ready);
+    self->latest = latest;
     self->current = (current_function)current;
     self->context = context;
     return (PyObject *)self;
 }
 
-/* Take the lock and ask whether this may be launched now: 1, or 0 and the lock is free; -1 if that raised. */
+/* Take the lock if this may be launched now, and say whether it was. */
 static int
 launch_reserve(Launch *self)
 {
     if (!PyThread_acquire_lock(self->lock->lock, NOWAIT_LOCK))
         return 0;
-    if (self->ready == NULL)
+    if (self->latest == NULL || *self->latest == self->stream)
         return 1;
-    lock_set_holder(self->lock, PyThread_get_thread_ident()); /* a signal's handler may replay, too */
-    PyObject *answer = PyObject_CallNoArgs(self->ready);
-    int ready = answer == NULL ? -1 : PyObject_IsTrue(answer);
-    Py_XDECREF(answer);
-    lock_set_holder(self->lock, 0);
-    if (ready <= 0)
-        PyThread_release_lock(self->lock->lock);
-    return ready;
+    PyThread_release_lock(self->lock->lock);
+    return 0;
 }
 
 /* Launch: 1, or 0 if the ordinary way has to be taken; -1 if an error was raised. */
@@ -225,9 +219,9 @@ launch(Launch *self)
     void *context = NULL;
     if (self->current != NULL && (self->current(&context) != 0 || context != self->context))
         return 0;
-    int code, reserved = self->lock == NULL ? 1 : launch_reserve(self);
-    if (reserved <= 0)
-        return reserved;
+    int code;
+    if (self->lock != NULL && !launch_reserve(self))
+        return 0;
     Py_BEGIN_ALLOW_THREADS
     code = self->function(self->executable, self->stream);
     if (self->lock != NULL)
@@ -252,7 +246,6 @@ launch_traverse(PyObject *op, visitproc visit, void *arg)
     Py_VISIT(self->owner);
     Py_VISIT(self->failed);
     Py_VISIT(self->lock);
-    Py_VISIT(self->ready);
     return 0;
 }
 
@@ -264,7 +257,6 @@ launch_dealloc(PyObject *op)
     Py_XDECREF(self->owner);
     Py_XDECREF(self->failed);
     Py_XDECREF(self->lock);
-    Py_XDECREF(self->ready);
     let_go(op);
 }
 

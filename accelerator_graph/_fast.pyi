@@ -33,8 +33,9 @@ class Launch:
         Takes a code that is not 0, and raises.
     lock : Lock, optional
         Held during the call. If it is not free, the launcher takes its ordinary way.
-    ready : callable, optional
-        Asked with the lock held, before every call. If it answers false, the launcher takes its ordinary way.
+    latest : int, optional
+        Address of a ``void *`` that lives as long as the owner and is written with the lock held. While that
+        is another stream, the launcher takes its ordinary way.
     current, context : int, optional
         Address of an ``int current(void **context)``, and what it has to answer: if it answers something
         else, the launcher takes its ordinary way. For streams that are those of the current context.
@@ -48,7 +49,7 @@ class Launch:
         owner: object,
         failed: Callable[[int], object],
         lock: Lock | None = None,
-        ready: Callable[[], object] | None = None,
+        latest: int = 0,
         current: int = 0,
         context: int = 0,
     ) -> None: ...

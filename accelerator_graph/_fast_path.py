@@ -63,10 +63,5 @@ def launch_of(owner: Owned, stream: Stream) -> Launch | None:
         where = {"current": found.current, "context": found.context}
         launch: Launch = fast.Launch(found.address, *handles, owner, found.failed, **where)
         return launch
-    here, theirs = stream._owner, found.ready
-
-    def ready() -> bool:
-        return owner.last is here and (theirs is None or theirs())
-
-    alone: Launch = fast.Launch(found.address, *handles, owner, found.failed, owner.lock, ready)
+    alone: Launch = fast.Launch(found.address, *handles, owner, found.failed, owner.lock, found.latest)
     return alone

@@ -217,8 +217,8 @@ class Ordinary:
         return self.then()
 
 
-def launch_of(fast, owner, *, stream=7, lock=None, ready=None):
-    return fast.Launch(owner.vendor.address, owner.executable, stream, owner, failed, lock, ready)
+def launch_of(fast, owner, *, stream=7, lock=None, latest=0):
+    return fast.Launch(owner.vendor.address, owner.executable, stream, owner, failed, lock, latest)
 
 
 def launcher_of(fast, owner, ordinary, captures=None, **how):
@@ -391,7 +391,8 @@ def test_one_at_a_time_under_load(fast, vendor):
         with lock:
             vendor.launch(owner.executable, 7)
 
-    replay = launcher_of(fast, owner, ordinary, lock=lock, ready=lambda: True)
+    latest = ctypes.c_void_p(7)
+    replay = launcher_of(fast, owner, ordinary, lock=lock, latest=ctypes.addressof(latest))
     each = 3000
 
     def many():
@@ -501,41 +502,15 @@ def test_waiting_for_a_lock_can_be_interrupted(fast):
         pass
 
 
-def test_asks_whether_it_may_with_the_lock_held(fast, vendor):
-    """Also a signal's handler that replays meanwhile gets through."""
-    owner, lock, entered, waiting = Owner(vendor), fast.Lock(), [], threading.Event()
-
-    def ordinary():
-        if entered:
-            waiting.set()
-        with lock:
-            entered.append(threading.get_ident())
-
-    def ready():
+def test_a_latest_run_on_another_stream_means_the_ordinary_way(fast, vendor):
+    owner, lock, ordinary, latest = Owner(vendor), fast.Lock(), Ordinary(), ctypes.c_void_p()
+    replay = launcher_of(fast, owner, ordinary, lock=lock, stream=7, latest=ctypes.addressof(latest))
+    for latest.value, taken in ((None, (0, 1)), (7, (1, 1)), (8, (1, 2)), (7, (2, 2))):
         replay()
-        others.append(Background(replay))
-        return waiting.wait(TIMEOUT)
-
-    others = []
-    replay = launcher_of(fast, owner, ordinary, lock=lock, ready=ready)
-    replay()
-    others[0].over()
-    assert entered[0] == threading.get_ident()
-    assert len(entered) == 2
-    assert len(others) == vendor.calls(owner.executable) == 1
-
-
-def test_not_ready_means_the_ordinary_way(fast, vendor):
-    owner, lock, ordinary, answers = Owner(vendor), fast.Lock(), Ordinary(), [False, True, [], 1]
-    replay = launcher_of(fast, owner, ordinary, lock=lock, ready=lambda: answers.pop(0))
-    for _ in range(4):
-        replay()
-    assert (vendor.calls(owner.executable), ordinary.calls) == (2, 2)
-    with pytest.raises(IndexError):
-        replay()
-    with lock:  # it was let go each time
-        pass
-    Background(lock.__enter__).over()
+        assert (vendor.calls(owner.executable), ordinary.calls) == taken
+        Background(lock.__enter__).over()  # it was let go
+        lock = fast.Lock()
+        replay.target = launch_of(fast, owner, lock=lock, stream=7, latest=ctypes.addressof(latest))
 
 
 def test_another_context_means_the_ordinary_way(fast, vendor):
@@ -702,7 +677,7 @@ def test_wrong_arguments_are_refused(fast, vendor):
         ((vendor.address, 1 << 64, *good[2:]), OverflowError),
         (good[:4], TypeError),
         ((*good, threading.Lock()), TypeError),
-        ((*good, None, never), ValueError),
+        ((*good, None, 8), ValueError),
     ):
         with pytest.raises(kind):
             fast.Launch(*arguments)
@@ -723,10 +698,11 @@ def test_wrong_arguments_are_refused(fast, vendor):
 
 def test_references_are_balanced(fast, vendor):
     lock, captures, ordinary, truth, nothing = fast.Lock(), {}, lambda: nothing, object(), object()
-    ready = lambda: truth  # noqa: E731
+    place = ctypes.c_void_p(7)
+    latest = ctypes.addressof(place)
     owner, bad = Owner(vendor), Owner(vendor, 3)
     plain = launcher_of(fast, owner, ordinary, captures)
-    alone = launcher_of(fast, owner, ordinary, captures, lock=lock, ready=ready)
+    alone = launcher_of(fast, owner, ordinary, captures, lock=lock, latest=latest)
     broken = launcher_of(fast, bad, ordinary, captures)
     handle, turns = 1 << 60, itertools.cycle((1 << 60, 5))
     launchers, current = {handle: plain, 5: alone}, (lambda argument: next(turns))
@@ -750,7 +726,7 @@ def test_references_are_balanced(fast, vendor):
             captures[1] = 1
             plain()
             captures.clear()
-            launch_of(fast, owner, lock=lock, ready=ready)
+            launch_of(fast, owner, lock=lock, latest=latest)
             before, plain.target = plain.target, None
             plain()
             plain.target = before
@@ -762,7 +738,6 @@ def test_references_are_balanced(fast, vendor):
         lock,
         captures,
         ordinary,
-        ready,
         truth,
         nothing,
         owner,

@@ -110,12 +110,14 @@ BUGS = {
     "lets the target go too early": Bug(RUNS, f"Py_DECREF(target); {RUNS} Py_INCREF(target);"),
     "never lets the target go": Bug("Py_DECREF(target); /*", "(void)0; /*"),
     "leaks what was before": Bug("    Py_XDECREF(before);\n", ""),
-    "leaks the answer of ready": Bug("    Py_XDECREF(answer);\n", ""),
     "leaks a launcher": Bug(f"{CALLS}    Py_DECREF(launcher);\n", CALLS),
     "keeps the lock": Bug(f"{UNLOCKS}    Py_END_ALLOW_THREADS\n", "    Py_END_ALLOW_THREADS\n"),
-    "keeps the lock when not ready": Bug("    if (ready <= 0)\n", "    if (ready < 0)\n"),
-    "takes no lock": Bug("self->lock == NULL ? 1 : launch_reserve(self)", "1; (void)launch_reserve"),
-    "shuts itself out": Bug("lock_set_holder(self->lock, PyThread_get_thread_ident());", "(void)0;"),
+    "keeps the lock for another stream": Bug(
+        "        return 1;\n    PyThread_release_lock(self->lock->lock);\n", "        return 1;\n"
+    ),
+    "ignores the latest run": Bug("self->latest == NULL || *self->latest == self->stream", "1"),
+    "takes no lock": Bug("self->lock != NULL && !launch_reserve(self)", "0 && !launch_reserve(self)"),
+    "shuts itself out": Bug("    lock_set_holder(self, PyThread_get_thread_ident());", "    (void)0;"),
     "can't be interrupted": Bug("self->lock, -1, 1)", "self->lock, -1, 0)"),
     "follows the one before": Bug("    self->last = number;\n", ""),
     "never lets the latest go": Bug("    Py_XDECREF(other);\n", ""),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ctypes import byref, c_int
+from ctypes import byref, c_int, c_void_p
 from typing import Any, NoReturn
 
 from ..errors import UnsupportedError
@@ -40,12 +40,20 @@ class Graph(Handle):
 class Executable(Handle):
     """An instantiated graph, and where its latest run ends: on a stream, else at an event, if it has run."""
 
-    __slots__ = ("__weakref__", "event", "stream")
+    __slots__ = ("__weakref__", "event", "latest", "stream")
 
     def __init__(self, handle: int, device: int) -> None:
         super().__init__(handle, device)
         self.stream: int | None = None
         self.event = 0
+        self.latest = c_void_p()
+        """The same stream, for launches in C; none at times, but never another one."""
+
+    def move(self, stream: int | None) -> None:
+        """Note on which stream the latest run is."""
+        self.latest.value = None
+        self.stream = stream
+        self.latest.value = stream
 
 
 class Event(Handle):

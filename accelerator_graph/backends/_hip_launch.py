@@ -8,7 +8,7 @@ wait for it; of the per-thread stream, which no other thread can name, each end 
 from __future__ import annotations
 
 from collections.abc import Callable
-from ctypes import c_void_p
+from ctypes import addressof, c_void_p
 from functools import partial
 
 from ..errors import CaptureError, DriverError
@@ -30,7 +30,7 @@ def launcher(driver: Driver, executable: Executable, stream: int) -> Callable[[]
     def replay() -> None:
         if executable.stream != stream:
             _wait_for_the_last_run(driver, executable, stream)
-            executable.stream = stream
+            executable.move(stream)
             _forget_mark(driver, executable)
         code = launch(handle, target)
         if code:
@@ -49,7 +49,7 @@ def launch_function(driver: Driver, executable: Executable, stream: int) -> Laun
     if not address:
         return None
     failed = partial(driver.failed, "hipGraphLaunch")
-    return LaunchFunction(address, failed, alone=True, ready=lambda: executable.stream == stream)
+    return LaunchFunction(address, failed, alone=True, latest=addressof(executable.latest))
 
 
 def _launch_and_mark(driver: Driver, executable: Executable) -> None:
@@ -65,7 +65,8 @@ def _launch_and_mark(driver: Driver, executable: Executable) -> None:
                 return
             raise
         _forget_mark(driver, executable)
-        executable.event, executable.stream = event, None
+        executable.event = event
+        executable.move(None)
 
 
 def _wait_for_the_last_run(driver: Driver, executable: Executable, stream: int) -> None:

@@ -108,8 +108,10 @@ class LaunchFunction(NamedTuple):
     """Raises the error for a code that is not 0. Called by the same thread right afterwards."""
     alone: bool
     """The library lets through one launch of an executable at a time."""
-    ready: Callable[[], bool] | None = None
-    """Asked ahead of each launch that comes `alone`. False: what `bind` returned is called instead."""
+    latest: int = 0
+    """Address of a ``void *`` that lives as long as the executable, where the backend notes the stream of
+    its latest run. While that is another one, what `bind` returned is called instead. Only with `alone`; 0:
+    there is none."""
     current: int = 0
     """Address of an ``int current(void **context)``, for a stream that is the current context's; 0: none.
     If it answers another context, what `bind` returned is called instead."""

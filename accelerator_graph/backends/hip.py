@@ -254,7 +254,7 @@ class HipBackend(Backend):
             self._driver.call("hipStreamSynchronize", handle)
         for executable in list(self._executables):
             if executable.stream == handle:
-                executable.stream = None  # its last run is over, and need not be waited for
+                executable.move(None)  # its last run is over, and need not be waited for
 
     def capture_id(self, stream: Any) -> int | None:
         """Return the runtime's number of the capture that the stream takes part in."""
