@@ -570,6 +570,7 @@ typedef struct {
     PyMemberDescrObject *slot;
     PyObject *function; /* called where the slot holds None, or with arguments */
     PyObject *dict;
+    PyObject *weakrefs;
 } Method;
 
 static PyObject *
@@ -635,15 +636,29 @@ method_dealloc(PyObject *op)
 {
     Method *self = (Method *)op;
     PyObject_GC_UnTrack(op);
+    if (self->weakrefs != NULL)
+        PyObject_ClearWeakRefs(op);
     Py_XDECREF(self->slot);
     Py_XDECREF(self->function);
     Py_XDECREF(self->dict);
     let_go(op);
 }
 
+static PyObject *
+method_reduce(PyObject *op, PyObject *Py_UNUSED(ignored))
+{
+    return PyObject_GetAttrString(op, "__qualname__"); /* pickled by name, as functions are */
+}
+
+static PyMethodDef method_methods[] = {
+    {"__reduce__", method_reduce, METH_NOARGS, NULL},
+    {NULL},
+};
+
 static PyMemberDef method_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Method, vectorcall), READONLY},
     {"__dictoffset__", T_PYSSIZET, offsetof(Method, dict), READONLY},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Method, weakrefs), READONLY},
     {NULL},
 };
 
@@ -661,6 +676,7 @@ static PyType_Slot method_slots[] = {
     {Py_tp_clear, method_clear},
     {Py_tp_dealloc, method_dealloc},
     {Py_tp_members, method_members},
+    {Py_tp_methods, method_methods},
     {Py_tp_getset, method_getset},
     {0, NULL},
 };

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakSet, ref
 
 from ._fast_path import fast, launch_of
-from ._lifetime import Owned, captures, drain
+from ._lifetime import Owned, captures, drain, listing
 from ._liveness import checked
 from ._traffic import make_room
-from .backends.base import Backend, Capability
+from .backends.base import Capability
 from .errors import CaptureError, GraphStateError
 from .interop.base import Framework, Recorder
 from .streams import Stream, describe
 
 if TYPE_CHECKING:
     from ._fast import Launcher
-
-_lock = threading.RLock()
-
-
-def one_at_a_time() -> AbstractContextManager[object]:
-    """Return the lock that is held while bindings are listed or added, and while an executable is made late.
-
-    One for all graphs: many have none of either, and each would hold a lock.
-    """
-    return _lock
 
 
 class _Nobody:
@@ -38,13 +26,6 @@ class _Nobody:
     backend = None
     last: object = None
     lock = nullcontext()
-
-
-def _mostly_in_c(backend: object) -> bool:
-    """Say whether launches go the way through Python only now and then, so that it may be a long one."""
-    if fast is None or not isinstance(backend, Backend) or not backend.serialises_replays:
-        return False
-    return type(backend).launch_function is not Backend.launch_function
 
 
 def _no_launcher() -> None:
@@ -72,7 +53,8 @@ class Binding:
     __slots__ = ("__weakref__", "_checked", "_keeps", "_launcher", "_serialised", "_stream", "target")
 
     target: tuple[Callable[[], Any] | None, Any]
-    """What launches, or None: the backend's `replay` does. And the owner of the executable."""
+    """What launches, and the owner of the executable. None: the backend's `replay` does, since C launches and
+    the way through Python is taken only now and then."""
 
     def __init__(
         self, stream: Stream, owner: Owned, keeps: object, check: Callable[[], None] | None = None
@@ -86,11 +68,13 @@ class Binding:
     def connect(self, owner: Owned, check: Callable[[], None] | None) -> None:
         """Launch this executable from now on, after a check if there is one."""
         self._checked = check is not None
-        if self._checked or not _mostly_in_c(owner.backend):
-            call = owner.backend.bind(owner.value, self._stream.native)
-            self.target = (checked(check, call) if check else call, owner)
-        else:
+        backend, native = owner.backend, self._stream.native
+        in_c = fast is not None and self._serialised and check is None
+        if in_c and backend.launch_function(owner.value, native) is not None:
             self.target = (None, owner)
+        else:
+            call = backend.bind(owner.value, native)
+            self.target = (checked(check, call) if check else call, owner)
         self._hasten()
 
     def _hasten(self) -> None:
@@ -193,7 +177,7 @@ class Runner:
 
     def _bindings(self) -> list[Binding]:
         own = [] if self._own is None else [self._own]
-        with _lock:
+        with listing():
             return own + list(self._bound or ())
 
     def _following(self) -> Callable[[], None]:
@@ -225,7 +209,7 @@ class Runner:
         owner = self._owner()
         check = self._check
         binding = Binding(stream, owner, keeps, check)
-        with _lock:
+        with listing():
             if self._bound is None:
                 self._bound = WeakSet()
             self._bound.add(binding)
@@ -287,11 +271,3 @@ def refuse_capturing(stream: Stream) -> None:
             "record a replay in another graph; replay on a stream that is not capturing.",
             reason="illegal_call",
         )
-
-
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_after_fork)

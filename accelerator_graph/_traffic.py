@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from . import streams
@@ -107,4 +108,5 @@ def here_or_none() -> Stream | None:
 def make_room(table: dict[Any, Any]) -> None:
     """Drop the oldest if there are too many."""
     if len(table) >= MOST_STREAMS:
-        del table[next(iter(table))]
+        with suppress(KeyError, RuntimeError, StopIteration):  # another thread drops one
+            del table[next(iter(table))]

@@ -14,13 +14,14 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from . import _lifetime, _liveness, pools, streams
 from ._fast_path import calling
 from ._inspection import Inspection, State
-from ._replay import Runner, one_at_a_time
+from ._replay import Runner
 from ._side_streams import side_of
 from ._transaction import MODES, Capture
 from .backends import registry
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from .streams import Stream
 
 T = TypeVar("T")
+
+_UNLOCKED = nullcontext()
+"""In the place of the lock of a graph that is not kept: it has its executable before anybody can replay."""
 
 _NOTHING = "nothing was captured; capture first, with `with graph:` or capture_begin() and capture_end()"
 _CAPTURING = "the graph is being captured; call capture_end() first, or reset() to abandon the capture"
@@ -106,8 +110,8 @@ class Graph(Inspection):
     """
 
     __slots__ = (
-        *("_debug", "_finds_inputs", "_generators", "_graph_pool", "_held", "_home", "_keep_graph", "_mode"),
-        *("_retained", "_watched"),
+        *("_debug", "_finds_inputs", "_generators", "_graph_pool", "_held", "_home", "_keep_graph", "_lock"),
+        *("_mode", "_retained", "_watched"),
     )
 
     def __init__(
@@ -133,6 +137,7 @@ class Graph(Inspection):
         self._watched: _liveness.Watchlist | None = None
         self._retained: list[object] = []
         self._generators: tuple[object, ...] = ()
+        self._lock: AbstractContextManager[object] = threading.RLock() if keep_graph else _UNLOCKED
         self._empty()
         _lifetime.tracked.add(self)
 
@@ -147,6 +152,9 @@ class Graph(Inspection):
         self._num_nodes: int | None = None
         self._runner: Runner | None = None
         self._launch = None
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Graph can't be pickled or copied: it belongs to its process; capture another one.")
 
     def __repr__(self) -> str:
         where = "" if self._stream is None else f", {streams.describe(self._stream)}"
@@ -464,7 +472,7 @@ class Graph(Inspection):
 
     def _ready(self) -> Runner:
         """Return what replays the graph; instantiates it first if that has not been done."""
-        with one_at_a_time():  # several threads may be the first to replay
+        with self._lock:  # several threads may be the first to replay
             if self._state == "captured":
                 self._instantiate()
         assert self._runner is not None
@@ -504,7 +512,7 @@ class Graph(Inspection):
         TypeError
             It can't be watched: there are no weak references to it.
         """
-        with one_at_a_time():
+        with self._lock:
             if self._watched is None:
                 self._watched = _liveness.Watchlist()
             self._watched.add(obj)
@@ -539,6 +547,8 @@ class Graph(Inspection):
             self._runner.refuse(why)
 
     def _after_fork(self) -> None:
+        if self._lock is not _UNLOCKED:
+            self._lock = threading.RLock()
         self._let_go("the graph was captured before this process was forked; capture it again")
         self._empty()
 
@@ -548,6 +558,8 @@ class Graph(Inspection):
         """Keep the graphs of all captures from the next one on, so that `debug_dump` works."""
         self._check("enable_debug_mode()")
         self._debug = True
+        if self._lock is _UNLOCKED:
+            self._lock = threading.RLock()
 
     def register_generator_state(self, generator: object) -> None:
         """Have a random generator of torch take part in all captures from the next one on.

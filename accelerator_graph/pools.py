@@ -187,13 +187,21 @@ class Lease:
             assert entry is not None
             if all(end.action != action for end in entry.ends):
                 end = _End(action)
-                watch(end, action, self.id, backend)
+                watch(end, _ended, (self.id, action), backend)
                 entry.ends += (end,)
 
     def release(self) -> None:
         """Give the part back; the pool ends with its last one. Again: nothing."""
         self.captured()
         self._pool = None
+
+
+def _ended(what: tuple[PoolId, Callable[[PoolId], object]]) -> None:
+    """Do what is to be done at the end of a pool, unless a graph has been captured into it anew."""
+    pool, action = what
+    with _lock:
+        if pool not in _pools:
+            action(pool)
 
 
 def _new_number() -> int:

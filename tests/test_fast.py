@@ -578,7 +578,7 @@ def having(fast, function):
     """Return a class whose objects have a slot, and a method that calls what is in it."""
 
     class Slotted:
-        __slots__ = ("held",)
+        __slots__ = ("__weakref__", "held")
 
     Slotted.replay = fast.Method(Slotted.held, function)
     return Slotted
@@ -644,6 +644,11 @@ def test_a_method_looks_like_its_function(fast):
     assert str(inspect.signature(cls().replay)) == "(stream: 'int' = 3) -> 'None'"
     assert inspect.signature(cls.replay) == inspect.signature(replay)
     assert inspect.isroutine(cls.replay)
+    assert cls.replay.__reduce__() == cls.replay.__qualname__
+    one = cls()
+    there = weakref.WeakMethod(one.replay), weakref.ref(cls.replay)
+    assert there[0]() == one.replay
+    assert there[1]() is cls.replay
     assert cls().replay.__name__ == "replay"
 
 
@@ -769,11 +774,13 @@ def test_cycles_are_collected(fast, vendor):
     latest.follow = fast.Follower({3: latest}, never, lambda: 3)
     latest.follow()
     method, kept = fast.Method(having(fast, never).held, never), Ordinary()
-    method.itself, method.kept = method, kept
+    method.itself, method.kept, called = method, kept, []
+    there = weakref.ref(method, called.append)
     gone = [weakref.ref(owner), weakref.ref(owner.replay), weakref.ref(kept), weakref.ref(latest)]
     del owner, launchers, method, kept, latest
     gc.collect()
     assert [ref() for ref in gone] == [None] * 4
+    assert called == [there]
 
 
 def test_is_gone_with_its_last_reference(fast, vendor):

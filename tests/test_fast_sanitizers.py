@@ -100,6 +100,8 @@ UNLOCKS = """    if (self->lock != NULL)
         PyThread_release_lock(self->lock->lock);
 """
 
+CLEARS, LAST = "        PyObject_ClearWeakRefs(op);\n", "    Py_XDECREF(self->"
+
 BUGS = {
     "keeps the interpreter's lock": Bug(
         RUNS_C + UNLOCKS, f"    Py_BLOCK_THREADS {RUNS_C}    Py_UNBLOCK_THREADS {UNLOCKS}"
@@ -122,7 +124,8 @@ BUGS = {
     "follows the one before": Bug("    self->last = number;\n", ""),
     "never lets the latest go": Bug("    Py_XDECREF(other);\n", ""),
     "hides from the collector": Bug("    Py_VISIT(self->target);\n", ""),
-    "forgets weak references": Bug("        PyObject_ClearWeakRefs(op);", "        (void)0;"),
+    "forgets weak references": Bug(f"{CLEARS}{LAST}target);", f"        (void)0;\n{LAST}target);"),
+    "a method forgets them": Bug(f"{CLEARS}{LAST}slot);", f"        (void)0;\n{LAST}slot);"),
     "a method borrows": Bug(
         "PyObject_CallNoArgs(held);\n        int called = held != Py_None;\n        Py_DECREF(held);",
         "(Py_DECREF(held), PyObject_CallNoArgs(held));\n        int called = held != Py_None;",

@@ -1,6 +1,8 @@
 """Graph and Stream where a backend does not come into it, or comes into it with a failure."""
 
+import copy
 import os
+import pickle
 import stat
 import threading
 
@@ -186,6 +188,16 @@ def test_a_capture_of_a_thread_python_does_not_know_can_be_reset_after_it_has_en
     assert graph.state == "empty"
     with graph:
         stream.launch(int)
+
+
+@pytest.mark.parametrize("copying", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_graph_is_not_copied(stream, copying):
+    graph = captured(stream, [])
+    with pytest.raises(TypeError, match="can't be pickled or copied"):
+        copying(graph)
+    with pytest.raises(TypeError, match="can't be pickled or copied"):
+        copying(ag.Graph())
+    assert pickle.loads(pickle.dumps(ag.Graph.replay)) is ag.Graph.replay
 
 
 def test_what_is_refused_leaves_the_graph_as_it_was(stream):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +15,44 @@ from accelerator_graph.backends import _hip_driver, _hip_nodes
 from accelerator_graph.backends._hip_driver import Driver, Event, Executable, Graph
 
 pytest_plugins = ["hip_fixtures"]
+
+
+class Place:
+    """Stands for the pointer that C reads; another thread comes in between before it is set to a stream."""
+
+    def __init__(self, meanwhile):
+        self._value, self._meanwhile, self.others = None, meanwhile, []
+
+    @property
+    def value(self):
+        return self._value
+
+    @value.setter
+    def value(self, stream):
+        if stream is not None:
+            self.others.append(threading.Thread(target=self._meanwhile, args=(stream,), daemon=True))
+            self.others[-1].start()
+            self.others[-1].join(0.2)
+        self._value = stream
+
+
+def test_c_never_takes_another_stream_for_that_of_the_latest_run():
+    executable = Executable(31, 0)
+    assert executable.latest.value is executable.stream is None
+    place = executable.latest = Place(executable.leave)
+    executable.move(5)
+    place.others[0].join(60)
+    assert place.value is executable.stream is None
+
+    executable = Executable(31, 0)
+    executable.move(5)
+    executable.leave(7)
+    assert executable.latest.value == executable.stream == 5
+    executable.leave(5)
+    assert executable.latest.value is executable.stream is None
+    executable.move(0)  # the default stream, for which there is no launch in C
+    assert executable.stream == 0
+    assert executable.latest.value is None
 
 
 def test_calls_run_on_the_right_device_and_in_the_right_mode(fake):

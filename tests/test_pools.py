@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph import pools
+from accelerator_graph import _lifetime, pools
 
 
 class MemPool:
@@ -73,6 +73,41 @@ def test_a_pool_object_lives_as_long_as_a_graph_has_its_id(stream):
     assert there() is not None
     h.reset()
     assert there() is None
+
+
+def test_a_pool_that_is_used_anew_before_its_end_was_seen_to_has_not_ended():
+    backend, ended, pool = ag.backends.get("cpu"), [], ag.graph_pool_handle()
+
+    def lease():
+        each = pools.Lease(pool, "cpu", 0)
+        each.captured()
+        each.at_end(ended.append, backend)
+        each.at_end(ended.append, backend)
+        return each
+
+    first = lease()
+    del first
+    second = lease()
+    _lifetime.drain()
+    assert ended == []
+    del second
+    _lifetime.drain()
+    assert ended == [pool]
+
+
+def test_an_id_is_given_to_a_new_pool_when_somebody_asks(stream):
+    g, before = captured(ag.Graph()), set(pools._pools)
+    assert g.pool() not in before
+    assert g.pool() == g.pool()
+    captured(h := ag.Graph(), pool=g.pool())
+    g.reset()
+    captured(g, pool=h.pool())
+    assert g.pool() == h.pool()
+    for each in (g, h):
+        pool = each.pool()
+        each.reset()
+    with pytest.raises(ValueError, match="ended with the last graph"):
+        captured(g, pool=pool)
 
 
 def test_everything_takes_a_pool_object(stream):

@@ -104,6 +104,49 @@ print(log)
 
 
 @needs_fork
+@pytest.mark.parametrize("busy", ["instantiating", "listing"])
+def test_a_fork_while_another_thread_is_busy(busy):
+    """What that thread has locked is locked in the child for ever."""
+    run(
+        FORK
+        + f"busy = {busy!r}"
+        + """
+import signal, threading
+from accelerator_graph import _lifetime
+from accelerator_graph.backends.cpu import CpuBackend
+
+begun, go = threading.Event(), threading.Event()
+instantiate = CpuBackend.instantiate
+def slowly(self, graph):
+    begun.set()
+    assert go.wait(60)
+    return instantiate(self, graph)
+def list_slowly():
+    with _lifetime.listing():
+        begun.set()
+        assert go.wait(60)
+with ag.Stream(backend="cpu") as s:
+    g, kept = ag.Graph(), ag.Graph(keep_graph=True)
+    for each in (g, kept):
+        with each:
+            s.launch(int)
+    replay = g.bind()
+    CpuBackend.instantiate = slowly
+    other = threading.Thread(target=kept.replay if busy == "instantiating" else list_slowly, daemon=True)
+    other.start()
+    assert begun.wait(60)
+    def check():
+        signal.alarm(20)
+        refused(replay)
+    in_child(check)
+    go.set()
+    other.join(60)
+    replay()
+"""
+    )
+
+
+@needs_fork
 def test_a_backend_that_does_not_survive_a_fork_says_so():
     run(
         FORK

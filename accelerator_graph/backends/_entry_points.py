@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 SWITCH = "ACCELERATOR_GRAPH_DISABLE_PLUGINS"
+"""Read when entry points are looked for: at first use, and after a `refresh`."""
 
 
 class Candidate(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import byref, c_int, c_void_p
+from threading import RLock
 from typing import Any, NoReturn
 
 from ..errors import UnsupportedError
@@ -16,6 +17,7 @@ PER_THREAD_STREAM = 2
 SPECIAL_STREAMS = frozenset((0, 1, PER_THREAD_STREAM))
 """The null, legacy and per-thread streams: handles that mean whichever device is current."""
 
+_moving = RLock()
 _RELAXED = 2
 _NO_DEVICE = 100
 _NO_STREAM = (400, 709)  # invalid handle; context is destroyed
@@ -51,9 +53,16 @@ class Executable(Handle):
 
     def move(self, stream: int | None) -> None:
         """Note on which stream the latest run is."""
-        self.latest.value = None
-        self.stream = stream
-        self.latest.value = stream
+        with _moving:
+            self.latest.value = None
+            self.stream = stream
+            self.latest.value = stream
+
+    def leave(self, stream: int) -> None:
+        """Note that a run on this stream need not be waited for, if the latest one is there."""
+        with _moving:
+            if self.stream == stream:
+                self.move(None)
 
 
 class Event(Handle):

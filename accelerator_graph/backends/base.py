@@ -110,11 +110,11 @@ class LaunchFunction(NamedTuple):
     """The library lets through one launch of an executable at a time."""
     latest: int = 0
     """Address of a ``void *`` that lives as long as the executable, where the backend notes the stream of
-    its latest run. While that is another one, what `bind` returned is called instead. Only with `alone`; 0:
-    there is none."""
+    its latest run. While that is another one, `replay` or what `bind` returned is called instead. Only with
+    `alone`; 0: there is none."""
     current: int = 0
     """Address of an ``int current(void **context)``, for a stream that is the current context's; 0: none.
-    If it answers another context, what `bind` returned is called instead."""
+    If it answers another context, `replay` or what `bind` returned is called instead."""
     context: int = 0
     """The context in question."""
 

@@ -253,8 +253,7 @@ class HipBackend(Backend):
         with self._driver.relaxed(self._driver.device_of(stream)):
             self._driver.call("hipStreamSynchronize", handle)
         for executable in list(self._executables):
-            if executable.stream == handle:
-                executable.move(None)  # its last run is over, and need not be waited for
+            executable.leave(handle)  # its last run is over
 
     def capture_id(self, stream: Any) -> int | None:
         """Return the runtime's number of the capture that the stream takes part in."""

@@ -84,8 +84,8 @@ class TorchRecorder(Recorder):
     def capture_end(self, recording: Recording) -> Recording:
         """Let torch end the capture; its graph is borrowed."""
         try:
-            said = warnings.catch_warnings(action="ignore", category=UserWarning)  # of empty graphs
-            with said, translated(self.base, "capture_end"):
+            with warnings.catch_warnings(), translated(self.base, "capture_end"):
+                warnings.filterwarnings("ignore", r"The \w+ Graph is empty")
                 recording.torch_graph.capture_end()
             handle = recording.torch_graph.raw_cuda_graph()
             recording.handle = self.base.borrow_graph(handle, recording.stream)
