@@ -91,6 +91,7 @@ def replay(results):
     if limit is None or not table:
         return None
     order = sorted(table, key=lambda name: -sum(table[name][n]["ratio"] for n in sizes))
+    widest = max(table[name][n]["quartiles"][1] for name in order for n in sizes)
     figure, panels = plt.subplots(
         1, len(sizes), figsize=(3.1 * len(sizes) + 1.6, 0.36 * len(order) + 1.2), sharey=True, squeeze=False
     )
@@ -103,7 +104,7 @@ def replay(results):
             text = f"{ratio:.2f}" + (" \u2192" if ratio > WIDEST else "")
             panel.text(min(max(ratio, high), WIDEST) + 0.06, place, text, va="center", fontsize=9)
         panel.axvline(1, color=LIMIT, linewidth=1.2, linestyle="--")
-        panel.set_xlim(0, WIDEST + 0.6)
+        panel.set_xlim(0, min(WIDEST, widest) + 0.6)
         panel.set_title(f"{n} kernel{'s' if n > 1 else ''}")
         panel.tick_params(length=0)
         panel.set_yticks(range(len(order)), [NAMES.get(name, name) for name in order])
