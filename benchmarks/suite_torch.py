@@ -34,7 +34,10 @@ def measure(plan):
 
 def _measure(plan, torch, x, where):
     for n in SIZES:
-        lives = {THEIRS: _theirs(torch, x, n), f"{OURS}.graph": _ours(x, n)}
+        lives = {
+            THEIRS: _life(torch.cuda.CUDAGraph, torch.cuda.graph, x, n),
+            f"{OURS}.graph": _life(ag.Graph, ag.graph, x, n),
+        }
         wait = torch.cuda.synchronize
         times = plan.compare_lives(f"torch operations, {where}:", n, lives, THEIRS, seconds=2.5, between=wait)
         if f"{OURS}.graph" not in times:
@@ -49,29 +52,15 @@ def _measure(plan, torch, x, where):
             plan.goal(f"capture of 1000 torch operations, {where}, to {THEIRS}", ratios, 1.05)
 
 
-def _theirs(torch, x, nodes):
-    def capture(work):
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            work()
-        return graph
-
-    return life(_work(x, nodes), capture, release=lambda graph: graph.reset())
-
-
-def _ours(x, nodes):
-    def capture(work):
-        graph = ag.Graph()
-        with ag.graph(graph):
-            work()
-        return graph
-
-    return life(_work(x, nodes), capture, release=lambda graph: graph.reset())
-
-
-def _work(x, nodes):
+def _life(graph_type, capturing, x, nodes):
     def work():
         for _ in repeat(None, nodes):
             x.add_(1)
 
-    return work
+    def capture(timed):
+        graph = graph_type()
+        with capturing(graph):
+            timed()
+        return graph
+
+    return life(work, capture, release=lambda graph: graph.reset())
