@@ -70,9 +70,14 @@ class _Watch(weakref.ref[Any]):
     __eq__ = object.__eq__  # references to one object are equal otherwise, as long as it lives
 
     backend: Backend | None
-    action: Callable[[Any], object]
+    action: Callable[[Any], object] | str
     value: Any
     keeps: object
+
+    def act(self) -> None:
+        """Do it."""
+        action = getattr(self.backend, self.action) if isinstance(self.action, str) else self.action
+        action(self.value)
 
 
 _watches: set[_Watch] = set()
@@ -82,15 +87,16 @@ _append = _pending.append
 
 def watch(
     obj: object,
-    action: Callable[[Any], object],
+    action: Callable[[Any], object] | str,
     value: Any,
     backend: Backend | None = None,
     keeps: object = None,
 ) -> None:
     """Have `drain` call `action(value)` once `obj` is gone, and let go of what it keeps after that.
 
-    With a backend given, its captures may have to end first (`Backend.destroy_disturbs_captures`).
-    Nothing is called in a forked child for what its parent made, and nothing when the interpreter exits.
+    A name means the backend's method, which need not be held then. With a backend given, its captures may
+    have to end first (`Backend.destroy_disturbs_captures`). Nothing is called in a forked child for what its
+    parent made, and nothing when the interpreter exits.
     """
     ref = _Watch(obj, _append)
     ref.backend, ref.action, ref.value, ref.keeps = backend, action, value, keeps
@@ -104,8 +110,8 @@ class Owned:
     ----------
     backend : Backend
         Whose object it is.
-    destroy : callable
-        Takes `value`; called by `drain`.
+    destroy : str
+        Name of the backend's method that takes `value`; called by `drain`.
     value : object
         What is owned.
     keeps : object
@@ -114,9 +120,7 @@ class Owned:
 
     __slots__ = ("__weakref__", "backend", "last", "lock", "value")
 
-    def __init__(
-        self, backend: Backend, destroy: Callable[[Any], object], value: Any, keeps: object = None
-    ) -> None:
+    def __init__(self, backend: Backend, destroy: str, value: Any, keeps: object = None) -> None:
         self.backend = backend
         self.value = value
         self.lock = new_lock()
@@ -141,7 +145,7 @@ def drain() -> None:
                 continue
             _watches.discard(due)
             try:
-                due.action(due.value)
+                due.act()
             except DriverError:
                 pass  # nobody asked for this call, and nothing can be done about its failure
             except Exception:

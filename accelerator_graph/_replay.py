@@ -164,7 +164,7 @@ class Runner:
         stream = self._home._owner
         keeps = (stream, captured) if backend.executable_needs_graph else stream
         value = backend.instantiate(captured.value)
-        self.executable = owner = Owned(backend, backend.destroy_executable, value, keeps)
+        self.executable = owner = Owned(backend, "destroy_executable", value, keeps)
         for binding in self._bindings():
             binding.connect(owner, self._check)
         if self.launch is None:

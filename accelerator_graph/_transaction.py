@@ -163,7 +163,7 @@ class Capture:
         backend, token = self._token[0]
         try:
             captured = _lifetime.Owned(
-                backend, backend.destroy_graph, backend.capture_end(token), self.stream._owner
+                backend, "destroy_graph", backend.capture_end(token), self.stream._owner
             )
         except DriverError as error:
             raise capture_error(f"{self.subject} did not become a graph", error) from error

@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_UNLOCKED = nullcontext()
-"""In the place of the lock of a graph that is not kept: it has its executable before anybody can replay."""
-
 _NOTHING = "nothing was captured; capture first, with `with graph:` or capture_begin() and capture_end()"
 _CAPTURING = "the graph is being captured; call capture_end() first, or reset() to abandon the capture"
 _FULL = "the graph holds a capture; call reset() first, or make another Graph"
@@ -110,8 +107,8 @@ class Graph(Inspection):
     """
 
     __slots__ = (
-        *("_debug", "_finds_inputs", "_generators", "_graph_pool", "_held", "_home", "_keep_graph", "_lock"),
-        *("_mode", "_retained", "_watched"),
+        *("_debug", "_finds_inputs", "_generators", "_graph_pool", "_held", "_home", "_keep_graph", "_mode"),
+        *("_retained", "_watched"),
     )
 
     def __init__(
@@ -137,7 +134,6 @@ class Graph(Inspection):
         self._watched: _liveness.Watchlist | None = None
         self._retained: list[object] = []
         self._generators: tuple[object, ...] = ()
-        self._lock: AbstractContextManager[object] = threading.RLock() if keep_graph else _UNLOCKED
         self._empty()
         _lifetime.tracked.add(self)
 
@@ -472,11 +468,16 @@ class Graph(Inspection):
 
     def _ready(self) -> Runner:
         """Return what replays the graph; instantiates it first if that has not been done."""
-        with self._lock:  # several threads may be the first to replay
-            if self._state == "captured":
-                self._instantiate()
+        if self._state == "captured":
+            with self._kept_lock():  # several threads may be the first to replay
+                if self._state == "captured":
+                    self._instantiate()
         assert self._runner is not None
         return self._runner
+
+    def _kept_lock(self) -> AbstractContextManager[object]:
+        """Return what is held while an executable is made late, which only a graph that is kept can have."""
+        return nullcontext() if self._captured is None else self._captured.lock
 
     def _on_device(self, obj: object) -> Stream:
         stream = streams.as_stream(obj, self.backend)
@@ -512,7 +513,7 @@ class Graph(Inspection):
         TypeError
             It can't be watched: there are no weak references to it.
         """
-        with self._lock:
+        with self._kept_lock():
             if self._watched is None:
                 self._watched = _liveness.Watchlist()
             self._watched.add(obj)
@@ -547,8 +548,6 @@ class Graph(Inspection):
             self._runner.refuse(why)
 
     def _after_fork(self) -> None:
-        if self._lock is not _UNLOCKED:
-            self._lock = threading.RLock()
         self._let_go("the graph was captured before this process was forked; capture it again")
         self._empty()
 
@@ -558,8 +557,6 @@ class Graph(Inspection):
         """Keep the graphs of all captures from the next one on, so that `debug_dump` works."""
         self._check("enable_debug_mode()")
         self._debug = True
-        if self._lock is _UNLOCKED:
-            self._lock = threading.RLock()
 
     def register_generator_state(self, generator: object) -> None:
         """Have a random generator of torch take part in all captures from the next one on.

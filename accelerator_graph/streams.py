@@ -32,7 +32,7 @@ class Event:
     __slots__ = ("__weakref__", "_native")
 
     def __init__(self, backend: Backend, native: Any) -> None:
-        self._native = _lifetime.Owned(backend, backend.destroy_event, native)
+        self._native = _lifetime.Owned(backend, "destroy_event", native)
 
 
 class Stream:
@@ -92,7 +92,7 @@ class Stream:
             raise ValueError(f"device {device}: `like` is a stream of device {model._device}.")
         native_like = model._native if model is not None and model._device == device else None
         native = runtime.create_stream(device, like=native_like, priority=priority)
-        return cls._make(runtime, native, device, _lifetime.Owned(runtime, runtime.destroy_stream, native))
+        return cls._make(runtime, native, device, _lifetime.Owned(runtime, "destroy_stream", native))
 
     @classmethod
     def _make(cls, backend: Backend, native: Any, device: int, owner: object) -> Self:

@@ -192,7 +192,7 @@ BUGS = (
         "a finalizer destroys directly",
         "_lifetime.py",
         "_Watch(obj, _append)",
-        "_Watch(obj, lambda due: due.action(due.value))",
+        "_Watch(obj, _Watch.act)",
         ("collection", "-k", "in_a_capture_of_ours and global"),
         "the collection called the driver",
     ),
