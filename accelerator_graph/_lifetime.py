@@ -13,7 +13,6 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ._fast_path import new_lock
@@ -39,14 +38,6 @@ captures: dict[int, Backend] = {}
 
 tracked: weakref.WeakSet[_Tracked] = weakref.WeakSet()
 """What has to be told in a forked child that it must not be used any more."""
-
-_listing = threading.RLock()
-
-
-def listing() -> AbstractContextManager[object]:
-    """Return the lock that is held while a graph's bindings are listed, or another one is added."""
-    return _listing
-
 
 forks = 0
 """How many forks there were between this process and the first one."""
@@ -158,8 +149,7 @@ def drain() -> None:
 
 
 def _after_fork() -> None:
-    global _listing, forks
-    _listing = threading.RLock()  # first: what is tracked takes it
+    global forks
     forks += 1
     _watches.clear()
     _pending.clear()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
-from weakref import WeakSet, ref
+from weakref import ref
 
 from ._fast_path import fast, launch_of
-from ._lifetime import Owned, captures, drain, listing
+from ._lifetime import Owned, captures, drain
 from ._liveness import checked
 from ._traffic import make_room
 from .backends.base import Capability
@@ -18,6 +20,10 @@ from .streams import Stream, describe
 
 if TYPE_CHECKING:
     from ._fast import Launcher
+
+
+_adding = threading.RLock()
+"""Held while another binding is added."""
 
 
 class _Nobody:
@@ -147,7 +153,7 @@ class Runner:
         self._home = home
         self._check = check
         self._own: Binding | None = None
-        self._bound: WeakSet[Binding] | None = None  # by `bind`; most graphs have none, and it is large
+        self._bound: tuple[ref[Binding], ...] = ()  # by `bind`
         self.executable: Owned | None = None
         self.launch: Callable[[], None] | None = None
         self.instantiate(captured)
@@ -177,8 +183,8 @@ class Runner:
 
     def _bindings(self) -> list[Binding]:
         own = [] if self._own is None else [self._own]
-        with listing():
-            return own + list(self._bound or ())
+        bound = [binding() for binding in self._bound]
+        return own + [binding for binding in bound if binding is not None]
 
     def _following(self) -> Callable[[], None]:
         """Return a callable that launches on whatever stream is the framework's current one by then."""
@@ -209,10 +215,8 @@ class Runner:
         owner = self._owner()
         check = self._check
         binding = Binding(stream, owner, keeps, check)
-        with listing():
-            if self._bound is None:
-                self._bound = WeakSet()
-            self._bound.add(binding)
+        with _adding:
+            self._bound = (*(each for each in self._bound if each() is not None), ref(binding))
         if check is not self._check or owner is not self.executable:  # another thread's, meanwhile
             binding.connect(self._owner(), self._check)
         backend = owner.backend
@@ -271,3 +275,11 @@ def refuse_capturing(stream: Stream) -> None:
             "record a replay in another graph; replay on a stream that is not capturing.",
             reason="illegal_call",
         )
+
+
+def _after_fork() -> None:
+    global _adding
+    _adding = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -132,7 +132,7 @@ class Graph(Inspection):
         self._home = None if stream is None else streams.as_stream(stream, backend)
         self._finds_inputs = _liveness.asked_for(check_input_liveness)
         self._watched: _liveness.Watchlist | None = None
-        self._retained: list[object] = []
+        self._retained: list[object] | None = None
         self._generators: tuple[object, ...] = ()
         self._empty()
         _lifetime.tracked.add(self)
@@ -217,7 +217,7 @@ class Graph(Inspection):
             )
         target._check()
         try:
-            capture = self._capture = Capture(target, len(self._retained))
+            capture = self._capture = Capture(target, len(self._retained or ()))
             if self._finds_inputs and self._watched is None:
                 self._watched = _liveness.Watchlist()
             used = None if self._watched is None else self._watched.begin()
@@ -301,7 +301,8 @@ class Graph(Inspection):
         capture = self._capture
         if capture is not None:
             capture.abandon(self)
-            del self._retained[capture.retained :]
+            if self._retained:
+                del self._retained[capture.retained :]
             if self._watched is not None:
                 self._watched.abandon()
         self._let_go("the capture failed; capture again, and bind() again")
@@ -499,6 +500,8 @@ class Graph(Inspection):
 
     def retain(self, obj: T) -> T:
         """Keep an object alive until the graph is reset, and return it."""
+        if self._retained is None:
+            self._retained = []
         self._retained.append(obj)
         return obj
 
@@ -538,7 +541,7 @@ class Graph(Inspection):
         self._let_go("the graph was reset; capture again, and bind() again")
         if self._lease is not None:
             self._lease.release()
-        self._retained.clear()
+        self._retained = None
         self._watched = None
         self._empty()
         _lifetime.drain()

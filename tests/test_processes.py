@@ -104,7 +104,7 @@ print(log)
 
 
 @needs_fork
-@pytest.mark.parametrize("busy", ["instantiating", "listing"])
+@pytest.mark.parametrize("busy", ["instantiating", "adding"])
 def test_a_fork_while_another_thread_is_busy(busy):
     """What that thread has locked is locked in the child for ever."""
     run(
@@ -112,7 +112,7 @@ def test_a_fork_while_another_thread_is_busy(busy):
         + f"busy = {busy!r}"
         + """
 import signal, threading
-from accelerator_graph import _lifetime
+from accelerator_graph import _replay
 from accelerator_graph.backends.cpu import CpuBackend
 
 begun, go = threading.Event(), threading.Event()
@@ -121,8 +121,8 @@ def slowly(self, graph):
     begun.set()
     assert go.wait(60)
     return instantiate(self, graph)
-def list_slowly():
-    with _lifetime.listing():
+def add_slowly():
+    with _replay._adding:
         begun.set()
         assert go.wait(60)
 with ag.Stream(backend="cpu") as s:
@@ -132,12 +132,16 @@ with ag.Stream(backend="cpu") as s:
             s.launch(int)
     replay = g.bind()
     CpuBackend.instantiate = slowly
-    other = threading.Thread(target=kept.replay if busy == "instantiating" else list_slowly, daemon=True)
+    other = threading.Thread(target=kept.replay if busy == "instantiating" else add_slowly, daemon=True)
     other.start()
     assert begun.wait(60)
     def check():
         signal.alarm(20)
+        CpuBackend.instantiate = instantiate
         refused(replay)
+        with ag.Stream(backend="cpu") as s, ag.Graph() as anew:
+            s.launch(int)
+        anew.bind()()
     in_child(check)
     go.set()
     other.join(60)
