@@ -59,9 +59,8 @@ def launch_of(owner: Owned, stream: Stream) -> Launch | None:
     if found is None:
         return None
     handles = backend.handle_int(owner.value), backend.handle_int(stream.native)
-    if not found.alone:
-        where = {"current": found.current, "context": found.context}
-        launch: Launch = fast.Launch(found.address, *handles, owner, found.failed, **where)
-        return launch
-    alone: Launch = fast.Launch(found.address, *handles, owner, found.failed, owner.lock, found.latest)
-    return alone
+    lock = owner.lock if found.alone else None
+    launch: Launch = fast.Launch(
+        found.address, *handles, owner, found.failed, lock, found.latest, found.current, found.context
+    )
+    return launch
