@@ -7,10 +7,11 @@ is refused in a capture and breaks it, or is recorded in it.
 from __future__ import annotations
 
 import gc
-import os
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, suppress
+
+from ._process import after_fork
 
 _captures: dict[object, Callable[[], AbstractContextManager[object]]] = {}
 _ours = False
@@ -77,4 +78,4 @@ def _after_fork() -> None:
         resume(capture)
 
 
-os.register_at_fork(after_in_child=_after_fork)
+after_fork(_after_fork)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import sys
 import threading
 import types
@@ -16,6 +15,7 @@ from . import _lifetime
 from ._cache import CacheInfo, Options, Seen, SeenTable
 from ._methods import Instances
 from ._nested import rebuild
+from ._process import after_fork
 from ._recorded_call import NOT_NOW, RecordedCall
 from ._signature import Arguments, Leaves, Reader, Shape, repeats, same_among
 from ._traffic import Traffic, current, here_or_none
@@ -280,4 +280,4 @@ def _after_fork() -> None:
     _capturing = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+after_fork(_after_fork)

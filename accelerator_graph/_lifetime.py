@@ -6,8 +6,6 @@ arrives. So nothing runs then but an append to a queue; the queue is drained at 
 
 from __future__ import annotations
 
-import atexit
-import os
 import sys
 import threading
 import weakref
@@ -16,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ._fast_path import new_lock
+from ._process import after_fork, at_exit
 from .errors import DriverError
 
 if TYPE_CHECKING:
@@ -164,5 +163,5 @@ def _at_exit() -> None:
     _pending.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork)
-atexit.register(_at_exit)
+after_fork(_after_fork)
+at_exit(_at_exit)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -12,6 +11,7 @@ from weakref import ref
 from ._fast_path import fast, launch_of
 from ._lifetime import Owned, captures, drain
 from ._liveness import checked
+from ._process import after_fork
 from ._traffic import make_room
 from .backends.base import Capability
 from .errors import CaptureError, GraphStateError
@@ -282,4 +282,4 @@ def _after_fork() -> None:
     _adding = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+after_fork(_after_fork)

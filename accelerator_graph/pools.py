@@ -8,13 +8,13 @@ into it until the last such graph is reset or gone. Ids of torch's are as good, 
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary, ref
 
 from ._lifetime import watch
+from ._process import after_fork
 from .errors import GraphStateError
 
 if TYPE_CHECKING:
@@ -225,4 +225,4 @@ def _after_fork() -> None:
     _pools.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+after_fork(_after_fork)

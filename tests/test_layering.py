@@ -21,28 +21,32 @@ CHOICE = (
     "backends.registry backends._automatic backends._catalogue backends._claim backends._entry_points "
     "backends._instances backends._report"
 )
-CONTRACT = "errors backends.base backends._common backends._launch"
+CONTRACT = "errors _process backends.base backends._common backends._launch"
 
 # A rule: these modules may import those of ours, and those packages beside the standard library.
 # The first that fits holds. Imports that only type checkers see don't count.
 RULES = [
-    ("errors", "", ""),
+    ("errors _process", "", ""),
     ("backends.base interop.base", "errors", ""),
     ("backends._common", "errors backends.base", ""),
     ("backends._launch", "", ""),
     ("backends.cpu backends._cpu_*", f"{CONTRACT} backends._cpu_*", ""),
     ("backends.cuda backends._cuda_*", f"{CONTRACT} backends._cuda_*", "cuda"),
     ("backends.hip backends._hip_*", f"{CONTRACT} backends._hip_*", "hip"),
-    (CHOICE, f"errors backends.base {CHOICE}", ""),
+    (CHOICE, f"errors _process backends.base {CHOICE}", ""),
     ("_fast_path", "_fast", ""),
-    (CORE, f"errors backends.base backends.registry interop.base interop.registry _fast_path {CORE}", ""),
+    (
+        CORE,
+        f"errors _process backends.base backends.registry interop.base interop.registry _fast_path {CORE}",
+        "",
+    ),
     (
         "_graphed_callables _lanes",
         f"errors backends.base interop.registry interop._torch_autograd interop._torch_replay _lanes {CORE}",
         "",
     ),
-    ("interop.registry", "errors interop.base backends._catalogue", ""),
-    ("interop.torch interop._torch_*", "errors interop.base interop._torch_*", ""),
+    ("interop.registry", "errors _process interop.base backends._catalogue", ""),
+    ("interop.torch interop._torch_*", "errors _process interop.base interop._torch_*", ""),
     ("interop.cupy interop.numba interop.warp interop.cuda_core", "interop.base", ""),
     (
         "compat compat.*",

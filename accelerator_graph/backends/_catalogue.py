@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Set
 from threading import RLock
 from typing import Generic, TypeVar
 
+from .._process import after_fork
 from ..errors import BackendContractError, BackendError, BackendLoadError, UnknownBackendError
 from ._entry_points import (
     SWITCH,
@@ -64,8 +64,7 @@ class Catalogue(Generic[T]):
         self._scan: Scan | None = None
         self._sorted: tuple[Scan, dict[str, Candidate], list[str]] | None = None
         self._results: dict[Candidate, type[T] | BackendError] = {}
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._after_fork)
+        after_fork(self._after_fork)
 
     # ---- names ---------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ KeyboardInterrupt inside those can leave their inner lock taken for ever.
 
 from __future__ import annotations
 
-import atexit
 import threading
 import time
 from collections import deque
@@ -15,6 +14,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+from .._process import at_exit
 from ..errors import DriverError, driver_error
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class WorkerThread(threading.Thread):
             del notice  # what it refers to must not live until the next one comes
 
 
-@atexit.register
+@at_exit
 def _stop_all() -> None:
     threads = [thread for thread in threading.enumerate() if isinstance(thread, WorkerThread)]
     for thread in threads:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from threading import Event, RLock, get_ident
 
+from .._process import after_fork
 from ..errors import BackendError, BackendUnavailableError
 from .base import Availability, Backend
 
@@ -36,8 +36,7 @@ class Instances:
         self._opening: dict[str, _Opening] = {}
         self._failures: dict[str, str] = {}
         self._forked: set[type[Backend]] = set()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._after_fork)
+        after_fork(self._after_fork)
 
     def availability(self, name: str) -> Availability:
         """Return what the backend's probe says, whatever it does. What `load` raises passes."""

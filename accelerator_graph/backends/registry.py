@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from threading import RLock
 from typing import Any
 
+from .._process import after_fork
 from ..errors import BackendContractError, BackendLoadError, UnknownBackendError
 from ._automatic import Decision, any_usable, decide, nothing_usable
 from ._catalogue import Catalogue
@@ -54,8 +55,7 @@ class Registry:
         self._lock = RLock()
         self._decision: Decision | None = None
         self._epoch = object()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._after_fork)
+        after_fork(self._after_fork)
 
     # ---- by name -------------------------------------------------------------------------------
 

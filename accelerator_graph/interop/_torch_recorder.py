@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .._process import after_fork
 from ..errors import CaptureError
 from ._torch_errors import as_driver_error, translated
 from ._torch_pools import spend, usable
@@ -259,4 +259,4 @@ def _after_fork() -> None:
     _recording.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+after_fork(_after_fork)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import RLock
 
+from .._process import after_fork
 from ..backends._catalogue import Catalogue
 from .base import INTEROP_API_VERSION, Framework
 
@@ -103,4 +103,4 @@ def _after_fork() -> None:
     _lock = RLock()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+after_fork(_after_fork)

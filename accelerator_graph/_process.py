@@ -1,0 +1,45 @@
+"""What happens to the process as a whole: the one hook for forks, the one for the interpreter's exit."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections.abc import Callable, Iterable
+
+_in_child: list[Callable[[], object]] = []
+_at_exit: list[Callable[[], object]] = []
+
+
+def after_fork(action: Callable[[], object]) -> None:
+    """Have every forked child call `action` before anything else, in the order of registration.
+
+    Systems without `os.fork` never call it.
+    """
+    _in_child.append(action)
+
+
+def at_exit(action: Callable[[], object]) -> None:
+    """Have the interpreter call `action` when it exits, the last one that was registered first."""
+    _at_exit.append(action)
+
+
+def _call_in_child() -> None:
+    _call(_in_child)
+
+
+@atexit.register
+def _call_at_exit() -> None:
+    _call(reversed(_at_exit))
+
+
+def _call(actions: Iterable[Callable[[], object]]) -> None:
+    for action in actions:
+        try:
+            action()
+        except Exception:  # the others still have to run
+            sys.excepthook(*sys.exc_info())
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_call_in_child)
