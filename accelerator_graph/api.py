@@ -23,6 +23,7 @@ from ._fast_path import calling
 from ._inspection import Inspection, State
 from ._replay import Runner
 from ._side_streams import side_of
+from ._sure_exit import if_skipped, sure_exit
 from ._transaction import MODES, Capture
 from .backends import registry
 from .backends.base import Capability
@@ -107,8 +108,8 @@ class Graph(Inspection):
     """
 
     __slots__ = (
-        *("_debug", "_finds_inputs", "_generators", "_graph_pool", "_held", "_home", "_keep_graph", "_mode"),
-        *("_retained", "_watched"),
+        *("_debug", "_finds_inputs", "_generators", "_graph_pool", "_guard", "_held", "_home"),
+        *("_keep_graph", "_mode", "_retained", "_watched"),
     )
 
     def __init__(
@@ -143,6 +144,7 @@ class Graph(Inspection):
         self._stream = self._home
         self._held: Stream | None = None
         self._capture: Capture | None = None
+        self._guard: object = None
         self._captured: _lifetime.Owned | None = None
         self._lease: pools.Lease | None = None
         self._num_nodes: int | None = None
@@ -270,22 +272,22 @@ class Graph(Inspection):
                 self._captured = None
         except BaseException:
             if keep:
-                self._capture, self._state = None, "captured"
+                self._capture, self._guard, self._state = None, None, "captured"
             else:
                 self._forget_capture()
             raise
-        self._capture, self._state = None, "captured" if self._keep_graph else "ready"
+        state: State = "captured" if self._keep_graph else "ready"
+        self._capture, self._guard, self._state = None, None, state
         _lifetime.drain()
 
     def _capture_here(self, what: str) -> Capture:
         """Return the capture that is under way, if this thread may touch it."""
         capture = self._capture
         assert capture is not None
-        here, there = threading.current_thread(), capture.thread
-        if here is not there and (what != "reset()" or there.ident in sys._current_frames()):
+        if not capture.is_here() and (what != "reset()" or capture.thread_lives()):
             raise GraphStateError(
-                f"Graph.{what}: thread {there.name!r} began this capture and has to end it, not thread "
-                f"{here.name!r}."
+                f"Graph.{what}: thread {capture.thread.name!r} began this capture and has to end it, not "
+                f"thread {threading.current_thread().name!r}."
             )
         return capture
 
@@ -309,6 +311,8 @@ class Graph(Inspection):
         self._empty()
 
     def __enter__(self) -> Self:
+        self._check("capture_begin()")
+        self._guard = if_skipped(self, self._recover)
         return self._enter(None, None, None)
 
     def _enter(
@@ -329,6 +333,7 @@ class Graph(Inspection):
             self._recover()
             raise
 
+    @sure_exit
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -346,8 +351,8 @@ class Graph(Inspection):
             raise
 
     def _recover(self) -> None:
-        """Leave no trace after an exception that came before or after the capture's own clean-up."""
-        if self._state == "capturing":
+        """Leave no trace of an unfinished capture of this thread."""
+        if self._capture is not None and self._capture.is_here():
             self._forget_capture()
 
     def _abandon(self, exc: BaseException) -> None:
@@ -636,6 +641,7 @@ class graph:
     def __enter__(self) -> Graph:
         g = self._graph
         g._check("capture_begin()")
+        g._guard = if_skipped(self, g._recover)
         stream, home = self._stream or g._home, None
         if stream is None:
             home = streams.current(g._backend_name, or_default=True)
@@ -647,6 +653,7 @@ class graph:
                     stream._follow(home)
         return g._enter(stream, self._pool, self._mode, prepare=self._prepare, home=home)
 
+    @sure_exit
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:

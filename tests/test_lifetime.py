@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from accelerator_graph import _lifetime
@@ -48,7 +50,7 @@ def test_what_a_recorder_destroys_waits_for_the_captures_of_its_backend():
     for key, there in ((-1, object()), (-2, recorder.base)):
         watched = Watched()
         _lifetime.watch(watched, seen.append, key, recorder)
-        _lifetime.captures[key] = there
+        _lifetime.captures[key] = SimpleNamespace(stream=SimpleNamespace(_backend=there))
         try:
             del watched
             _lifetime.drain()
