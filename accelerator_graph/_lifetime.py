@@ -141,7 +141,7 @@ def _thread_ended(unfinished: dict[int, _Capture]) -> None:
 
 def _capturing(backend: Backend) -> bool:
     base = getattr(backend, "base", backend)
-    return any(capture.stream._backend is base for capture in list(captures.values()))
+    return base in [capture.stream._backend for capture in list(captures.values())]
 
 
 def _move(source: deque[_Watch], target: deque[_Watch]) -> None:

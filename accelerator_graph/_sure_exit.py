@@ -1,4 +1,4 @@
-"""`__exit__` methods that no signal can skip.
+"""Ends of ``with`` blocks that no signal can skip.
 
 A signal may be handled on entry to a function, before its first ``try``: an interrupt there would leave a
 ``with`` block without its clean-up. Each block therefore gets an exit of its own, an object that only the
@@ -53,3 +53,35 @@ def if_skipped(obj: object, action: Callable[[], object]) -> object:
     if leave is None or leave.args[0] is not obj:
         return None
     return ref(leave, lambda _: action())
+
+
+class Between:
+    """A context that begins with one call and ends with another, even if an interrupt comes at any moment.
+
+    Parameters
+    ----------
+    begin : callable
+        Called on entry. If it raises, `end` is called all the same.
+    end : callable
+        Takes back what `begin` has done so far. May be called twice.
+    """
+
+    __slots__ = ("__weakref__", "_begin", "_end", "_guard")
+
+    def __init__(self, begin: Callable[[], object], end: Callable[[], object]) -> None:
+        self._begin = begin
+        self._end = end
+        self._guard: object = None
+
+    def __enter__(self) -> None:
+        self._guard = if_skipped(self, self._end)
+        try:
+            self._begin()
+        except BaseException:
+            self._end()
+            raise
+
+    @sure_exit
+    def __exit__(self, *exc: object) -> None:
+        self._end()
+        self._guard = None

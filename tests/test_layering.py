@@ -22,7 +22,7 @@ CHOICE = (
     "backends.registry backends._automatic backends._catalogue backends._claim backends._entry_points "
     "backends._instances backends._report"
 )
-CONTRACT = "errors _process backends.base backends._common backends._launch"
+CONTRACT = "errors _process _sure_exit backends.base backends._common backends._launch"
 
 # A rule: these modules may import those of ours, and those packages beside the standard library.
 # The first that fits holds. Imports that only type checkers see don't count.
