@@ -417,7 +417,9 @@ class Graph(Inspection):
         Parameters
         ----------
         stream : stream, optional
-            Where; by default the stream that was captured.
+            Where. By default the stream that the graph was made with, or the `Stream` that was current
+            when the capture began. If that was the current stream of a framework, whichever stream is
+            that framework's current one by now, on this thread and the graph's device.
 
         Raises
         ------
@@ -454,7 +456,8 @@ class Graph(Inspection):
         Parameters
         ----------
         stream : stream, optional
-            Where; by default the stream that was captured.
+            Where. By default the stream that `replay` would go to at this moment: what a framework makes
+            its current stream later does not change that.
 
         Returns
         -------
@@ -468,9 +471,9 @@ class Graph(Inspection):
             Nothing was captured, or the stream was closed.
         """
         self._check("bind()")
-        target = self._held if stream is None else self._on_device(stream).held()
-        assert target is not None
-        return self._ready().bind(target, self)
+        target = None if stream is None else self._on_device(stream).held()
+        runner = self._ready()
+        return runner.bind(target or runner.destination(), self)
 
     def _ready(self) -> Runner:
         """Return what replays the graph; instantiates it first if that has not been done."""

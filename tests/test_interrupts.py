@@ -1,5 +1,6 @@
 """A KeyboardInterrupt at any line of the library, or on entry to a function, leaves no trace of a capture."""
 
+import inspect
 import linecache
 import os
 import random
@@ -29,7 +30,7 @@ class Interrupter:
         code = frame.f_code
         if not code.co_filename.startswith(PACKAGE):
             return None
-        if event in ("line", "call"):
+        if event == "line" or (event == "call" and not code.co_flags & inspect.CO_GENERATOR):
             text = linecache.getline(code.co_filename, frame.f_lineno).strip()
             if event == "call" or not text.startswith(UNINTERRUPTIBLE):
                 self.lines += 1
