@@ -16,7 +16,7 @@ from ._traffic import make_room
 from .backends.base import Capability
 from .errors import CaptureError, GraphStateError
 from .interop.base import Framework, Recorder
-from .streams import Stream, describe
+from .streams import Stream, captured_by, describe
 
 if TYPE_CHECKING:
     from ._fast import Launcher
@@ -282,8 +282,8 @@ def refuse_capturing(stream: Stream) -> None:
         return
     if stream._is_capturing():
         raise CaptureError(
-            f"replay onto the {describe(stream)}, which is being captured: backend {backend.name!r} can't "
-            "record a replay in another graph; replay on a stream that is not capturing.",
+            f"replay onto the {describe(stream)}: backend {backend.name!r} can't record a replay in another "
+            f"graph, and {captured_by(stream)}.",
             reason="illegal_call",
         )
 

@@ -94,7 +94,9 @@ class Capture:
                 capability="capture_modes",
             )
         if backend.capture_status(native) is not CaptureStatus.NONE:
-            raise capture_error(f"{self.subject} did not begin", reason="foreign_capture")
+            raise CaptureError(
+                f"{self.subject} did not begin: {streams.captured_by(self.stream)}.", reason="foreign_capture"
+            )
         self.lease = Lease(pool, backend.name, self.stream.device)
         frameworks = interop.active(backend.name)
         if prepare is not None:
@@ -147,6 +149,19 @@ class Capture:
     def subject(self) -> str:
         """Which capture: the beginning of a message."""
         return f"the capture of the {streams.describe(self.stream)}"
+
+    def who(self) -> str:
+        """Return who is capturing the stream, and the way out: a clause."""
+        since = "" if self.begun_at is None else " since {}:{}".format(*self.begun_at)
+        if self.is_here():
+            return (
+                f"a graph of this thread is capturing the stream{since}; end that capture, or abandon it "
+                "with accelerator_graph.current_graph().reset()"
+            )
+        return (
+            f"thread {self.thread.name!r} is capturing the stream{since}; wait for the end of that capture, "
+            "or use another stream"
+        )
 
     def failure(self, cause: BaseException) -> CaptureError | None:
         """Return the error to raise if the driver has given the capture up, after `cause` or by it."""

@@ -15,8 +15,8 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 
 from . import _lifetime, _liveness, pools, streams
 from ._fast_path import calling
@@ -24,7 +24,7 @@ from ._inspection import Inspection, State
 from ._replay import Runner
 from ._side_streams import side_of
 from ._sure_exit import if_skipped, sure_exit
-from ._transaction import MODES, Capture
+from ._transaction import MODES, Capture, Site
 from .backends import registry
 from .backends.base import Capability
 from .errors import EmptyGraphWarning, GraphStateError, capture_error
@@ -169,8 +169,9 @@ class Graph(Inspection):
         """Begin to capture the graph's stream, by default the current one.
 
         The stream is the current one of this thread until the capture ends. `capture_end` or `reset`
-        has to be called, by this thread, also if something raises between: the thread holds the graph
-        until then, and what the driver refuses during a capture stays refused. ``with graph:`` does so.
+        has to be called, by this thread, even if something raises in between: the thread holds the graph
+        until then (`current_graph`), and what the driver refuses during a capture stays refused.
+        ``with graph:`` does so.
 
         Parameters
         ----------
@@ -193,6 +194,8 @@ class Graph(Inspection):
             No stream was named, none is current, and there is no accelerator; with every reason.
         """
         self._begin(None, pool, capture_error_mode)
+        assert self._capture is not None
+        self._capture.begun_at = _caller()
 
     def _begin(
         self,
@@ -263,7 +266,7 @@ class Graph(Inspection):
                     f"{capture.subject} recorded nothing: the work may have gone to another stream or "
                     "device; make that stream the current one, or capture it.",
                     EmptyGraphWarning,
-                    stacklevel=_frames_of_ours(),
+                    stacklevel=_outside()[0],
                 )
             keep = kept
             if not self._keep_graph:
@@ -669,6 +672,16 @@ class graph:
             raise
 
 
+def current_graph() -> Graph | None:
+    """Return the graph that this thread is capturing, the one begun last; None if there is none.
+
+    The thread holds it until its capture ends. So a capture that was begun by hand, and whose graph is out of
+    reach, can still be ended: ``current_graph().reset()`` abandons it.
+    """
+    capturing = _lifetime.thread.capturing
+    return cast("Graph", capturing[-1]) if capturing else None
+
+
 def is_graph_available(backend: str | None = None) -> bool:
     """Say whether there is an accelerator that can capture graphs. Initialises nothing.
 
@@ -693,10 +706,16 @@ def _check_mode(mode: object) -> str:
     return mode
 
 
-def _frames_of_ours() -> int:
-    """Return the `stacklevel` of the caller's warning that shows the first line outside of this package."""
+def _caller() -> Site:
+    """Return the file and the line outside of this package that called it."""
+    frame = _outside()[1]
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def _outside() -> tuple[int, FrameType]:
+    """Return the first frame outside of this package, and the `stacklevel` of the caller's warning for it."""
     level, frame = 1, sys._getframe(1)
     package = __name__.partition(".")[0]
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
         level, frame = level + 1, frame.f_back
-    return level
+    return level, frame

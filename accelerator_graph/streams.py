@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -16,7 +17,7 @@ from . import _lifetime
 from ._sure_exit import if_skipped, sure_exit
 from .backends import registry
 from .backends.base import Capability, CaptureStatus
-from .errors import GraphStateError
+from .errors import AcceleratorGraphError, GraphStateError
 from .interop import registry as interop
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ class Stream:
         if self._dead:
             return
         if self._backend.capture_status(self._native) is CaptureStatus.ACTIVE:
-            raise GraphStateError(f"{self!r} is being captured; end the capture before close().")
+            raise GraphStateError(f"Stream.close(): {captured_by(self)}.")
         self._closed = True
         self._owner = None
         _lifetime.drain()
@@ -543,6 +544,20 @@ def _protocol_handle(obj: Any) -> int:
         case (0, int(handle)):
             return handle
     raise TypeError(f"{obj!r}: __cuda_stream__ has to give (0, handle), not {answer!r}.")
+
+
+def captured_by(stream: Stream) -> str:
+    """Return who is capturing a stream, and the way out: a clause for a message."""
+    backend = stream._backend
+    for capture in list(_lifetime.captures.values()):
+        if capture.stream._backend is backend:
+            with suppress(AcceleratorGraphError):
+                ours = backend.capture_id(capture.stream._native)
+                if capture.stream._native is stream._native or (
+                    ours is not None and ours == backend.capture_id(stream._native)
+                ):
+                    return capture.who()
+    return "another library is capturing the stream; end that capture first, or use another stream"
 
 
 def describe(stream: Stream) -> str:
