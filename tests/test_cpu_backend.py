@@ -10,12 +10,14 @@ import textwrap
 import threading
 import time
 import weakref
+from functools import partial
 
 import pytest
 
 from accelerator_graph.backends import _cpu_graph
 from accelerator_graph.backends._cpu_branches import Helpers, split
-from accelerator_graph.backends._cpu_stream import Stream, WorkerThread
+from accelerator_graph.backends._cpu_stream import Stream
+from accelerator_graph.backends._cpu_threads import WorkerThread
 from accelerator_graph.backends.base import BACKEND_API_VERSION, Capability, CaptureStatus, GraphEdge
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import DriverError
@@ -181,6 +183,49 @@ def test_only_callables_are_launched(backend, stream):
         backend.launch(stream, "no callable")
 
 
+def generator():
+    yield
+
+
+async def coroutine():
+    pass
+
+
+async def asynchronous_generator():
+    yield
+
+
+class Lazy:
+    def __call__(self):
+        yield
+
+    def method(self):
+        yield
+
+
+@pytest.mark.parametrize(
+    ("work", "name"),
+    [
+        (generator, "generator"),
+        (coroutine, "coroutine"),
+        (asynchronous_generator, "asynchronous_generator"),
+        (Lazy(), "Lazy"),
+        (Lazy().method, "Lazy.method"),
+        (partial(partial(generator)), "generator"),
+        (lambda: (yield), "<lambda>"),
+    ],
+)
+def test_a_function_that_runs_nothing_when_it_is_called_is_refused(backend, stream, capture, work, name):
+    with pytest.raises(TypeError, match=f"'{name}' is a (generator|coroutine) function"):
+        backend.launch(stream, work)
+
+    def enqueue():
+        with pytest.raises(TypeError, match="launch a plain function"):
+            backend.launch(stream, work)
+
+    assert backend.node_count(capture(enqueue)) == 0
+
+
 @pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt])
 def test_the_first_failure_is_raised_once_and_later_work_goes_on(backend, stream, kind):
     def fail(error):
@@ -253,33 +298,6 @@ def test_a_stream_forgets_what_it_has_done(backend, stream):
     del work
     backend.synchronize(stream)
     assert gone.wait(LIMIT)
-
-
-def test_an_unreported_failure_leaves_no_cycle(backend):
-    class Failure(Exception):
-        pass
-
-    gone = threading.Event()
-
-    def fail():
-        error = Failure()
-        weakref.finalize(error, gone.set)
-        try:
-            raise error
-        finally:
-            del error
-
-    stream = backend.create_stream(0)
-    backend.launch(stream, fail)
-    backend.record_event(stream).latch.wait()
-    gc.disable()
-    try:
-        backend.destroy_stream(stream)
-        del stream
-        assert no_workers_left()
-        assert gone.wait(LIMIT)
-    finally:
-        gc.enable()
 
 
 @pytest.mark.parametrize("kind", [Stream, Helpers])
