@@ -14,6 +14,8 @@ from functools import partial
 
 import pytest
 
+import accelerator_graph as ag
+from accelerator_graph import streams as stream_module
 from accelerator_graph.backends import _cpu_graph
 from accelerator_graph.backends._cpu_branches import Helpers, split
 from accelerator_graph.backends._cpu_stream import Stream
@@ -789,6 +791,53 @@ def test_nothing_is_left_of_what_was_destroyed(backend, stream):
         assert event is not None
     finally:
         gc.enable()
+
+
+class Holder:
+    """Something that work refers to, and that refers to the graph of that work."""
+
+
+class OwnStream(Stream):
+    """A stream of somebody who keeps more with it."""
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("outcome", ["ready", "replayed", "nested", "captured", "failed", "open"])
+def test_work_that_leads_back_to_its_graph_is_collected(keep, outcome):
+    holder, own = Holder(), OwnStream()
+    stream = stream_module.as_stream(own)
+    holder.stream, own.holder = stream, holder
+    holder.graph = graph = ag.Graph(keep, stream=own)
+    graph.capture_begin()
+    stream.launch(lambda holder: None, holder)
+    if outcome == "failed":
+        with pytest.raises(DriverError):
+            stream.synchronize()
+        with pytest.raises(ag.CaptureError):
+            graph.capture_end()
+    elif outcome == "open":
+        graph.reset()
+        graph.retain(holder)
+    else:
+        graph.capture_end()
+    if outcome in ("replayed", "nested"):
+        graph.replay()
+        holder.launch = graph.bind()
+        stream.synchronize()
+    if outcome == "nested":
+        holder.outer = ag.Graph(keep, stream=own)
+        with holder.outer:
+            graph.replay()
+        holder.outer.replay()
+        stream.synchronize()
+    own.worker.stop()
+    gone = weakref.ref(holder)
+    del holder, own, stream, graph
+    gc.collect()
+    ag.Stream(backend="cpu").close()  # an ordinary call
+    gc.collect()
+    assert gone() is None
+    assert not [each for each in gc.get_objects() if isinstance(each, Holder | OwnStream)]
 
 
 # ---- branches ------------------------------------------------------------------------------------
