@@ -108,7 +108,7 @@ class Graph(Inspection):
     """
 
     __slots__ = (
-        *("_debug", "_finds_inputs", "_generators", "_graph_pool", "_guard", "_held", "_home"),
+        *("_debug", "_finds_inputs", "_generators", "_graph_pool", "_guard", "_home"),
         *("_keep_graph", "_mode", "_retained", "_watched"),
     )
 
@@ -142,7 +142,7 @@ class Graph(Inspection):
         """Be as before the first capture."""
         self._state: State = "empty"
         self._stream = self._home
-        self._held: Stream | None = None
+        self._held = None
         self._capture: Capture | None = None
         self._guard: object = None
         self._captured: _lifetime.Owned | None = None

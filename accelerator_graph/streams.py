@@ -209,7 +209,7 @@ class Stream:
         """Enqueue `work(*args)`: a callable on cpu, a kernel elsewhere; `how` is the backend's."""
         self._check()
         self._backend.launch(self._native, work, *args, **how)
-        self._retain(work, args)
+        self._retain(work, args, how)
 
     def held(self) -> Stream:
         """Return another hold on the same stream, which `close` of this one does not end."""
@@ -219,6 +219,7 @@ class Stream:
     def close(self) -> None:
         """Release the stream as soon as nothing uses it any more. Work on it completes.
 
+        Graphs that replay onto it go on using it; wait for them with ``graph.stream.synchronize()``.
         A stream that was made elsewhere is not touched. Again: nothing.
 
         Raises
