@@ -54,8 +54,8 @@ class Executable:
         return run_calls, (self._plan.calls,), {}, caller()
 
     def destroy(self) -> None:
-        """Forget what it would run. Runs that were asked for still have it."""
-        del self._plan
+        """Forget what it would run. Runs that were asked for still have it. Twice is once."""
+        self._plan = _NOTHING
 
 
 class _Plan:
@@ -96,6 +96,9 @@ class _Plan:
             run_calls(self.calls)
         else:
             run_branches(self._branches, self._helpers)
+
+
+_NOTHING = _Plan((), Helpers())
 
 
 def _run_in_turn(plan: _Plan, before: Latch | None, done: Latch) -> None:
