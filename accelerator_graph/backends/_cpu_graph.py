@@ -54,7 +54,7 @@ class Executable:
         return run_calls, (self._plan.calls,), {}, caller()
 
     def destroy(self) -> None:
-        """Forget what it would run. Runs that were asked for still have it. Twice is once."""
+        """Forget what it would run. Runs that were asked for still have it."""
         self._plan = _NOTHING
 
 

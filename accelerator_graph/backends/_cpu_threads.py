@@ -7,9 +7,12 @@ import threading
 import time
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from .._process import at_exit
+
+if TYPE_CHECKING:
+    from ._cpu_stream import Worker
 
 Notices = SimpleQueue[Callable[[], None] | None]
 
@@ -19,20 +22,13 @@ here = threading.local()
 """``here.worker`` is the `Worker` whose work this thread is doing, if any."""
 
 
-class Leaving(Protocol):
-    """Whose work a thread does."""
-
-    def finish(self, deadline: float) -> None:
-        """Wait until all work is done, at most until `time.monotonic` reaches `deadline`."""
-
-
 class WorkerThread(threading.Thread):
     """A thread that serves a queue of notices until it finds None in it.
 
-    It is a daemon, so work that goes on for long, or for ever, holds up no exit.
+    It is a daemon, so work that takes long, or for ever, does not delay the interpreter's exit.
     """
 
-    def __init__(self, name: str, notices: Notices, worker: Leaving | None = None) -> None:
+    def __init__(self, name: str, notices: Notices, worker: Worker | None = None) -> None:
         super().__init__(name=f"accelerator_graph {name}", daemon=True)
         self.notices = notices
         self.worker = worker
@@ -44,7 +40,7 @@ class WorkerThread(threading.Thread):
             del notice  # what it refers to must not live until the next one comes
 
 
-def start(name: str, notices: Notices, worker: Leaving | None = None) -> bool:
+def start(name: str, notices: Notices, worker: Worker | None = None) -> bool:
     """Start a thread. Return False if the interpreter is exiting and starts none any more.
 
     Raises
@@ -65,7 +61,7 @@ def start(name: str, notices: Notices, worker: Leaving | None = None) -> bool:
 
 @at_exit
 def _finish() -> None:
-    """Let work complete within a bounded time. The threads serve other handlers until they are frozen."""
+    """Let work complete within a bounded time. The threads go on until the interpreter freezes them."""
     deadline = time.monotonic() + _EXIT_SECONDS
     for thread in threading.enumerate():
         if isinstance(thread, WorkerThread) and thread.worker is not None:

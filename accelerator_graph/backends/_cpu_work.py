@@ -22,12 +22,12 @@ Call = tuple[Callable[..., object], tuple[Any, ...], dict[str, Any], Site | None
 class Failure(Exception):
     """A callable on a stream raised an exception.
 
-    All who wait for the stream share this object. When the last of them lets go of it and nobody was told,
-    the exception goes to `threading.excepthook`, as any does that a thread leaves uncaught.
+    Every stream that waits for the failed one shares this object. If it is dropped before anyone was told,
+    the error goes to `threading.excepthook`, like any exception that a thread does not catch.
     """
 
     told = True
-    """Whether anybody was told; there is nothing to tell of one that an interrupt left half made."""
+    """True once someone was told, and as long as the object is only half made."""
 
     def __init__(self, error: BaseException, call: Call | None = None) -> None:
         super().__init__()
@@ -40,12 +40,12 @@ class Failure(Exception):
         self.told = False
 
     def add(self, later: Failure) -> None:
-        """Count a failure of the same stream that came before anybody was told of this one."""
+        """Count a later failure of the same stream; only their number is told."""
         self._later += 1
         later.told = True
 
     def as_error(self) -> DriverError:
-        """Return the error for someone who waits. From then on somebody was told."""
+        """Return the error for someone who waits."""
         self.told = True
         where = "" if self._site is None else f", enqueued at {_line(*self._site)},"
         said = f"{self._work}{where} raised {type(self.error).__name__}"
@@ -57,7 +57,7 @@ class Failure(Exception):
         return error
 
     def report(self) -> None:
-        """Hand the error to `threading.excepthook`, unless somebody was told."""
+        """Hand the error to `threading.excepthook`, unless someone was told."""
         if not self.told:
             error = self.as_error()
             threading.excepthook(threading.ExceptHookArgs((type(error), error, None, self._thread)))
