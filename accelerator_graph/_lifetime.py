@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ._fast_path import new_lock
 from ._process import after_fork, at_exit
 from .errors import DriverError
+from .interop.base import Recorder
 
 if TYPE_CHECKING:
     from .backends.base import Backend
@@ -129,7 +130,7 @@ def drain() -> None:
             if (
                 due.backend is not None
                 and due.backend.destroy_disturbs_captures
-                and getattr(due.backend, "base", due.backend) in captures.values()
+                and _driver_of(due.backend) in captures.values()
             ):
                 postponed.append(due)
                 continue
@@ -138,13 +139,18 @@ def drain() -> None:
                 due.act()
             except DriverError:
                 pass  # nobody asked for this call, and nothing can be done about its failure
-            except Exception:
+            except (Exception, SystemExit):  # a plug-in's own; what called `drain` has nothing to do with it
                 sys.excepthook(*sys.exc_info())
             del due  # and so what its value kept, which may be due next
     except IndexError:
         pass  # another thread took the last one
     finally:
         _pending.extend(postponed)
+
+
+def _driver_of(backend: Backend | Recorder) -> Backend:
+    """Return the backend that a framework's recorder stands in for; any other is its own."""
+    return backend.base if isinstance(backend, Recorder) else backend
 
 
 def _after_fork() -> None:

@@ -481,7 +481,8 @@ class Graph(Inspection):
         return nullcontext() if self._captured is None else self._captured.lock
 
     def _on_device(self, obj: object) -> Stream:
-        stream = streams.as_stream(obj, self.backend)
+        why = "on which the graph was captured; replay it on a stream of that backend"
+        stream = streams.as_stream(obj, self.backend, why)
         if self._stream is not None and stream._backend is not self._stream._backend:
             raise ValueError(
                 f"{streams.describe(stream)}: that backend was registered anew after this graph was "

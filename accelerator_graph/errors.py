@@ -54,6 +54,16 @@ def explain(reason: str) -> str:
     return _EXPLANATIONS.get(reason, "")
 
 
+def text_of(error: BaseException) -> str:
+    """Return type and message of an exception that anyone may have raised, without its last full stop."""
+    try:
+        message = str(error).strip().rstrip(".")
+    except Exception:
+        message = "its message can't be shown"
+    name = type(error).__name__
+    return f"{name}: {message}" if message else name
+
+
 class AcceleratorGraphError(Exception):
     """Base of every error that this library raises on its own account."""
 

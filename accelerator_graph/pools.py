@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary, ref
 
+from ._integers import integer
 from ._lifetime import watch
 from ._process import after_fork
 from .errors import GraphStateError
@@ -85,26 +86,29 @@ def check_pool(pool: object) -> PoolId | None:
     Raises
     ------
     TypeError
-        It is neither a tuple of two integers nor an object with one as its `id`.
+        It is neither a tuple of two integers nor an object whose `id` is one.
     ValueError
         A number is negative, or neither is zero.
     """
     if pool is None:
         return None
+    if isinstance(pool, _OwnedId):
+        return pool
     number = pool if isinstance(pool, tuple) else getattr(pool, "id", None)
-    if not isinstance(number, tuple) or len(number) != 2 or any(type(half) is not int for half in number):
+    try:
+        first, second = (integer(half, "half") for half in (number if isinstance(number, tuple) else ()))
+    except (TypeError, ValueError):
         raise TypeError(
-            "a pool is a tuple of two integers, as graph_pool_handle() gives, or an object whose `id` is "
-            f"one, like a torch.cuda.MemPool, not {pool!r}."
-        )
-    first, second = number
+            "a pool must be a tuple of two integers, such as graph_pool_handle() returns, or an object whose "
+            f"`id` is one, such as a torch.cuda.MemPool, not {pool!r}."
+        ) from None
     if first < 0 or second < 0 or (first and second):
-        raise ValueError(f"{number!r} is no pool id: one of the two numbers is zero and none is negative.")
+        raise ValueError(f"{number!r} is not a pool id: one of its numbers must be 0, and neither negative.")
     if not first and not second:
         return None
     if pool is number:
-        return pool if isinstance(pool, _OwnedId) else (first, second)
-    owned = _OwnedId(number)
+        return first, second
+    owned = _OwnedId((first, second))
     owned.owner = pool
     return owned
 

@@ -414,10 +414,10 @@ def test_extents():
 def test_shared_sizes():
     assert _launch.shared_size(48 << 10) == 48 << 10
     for wrong in (-1, 1 << 32):
-        with pytest.raises(ValueError, match=r"^shared_bytes is "):
+        with pytest.raises(ValueError, match=r"^shared_bytes must be "):
             _launch.shared_size(wrong)
     for wrong in (True, 1.0, None):
-        with pytest.raises(TypeError, match=r"^shared_bytes is "):
+        with pytest.raises(TypeError, match=r"^shared_bytes must be "):
             _launch.shared_size(wrong)
 
 

@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+import re
 import stat
 import threading
 
@@ -247,7 +248,11 @@ def test_dumping_to_what_is_no_file_writes_it(stream, tmp_path):
 
 def test_a_graph_says_what_it_is(stream):
     assert repr(ag.Graph()) == "<accelerator_graph.Graph, empty>"
-    assert repr(captured(stream, [])) == "<accelerator_graph.Graph, ready, stream of 'cpu', device 0>"
+    one, other = (repr(captured(each, [])) for each in (stream, ag.Stream(backend="cpu")))
+    expected = r"<accelerator_graph\.Graph, ready, stream at 0x[0-9a-f]+ of 'cpu', device 0>"
+    assert re.fullmatch(expected, one)
+    assert re.fullmatch(expected, other)
+    assert one != other
 
 
 def test_a_stream_of_a_backend_that_took_over_the_name_is_refused():

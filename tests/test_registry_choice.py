@@ -209,7 +209,23 @@ def test_claim_passes_over_what_cannot_run():
     backends = built_in(cpu=fake(), cuda=fake(usable=False), hip=fake(open_error=RuntimeError("boom")))
     backends.register("second", fake(stream_modules=frozenset({"cuda"})))
     assert backends.claim(stream_of("cuda"))[0].name == "second"
-    assert backends.claim(stream_of("hip")) is None
+
+
+def test_claim_says_why_the_backend_of_a_stream_cannot_run():
+    backends = built_in(
+        cpu=fake(), cuda=fake(usable=False, reason="no driver"), hip=fake(open_error=RuntimeError("boom"))
+    )
+    for name, reason in (("cuda", "no driver"), ("hip", r"its open\(\) raised RuntimeError: boom")):
+        with pytest.raises(BackendUnavailableError, match=f"^backend '{name}' is not available: {reason}"):
+            backends.claim(stream_of(name))
+
+
+def test_claim_notes_which_plug_ins_could_not_be_asked():
+    backends = built_in(cpu=fake())
+    backends.register("absent", "not_there:Plugin")
+    reasons = {}
+    assert backends.claim(stream_of("elsewhere"), reasons) is None
+    assert "No module named 'not_there'" in reasons["absent"]
 
 
 # ---- report ----------------------------------------------------------------------------------------

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import Event, RLock, get_ident
+from typing import Any
 
 from .._process import after_fork
-from ..errors import BackendError, BackendUnavailableError
+from ..errors import BackendError, BackendUnavailableError, text_of
 from .base import Availability, Backend
 
 _FORKED = (
@@ -46,12 +47,11 @@ class Instances:
         if backend in self._forked:
             return Availability(False, _FORKED)
         try:
-            found: object = backend.probe()
-        except Exception as error:
-            return Availability(False, f"its probe(), which must not, raised {type(error).__name__}: {error}")
-        if not isinstance(found, Availability):
-            return Availability(False, f"its probe() returned {type(found).__name__}, not Availability")
-        return found
+            found = backend.probe()
+        except (Exception, SystemExit) as error:
+            return Availability(False, f"its probe(), which must not, raised {text_of(error)}")
+        problem = _problem(found)
+        return Availability(False, f"its probe() returned {problem}") if problem else found
 
     def require(self, name: str) -> type[Backend]:
         """Return the class of a backend that probes usable; BackendUnavailableError if it doesn't."""
@@ -62,7 +62,7 @@ class Instances:
         return backend
 
     def opened(self, name: str) -> bool:
-        """Say whether there is an opened instance."""
+        """Return True if there is an opened instance."""
         return name in self._opened
 
     def failure(self, name: str) -> str:
@@ -70,13 +70,13 @@ class Instances:
         return self._failures.get(name, "")
 
     def lost_by_fork(self, name: str) -> bool:
-        """Say whether the backend was opened before this process was forked and did not survive it."""
+        """Return True if the backend was opened before this process was forked and did not survive it."""
         return self._load(name) in self._forked
 
     def get(self, name: str) -> Backend:
         """Return the opened instance, opening it if nobody has."""
         if not isinstance(name, str):
-            raise TypeError(f"backend: a name is wanted, a str, not {name!r}.")
+            raise TypeError(f"backend must be a name, a str, not {name!r}.")
         while True:
             with self._lock:
                 backend = self._opened.get(name)
@@ -111,8 +111,8 @@ class Instances:
         except BackendUnavailableError as error:
             self._failures[name] = reason_of(error, name)
             raise unavailable(name, self._failures[name]) from error
-        except Exception as error:
-            self._failures[name] = f"its open() raised {type(error).__name__}: {error}"
+        except (Exception, SystemExit) as error:
+            self._failures[name] = f"its open() raised {text_of(error)}"
             raise unavailable(name, self._failures[name]) from error
         return instance
 
@@ -131,7 +131,7 @@ class Instances:
         self._lock = RLock()
         half_open = [opening.backend for opening in self._opening.values() if opening.backend is not None]
         for backend in [*self._opened.values(), *half_open]:
-            if not backend.survives_fork:
+            if type(backend).survives_fork is not True:
                 self._forked.add(type(backend))
         self._opened.clear()
         self._opening.clear()
@@ -145,5 +145,24 @@ def unavailable(name: str, reason: str) -> BackendUnavailableError:
 
 def reason_of(error: BackendError, name: str) -> str:
     """Return why a backend can't be used, as a clause of its own."""
-    text = getattr(error, "reasons", {}).get(name) or str(error)
+    given = getattr(error, "reasons", {}).get(name)
+    text = str(given) if given else text_of(error).removeprefix(f"{type(error).__name__}: ")
     return text.strip().removeprefix(f"backend {name!r} is not available: ").rstrip(".")
+
+
+def _problem(found: Any) -> str:
+    """Return what a probe returned, if it is not an `Availability` with the right types in it."""
+    if not isinstance(found, Availability):
+        return f"{type(found).__name__}, not Availability"
+    usable, reason, versions, devices = tuple[Any, ...](found)
+    if type(usable) is not bool:
+        return f"usable={usable!r}, which must be True or False"
+    if not isinstance(reason, str):
+        return f"reason={reason!r}, which must be a str"
+    if not isinstance(versions, Mapping) or any(
+        not isinstance(text, str) for item in versions.items() for text in item
+    ):
+        return f"versions={versions!r}, which must be strings by their names"
+    if devices is not None and (type(devices) is not int or devices < 0):
+        return f"devices={devices!r}, which must be a number, or None if only initialising could tell"
+    return ""

@@ -134,8 +134,9 @@ class Backend(ABC):
     api_version: ClassVar[int]
     """The `BACKEND_API_VERSION` that the class was written for: a literal in every backend."""
 
-    priority: ClassVar[int] = 0
-    """Automatic choice among third parties takes the highest, then the first name."""
+    priority: ClassVar[int | None] = 0
+    """Automatic choice among third parties takes the highest, then the first name. None: it never takes
+    this one, which has to be named; a stream of the runtime's own names it, too."""
 
     recording: ClassVar[Literal["stream", "explicit"]] = "stream"
     """``"stream"``: the driver captures whatever anyone enqueues on the stream. ``"explicit"``: only

@@ -1,15 +1,27 @@
-"""Which frameworks take part: the built-in ones, third parties' by entry points, and what was registered."""
+"""Which frameworks take part: the built-in ones, third parties' by entry points, and what was registered.
+
+A framework is asked here how it is: `initialised`, `current_stream` and `as_stream`. One that can't answer
+is left out with a warning, so that the others and the backends go on working. What it does while it takes
+part is called where it is needed, and raises what it raises.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from operator import index
 from threading import RLock
+from typing import TypeVar
 
 from .._process import after_fork
 from ..backends._catalogue import Catalogue
+from ..backends._entry_points import IMPORT_NAMES
+from ..errors import BackendError, text_of
 from .base import INTEROP_API_VERSION, Framework
+
+T = TypeVar("T")
 
 BUILTINS = {
     "torch": "accelerator_graph.interop.torch:Torch",
@@ -25,41 +37,74 @@ _catalogue: Catalogue[Framework] = Catalogue(
     base=Framework,  # type: ignore[type-abstract]
     api_version=INTEROP_API_VERSION,
     builtins=BUILTINS,
+    allowed=IMPORT_NAMES,
 )
 _made: dict[str, Framework] = {}
+_complaints: set[str] = set()
+"""What has been warned of."""
 _left_out = 0
 _lock = RLock()
 
 names = _catalogue.names
-refresh = _catalogue.refresh
+
+
+def refresh() -> None:
+    """Look again: forget what was found installed, and what failed."""
+    _catalogue.refresh()
+    _complaints.clear()
 
 
 def loaded() -> list[Framework]:
     """Return the frameworks that have been imported, in order of their names. Imports none.
 
-    One that can't take part, because its module here fails, is left out.
+    One that can't take part, because its module here fails, is left out with a warning.
     """
     return list(_loaded().values())
+
+
+def initialised() -> Iterator[tuple[Framework, str]]:
+    """Yield the frameworks that have initialised a backend, and that backend's name."""
+    for framework in loaded():
+        backend = _ask(framework, "backend", _backend_name)
+        if backend is not None:
+            yield framework, backend
+
+
+def current_stream(framework: Framework) -> tuple[int, int] | None:
+    """Return handle and device of a framework's current stream on this thread, if it has one."""
+    return _ask(framework, "current_stream", _handle_and_device)
+
+
+def as_stream(framework: Framework, obj: object) -> int | None:
+    """Return the handle of a framework's own stream object; None if `obj` is not one."""
+    return _ask(framework, "as_stream", index, obj)
+
+
+def complain(framework: Framework, problem: str) -> None:
+    """Warn, once until `refresh`, that a framework is left out, and why."""
+    _complain(f"framework {_name_of(framework)!r}: {problem}")
 
 
 def _loaded() -> dict[str, Framework]:
     found = {}
     for name in () if _left_out else names():
         if name in sys.modules:
-            framework = _made.get(name) or _make(name)
+            framework = _made.get(name)
+            if framework is None:
+                framework = _make(name)
             if framework is not None:
                 found[name] = framework
     return found
 
 
 def active(backend: str) -> list[Framework]:
-    """Return those that have been imported and have initialised this backend."""
-    return list(active_by_name(backend).values())
+    """Return the frameworks that have been imported and have initialised this backend."""
+    return [framework for framework, name in initialised() if name == backend]
 
 
 def active_by_name(backend: str) -> dict[str, Framework]:
     """Return the same by the names that they are imported by."""
-    return {name: framework for name, framework in _loaded().items() if framework.backend() == backend}
+    return {_name_of(framework): framework for framework in active(backend)}
 
 
 @contextmanager
@@ -77,11 +122,49 @@ def left_out() -> Iterator[None]:
 
 def _make(name: str) -> Framework | None:
     try:
-        framework = _catalogue.load(name)()
-    except Exception:  # a broken one must not keep others from capturing
+        found = _catalogue.load(name)
+    except BackendError as error:
+        _complain(str(error))
+        return None
+    try:
+        framework = found()
+    except (Exception, SystemExit) as error:
+        _complain(f"framework {name!r}: its __init__() failed with {text_of(error)}")
         return None
     with _lock:
         return _made.setdefault(name, framework)
+
+
+def _ask(framework: Framework, method: str, read: Callable[..., T], *args: object) -> T | None:
+    """Return what a framework answers, checked; None if it has no answer, or none that can be used."""
+    try:
+        answer = getattr(framework, method)(*args)
+        return None if answer is None else read(answer)
+    except (Exception, SystemExit) as error:
+        complain(framework, f"its {method}() failed with {text_of(error)}")
+        return None
+
+
+def _backend_name(answer: object) -> str:
+    if not isinstance(answer, str):
+        raise TypeError(f"the name of a backend must be a str, not {answer!r}")
+    return answer
+
+
+def _handle_and_device(answer: tuple[int, int]) -> tuple[int, int]:
+    handle, device = answer
+    return index(handle), index(device)
+
+
+def _name_of(framework: Framework) -> str:
+    return next((name for name, made in _made.items() if made is framework), type(framework).__name__)
+
+
+def _complain(message: str) -> None:
+    """Warn, once until `refresh`."""
+    if message not in _complaints:
+        _complaints.add(message)
+        warnings.warn(f"{message.rstrip('.')}; it is left out.", RuntimeWarning, stacklevel=2)
 
 
 def register(name: str, target: str | type[Framework], *, replace: bool = False) -> None:

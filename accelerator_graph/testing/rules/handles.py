@@ -70,7 +70,7 @@ class HandleRules(Case):
         stream = self.stream()
         assert hasattr(stream, "__cuda_stream__") == self.backend.cuda_like
         if self.backend.cuda_like:
-            assert stream.__cuda_stream__() == (0, stream.handle)  # type: ignore[attr-defined]
+            assert stream.__cuda_stream__() == (0, stream.handle)
 
     def test_what_is_no_stream_is_refused(self) -> None:
         """A negative handle is a ValueError and what is no stream a TypeError, where it is given."""
