@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 MODES = ("default", "global", "thread_local", "relaxed")
 """The capture modes; only ``"default"`` is portable."""
 
+_TAKEN = {
+    CaptureStatus.ACTIVE: (
+        "the stream is being captured already; end that capture first, or use another stream"
+    ),
+    CaptureStatus.INVALIDATED: (
+        "an earlier capture of the stream failed and was not ended; end that one first, or use another stream"
+    ),
+}
+
 _keys = itertools.count()
 
 
@@ -87,8 +96,11 @@ class Capture:
                 f"backend {backend.name!r} has no capture mode {mode!r}; use 'default'.",
                 capability="capture_modes",
             )
-        if backend.capture_status(native) is not CaptureStatus.NONE:
-            raise capture_error(f"{self.subject} did not begin", reason="foreign_capture")
+        status = backend.capture_status(native)
+        if status is not CaptureStatus.NONE:
+            raise capture_error(
+                f"{self.subject} did not begin", reason="foreign_capture", fact=_TAKEN[status]
+            )
         self.lease = Lease(pool, backend.name, self.stream.device)
         frameworks = interop.active(backend.name)
         if prepare is not None:

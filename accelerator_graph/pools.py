@@ -44,6 +44,8 @@ class _OwnedId(tuple[int, int]):
 _FIRST = 1 << 40  # apart from torch's counters, which start at 1
 
 _next = _FIRST
+_inherited = _FIRST
+"""Numbers below this one were given out before this process was forked."""
 _pools: WeakValueDictionary[PoolId, _Pool] = WeakValueDictionary()
 """Those that some lease takes part in."""
 _lock = threading.RLock()
@@ -220,12 +222,15 @@ def _refuse_unknown(pool: PoolId) -> None:
         return  # a framework's id
     if number >= _next or pool[0]:
         fact = "ended with the last graph in it" if number < _next else "was never given out"
+        if number < _inherited:
+            fact = "belongs to graphs that were captured before this process was forked"
         raise ValueError(f"pool {pool} {fact}; take a new one from graph_pool_handle().")
 
 
 def _after_fork() -> None:
-    global _lock
+    global _inherited, _lock
     _lock = threading.RLock()
+    _inherited = _next
     _pools.clear()
 
 

@@ -475,7 +475,13 @@ def to_dot(nodes: list[GraphNode], edges: list[GraphEdge]) -> str:
     """Draw a graph in the DOT language."""
     lines = ["digraph accelerator_graph {", '  node [shape="box"];']
     for node in nodes:
-        label = f"{node.kind}\\n{node.name}" if node.name else node.kind
-        lines.append(f'  n{node.id} [label="{label.replace(chr(34), chr(92) + chr(34))}"];')
+        label = "\\n".join(map(_escaped, filter(None, (node.kind, node.name))))
+        lines.append(f'  n{node.id} [label="{label}"];')
     lines.extend(f"  n{edge.source} -> n{edge.target};" for edge in edges)
     return "\n".join([*lines, "}", ""])
+
+
+def _escaped(text: str) -> str:
+    """Return a text for a label of DOT, where backslashes and quotes have a meaning."""
+    shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+    return shown.replace("\\", "\\\\").replace('"', '\\"')
