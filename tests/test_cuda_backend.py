@@ -133,7 +133,7 @@ def unusable(machine, monkeypatch, how):
 
 
 REASONS = {
-    "no binding": 'cuda-python is not installed. Install it with: pip install "accelerator-graph[cuda]"',
+    "no binding": 'cuda-python is not installed. Install it with: pip install "cuda-python>=12.9,<14"',
     "old binding": "cuda-python 12.8.0 is too old, 12.9 is the oldest that works. Install it with: pip",
     "new binding": "cuda-python 14.0.0 is too new",
     "odd version": "looking for CUDA failed with ValueError",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accelerator_graph import _lifetime
+from accelerator_graph.interop.base import Recorder
 
 
 class Watched:
@@ -36,15 +37,14 @@ def test_one_object_can_be_watched_several_times(kind):
     assert len(_lifetime._watches) == before - 4
 
 
-class Recorder:
-    """A backend that stands in for another one, and whose graphs disturb captures when they go."""
+class Disturbing(Recorder):
+    """It stands in for a backend, and its graphs disturb captures when they go."""
 
-    base = object()
     destroy_disturbs_captures = True
 
 
 def test_what_a_recorder_destroys_waits_for_the_captures_of_its_backend():
-    seen, recorder = [], Recorder()
+    seen, recorder = [], Disturbing(object())
     for key, there in ((-1, object()), (-2, recorder.base)):
         watched = Watched()
         _lifetime.watch(watched, seen.append, key, recorder)
