@@ -6,7 +6,6 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from secrets import token_hex
 from typing import TYPE_CHECKING, Literal
 
 from .backends.base import Capability
@@ -166,7 +165,7 @@ def _replacing(path: str) -> Iterator[str]:
     unfinished = ""
     try:
         while not unfinished:
-            name = os.path.join(os.path.dirname(path), f"{token_hex()}.tmp")
+            name = os.path.join(os.path.dirname(path), f"{os.urandom(16).hex()}.tmp")
             try:
                 os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
                 unfinished = name

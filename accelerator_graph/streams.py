@@ -362,8 +362,8 @@ def current(backend: str | None = None, *, or_default: bool = False) -> Stream |
     if stream is not None:
         if backend is not None and stream.backend != backend:
             raise ValueError(
-                f"backend {backend!r} was named, but the current stream is of backend {stream.backend!r}; "
-                "name a stream as well, or leave the backend out."
+                f"the current stream, the {describe(stream)}, is not of backend {backend!r}; name a stream "
+                "of that backend, or enter one first."
             )
         return stream
     backend = backend or registry.chosen()

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph import _inspection, _replay
+from accelerator_graph import _replay
 from accelerator_graph.backends.cpu import CpuBackend
 
 
@@ -269,13 +269,13 @@ def test_an_unfinished_drawing_follows_no_link_and_has_no_name_to_guess(stream, 
     assert stat.S_IMODE(target.stat().st_mode) == 0o666 & ~umask
     (tmp_path / f"g.dot.{os.getpid()}.tmp").unlink()
 
-    taken = iter(["taken", "taken", "free"])
-    monkeypatch.setattr(_inspection, "token_hex", lambda: next(taken))
+    taken = iter([b"taken", b"taken", b"free"])
+    monkeypatch.setattr(os, "urandom", lambda count: next(taken))
     graph.debug_dump(target)
     (tmp_path / os.path.basename(seen[-1])).symlink_to(victim)
     graph.debug_dump(target)
     assert victim.read_text() == "precious"
-    assert "free" in seen[-1]
+    assert b"free".hex() in seen[-1]
 
 
 def test_a_drawing_that_can_not_be_written_names_the_path_that_was_given(stream, tmp_path):

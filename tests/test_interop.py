@@ -160,6 +160,8 @@ def test_a_recorder_is_its_backend_for_all_else():
     assert Recorder(base).name == "cuda"
     with pytest.raises(AttributeError):
         _ = Recorder(base).nothing
+    with pytest.raises(AttributeError, match=r"call super\(\).__init__\(backend\)"):
+        _ = Recorder.__new__(Recorder).name
 
 
 @pytest.mark.parametrize("target", ["nowhere_at_all:Class", "interop_fakes:nothing", "json:JSONDecoder"])

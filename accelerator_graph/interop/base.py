@@ -144,6 +144,8 @@ class Recorder:
         self.base = backend
 
     def __getattr__(self, name: str) -> Any:
+        if name == "base":
+            raise AttributeError(f"{type(self).__name__} lacks `base`; call super().__init__(backend) first.")
         return getattr(self.base, name)
 
     def launch_function(self, executable: Any, stream: Any) -> LaunchFunction | None:
