@@ -47,14 +47,14 @@ def parser() -> argparse.ArgumentParser:
 def size(text: str) -> int:
     """Return a size of the grid."""
     if not 4 <= (value := int(text)) <= 16384:
-        raise argparse.ArgumentTypeError("from 4 to 16384 is possible")
+        raise argparse.ArgumentTypeError("must be from 4 to 16384")
     return value
 
 
 def steps(text: str) -> int:
     """Return a number of steps: so many whole graphs."""
     if (value := int(text)) <= 0 or value % _demo.STEPS_PER_GRAPH:
-        raise argparse.ArgumentTypeError(f"a multiple of {_demo.STEPS_PER_GRAPH} is wanted")
+        raise argparse.ArgumentTypeError(f"must be a multiple of {_demo.STEPS_PER_GRAPH}")
     return value
 
 

@@ -667,12 +667,12 @@ class graph:
 
 
 def is_graph_available(backend: str | None = None) -> bool:
-    """Say whether there is an accelerator that can capture graphs. Initialises nothing.
+    """Return True if there is an accelerator that can capture graphs. Initialises nothing.
 
     Parameters
     ----------
     backend : str, optional
-        Ask this backend alone; ``"cpu"`` counts only so.
+        Ask this backend alone; ``"cpu"``, or a plug-in that has to be named, counts only so.
 
     Raises
     ------

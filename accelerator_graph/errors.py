@@ -98,7 +98,7 @@ class BackendLoadError(BackendError, ImportError):
 
 
 class BackendContractError(BackendError, TypeError):
-    """Raised when what a plug-in offers is no backend; the message says what is missing."""
+    """Raised when a plug-in does not fulfil the contract; the message says what is missing."""
 
 
 class GraphStateError(AcceleratorGraphError, RuntimeError):

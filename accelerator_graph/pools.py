@@ -36,7 +36,7 @@ AnyPool = PoolId | MemoryPool
 
 
 class _OwnedId(tuple[int, int]):
-    """The id of a `MemoryPool`: whoever holds it holds the object."""
+    """The id of a `MemoryPool`, which keeps the object alive."""
 
     owner: object
 
@@ -197,7 +197,7 @@ class Lease:
                 entry.ends += (end,)
 
     def release(self) -> None:
-        """Give the part back; the pool ends with its last one. Again: nothing."""
+        """Give the part back; the pool ends with its last one. Releasing twice does nothing."""
         self.captured()
         self._pool = None
 

@@ -1,4 +1,4 @@
-"""Streams: making one, recognising anybody's, and which one is current on this thread.
+"""Streams: making one, recognising the streams of others, and which one is current on this thread.
 
 This module itself knows only `Stream`, ``int`` and ``__cuda_stream__``; the runtimes' own objects
 are recognised by their backends.
@@ -181,7 +181,7 @@ class Stream:
             which = "event" if isinstance(other, Event) else describe(other)
             fact = f"is of backend {source.name!r}"
             if source.name == self.backend:
-                fact += ", as it was before a fork or before it was registered anew"
+                fact = f"was made before a fork, or before backend {source.name!r} was registered anew"
             raise ValueError(f"the {describe(self)} can't wait: the {which} {fact}; {_WAIT_ON_HOST}.")
         if isinstance(other, Event):
             source.wait_event(self._native, other._native.value)
@@ -337,7 +337,7 @@ def current_stream() -> Stream | None:
 
 
 def is_current_stream_capturing() -> bool:
-    """Say whether this thread's current stream is capturing, for whomever."""
+    """Return True if this thread's current stream is capturing, no matter which library began the capture."""
     stream = current()
     return stream is not None and stream._is_capturing()
 
@@ -559,10 +559,11 @@ def _of_handle(obj: Any, backend: str | None) -> tuple[Backend, Any] | None:
                 raise TypeError(f"{obj!r}: __cuda_stream__ must give (0, handle), not {answer!r}.")
     if handle is True or handle is False or not isinstance(handle, Integral):
         return None
-    if handle < 0:
+    number = int(handle)
+    if number < 0:
         raise ValueError(f"{obj!r} is not a stream: a handle is never negative.")
     runtime = registry.resolve(backend)
-    native = runtime.as_stream(int(handle))
+    native = runtime.as_stream(number)
     if native is None:
         raise TypeError(f"{obj!r} is not the handle of a stream of backend {runtime.name!r}.")
     return runtime, native

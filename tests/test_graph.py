@@ -392,10 +392,15 @@ def test_a_graph_says_what_it_is(stream):
 def test_a_stream_of_a_backend_that_took_over_the_name_is_refused():
     ag.backends.register("taken_over", CpuBackend)
     graph = captured(ag.Stream(backend="taken_over"), [])
+    event = ag.Stream(backend="taken_over").record()
     ag.backends.register("taken_over", OneAtATime, replace=True)
     try:
         with pytest.raises(ValueError, match="registered anew"):
             graph.replay(ag.Stream(backend="taken_over"))
+        with pytest.raises(
+            ValueError, match="the event was made before a fork, or before backend 'taken_over'"
+        ):
+            ag.Stream(backend="taken_over").wait(event)
     finally:
         ag.backends.unregister("taken_over")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from operator import attrgetter
 from types import ModuleType, SimpleNamespace
 
@@ -12,6 +13,7 @@ from test_on_software_driver import libraries, outcome  # noqa: F401
 
 import accelerator_graph as ag
 from accelerator_graph import interop
+from accelerator_graph.backends import _entry_points
 from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.interop import registry
 from accelerator_graph.interop.base import Framework, Recorder
@@ -24,7 +26,7 @@ pytestmark = pytest.mark.skipif(
 
 BUILTIN = sorted(registry.BUILTINS)
 LEAST_PASSED = {
-    "test_interop_streams.py": 27,
+    "test_interop_streams.py": 32,
     "test_interop_torch.py": 20,
     "test_interop_memory.py": 12,
     "test_interop_captures.py": 7,
@@ -125,6 +127,23 @@ def test_any_name_that_can_be_imported_is_a_frameworks(monkeypatch, name):
         assert [type(each) for each in interop.loaded()] == [Silent]
     finally:
         interop.unregister(name)
+
+
+def test_entry_points_are_named_as_the_framework_is_imported(monkeypatch):
+    found = [
+        EntryPoint(name, "somewhere:Class", "accelerator_graph.interop")
+        for name in ("PyOpenCL.Array", "mlx.core", "a-b", "cupy")
+    ]
+    monkeypatch.setattr(_entry_points, "installed", lambda group: found)
+    interop.refresh()
+    try:
+        assert set(interop.names()) == {*BUILTIN, "PyOpenCL.Array", "mlx.core"}
+        ignored = {each.name: each.reason for each in registry._catalogue.ignored()}
+        assert "does not have the form of a module's name" in ignored["a-b"]
+        assert "reserved" in ignored["cupy"]
+    finally:
+        monkeypatch.undo()
+        interop.refresh()
 
 
 @pytest.mark.parametrize("name", ["", ".", "a..b", "a.", "1st", "a-b", "a b", "a.1"])

@@ -59,7 +59,7 @@ def decide(catalogue: Catalogue[Backend], instances: Instances) -> Decision:
     Raises
     ------
     BackendUnavailableError
-        One that this process had was lost by a fork: another in its place would hide that.
+        The process lost its accelerator by a fork. Taking another one in its place would hide that.
     """
     reasons: dict[str, str] = {}
     for name in in_order(catalogue, reasons):

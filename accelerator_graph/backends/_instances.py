@@ -117,7 +117,7 @@ class Instances:
         return instance
 
     def forget(self, name: str) -> None:
-        """Let go of what is known by that name. Whoever uses the instance keeps it."""
+        """Forget the backend of that name. Streams and graphs that use its instance keep it."""
         with self._lock:
             self._opened.pop(name, None)
             self._opening.pop(name, None)

@@ -1,8 +1,8 @@
 """Which frameworks take part: the built-in ones, third parties' by entry points, and what was registered.
 
-A framework is asked here how it is: `initialised`, `current_stream` and `as_stream`. One that can't answer
-is left out with a warning, so that the others and the backends go on working. What it does while it takes
-part is called where it is needed, and raises what it raises.
+`initialised`, `current_stream` and `as_stream` ask a framework. If it raises or answers nonsense, it is left
+out with a warning, and all others go on working. Its other methods are called by the modules that need them,
+and their exceptions pass.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def refresh() -> None:
 def loaded() -> list[Framework]:
     """Return the frameworks that have been imported, in order of their names. Imports none.
 
-    One that can't take part, because its module here fails, is left out with a warning.
+    A framework whose class can't be loaded or instantiated is left out with a warning.
     """
     return list(_loaded().values())
 

@@ -241,7 +241,7 @@ class raises(Generic[E]):
 
 @Integral.register
 class Number:
-    """An integer that is no `int`, as NumPy's are."""
+    """An integer that is not an `int`, like NumPy's."""
 
     def __init__(self, value: int) -> None:
         self._value = value
@@ -251,9 +251,6 @@ class Number:
 
     def __int__(self) -> int:
         return self._value
-
-    def __lt__(self, other: int) -> bool:
-        return self._value < other
 
 
 def applied(times: int, a: int = A, b: int = B, start: int = 0) -> int:

@@ -88,7 +88,7 @@ class HandleRules(Case):
         self.works(stream, self.graph(stream))
 
     def test_handle_may_be_any_integer(self) -> None:
-        """A handle may be of any integer type, alone or answered by ``__cuda_stream__``; a bool is none."""
+        """A handle may be of any integer type, by itself or in ``__cuda_stream__``, but not a bool."""
         self.needs(Capability.HANDLES)
         stream, cell, name = self.stream(), self.cell(), self.backend.name
 

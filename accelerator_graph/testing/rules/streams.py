@@ -226,7 +226,7 @@ class StreamRules(Case):
             ag.Stream(backend="no_such_backend")
 
     def test_arguments_may_be_any_integers(self) -> None:
-        """Devices, priorities, bytes and sizes may be of any type with ``__index__``; a bool is none."""
+        """Devices, priorities, bytes and sizes may be of any type with ``__index__``, but not a bool."""
         name = self.backend.name
         stream = ag.Stream(Number(0), backend=name, priority=Number(0))  # type: ignore[arg-type]
         assert type(stream.device) is int
@@ -243,7 +243,7 @@ class StreamRules(Case):
                 stream.copy(target, source, bad)  # type: ignore[arg-type]
 
     def test_streams_are_told_apart(self) -> None:
-        """The `repr` of a stream is that of no other one, and says when it was closed."""
+        """No two streams have the same `repr`, and it says if a stream was closed."""
         streams = [self.stream() for _ in range(3)]
         assert len({repr(stream) for stream in streams}) == 3
         assert repr(streams[0].held()) == repr(streams[0])
