@@ -173,9 +173,7 @@ class Stream:
         """
         self._check()
         if not isinstance(other, Event):
-            other = as_stream(
-                other, self.backend, f"as the {describe(self)} that is to wait; {_WAIT_ON_HOST}"
-            )
+            other = as_stream(other, self.backend, f"as the stream that waits; {_WAIT_ON_HOST}")
         source = other._native.backend if isinstance(other, Event) else other._backend
         if source is not self._backend:
             which = "event" if isinstance(other, Event) else describe(other)

@@ -15,6 +15,7 @@ from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import BackendContractError, BackendLoadError, BackendUnavailableError
 from accelerator_graph.interop import registry as frameworks
 from accelerator_graph.interop.base import Framework, Recorder
+from accelerator_graph.testing._case import Number
 
 pytestmark = pytest.mark.usefixtures("no_environment")
 
@@ -90,6 +91,13 @@ def test_a_probe_that_answers_nonsense_is_unusable_and_hurts_nobody(answer):
     assert not row.usable
     assert row.reason.startswith("its probe() returned ")
     assert dict(row.versions) == {}
+
+
+def test_a_probe_may_count_devices_with_any_integer():
+    count = Number(2)
+    backends = built_in(cpu=fake(probe=classmethod(lambda cls: Availability(True, devices=count))))
+    [row] = backends.report()
+    assert (row.usable, row.devices, type(row.devices)) == (True, 2, int)
 
 
 def test_an_unavailability_without_words_is_kept(error):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from numbers import Integral
 from threading import Event, RLock, get_ident
 from typing import Any
 
@@ -50,8 +51,10 @@ class Instances:
             found = backend.probe()
         except (Exception, SystemExit) as error:
             return Availability(False, f"its probe(), which must not, raised {text_of(error)}")
-        problem = _problem(found)
-        return Availability(False, f"its probe() returned {problem}") if problem else found
+        try:
+            return _checked(found)
+        except Exception as error:
+            return Availability(False, f"its probe() {text_of(error).removeprefix('TypeError: ')}")
 
     def require(self, name: str) -> type[Backend]:
         """Return the class of a backend that probes usable; BackendUnavailableError if it doesn't."""
@@ -150,19 +153,21 @@ def reason_of(error: BackendError, name: str) -> str:
     return text.strip().removeprefix(f"backend {name!r} is not available: ").rstrip(".")
 
 
-def _problem(found: Any) -> str:
-    """Return what a probe returned, if it is not an `Availability` with the right types in it."""
+def _checked(found: Any) -> Availability:
+    """Return what a probe returned, in plain types; TypeError if that is not an `Availability`."""
     if not isinstance(found, Availability):
-        return f"{type(found).__name__}, not Availability"
+        raise TypeError(f"returned {type(found).__name__}, not Availability")
     usable, reason, versions, devices = tuple[Any, ...](found)
     if type(usable) is not bool:
-        return f"usable={usable!r}, which must be True or False"
+        raise TypeError(f"returned usable={usable!r}, which must be True or False")
     if not isinstance(reason, str):
-        return f"reason={reason!r}, which must be a str"
-    if not isinstance(versions, Mapping) or any(
-        not isinstance(text, str) for item in versions.items() for text in item
+        raise TypeError(f"returned reason={reason!r}, which must be a str")
+    if not isinstance(versions, Mapping) or not all(
+        isinstance(text, str) for item in versions.items() for text in item
     ):
-        return f"versions={versions!r}, which must be strings by their names"
-    if devices is not None and (type(devices) is not int or devices < 0):
-        return f"devices={devices!r}, which must be a number, or None if only initialising could tell"
-    return ""
+        raise TypeError(f"returned versions={versions!r}, which must be strings by their names")
+    if devices is not None:
+        if isinstance(devices, bool) or not isinstance(devices, Integral) or int(devices) < 0:
+            raise TypeError(f"returned devices={devices!r}, which must be a number of devices, or None")
+        devices = int(devices)
+    return Availability(usable, reason, dict(versions), devices)
