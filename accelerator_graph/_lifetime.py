@@ -139,7 +139,7 @@ def drain() -> None:
                 due.act()
             except DriverError:
                 pass  # nobody asked for this call, and nothing can be done about its failure
-            except (Exception, SystemExit):  # a plug-in's own; what called `drain` has nothing to do with it
+            except Exception:
                 sys.excepthook(*sys.exc_info())
             del due  # and so what its value kept, which may be due next
     except IndexError:

@@ -563,7 +563,8 @@ def _of_handle(obj: Any, backend: str | None) -> tuple[Backend, Any] | None:
     runtime = registry.resolve(backend)
     native = runtime.as_stream(number)
     if native is None:
-        raise TypeError(f"{obj!r} is not the handle of a stream of backend {runtime.name!r}.")
+        fact = f"{obj!r} is not the handle of a stream of backend {runtime.name!r}"
+        raise TypeError(f"{fact}; pass a stream of that backend, or name the backend of this one.")
     return runtime, native
 
 

@@ -68,6 +68,69 @@ def test_a_backend_that_raises_does_not_end_a_bare_stream(error, moment):
     assert backends.usable()
 
 
+class Once:
+    """A signal handler that ends the process, and strikes once."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __call__(self, *args, **how):
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+
+
+@pytest.mark.parametrize("moment", ["probe", "__init__", "open"])
+def test_an_exit_that_is_not_the_backends_ends_the_process(moment):
+    strike = Once(SystemExit(0))
+
+    class Struck(fake()):
+        @classmethod
+        def probe(cls):
+            strike() if moment == "probe" else None
+            return super().probe()
+
+        def __init__(self):
+            strike() if moment == "__init__" else None
+
+        def open(self):
+            strike() if moment == "open" else None
+
+    backends = built_in(cuda=Struck)
+    with pytest.raises(SystemExit):
+        backends.resolve()
+    assert backends.resolve().name == "cuda"
+
+
+def test_an_exit_during_an_import_that_is_not_the_plug_ins_ends_the_process(tmp_path, monkeypatch):
+    (tmp_path / "struck.py").write_text(
+        f"import {__name__} as t\nt.strike()\nfrom registry_fakes import Fake"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys.modules[__name__], "strike", Once(SystemExit(0)), raising=False)
+    backends = built_in(cpu=fake())
+    backends.register("struck", "struck:Fake")
+    with pytest.raises(SystemExit):
+        backends.load("struck")
+    assert backends.load("struck").__name__ == "Fake"
+
+
+@pytest.mark.parametrize("error", [TimeoutError("a time limit"), SystemExit(0)])
+@pytest.mark.parametrize("moment", ["backend", "current_stream", "as_stream", "__init__"])
+def test_what_a_signal_handler_raises_is_not_taken_for_a_frameworks(lanes, moment, error):
+    native = ag.Stream(backend="cpu").native
+    strike, answers = Once(error), {"backend": "cpu"}
+    lanes(**{moment: lambda self, *args: strike() or answers.get(moment)})
+
+    def use():
+        ag.current_stream()
+        ag.Graph(stream=native)
+
+    with pytest.raises(type(error)):
+        use()
+    works()
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -158,6 +221,15 @@ def test_a_backend_that_raises_when_it_is_shown_a_stream_hurts_no_other(error):
     assert backends.claim(theirs)[0].name == "good"
     backends.unregister("good")
     with pytest.raises(BackendContractError, match=r"^backend 'bad': its as_stream\(\) raised "):
+        backends.claim(theirs)
+
+
+def test_what_a_backend_says_of_a_stream_that_is_gone_is_kept():
+    theirs = type("Stream", (), {"__module__": "shared.streams"})()
+    gone = ValueError("0x5 is not the handle of a stream")
+    backends = built_in(cpu=fake())
+    backends.register("one", fake(as_stream=raising(gone), stream_modules=frozenset({"shared"})))
+    with pytest.raises(ValueError, match="0x5 is not the handle of a stream"):
         backends.claim(theirs)
 
 
@@ -379,14 +451,3 @@ def test_an_attribute_named_base_does_not_let_a_capture_be_disturbed(recorder, m
 def _an_empty_graph(backend):
     stream = backend.create_stream(0)
     return backend.capture_end(backend.capture_begin(stream, "thread_local"))
-
-
-def test_a_destruction_that_exits_ends_nothing(monkeypatch, capsys):
-    seen = []
-    monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: seen.append(kind))
-    backend = ag.backends.get("cpu")
-    monkeypatch.setattr(CpuBackend, "destroy_graph", raising(SystemExit(3)))
-    owner = _lifetime.Owned(backend, "destroy_graph", None)
-    del owner
-    _lifetime.drain()
-    assert seen == [SystemExit]

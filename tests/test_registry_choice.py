@@ -51,6 +51,25 @@ def test_use_backend_without_a_block_says_that_it_did_nothing():
     assert backends.chosen() is None
 
 
+def test_use_backend_decorates_no_function_whose_body_runs_later():
+    backends = built_in(cpu=fake())
+
+    def generator():
+        yield
+
+    async def coroutine():
+        pass
+
+    async def both():
+        yield
+
+    for function in (generator, coroutine, both):
+        with pytest.raises(
+            TypeError, match=r"runs after the call; write `with use_backend\('cpu'\):` inside"
+        ):
+            backends.use_backend("cpu")(function)
+
+
 def test_use_backend_refuses_at_the_call():
     backends = built_in(cpu=fake(), cuda=fake(usable=False, reason="no driver"))
     for name, error in (("cuda", BackendUnavailableError), ("nope", UnknownBackendError), (3, TypeError)):

@@ -25,6 +25,18 @@ from ._entry_points import (
 T = TypeVar("T")
 
 
+def raises_again(call: Callable[[], object]) -> bool:
+    """Return True if a plug-in that has raised does so whenever it is asked.
+
+    Otherwise the exception may be a signal handler's, such as the SystemExit of one that ends the process.
+    """
+    try:
+        call()
+    except (Exception, SystemExit):
+        return True
+    return False
+
+
 class Catalogue(Generic[T]):
     """The implementations of one kind: a literal table, what was registered, and one entry-point group.
 
@@ -149,12 +161,13 @@ class Catalogue(Generic[T]):
         subject = f"{self._kind} {candidate.name!r}"
         if candidate.origin != "built-in":
             subject += f" ({candidate.origin}, {candidate.path})"
+        target = candidate.target
         try:
-            found = candidate.target
-            if isinstance(found, str):
-                found = import_target(found)  # type: ignore[assignment]
+            found = import_target(target) if isinstance(target, str) else target
             problem = self._problem(found, candidate)
         except (Exception, SystemExit) as error:
+            if isinstance(error, SystemExit) and not raises_again(lambda: import_target(str(target))):
+                raise
             failure = BackendLoadError(
                 f"{subject} can't be loaded: {text_of(error)}; repair or uninstall {candidate.provider}, "
                 f"then call {self._group}.refresh()."

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
+from functools import partial
 from typing import Any
 
 from ..errors import AcceleratorGraphError, BackendContractError, BackendError, text_of
 from ._automatic import third_parties
-from ._catalogue import Catalogue
+from ._catalogue import Catalogue, raises_again
 from ._instances import Instances
 from .base import Backend
 
@@ -32,21 +33,27 @@ def claim(
 
     Raises
     ------
-    AcceleratorGraphError
-        Nobody claims the object, and a backend of the package that defines it can't be used or can't say.
+    AcceleratorGraphError, ValueError
+        No backend claims the object, and one for the package that defines it can't be used or refuses it.
     """
     modules = [getattr(cls, "__module__", None) for cls in type(obj).__mro__]
     packages = {module.partition(".")[0] for module in modules if isinstance(module, str)} - {"builtins"}
-    failures: list[AcceleratorGraphError] = []
+    failures: list[Exception] = []
     for name in _in_order(chosen, catalogue, reasons) if packages else ():
         if packages.isdisjoint(_stream_modules(name, catalogue)):
             continue
         try:
             backend = instances.get(name)
+        except BackendError as error:
+            failures.append(error)
+            continue
+        try:
             stream = backend.as_stream(obj)
-        except AcceleratorGraphError as error:
+        except (AcceleratorGraphError, ValueError) as error:  # it knows the object, which can't be used
             failures.append(error)
         except (Exception, SystemExit) as error:
+            if not raises_again(partial(backend.as_stream, obj)):
+                raise
             failures.append(
                 BackendContractError(f"backend {name!r}: its as_stream() raised {text_of(error)}.")
             )

@@ -9,6 +9,7 @@ from typing import Any
 
 from .._process import after_fork
 from ..errors import BackendError, BackendUnavailableError, text_of
+from ._catalogue import raises_again
 from .base import Availability, Backend
 
 _FORKED = (
@@ -50,6 +51,8 @@ class Instances:
         try:
             found = backend.probe()
         except (Exception, SystemExit) as error:
+            if isinstance(error, SystemExit) and not raises_again(backend.probe):
+                raise
             return Availability(False, f"its probe(), which must not, raised {text_of(error)}")
         try:
             return _checked(found)
@@ -107,17 +110,23 @@ class Instances:
 
     def _open(self, name: str, opening: _Opening) -> Backend:
         backend = self.require(name)
-        try:
+
+        def opened() -> Backend:
             instance = opening.backend = backend()
             instance.name = name
             instance.open()
+            return instance
+
+        try:
+            return opened()
         except BackendUnavailableError as error:
             self._failures[name] = reason_of(error, name)
             raise unavailable(name, self._failures[name]) from error
         except (Exception, SystemExit) as error:
+            if isinstance(error, SystemExit) and not raises_again(opened):
+                raise
             self._failures[name] = f"its open() raised {text_of(error)}"
             raise unavailable(name, self._failures[name]) from error
-        return instance
 
     def forget(self, name: str) -> None:
         """Forget the backend of that name. Streams and graphs that use its instance keep it."""

@@ -15,6 +15,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 VARIABLE = "ACCELERATOR_GRAPH_BACKEND"
 
+_RUNS_LATER = 0x20 | 0x80 | 0x200  # the flags of generators, coroutines and asynchronous generators
+
 _blocks: ContextVar[tuple[str, ...]] = ContextVar("accelerator_graph_backend", default=())
 """The names that the ``with`` blocks of this thread (or task) gave, the innermost last."""
 
@@ -62,8 +64,20 @@ class Block(ContextDecorator):
         _blocks.set(_blocks.get()[:-1])
 
     def __call__(self, function: F) -> F:
-        """Return the function, with the backend named while it runs."""
+        """Return the function, with the backend named while it runs.
+
+        Raises
+        ------
+        TypeError
+            It is a generator or a coroutine function, whose body runs after the call.
+        """
         self._used = True
+        flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
+        if flags & _RUNS_LATER:
+            raise TypeError(
+                f"use_backend can't decorate {function!r}, whose body runs after the call; write "
+                f"`with use_backend({self._name!r}):` inside it."
+            )
         return super().__call__(function)
 
     def __del__(self) -> None:

@@ -180,8 +180,8 @@ class Registry:
 
         Raises
         ------
-        AcceleratorGraphError
-            No backend claims it, and one of the package that defines it can't be used.
+        AcceleratorGraphError, ValueError
+            No backend claims it, and one for the package that defines it can't be used or refuses it.
         """
         return _claim(
             obj, self.chosen(), self._catalogue, self._instances, {} if reasons is None else reasons

@@ -16,7 +16,7 @@ from threading import RLock
 from typing import TypeVar
 
 from .._process import after_fork
-from ..backends._catalogue import Catalogue
+from ..backends._catalogue import Catalogue, raises_again
 from ..backends._entry_points import IMPORT_NAMES
 from ..errors import BackendError, text_of
 from .base import INTEROP_API_VERSION, Framework
@@ -129,6 +129,8 @@ def _make(name: str) -> Framework | None:
     try:
         framework = found()
     except (Exception, SystemExit) as error:
+        if not raises_again(found):
+            raise
         _complain(f"framework {name!r}: its __init__() failed with {text_of(error)}")
         return None
     with _lock:
@@ -137,10 +139,16 @@ def _make(name: str) -> Framework | None:
 
 def _ask(framework: Framework, method: str, read: Callable[..., T], *args: object) -> T | None:
     """Return what a framework answers, checked; None if it has no answer, or none that can be used."""
-    try:
+
+    def asked() -> T | None:
         answer = getattr(framework, method)(*args)
         return None if answer is None else read(answer)
+
+    try:
+        return asked()
     except (Exception, SystemExit) as error:
+        if not raises_again(asked):
+            raise
         complain(framework, f"its {method}() failed with {text_of(error)}")
         return None
 
