@@ -7,14 +7,14 @@ are recognised by their backends.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from . import _lifetime
 from ._integers import integer
-from ._placement import placed
+from ._their_streams import current_streams, placed
 from .backends import registry
 from .backends.base import Capability, CaptureStatus
 from .errors import BackendError, GraphStateError
@@ -385,43 +385,32 @@ def _of_frameworks(backend: str | None, or_default: bool) -> Stream | None:
     """
     found: Stream | None = None
     fallback: Stream | None = None
+    failure: BackendError | None = None
     who = ""
-    failures: list[BackendError] = []
-    theirs = list(_theirs(backend, failures))
-    if failures and not theirs:
-        raise failures[0]
-    for framework, stream in [each for each in theirs if not each[0].always_has_a_stream] or theirs:
+    for current in current_streams(backend):
+        try:
+            runtime = current.runtime()
+        except BackendError as error:
+            failure = failure or error
+            continue
+        native = runtime.as_stream(current.handle)
+        if native is None:
+            fact = f"{current.handle:#x}, not a stream of backend {current.backend!r}"
+            interop.complain(current.framework, f"its current_stream() answered {fact}")
+            continue
+        stream = Stream._make(runtime, native, current.device, current.framework)
         if stream.handle == 0:
             fallback = fallback or stream
             continue
         if found is not None and (found.backend, found.handle) != (stream.backend, stream.handle):
             raise ValueError(
-                f"{who} and {type(framework).__name__} have different current streams, the {describe(found)} "
-                f"and the {describe(stream)}; name the stream that is meant."
+                f"{who} and {current.who} have different current streams, the {describe(found)} and the "
+                f"{describe(stream)}; name the stream that is meant."
             )
-        found, who = stream, type(framework).__name__
+        found, who = stream, current.who
+    if failure is not None and found is None and fallback is None:
+        raise failure
     return found or (fallback if or_default else None)
-
-
-def _theirs(backend: str | None, failures: list[BackendError]) -> Iterator[tuple[Framework, Stream]]:
-    """Yield the frameworks that take part, with their current streams; note the backends that fail."""
-    for framework, name in interop.initialised():
-        answer = interop.current_stream(framework) if backend in (None, name) else None
-        if answer is None:
-            continue
-        handle, device = answer
-        try:
-            runtime = registry.get(name)
-        except BackendError as error:
-            failures.append(error)
-            continue
-        native = runtime.as_stream(handle)
-        if native is None:
-            interop.complain(
-                framework, f"its current_stream() answered {handle:#x}, not a stream of backend {name!r}"
-            )
-        else:
-            yield framework, Stream._make(runtime, native, device, framework)
 
 
 def enter(stream: Stream, entrant: object, frameworks: Sequence[Framework] | None = None) -> None:

@@ -339,8 +339,9 @@ def test_a_framework_on_a_backend_that_is_not_there_hurts_no_other(lanes):
     with ag.use_backend("cpu"):
         assert ag.current_stream() is None
     assert ag.Stream(backend="cpu").backend == "cpu"
-    with pytest.raises(ag.UnknownBackendError, match="vulcan"):  # nobody else knows a stream
+    with pytest.raises(ag.UnknownBackendError, match="vulcan") as info:  # nobody else knows a stream
         ag.current_stream()
+    assert info.value.__notes__ == ["It is the backend of the current stream of Lanes."]
 
 
 def test_a_framework_may_say_a_stream_that_its_backend_does_not_know(lanes):

@@ -244,7 +244,8 @@ class Backend(ABC):
     def as_stream(self, obj: object) -> Any | None:
         """Return the stream that `obj` stands for: the runtime's own object, or a handle as `int`.
 
-        Imports nothing to find out. The object stays its owner's. None if it is no stream.
+        Imports nothing to find out. The object stays its owner's. None if it is not a stream;
+        ValueError if it is one that can't be used, for example because it was destroyed.
         """
         return None
 
