@@ -54,13 +54,17 @@ def explain(reason: str) -> str:
     return _EXPLANATIONS.get(reason, "")
 
 
-def text_of(error: BaseException) -> str:
-    """Return type and message of an exception that anyone may have raised, without its last full stop."""
+def message_of(error: BaseException) -> str:
+    """Return the message of any exception without its last full stop, even if its `__str__` raises."""
     try:
-        message = str(error).strip().rstrip(".")
+        return str(error).strip().rstrip(".")
     except Exception:
-        message = "its message can't be shown"
-    name = type(error).__name__
+        return "its message can't be shown"
+
+
+def text_of(error: BaseException) -> str:
+    """Return type and message of any exception, as `message_of`."""
+    name, message = type(error).__name__, message_of(error)
     return f"{name}: {message}" if message else name
 
 

@@ -396,7 +396,7 @@ def _of_frameworks(backend: str | None, or_default: bool) -> Stream | None:
         native = runtime.as_stream(current.handle)
         if native is None:
             fact = f"{current.handle:#x}, not a stream of backend {current.backend!r}"
-            interop.complain(current.framework, f"its current_stream() answered {fact}")
+            interop.complain(current.framework, "current_stream", f"answered {fact}")
             continue
         stream = Stream._make(runtime, native, current.device, current.framework)
         if stream.handle == 0:
@@ -530,7 +530,7 @@ def _of_framework(obj: object, backend: str | None, why: str) -> tuple[Backend, 
         native = runtime.as_stream(handle)
         if native is not None:
             return runtime, native
-        interop.complain(framework, f"its as_stream() answered {handle:#x}, not a stream of backend {name!r}")
+        interop.complain(framework, "as_stream", f"answered {handle:#x}, not a stream of backend {name!r}")
     return None
 
 

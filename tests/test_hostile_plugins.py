@@ -350,6 +350,19 @@ def test_a_framework_may_say_a_stream_that_its_backend_does_not_know(lanes):
         assert ag.current_stream() is None
 
 
+def test_complaints_of_changing_words_are_made_once(lanes):
+    count = iter(range(1000))
+
+    def fail(self):
+        raise LookupError(next(count))
+
+    lanes(backend=fail)
+    with complains("backend"):
+        works()
+    works()
+    assert len(frameworks._complaints) == 1
+
+
 def test_complaints_are_made_again_after_refresh(lanes):
     lanes(backend=raising(LookupError("no")))
     with complains("backend"):

@@ -57,7 +57,7 @@ class Catalogue(Generic[T]):
     allowed : Names
         What the names of the others look like.
     problem : callable, optional
-        Says what else is wrong with a class, such as ``"lacks a licence"``; empty if nothing is.
+        Returns what else is wrong with a class: the end of a sentence, or an empty string.
     """
 
     def __init__(

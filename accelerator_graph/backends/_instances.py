@@ -8,7 +8,7 @@ from threading import Event, RLock, get_ident
 from typing import Any
 
 from .._process import after_fork
-from ..errors import BackendError, BackendUnavailableError, text_of
+from ..errors import BackendError, BackendUnavailableError, message_of, text_of
 from ._catalogue import raises_again
 from .base import Availability, Backend
 
@@ -56,8 +56,10 @@ class Instances:
             return Availability(False, f"its probe(), which must not, raised {text_of(error)}")
         try:
             return _checked(found)
-        except Exception as error:
-            return Availability(False, f"its probe() {text_of(error).removeprefix('TypeError: ')}")
+        except TypeError as error:
+            return Availability(False, f"its probe() returned {message_of(error)}")
+        except Exception as error:  # by what it returned
+            return Availability(False, f"its probe() returned something that raised {text_of(error)}")
 
     def require(self, name: str) -> type[Backend]:
         """Return the class of a backend that probes usable; BackendUnavailableError if it doesn't."""
@@ -158,25 +160,25 @@ def unavailable(name: str, reason: str) -> BackendUnavailableError:
 def reason_of(error: BackendError, name: str) -> str:
     """Return why a backend can't be used, as a clause of its own."""
     given = getattr(error, "reasons", {}).get(name)
-    text = str(given) if given else text_of(error).removeprefix(f"{type(error).__name__}: ")
+    text = str(given) if given else message_of(error)
     return text.strip().removeprefix(f"backend {name!r} is not available: ").rstrip(".")
 
 
 def _checked(found: Any) -> Availability:
     """Return what a probe returned, in plain types; TypeError if that is not an `Availability`."""
     if not isinstance(found, Availability):
-        raise TypeError(f"returned {type(found).__name__}, not Availability")
+        raise TypeError(f"{type(found).__name__}, not Availability")
     usable, reason, versions, devices = tuple[Any, ...](found)
     if type(usable) is not bool:
-        raise TypeError(f"returned usable={usable!r}, which must be True or False")
+        raise TypeError(f"usable={usable!r}, which must be True or False")
     if not isinstance(reason, str):
-        raise TypeError(f"returned reason={reason!r}, which must be a str")
+        raise TypeError(f"reason={reason!r}, which must be a str")
     if not isinstance(versions, Mapping) or not all(
         isinstance(text, str) for item in versions.items() for text in item
     ):
-        raise TypeError(f"returned versions={versions!r}, which must be strings by their names")
+        raise TypeError(f"versions={versions!r}, which must be strings by their names")
     if devices is not None:
         if isinstance(devices, bool) or not isinstance(devices, Integral) or int(devices) < 0:
-            raise TypeError(f"returned devices={devices!r}, which must be a number of devices, or None")
+            raise TypeError(f"devices={devices!r}, which must be a number of devices, or None")
         devices = int(devices)
     return Availability(usable, reason, dict(versions), devices)

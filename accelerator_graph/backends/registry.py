@@ -9,6 +9,7 @@ open.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from numbers import Real
 from threading import RLock
 from typing import Any
 
@@ -264,8 +265,9 @@ class Registry:
 
 def _problem(backend: type[Backend]) -> str:
     """Return what is wrong with the attributes of a class that decide about other backends, too."""
-    priority: object = backend.priority
-    if priority is not None and (type(priority) not in (int, float) or priority != priority):
+    priority: Any = backend.priority
+    number = isinstance(priority, Real) and not isinstance(priority, bool) and priority == priority
+    if priority is not None and not number:
         return f"has a wrong priority: priority must be a number or None, not {priority!r}"
     modules: object = backend.stream_modules
     if (

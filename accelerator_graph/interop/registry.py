@@ -40,8 +40,8 @@ _catalogue: Catalogue[Framework] = Catalogue(
     allowed=IMPORT_NAMES,
 )
 _made: dict[str, Framework] = {}
-_complaints: set[str] = set()
-"""What has been warned of."""
+_complaints: set[tuple[str, str]] = set()
+"""Of which frameworks, and of which of their methods, has been complained."""
 _left_out = 0
 _lock = RLock()
 
@@ -80,9 +80,10 @@ def as_stream(framework: Framework, obj: object) -> int | None:
     return _ask(framework, "as_stream", index, obj)
 
 
-def complain(framework: Framework, problem: str) -> None:
-    """Warn, once until `refresh`, that a framework is left out, and why."""
-    _complain(f"framework {_name_of(framework)!r}: {problem}")
+def complain(framework: Framework, method: str, problem: str) -> None:
+    """Warn, once until `refresh`, that a framework is left out because of what one of its methods did."""
+    name = _name_of(framework)
+    _complain(name, method, f"framework {name!r}: its {method}() {problem}")
 
 
 def _loaded() -> dict[str, Framework]:
@@ -124,14 +125,14 @@ def _make(name: str) -> Framework | None:
     try:
         found = _catalogue.load(name)
     except BackendError as error:
-        _complain(str(error))
+        _complain(name, "", str(error))
         return None
     try:
         framework = found()
     except (Exception, SystemExit) as error:
         if not raises_again(found):
             raise
-        _complain(f"framework {name!r}: its __init__() failed with {text_of(error)}")
+        _complain(name, "__init__", f"framework {name!r}: its __init__() failed with {text_of(error)}")
         return None
     with _lock:
         return _made.setdefault(name, framework)
@@ -149,7 +150,7 @@ def _ask(framework: Framework, method: str, read: Callable[..., T], *args: objec
     except (Exception, SystemExit) as error:
         if not raises_again(asked):
             raise
-        complain(framework, f"its {method}() failed with {text_of(error)}")
+        complain(framework, method, f"failed with {text_of(error)}")
         return None
 
 
@@ -168,25 +169,30 @@ def _name_of(framework: Framework) -> str:
     return next((name for name, made in _made.items() if made is framework), type(framework).__name__)
 
 
-def _complain(message: str) -> None:
-    """Warn, once until `refresh`."""
-    if message not in _complaints:
-        _complaints.add(message)
+def _complain(name: str, method: str, message: str) -> None:
+    """Warn that a framework is left out: once for each method, until `refresh`."""
+    if (name, method) not in _complaints:
+        _complaints.add((name, method))
         warnings.warn(f"{message.rstrip('.')}; it is left out.", RuntimeWarning, stacklevel=2)
 
 
 def register(name: str, target: str | type[Framework], *, replace: bool = False) -> None:
     """Make a framework known for this process, by its import name. Raises as `backends.register`."""
     _catalogue.register(name, target, replace=replace)
-    with _lock:
-        _made.pop(name, None)
+    _forget(name)
 
 
 def unregister(name: str) -> None:
     """Forget a framework that was registered. ValueError if none was."""
     _catalogue.unregister(name)
+    _forget(name)
+
+
+def _forget(name: str) -> None:
+    global _complaints
     with _lock:
         _made.pop(name, None)
+        _complaints = {each for each in _complaints if each[0] != name}
 
 
 def _after_fork() -> None:
