@@ -266,8 +266,8 @@ class Registry:
 def _problem(backend: type[Backend]) -> str:
     """Return what is wrong with the attributes of a class that decide about other backends, too."""
     priority: Any = backend.priority
-    number = isinstance(priority, Real) and not isinstance(priority, bool) and priority == priority
-    if priority is not None and not number:
+    wrong = isinstance(priority, bool) or not isinstance(priority, Real) or priority != priority
+    if priority is not None and wrong:
         return f"has a wrong priority: priority must be a number or None, not {priority!r}"
     modules: object = backend.stream_modules
     if (
