@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     )
     commands = top.add_subparsers(required=True, metavar="command")
 
-    info = commands.add_parser("info", help="say which backends are usable, and why the others are not")
+    info = commands.add_parser("info", help="show which backends are usable, and why the others are not")
     info.add_argument("--json", action="store_true", help="the same for programs")
     info.set_defaults(run=run_info)
 
@@ -47,14 +47,14 @@ def parser() -> argparse.ArgumentParser:
 def size(text: str) -> int:
     """Return a size of the grid."""
     if not 4 <= (value := int(text)) <= 16384:
-        raise argparse.ArgumentTypeError("from 4 to 16384 is possible")
+        raise argparse.ArgumentTypeError("must be from 4 to 16384")
     return value
 
 
 def steps(text: str) -> int:
     """Return a number of steps: so many whole graphs."""
     if (value := int(text)) <= 0 or value % _demo.STEPS_PER_GRAPH:
-        raise argparse.ArgumentTypeError(f"a multiple of {_demo.STEPS_PER_GRAPH} is wanted")
+        raise argparse.ArgumentTypeError(f"must be a multiple of {_demo.STEPS_PER_GRAPH}")
     return value
 
 
@@ -98,12 +98,17 @@ def as_text(facts: dict[str, Any]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     table = ["  ".join(map(str.ljust, cells, widths)).rstrip() for cells in rows]
 
-    why_not = [
-        f"{row['name']}: {row['reason'].rstrip('.')}." for row in facts["backends"] if not row["usable"]
-    ]
+    remarks = [f"{row['name']}: {remark}." for row in facts["backends"] if (remark := remark_on(row))]
     head = f"accelerator_graph {facts['version']}, Python {facts['python']}, {facts['platform']}"
     choice = f"A bare Stream() is of backend {facts['chosen']!r}." if facts["chosen"] else facts["problem"]
-    return "\n".join([head, "", *table, "", *why_not, *([""] if why_not else []), choice])
+    return "\n".join([head, "", *table, "", *remarks, *([""] if remarks else []), choice])
+
+
+def remark_on(row: dict[str, Any]) -> str:
+    """Return what there is to say of a backend besides its line in the table."""
+    if row["usable"]:
+        return "usable, but used only if you name it" if row["only_named"] else ""
+    return str(row["reason"]).rstrip(".")
 
 
 if __name__ == "__main__":

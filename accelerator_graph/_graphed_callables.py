@@ -150,7 +150,8 @@ def _check_place(passes: list[Passes], home: Stream) -> None:
     """Refuse what would not be captured on this stream, or not be replayed right."""
     backend, name = home._backend, home.backend
     if home._is_capturing():
-        raise capture_error("the callables can't be captured", reason="foreign_capture")
+        fact = "the current stream is being captured already; end that capture first"
+        raise capture_error("the callables can't be captured", reason="foreign_capture", fact=fact)
     if not interop.active(name):
         raise UnsupportedError(f"no framework takes part in captures on backend {name!r}, so torch does not.")
     device = Capability.HANDLES in backend.capabilities(home.device)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Literal
 
 from .backends.base import Capability
@@ -74,15 +75,8 @@ class Inspection:
         if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device is written, not replaced
             captured.backend.dump(captured.value, path, verbose)
             return
-        unfinished = f"{path}.{os.getpid()}.tmp"
-        try:
-            with open(unfinished, "w", encoding="utf-8"):
-                pass  # a path that can't be written is an OSError, not a driver's
+        with _replacing(path) as unfinished:
             captured.backend.dump(captured.value, unfinished, verbose)
-            os.replace(unfinished, path)
-        finally:
-            if os.path.exists(unfinished):
-                os.unlink(unfinished)
 
     def raw_graph(self) -> int:
         """Return the vendor's handle of the graph. It stays owned by this object, until `reset`."""
@@ -99,12 +93,12 @@ class Inspection:
 
     def raw_cuda_graph(self) -> int:
         """As `raw_graph`, on backends whose graphs are a ``cudaGraph_t`` or ``hipGraph_t``."""
-        _check_cuda_like(self._kept("raw_graph()").backend)
+        _check_cuda_like(self._kept("raw_cuda_graph()").backend)
         return self.raw_graph()
 
     def raw_cuda_graph_exec(self) -> int:
         """As `raw_executable`, on backends where that is a ``cudaGraphExec_t`` or ``hipGraphExec_t``."""
-        self._check("raw_executable()")
+        self._check("raw_cuda_graph_exec()")
         assert self._stream is not None
         _check_cuda_like(self._stream._backend)
         return self.raw_executable()
@@ -160,6 +154,40 @@ class Inspection:
 def _check_cuda_like(backend: Backend) -> None:
     if not backend.cuda_like:
         raise UnsupportedError(
-            f"backend {backend.name!r} has no handles like CUDA's; raw_graph() and raw_executable() give its "
-            "own."
+            f"backend {backend.name!r} has no handles like CUDA's; raw_graph() and raw_executable() return "
+            "its own, if it has any."
         )
+
+
+@contextmanager
+def _replacing(path: str) -> Iterator[str]:
+    """Yield the path of a new, empty file in the same folder, which takes the place of `path` at the end.
+
+    Nobody can guess its name, so it is nobody else's file, or link to one. It goes if something raises.
+
+    Raises
+    ------
+    OSError
+        The file can't be made; with `path` in the message.
+    """
+    unfinished = ""
+    try:
+        while not unfinished:
+            name = os.path.join(os.path.dirname(path), f"{os.urandom(16).hex()}.tmp")
+            try:
+                os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+                unfinished = name
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, path) from None
+        yield unfinished
+        try:
+            os.replace(unfinished, path)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from None
+        unfinished = ""
+    finally:
+        if unfinished:
+            with suppress(FileNotFoundError):
+                os.unlink(unfinished)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ._fast_path import new_lock
 from ._process import after_fork, at_exit
 from .errors import DriverError
+from .interop.base import Recorder
 
 if TYPE_CHECKING:
     from .backends.base import Backend
@@ -162,8 +163,7 @@ def _thread_ended(unfinished: dict[int, _Capture]) -> None:
 
 
 def _capturing(backend: Backend) -> bool:
-    base = getattr(backend, "base", backend)
-    return base in [capture.stream._backend for capture in list(captures.values())]
+    return _driver_of(backend) in [capture.stream._backend for capture in list(captures.values())]
 
 
 def _move(source: deque[Finalizer], target: deque[Finalizer]) -> None:
@@ -177,9 +177,12 @@ def drain() -> None:
     What could not be destroyed because of an interrupt, or for lack of memory or stack, stays due. Its
     backend may be asked a second time for what it has destroyed already.
     """
-    taken: deque[Finalizer] = deque()
+    if not _pending:
+        return
+    taken: deque[Finalizer] | tuple[()] = ()
     waiting = 0  # were looked at since the last one was called
     try:
+        taken = deque()
         while waiting < len(_pending):
             _move(_pending, taken)
             due = taken[0]
@@ -202,8 +205,8 @@ def drain() -> None:
             taken.clear()
             waiting = 0
             del due  # and so what its value kept, which may be due next
-    except IndexError:
-        pass  # another thread took the last one
+    except (IndexError, MemoryError):
+        pass  # another thread took the last one, or there was no memory for `taken`
     finally:
         _pending.extend(taken)
 
@@ -215,6 +218,11 @@ thread = _Thread()
 `thread.unfinished`: their captures by key; what is left when the thread ends is abandoned by `drain`."""
 
 _UNSHARED = getrefcount(thread.end._hold)
+
+
+def _driver_of(backend: Backend | Recorder) -> Backend:
+    """Return the backend that a framework's recorder stands in for; any other is its own."""
+    return backend.base if isinstance(backend, Recorder) else backend
 
 
 def _after_fork() -> None:

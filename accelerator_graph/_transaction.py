@@ -94,9 +94,8 @@ class Capture:
                 capability="capture_modes",
             )
         if backend.capture_status(native) is not CaptureStatus.NONE:
-            raise CaptureError(
-                f"{self.subject} did not begin: {streams.captured_by(self.stream)}.", reason="foreign_capture"
-            )
+            fact = streams.captured_by(self.stream)
+            raise capture_error(f"{self.subject} did not begin", reason="foreign_capture", fact=fact)
         self.lease = Lease(pool, backend.name, self.stream.device)
         frameworks = interop.active(backend.name)
         if prepare is not None:

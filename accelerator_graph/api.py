@@ -40,6 +40,8 @@ _NOTHING = "nothing was captured; capture first, with `with graph:` or capture_b
 _CAPTURING = "the graph is being captured; call capture_end() first, or reset() to abandon the capture"
 _FULL = "the graph holds a capture; call reset() first, or make another Graph"
 _NOT_BEGUN = "no capture has begun; call capture_begin() first"
+_CAPTURED_BEFORE = "the graph was captured before this process was forked; capture it again"
+_BEGUN_BEFORE = "the capture was begun before this process was forked; capture again"
 _UNBORN = "the graph has no executable yet; call instantiate() first"
 
 _BEFORE = {"empty": _NOTHING, "capturing": _CAPTURING}
@@ -56,6 +58,8 @@ _REFUSED: dict[str, dict[str, str]] = {
     "debug_dump()": _BEFORE,
     "raw_graph()": _BEFORE,
     "raw_executable()": _BEFORE | {"captured": _UNBORN},
+    "raw_cuda_graph()": _BEFORE,
+    "raw_cuda_graph_exec()": _BEFORE | {"captured": _UNBORN},
     "enable_debug_mode()": _ONLY_EMPTY,
     "register_generator_state()": _ONLY_EMPTY,
     "graph_pool": _ONLY_EMPTY,
@@ -109,7 +113,7 @@ class Graph(Inspection):
 
     __slots__ = (
         *("_debug", "_finds_inputs", "_generators", "_graph_pool", "_guard", "_home"),
-        *("_keep_graph", "_mode", "_retained", "_watched"),
+        *("_keep_graph", "_lost", "_mode", "_retained", "_watched"),
     )
 
     def __init__(
@@ -150,6 +154,7 @@ class Graph(Inspection):
         self._num_nodes: int | None = None
         self._runner: Runner | None = None
         self._launch = None
+        self._lost = ""  # why it is empty, if more is to be said than that nothing was captured
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Graph can't be pickled or copied: it belongs to its process; capture another one.")
@@ -161,7 +166,7 @@ class Graph(Inspection):
     def _check(self, what: str) -> None:
         fact = _REFUSED[what].get(self._state)
         if fact:
-            raise GraphStateError(f"Graph.{what}: {fact}.")
+            raise GraphStateError(f"Graph.{what}: {self._lost or fact}.")
 
     # ---- capture -------------------------------------------------------------------------------
 
@@ -231,7 +236,7 @@ class Graph(Inspection):
             capture.begin(self, mode, chosen, first, self._generators, observed)
             self._stream = home or target
             self._held = self._stream.held()
-            self._state = "capturing"
+            self._state, self._lost = "capturing", ""
         except BaseException:
             self._forget_capture()
             raise
@@ -257,9 +262,8 @@ class Graph(Inspection):
         capture = self._capture_here("capture_end()")
         keep = False
         try:
-            self._captured = capture.end(
-                self
-            )  # and nothing else refers to it, so that it can be destroyed here
+            # nothing else may refer to the owner, so that it can go here
+            self._captured = capture.end(self)
             self._lease = capture.lease
             backend, value = self._captured.backend, self._captured.value
             kept = self._keep_graph or self._debug
@@ -347,9 +351,8 @@ class Graph(Inspection):
             if self._state == "capturing":
                 self.capture_end() if exc is None else self._abandon(exc)
             elif exc is None:
-                raise GraphStateError(
-                    "the capture was ended inside its `with` block; leave that to the block."
-                )
+                fact = "the capture was ended inside its `with` block; leave that to the block"
+                raise GraphStateError(f"{self._lost or fact}.")
         except GraphStateError:
             raise
         except BaseException:
@@ -495,7 +498,8 @@ class Graph(Inspection):
         return nullcontext() if self._captured is None else self._captured.lock
 
     def _on_device(self, obj: object) -> Stream:
-        stream = streams.as_stream(obj, self.backend)
+        why = "on which the graph was captured; replay it on a stream of that backend"
+        stream = streams.as_stream(obj, self.backend, why)
         if self._stream is not None and stream._backend is not self._stream._backend:
             raise ValueError(
                 f"{streams.describe(stream)}: that backend was registered anew after this graph was "
@@ -565,8 +569,10 @@ class Graph(Inspection):
             self._runner.refuse(why)
 
     def _after_fork(self) -> None:
-        self._let_go("the graph was captured before this process was forked; capture it again")
+        lost = {"empty": self._lost, "capturing": _BEGUN_BEFORE}.get(self._state, _CAPTURED_BEFORE)
+        self._let_go(_CAPTURED_BEFORE)
         self._empty()
+        self._lost = lost
 
     # ---- for the next capture ------------------------------------------------------------------
 
@@ -686,12 +692,12 @@ def current_graph() -> Graph | None:
 
 
 def is_graph_available(backend: str | None = None) -> bool:
-    """Say whether there is an accelerator that can capture graphs. Initialises nothing.
+    """Return True if there is an accelerator that can capture graphs. Initialises nothing.
 
     Parameters
     ----------
     backend : str, optional
-        Ask this backend alone; ``"cpu"`` counts only so.
+        Ask this backend alone; ``"cpu"``, or a plug-in that has to be named, counts only so.
 
     Raises
     ------

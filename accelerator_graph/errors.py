@@ -42,8 +42,8 @@ _EXPLANATIONS: dict[str, str] = {
         "example `with accelerator_graph.Stream(), graph:`"
     ),
     "foreign_capture": (
-        "the stream, or what it waits for, belongs to another capture or to none; wait for that before "
-        "the capture begins, or use a stream of your own"
+        "the stream takes part in another capture, or what it waits for is not part of its own; wait for "
+        "that before the capture begins, or use a stream of your own"
     ),
     "device_lost": "the device's context is lost and can't be used again in this process",
 }
@@ -52,6 +52,20 @@ _EXPLANATIONS: dict[str, str] = {
 def explain(reason: str) -> str:
     """Return what a neutral reason means and what to do, or an empty string if nothing is known."""
     return _EXPLANATIONS.get(reason, "")
+
+
+def message_of(error: BaseException) -> str:
+    """Return the message of any exception without its last full stop, even if its `__str__` raises."""
+    try:
+        return str(error).strip().rstrip(".")
+    except Exception:
+        return "its message can't be shown"
+
+
+def text_of(error: BaseException) -> str:
+    """Return type and message of any exception, as `message_of`."""
+    name, message = type(error).__name__, message_of(error)
+    return f"{name}: {message}" if message else name
 
 
 class AcceleratorGraphError(Exception):
@@ -88,7 +102,7 @@ class BackendLoadError(BackendError, ImportError):
 
 
 class BackendContractError(BackendError, TypeError):
-    """Raised when what a plug-in offers is no backend; the message says what is missing."""
+    """Raised when a plug-in does not fulfil the contract; the message says what is missing."""
 
 
 class GraphStateError(AcceleratorGraphError, RuntimeError):
@@ -231,7 +245,9 @@ def driver_error(
     )
 
 
-def capture_error(subject: str, error: DriverError | None = None, reason: Reason = "other") -> CaptureError:
+def capture_error(
+    subject: str, error: DriverError | None = None, reason: Reason = "other", fact: str = ""
+) -> CaptureError:
     """Make the error for a capture that failed.
 
     Parameters
@@ -242,9 +258,11 @@ def capture_error(subject: str, error: DriverError | None = None, reason: Reason
         What the driver answered; its reason, code and name are taken over.
     reason : str
         The reason, where no driver was asked.
+    fact : str
+        What is known beyond that, with the way out; by default what the reason means.
     """
     if error is None:
-        return CaptureError(f"{subject}: {explain(reason)}.", reason=reason)
+        return CaptureError(f"{subject}: {fact or explain(reason)}.", reason=reason)
     number = "" if error.code is None else f" ({error.code})"
     said = explain(error.reason) or error.detail
     message = f"{subject}: {error.call} answered {error.code_name}{number}"

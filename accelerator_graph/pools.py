@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary, ref
 
+from ._integers import integer
 from ._lifetime import Finalizer
 from ._process import after_fork
 from .errors import GraphStateError
@@ -35,7 +36,7 @@ AnyPool = PoolId | MemoryPool
 
 
 class _OwnedId(tuple[int, int]):
-    """The id of a `MemoryPool`: whoever holds it holds the object."""
+    """The id of a `MemoryPool`, which keeps the object alive."""
 
     owner: object
 
@@ -43,6 +44,8 @@ class _OwnedId(tuple[int, int]):
 _FIRST = 1 << 40  # apart from torch's counters, which start at 1
 
 _next = _FIRST
+_inherited = _FIRST
+"""Numbers below this one were given out before this process was forked."""
 _pools: WeakValueDictionary[PoolId, _Pool] = WeakValueDictionary()
 """Those that some lease takes part in."""
 _lock = threading.RLock()
@@ -76,26 +79,29 @@ def check_pool(pool: object) -> PoolId | None:
     Raises
     ------
     TypeError
-        It is neither a tuple of two integers nor an object with one as its `id`.
+        It is neither a tuple of two integers nor an object whose `id` is one.
     ValueError
         A number is negative, or neither is zero.
     """
     if pool is None:
         return None
+    if isinstance(pool, _OwnedId):
+        return pool
     number = pool if isinstance(pool, tuple) else getattr(pool, "id", None)
-    if not isinstance(number, tuple) or len(number) != 2 or any(type(half) is not int for half in number):
+    try:
+        first, second = (integer(half, "half") for half in (number if isinstance(number, tuple) else ()))
+    except (TypeError, ValueError):
         raise TypeError(
-            "a pool is a tuple of two integers, as graph_pool_handle() gives, or an object whose `id` is "
-            f"one, like a torch.cuda.MemPool, not {pool!r}."
-        )
-    first, second = number
+            "a pool must be a tuple of two integers, such as graph_pool_handle() returns, or an object whose "
+            f"`id` is one, such as a torch.cuda.MemPool, not {pool!r}."
+        ) from None
     if first < 0 or second < 0 or (first and second):
-        raise ValueError(f"{number!r} is no pool id: one of the two numbers is zero and none is negative.")
+        raise ValueError(f"{number!r} is not a pool id: one of its numbers must be 0, and neither negative.")
     if not first and not second:
         return None
     if pool is number:
-        return pool if isinstance(pool, _OwnedId) else (first, second)
-    owned = _OwnedId(number)
+        return first, second
+    owned = _OwnedId((first, second))
     owned.owner = pool
     return owned
 
@@ -180,7 +186,7 @@ class Lease:
                 entry.ends += (Finalizer(_ended, (self.id, action), backend),)
 
     def release(self) -> None:
-        """Give the part back; the pool ends with its last one. Again: nothing."""
+        """Give the part back; the pool ends with its last one. Releasing twice does nothing."""
         self.captured()
         self._pool = None
 
@@ -205,12 +211,15 @@ def _refuse_unknown(pool: PoolId) -> None:
         return  # a framework's id
     if number >= _next or pool[0]:
         fact = "ended with the last graph in it" if number < _next else "was never given out"
+        if number < _inherited:
+            fact = "belongs to graphs that were captured before this process was forked"
         raise ValueError(f"pool {pool} {fact}; take a new one from graph_pool_handle().")
 
 
 def _after_fork() -> None:
-    global _lock
+    global _inherited, _lock
     _lock = threading.RLock()
+    _inherited = _next
     _pools.clear()
 
 

@@ -1,4 +1,4 @@
-"""Streams: making one, recognising anybody's, and which one is current on this thread.
+"""Streams: making one, recognising the streams of others, and which one is current on this thread.
 
 This module itself knows only `Stream`, ``int`` and ``__cuda_stream__``; the runtimes' own objects
 are recognised by their backends.
@@ -7,17 +7,20 @@ are recognised by their backends.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from numbers import Integral
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from . import _lifetime
+from ._integers import integer
 from ._sure_exit import if_skipped, sure_exit
+from ._their_streams import current_streams, placed
 from .backends import registry
 from .backends.base import Capability, CaptureStatus
-from .errors import AcceleratorGraphError, GraphStateError
+from .errors import AcceleratorGraphError, BackendError, GraphStateError
 from .interop import registry as interop
 
 if TYPE_CHECKING:
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_NAMED = "which was named; name a stream of that backend, or leave the backend out"
+_WAIT_ON_HOST = "synchronize the other stream instead"
+
 
 class Event:
     """A mark in a stream's work, made by `Stream.record`; `Stream.wait` waits for it."""
@@ -37,6 +43,9 @@ class Event:
     def __init__(self, backend: Backend, native: Any) -> None:
         self._native = _lifetime.Owned(backend, "destroy_event", native)
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an Event can't be pickled or copied: it belongs to its process; record another one.")
+
 
 class Stream:
     """A queue of work on one device.
@@ -44,11 +53,13 @@ class Stream:
     Parameters
     ----------
     device : int, optional
-        Ordinal of the device. By default that of `like`, else that of the current stream, else 0.
+        Ordinal of the device. By default that of `like`, else that of the current stream, else the one
+        that a framework on this backend is on, else 0.
     backend : str, optional
         Name of the backend. By default that of `like`, else the one that was chosen by
         `use_backend` or ``ACCELERATOR_GRAPH_BACKEND``, else that of the current stream, else the
-        first usable accelerator, else ``"cpu"``.
+        first usable accelerator, else ``"cpu"``. An installed plug-in counts as an accelerator unless
+        it asks to be named.
     like : stream, optional
         Any object that stands for a stream; the new one shares its device and context.
     priority : int
@@ -57,7 +68,7 @@ class Stream:
     Raises
     ------
     TypeError, ValueError
-        An argument is of the wrong type or value.
+        An argument is of the wrong type or value, or frameworks are on different devices.
     BackendError
         The named backend is not known or can't run here.
 
@@ -82,14 +93,16 @@ class Stream:
     ) -> Self:
         """Make a stream; see the class."""
         _lifetime.drain()
-        if type(priority) is not int:
-            raise TypeError(f"priority: an int is wanted, not {priority!r}.")
+        priority = integer(priority, "priority")
+        if device is not None:
+            device = integer(device, "device")
         model = _top() if like is None else as_stream(like, backend)
         if like is None and model is not None and (backend or registry.chosen()) not in (None, model.backend):
             model = None
-        runtime = registry.resolve(backend, cpu_fallback=True) if model is None else model._backend
-        if device is None:
-            device = 0 if model is None else model._device
+        if model is None:
+            runtime, device = placed(backend, device)
+        else:
+            runtime, device = model._backend, model._device if device is None else device
         _check_device(runtime, device)
         if like is not None and model is not None and device != model._device:
             raise ValueError(f"device {device}: `like` is a stream of device {model._device}.")
@@ -99,7 +112,7 @@ class Stream:
 
     @classmethod
     def _make(cls, backend: Backend, native: Any, device: int, owner: object) -> Self:
-        self = cast("Self", object.__new__(_CudaLikeStream if backend.cuda_like and cls is Stream else cls))
+        self = object.__new__(cls)
         self._backend = backend
         self._native = native
         self._device = device
@@ -130,6 +143,13 @@ class Stream:
         self._check()
         return self._backend.handle_int(self._native)
 
+    @property
+    def __cuda_stream__(self) -> Callable[[], tuple[int, int]]:
+        """The method of that name, which returns ``(0, handle)``; only where the backend is like CUDA."""
+        if not self._backend.cuda_like:
+            raise AttributeError(f"a stream of backend {self.backend!r} has no __cuda_stream__.")
+        return lambda: (0, self.handle)
+
     def synchronize(self) -> None:
         """Wait until all work on the stream is done; raise `DriverError` if some of it failed."""
         held = self.held()  # another thread may close this one meanwhile
@@ -156,13 +176,14 @@ class Stream:
         """
         self._check()
         if not isinstance(other, Event):
-            other = as_stream(other, self.backend)
+            other = as_stream(other, self.backend, f"as the stream that waits; {_WAIT_ON_HOST}")
         source = other._native.backend if isinstance(other, Event) else other._backend
         if source is not self._backend:
-            raise ValueError(
-                f"wait: the other is of another backend ({source.name!r}, or it was made before a fork) than "
-                f"this {describe(self)}; synchronize the other stream instead."
-            )
+            which = "event" if isinstance(other, Event) else describe(other)
+            fact = f"is of backend {source.name!r}"
+            if source.name == self.backend:
+                fact = f"was made before a fork, or before backend {source.name!r} was registered anew"
+            raise ValueError(f"the {describe(self)} can't wait: the {which} {fact}; {_WAIT_ON_HOST}.")
         if isinstance(other, Event):
             source.wait_event(self._native, other._native.value)
             return
@@ -190,18 +211,17 @@ class Stream:
         graph keeps what it is given here; otherwise the caller keeps it until the work is done.
         """
         self._check()
-        if type(value) is not int:
-            raise TypeError(f"fill: the value of a byte is wanted, an int, not {value!r}.")
+        value = integer(value, "fill: value")
         if not 0 <= value <= 255:
-            raise ValueError(f"fill: {value} is no value of a byte, which is 0 to 255.")
-        _check_nbytes(nbytes)
+            raise ValueError(f"fill: value must be 0 to 255, the value of a byte, not {value}.")
+        nbytes = _checked_nbytes(nbytes)
         self._backend.fill(self._native, dst, value, nbytes)
         self._retain(dst)
 
     def copy(self, dst: Any, src: Any, nbytes: int | None = None) -> None:
         """Copy bytes from `src` to `dst`, each as in `fill`; by default all of `src`."""
         self._check()
-        _check_nbytes(nbytes)
+        nbytes = _checked_nbytes(nbytes)
         self._backend.copy(self._native, dst, src, nbytes)
         self._retain(dst, src)
 
@@ -220,7 +240,7 @@ class Stream:
         """Release the stream as soon as nothing uses it any more. Work on it completes.
 
         Graphs that replay onto it go on using it; wait for them with ``graph.stream.synchronize()``.
-        A stream that was made elsewhere is not touched. Again: nothing.
+        A stream that was made elsewhere is not touched. Closing twice does nothing.
 
         Raises
         ------
@@ -254,6 +274,12 @@ class Stream:
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         leave(self)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Stream can't be pickled or copied: it belongs to its process and has one owner; make another "
+            "with Stream(like=stream)."
+        )
 
     def __repr__(self) -> str:
         return f"<{describe(self)}{', ' + self._dead if self._dead else ''}>"
@@ -299,16 +325,6 @@ class Stream:
         return "" if self._forks == _lifetime.forks else "was made before this process was forked"
 
 
-class _CudaLikeStream(Stream):
-    """A stream whose handle is a ``cudaStream_t`` or ``hipStream_t``."""
-
-    __slots__ = ()
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        """Return the version of the protocol, 0, and the handle."""
-        return (0, self.handle)
-
-
 class Entry:
     """A stream that is current on a thread from `enter` to `leave`.
 
@@ -346,7 +362,7 @@ def current_stream() -> Stream | None:
 
 
 def is_current_stream_capturing() -> bool:
-    """Say whether this thread's current stream is capturing, for whomever."""
+    """Return True if this thread's current stream is capturing, no matter which library began the capture."""
     stream = current()
     return stream is not None and stream._is_capturing()
 
@@ -371,8 +387,8 @@ def current(backend: str | None = None, *, or_default: bool = False) -> Stream |
     if stream is not None:
         if backend is not None and stream.backend != backend:
             raise ValueError(
-                f"backend {backend!r} was named, but the current stream is of backend {stream.backend!r}; "
-                "name a stream as well, or leave the backend out."
+                f"the current stream, the {describe(stream)}, is not of backend {backend!r}; name a stream "
+                "of that backend, or enter one first."
             )
         return stream
     backend = backend or registry.chosen()
@@ -391,33 +407,37 @@ def _of_frameworks(backend: str | None, or_default: bool) -> Stream | None:
     ------
     ValueError
         Two of them have different ones.
+    BackendError
+        The only ones that have a current stream have it on a backend that can't be used.
     """
     found: Stream | None = None
     fallback: Stream | None = None
+    failure: BackendError | None = None
     who = ""
-    theirs = list(_theirs(backend))
-    for framework, stream in [each for each in theirs if not each[0].always_has_a_stream] or theirs:
+    for current in current_streams(backend):
+        try:
+            runtime = current.runtime()
+        except BackendError as error:
+            failure = failure or error
+            continue
+        native = runtime.as_stream(current.handle)
+        if native is None:
+            fact = f"{current.handle:#x}, not a stream of backend {current.backend!r}"
+            interop.complain(current.framework, "current_stream", f"answered {fact}")
+            continue
+        stream = Stream._make(runtime, native, current.device, current.framework)
         if stream.handle == 0:
             fallback = fallback or stream
             continue
         if found is not None and (found.backend, found.handle) != (stream.backend, stream.handle):
             raise ValueError(
-                f"{who} and {type(framework).__name__} have different current streams, the {describe(found)} "
-                f"and the {describe(stream)}; name the stream that is meant."
+                f"{who} and {current.who} have different current streams, the {describe(found)} and the "
+                f"{describe(stream)}; name the stream that is meant."
             )
-        found, who = stream, type(framework).__name__
+        found, who = stream, current.who
+    if failure is not None and found is None and fallback is None:
+        raise failure
     return found or (fallback if or_default else None)
-
-
-def _theirs(backend: str | None) -> Iterator[tuple[Framework, Stream]]:
-    """Yield the frameworks that take part, with their current streams."""
-    for framework in interop.loaded():
-        name = framework.backend()
-        if name is not None and backend in (None, name):
-            answer = framework.current_stream()
-            if answer is not None:
-                runtime = registry.get(name)
-                yield framework, Stream._make(runtime, runtime.as_stream(answer[0]), answer[1], framework)
 
 
 def enter(entry: Entry, frameworks: Sequence[Framework] | None = None) -> None:
@@ -478,7 +498,7 @@ def undo(undos: list[Callable[[], object]]) -> None:
         raise
 
 
-def as_stream(obj: object, backend: str | None = None) -> Stream:
+def as_stream(obj: object, backend: str | None = None, why: str = _NAMED) -> Stream:
     """Return the `Stream` for anything that stands for one.
 
     Parameters
@@ -488,6 +508,8 @@ def as_stream(obj: object, backend: str | None = None) -> Stream:
         named or resolved; or a runtime's own stream object.
     backend : str, optional
         The backend that it has to belong to.
+    why : str
+        Why it has to, and the way out: the end of the message if it belongs to another one.
 
     Returns
     -------
@@ -497,54 +519,80 @@ def as_stream(obj: object, backend: str | None = None) -> Stream:
     Raises
     ------
     TypeError
-        It is no stream.
+        It is not a stream.
     ValueError
         It belongs to another backend, or the handle is negative.
     GraphStateError
         It was closed.
+    BackendError
+        Its backend can't be used.
     """
     if isinstance(obj, Stream):
         obj._check()
         if backend is not None and obj.backend != backend:
-            raise ValueError(
-                f"{describe(obj)} is of backend {obj.backend!r}, but backend {backend!r} was named."
-            )
+            raise ValueError(f"the {describe(obj)} is not of backend {backend!r}, {why}.")
         return obj
-    if not isinstance(obj, int):
-        for framework in interop.loaded():
-            name = framework.backend()
-            number = None if name is None or backend not in (None, name) else framework.as_stream(obj)
-            if name is not None and number is not None:
-                runtime = registry.get(name)
-                return _wrap(runtime, runtime.as_stream(number), obj)
-    handle = _protocol_handle(obj) if hasattr(obj, "__cuda_stream__") else obj
-    if type(handle) is int:
-        if handle < 0:
-            raise ValueError(f"{obj!r} is no stream: a handle is not negative.")
-        runtime = registry.resolve(backend)
+    reasons: dict[str, str] = {}
+    found = None if isinstance(obj, Integral) else _of_framework(obj, backend, why)
+    if found is None:
+        found = _of_handle(obj, backend) or _of_runtime(obj, backend, reasons)
+    if found is None:
+        which, make = "", ""
+        if backend is not None:
+            which, make = f" of backend {backend!r}", f"backend={backend!r}"
+        error = TypeError(f"{obj!r} is not a stream{which}; make one with accelerator_graph.Stream({make}).")
+        for name, reason in reasons.items():
+            error.add_note(f"Backend {name!r} could not be asked: {reason}.")
+        raise error
+    return _wrap(*found, obj)
+
+
+def _of_framework(obj: object, backend: str | None, why: str) -> tuple[Backend, Any] | None:
+    """Return the backend and the stream that a framework's own object stands for."""
+    for framework, name in interop.initialised():
+        handle = interop.as_stream(framework, obj)
+        if handle is None:
+            continue
+        if backend not in (None, name):
+            raise ValueError(f"{obj!r} is a stream of backend {name!r}, not of {backend!r}, {why}.")
+        runtime = registry.get(name)
         native = runtime.as_stream(handle)
-    elif backend is not None:
-        runtime = registry.get(backend)
-        native = runtime.as_stream(obj)
-    else:
-        claimed = registry.claim(obj)
-        if claimed is None:
-            native = None
-        else:
-            runtime, native = claimed
+        if native is not None:
+            return runtime, native
+        interop.complain(framework, "as_stream", f"answered {handle:#x}, not a stream of backend {name!r}")
+    return None
+
+
+def _of_handle(obj: Any, backend: str | None) -> tuple[Backend, Any] | None:
+    """Return the backend and the stream that a handle stands for, or an object that gives one."""
+    handle = obj
+    if hasattr(obj, "__cuda_stream__"):
+        answer = obj.__cuda_stream__() if callable(obj.__cuda_stream__) else obj.__cuda_stream__
+        match answer:
+            case (0, Integral() as handle):
+                pass
+            case _:
+                raise TypeError(f"{obj!r}: __cuda_stream__ must give (0, handle), not {answer!r}.")
+    if handle is True or handle is False or not isinstance(handle, Integral):
+        return None
+    number = int(handle)
+    if number < 0:
+        raise ValueError(f"{obj!r} is not a stream: a handle is never negative.")
+    runtime = registry.resolve(backend)
+    native = runtime.as_stream(number)
     if native is None:
-        which = "" if backend is None else f" of backend {backend!r}"
-        raise TypeError(f"{obj!r} is no stream{which}; make one with accelerator_graph.Stream().")
-    return _wrap(runtime, native, obj)
+        fact = f"{obj!r} is not the handle of a stream of backend {runtime.name!r}"
+        raise TypeError(f"{fact}; pass a stream of that backend, or name the backend of this one.")
+    return runtime, native
 
 
-def _protocol_handle(obj: Any) -> int:
-    """Return the handle that an object with ``__cuda_stream__`` answers."""
-    answer = obj.__cuda_stream__() if callable(obj.__cuda_stream__) else obj.__cuda_stream__
-    match answer:
-        case (0, int(handle)):
-            return handle
-    raise TypeError(f"{obj!r}: __cuda_stream__ has to give (0, handle), not {answer!r}.")
+def _of_runtime(obj: object, backend: str | None, reasons: dict[str, str]) -> tuple[Backend, Any] | None:
+    """Return the backend and the stream that a runtime's own object stands for."""
+    if backend is None:
+        return registry.claim(obj, reasons)
+    runtime = registry.get(backend)
+    native = runtime.as_stream(obj)
+    return None if native is None else (runtime, native)
 
 
 def captured_by(stream: Stream) -> str:
@@ -558,33 +606,36 @@ def captured_by(stream: Stream) -> str:
                     ours is not None and ours == backend.capture_id(stream._native)
                 ):
                     return capture.who()
+    if backend.capture_status(stream._native) is CaptureStatus.INVALIDATED:
+        return (
+            "an earlier capture of the stream failed and was not ended; end that one first, or use another "
+            "stream"
+        )
     return "another library is capturing the stream; end that capture first, or use another stream"
 
 
 def describe(stream: Stream) -> str:
-    """Name a stream in a message."""
-    backend, which = stream._backend, ""
+    """Name a stream in a message: by its handle, or by the place of its object where there is none."""
+    backend, which = stream._backend, f"at {id(stream._native):#x}"
     if not stream._dead and Capability.HANDLES in backend.capabilities(stream._device):
-        which = f" {backend.handle_int(stream._native):#x}"
-    return f"stream{which} of {backend.name!r}, device {stream._device}"
+        which = f"{backend.handle_int(stream._native):#x}"
+    return f"stream {which} of {backend.name!r}, device {stream._device}"
 
 
 def _wrap(backend: Backend, native: Any, owner: object) -> Stream:
     return Stream._make(backend, native, backend.device_of(native), owner)
 
 
-def _check_nbytes(nbytes: object) -> None:
+def _checked_nbytes(nbytes: object) -> int | None:
     if nbytes is None:
-        return
-    if type(nbytes) is not int:
-        raise TypeError(f"nbytes: a number of bytes is wanted, an int, not {nbytes!r}.")
-    if nbytes < 0:
-        raise ValueError(f"nbytes: {nbytes} is negative.")
+        return None
+    number = integer(nbytes, "nbytes")
+    if number < 0:
+        raise ValueError(f"nbytes must not be negative, but it is {number}.")
+    return number
 
 
-def _check_device(backend: Backend, device: object) -> None:
-    if type(device) is not int:
-        raise TypeError(f"device: an ordinal is wanted, an int, not {device!r}.")
+def _check_device(backend: Backend, device: int) -> None:
     count = backend.device_count()
     if not 0 <= device < count:
         raise ValueError(f"device {device}: backend {backend.name!r} has {count}, counted from 0.")

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,59 @@ def test_demo_takes_the_best_that_is_usable_when_none_is_named(tmp_path: Path) -
     done = command_line("demo", "--size", "16", "--steps", "20", "--dump", str(tmp_path / "x.dot"))
     assert done.returncode == 0, done.stderr
     assert "identical" in done.stdout
+
+
+PLUGIN = """
+from accelerator_graph.backends.cpu import CpuBackend
+
+class Backend(CpuBackend):
+    priority = {priority}
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Callable[[object], dict[str, str]]:
+    """Installs a plug-in without a kernel for the demo; returns the variables that make it be found."""
+
+    def install(priority: object) -> dict[str, str]:
+        (tmp_path / "the_plugin.py").write_text(PLUGIN.format(priority=priority))
+        info = tmp_path / "the_plugin-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: the-plugin\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text("[accelerator_graph.backends]\nplug = the_plugin:Backend\n")
+        return {"PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path)))}
+
+    return install
+
+
+@pytest.mark.parametrize("priority", [5, None])
+def test_demo_takes_the_best_that_it_has_a_kernel_for(
+    plugin: Callable[[object], dict[str, str]], priority: object, tmp_path: Path
+) -> None:
+    variables = plugin(priority)
+    arguments = ("demo", "--size", "16", "--steps", "20", "--dump", str(tmp_path / "x.dot"))
+    done = command_line(*arguments, **variables)
+    assert done.returncode == 0, done.stderr
+    assert "identical" in done.stdout
+    for named in (
+        command_line(*arguments, "--backend", "plug", **variables),
+        command_line(*arguments, ACCELERATOR_GRAPH_BACKEND="plug", **variables),
+    ):
+        assert named.returncode == 1
+        assert "no kernel for backend 'plug'" in named.stderr
+
+
+def test_info_says_which_backend_has_to_be_named(plugin: Callable[[object], dict[str, str]]) -> None:
+    variables = plugin(None)
+    facts = json.loads(command_line("info", "--json", **variables).stdout)
+    assert {row["name"]: row["only_named"] for row in facts["backends"]} == {
+        "cpu": False,
+        "cuda": False,
+        "hip": False,
+        "plug": True,
+    }
+    assert facts["chosen"] != "plug"
+    assert "plug: usable, but used only if you name it." in command_line("info", **variables).stdout
 
 
 def test_demo_notices_a_replay_that_differs(tmp_path: Path) -> None:

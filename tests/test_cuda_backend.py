@@ -133,7 +133,7 @@ def unusable(machine, monkeypatch, how):
 
 
 REASONS = {
-    "no binding": 'cuda-python is not installed. Install it with: pip install "accelerator-graph[cuda]"',
+    "no binding": 'cuda-python is not installed. Install it with: pip install "cuda-python>=12.9,<14"',
     "old binding": "cuda-python 12.8.0 is too old, 12.9 is the oldest that works. Install it with: pip",
     "new binding": "cuda-python 14.0.0 is too new",
     "odd version": "looking for CUDA failed with ValueError",
@@ -414,10 +414,10 @@ def test_extents():
 def test_shared_sizes():
     assert _launch.shared_size(48 << 10) == 48 << 10
     for wrong in (-1, 1 << 32):
-        with pytest.raises(ValueError, match=r"^shared_bytes is "):
+        with pytest.raises(ValueError, match=r"^shared_bytes must be "):
             _launch.shared_size(wrong)
     for wrong in (True, 1.0, None):
-        with pytest.raises(TypeError, match=r"^shared_bytes is "):
+        with pytest.raises(TypeError, match=r"^shared_bytes must be "):
             _launch.shared_size(wrong)
 
 

@@ -248,18 +248,161 @@ def test_dumping_to_what_is_no_file_writes_it(stream, tmp_path):
     assert "digraph" in target.read_text()
 
 
+def test_an_unfinished_drawing_follows_no_link_and_has_no_name_to_guess(stream, tmp_path, monkeypatch):
+    graph, seen = captured(stream, [], keep_graph=True), []
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    real = CpuBackend.dump
+
+    def dump(self, graph, path, verbose):
+        seen.append(path)
+        real(self, graph, path, verbose)
+
+    monkeypatch.setattr(CpuBackend, "dump", dump)
+    target = tmp_path / "g.dot"
+    (tmp_path / f"g.dot.{os.getpid()}.tmp").symlink_to(victim)
+    for _ in range(2):
+        graph.debug_dump(target)
+    assert victim.read_text() == "precious"
+    assert len({*seen}) == 2
+    assert {os.path.dirname(path) for path in seen} == {str(tmp_path)}
+    umask = os.umask(0)
+    os.umask(umask)
+    assert stat.S_IMODE(target.stat().st_mode) == 0o666 & ~umask
+    (tmp_path / f"g.dot.{os.getpid()}.tmp").unlink()
+
+    taken = iter([b"taken", b"taken", b"free"])
+    monkeypatch.setattr(os, "urandom", lambda count: next(taken))
+    graph.debug_dump(target)
+    (tmp_path / os.path.basename(seen[-1])).symlink_to(victim)
+    graph.debug_dump(target)
+    assert victim.read_text() == "precious"
+    assert b"free".hex() in seen[-1]
+
+
+def test_a_drawing_that_can_not_be_written_names_the_path_that_was_given(stream, tmp_path):
+    graph = captured(stream, [], keep_graph=True)
+    for path in (tmp_path / "missing" / "g.dot", tmp_path / ("long" * 100)):
+        with pytest.raises(OSError, match=r"g\.dot|long") as info:
+            graph.debug_dump(path)
+        assert info.value.filename == str(path)
+    graph.debug_dump(tmp_path / ("a" * 251 + ".dot"))  # as long as a name can be
+
+
+NAMES = [
+    "plain",
+    "ends in a backslash \\",
+    "\\",
+    '"',
+    '\\"',
+    "\\\\",
+    '"];\n x [label="',
+    "two\nlines",
+    "nul\0",
+    "surrogate \ud800",
+    "<html>",
+    "ä",
+    "\\N \\l",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_name_of_a_node_makes_a_valid_drawing(stream, tmp_path, name):
+    def work():
+        pass
+
+    work.__qualname__ = name
+    graph = ag.Graph(stream=stream, keep_graph=True)
+    with graph:
+        stream.launch(work)
+        stream.launch(work)
+    graph.debug_dump(tmp_path / "g.dot")
+    text = (tmp_path / "g.dot").read_text(encoding="utf-8")
+    strings = re.findall(r'"(?:[^"\\]|\\.)*"', text, re.DOTALL)
+    rest = re.sub(r'"(?:[^"\\]|\\.)*"', "S", text, flags=re.DOTALL)
+    assert " ".join(rest.split()) == (
+        "digraph accelerator_graph { node [shape=S]; n0 [label=S]; n1 [label=S]; n0 -> n1; }"
+    )
+    shown = strings[1][1:-1].partition("\\n")[2].replace("\\\\", "\\").replace('\\"', '"')
+    assert shown == "".join(each if each.isprintable() else ascii(each)[1:-1] for each in name)
+
+
+@pytest.fixture
+def two():
+    """A second backend, and a stream of each."""
+    ag.backends.register("second", CpuBackend)
+    yield ag.Stream(backend="cpu"), ag.Stream(backend="second")
+    ag.backends.unregister("second")
+
+
+def test_two_backends_are_told_apart_in_words_that_are_true(two):
+    one, other = two
+    graph = captured(one, [])
+    says = {
+        "wait": lambda: one.wait(other),
+        "wait for an event": lambda: one.wait(other.record()),
+        "replay": lambda: graph.replay(other),
+        "bind": lambda: graph.bind(other),
+    }
+    for use in says.values():
+        with pytest.raises(ValueError, match=r"backend 'second'|of 'second'") as info:
+            use()
+        assert "'cpu'" in str(info.value)
+        assert "named" not in str(info.value)
+    for use in (
+        lambda: ag.Graph(stream=other, backend="cpu"),
+        lambda: ag.graph(ag.Graph(backend="cpu"), stream=other),
+    ):
+        with pytest.raises(ValueError, match="is not of backend 'cpu', which was named"):
+            use()
+
+
+def test_a_stream_of_a_backend_that_can_not_run_says_why(monkeypatch):
+    class Theirs:
+        pass
+
+    for name in ("cuda", "hip"):
+        Theirs.__module__ = f"{name}.streams"
+        reason = next(row.reason for row in ag.backends.report() if row.name == name)
+        if not reason:
+            pytest.skip(f"backend {name!r} can run here")
+        for use in (ag.Graph, lambda stream: ag.Stream(like=stream)):
+            with pytest.raises(ag.BackendUnavailableError) as info:
+                use(stream=Theirs()) if use is ag.Graph else use(Theirs())
+            assert reason.rstrip(".") in str(info.value)
+
+
+def test_a_plug_in_that_could_not_be_asked_whose_a_stream_is_is_named():
+    ag.backends.register("absent", "not_there:Backend")
+    try:
+        with pytest.raises(TypeError, match="is not a stream; make one") as info:
+            ag.Graph(stream=threading.Lock())
+        assert any("'absent'" in note and "not_there" in note for note in info.value.__notes__)
+    finally:
+        ag.backends.unregister("absent")
+
+
 def test_a_graph_says_what_it_is(stream):
     assert repr(ag.Graph()) == "<accelerator_graph.Graph, empty>"
-    assert repr(captured(stream, [])) == "<accelerator_graph.Graph, ready, stream of 'cpu', device 0>"
+    one, other = (repr(captured(each, [])) for each in (stream, ag.Stream(backend="cpu")))
+    expected = r"<accelerator_graph\.Graph, ready, stream at 0x[0-9a-f]+ of 'cpu', device 0>"
+    assert re.fullmatch(expected, one)
+    assert re.fullmatch(expected, other)
+    assert one != other
 
 
 def test_a_stream_of_a_backend_that_took_over_the_name_is_refused():
     ag.backends.register("taken_over", CpuBackend)
     graph = captured(ag.Stream(backend="taken_over"), [])
+    event = ag.Stream(backend="taken_over").record()
     ag.backends.register("taken_over", OneAtATime, replace=True)
     try:
         with pytest.raises(ValueError, match="registered anew"):
             graph.replay(ag.Stream(backend="taken_over"))
+        with pytest.raises(
+            ValueError, match="the event was made before a fork, or before backend 'taken_over'"
+        ):
+            ag.Stream(backend="taken_over").wait(event)
     finally:
         ag.backends.unregister("taken_over")
 

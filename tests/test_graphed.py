@@ -103,8 +103,8 @@ def test_the_ways_to_decorate():
         ({"key": 3}, TypeError, "key: a callable"),
         ({"outputs": "none"}, ValueError, "outputs: 'none'"),
         ({"on_capture_error": "ignore"}, ValueError, "on_capture_error: 'ignore'"),
-        ({"pool": (1, 2)}, ValueError, "no pool id"),
-        ({"pool": 3}, TypeError, "a pool is"),
+        ({"pool": (1, 2)}, ValueError, "is not a pool id"),
+        ({"pool": 3}, TypeError, "a pool must be"),
     ],
 )
 def test_bad_options_are_refused_at_once(options, error, words):

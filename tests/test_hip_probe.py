@@ -127,7 +127,7 @@ def unusable(machine, how):
 
 
 REASONS = {
-    "no binding": 'hip-python is not installed. Install it with: pip install "accelerator-graph[hip]"',
+    "no binding": 'hip-python is not installed. Install it with: pip install "hip-python>=6.4,<11"',
     "broken binding": "hip-python can't be imported (undefined symbol). Install it with: pip",
     "old binding": "hip-python 6.3.0 is too old, 6.4 is the oldest that works. Install it with: pip",
     "new binding": "hip-python 11.0 is too new, its interface may have changed. Install it with: pip",

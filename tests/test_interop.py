@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from operator import attrgetter
 from types import ModuleType, SimpleNamespace
 
@@ -12,6 +13,7 @@ from test_on_software_driver import libraries, outcome  # noqa: F401
 
 import accelerator_graph as ag
 from accelerator_graph import interop
+from accelerator_graph.backends import _entry_points
 from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.interop import registry
 from accelerator_graph.interop.base import Framework, Recorder
@@ -24,7 +26,7 @@ pytestmark = pytest.mark.skipif(
 
 BUILTIN = sorted(registry.BUILTINS)
 LEAST_PASSED = {
-    "test_interop_streams.py": 27,
+    "test_interop_streams.py": 32,
     "test_interop_torch.py": 20,
     "test_interop_memory.py": 12,
     "test_interop_captures.py": 7,
@@ -42,6 +44,7 @@ def test_on_the_software_driver(libraries, tmp_path):  # noqa: F811
 @pytest.fixture(autouse=True)
 def clean(monkeypatch):
     monkeypatch.setattr(registry, "_made", {})
+    monkeypatch.setattr(registry, "_complaints", set())
 
 
 def parts():
@@ -81,7 +84,7 @@ def test_half_imported_modules_break_nothing(monkeypatch, name, state):
     with ag.Stream(backend="cpu") as s, ag.Graph() as g:
         s.launch(lambda: None)
     g.replay()
-    with pytest.raises(TypeError, match="is no stream"):
+    with pytest.raises(TypeError, match="is not a stream"):
         ag.Graph(stream=object())
 
 
@@ -114,14 +117,45 @@ def test_nothing_is_imported(name):
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
 
 
-def test_names_of_submodules_are_for_the_built_in_ones():
-    assert {"numba.cuda", "cuda.core"} <= set(interop.names())
-    with pytest.raises(ValueError, match="does not match"):
-        interop.register("some.module", "a:B")
-    with pytest.raises(ValueError, match="does not match"):
-        interop.register("numba.cuda", "a:B")
+@pytest.mark.parametrize("name", ["Some", "some.module", "PyOpenCL.Array", "_private", "ñandú"])
+def test_any_name_that_can_be_imported_is_a_frameworks(monkeypatch, name):
+    interop.register(name, Silent)
+    try:
+        assert name in interop.names()
+        assert interop.loaded() == []
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+        assert [type(each) for each in interop.loaded()] == [Silent]
+    finally:
+        interop.unregister(name)
+
+
+def test_entry_points_are_named_as_the_framework_is_imported(monkeypatch):
+    found = [
+        EntryPoint(name, "somewhere:Class", "accelerator_graph.interop")
+        for name in ("PyOpenCL.Array", "mlx.core", "a-b", "cupy")
+    ]
+    monkeypatch.setattr(_entry_points, "installed", lambda group: found)
+    interop.refresh()
+    try:
+        assert set(interop.names()) == {*BUILTIN, "PyOpenCL.Array", "mlx.core"}
+        ignored = {each.name: each.reason for each in registry._catalogue.ignored()}
+        assert "does not have the form of a module's name" in ignored["a-b"]
+        assert "reserved" in ignored["cupy"]
+    finally:
+        monkeypatch.undo()
+        interop.refresh()
+
+
+@pytest.mark.parametrize("name", ["", ".", "a..b", "a.", "1st", "a-b", "a b", "a.1"])
+def test_what_can_not_be_imported_is_not_the_name_of_a_framework(name):
+    with pytest.raises(ValueError, match="does not have the form of a module's name"):
+        interop.register(name, "a:B")
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+def test_names_of_the_built_in_ones_are_reserved(name):
     with pytest.raises(ValueError, match="reserved"):
-        interop.register("warp", "a:B")
+        interop.register(name, "a:B")
 
 
 class Silent(Framework):
@@ -145,6 +179,8 @@ def test_a_recorder_is_its_backend_for_all_else():
     assert Recorder(base).name == "cuda"
     with pytest.raises(AttributeError):
         _ = Recorder(base).nothing
+    with pytest.raises(AttributeError, match=r"call super\(\).__init__\(backend\)"):
+        _ = Recorder.__new__(Recorder).name
 
 
 @pytest.mark.parametrize("target", ["nowhere_at_all:Class", "interop_fakes:nothing", "json:JSONDecoder"])
@@ -153,7 +189,9 @@ def test_a_broken_third_party_is_left_out(monkeypatch, target):
     interop.register("brokenframework", target)
     try:
         assert "brokenframework" in interop.names()
-        assert not [each for each in interop.loaded() if type(each).__module__ != "accelerator_graph"]
+        with pytest.warns(RuntimeWarning, match="^framework 'brokenframework' .*; it is left out"):
+            assert interop.loaded() == []
+        assert interop.loaded() == []
     finally:
         interop.unregister("brokenframework")
 
@@ -166,7 +204,10 @@ def test_an_instance_that_can_not_be_made_is_left_out(monkeypatch):
     monkeypatch.setitem(sys.modules, "brokenframework", ModuleType("brokenframework"))
     interop.register("brokenframework", Raising)
     try:
-        assert interop.loaded() == []
+        with pytest.warns(
+            RuntimeWarning, match=r"^framework 'brokenframework': its __init__\(\) failed with "
+        ):
+            assert interop.loaded() == []
         interop.register("brokenframework", Silent, replace=True)
         assert [type(each) for each in interop.loaded()] == [Silent]
         assert interop.loaded() == interop.loaded()

@@ -310,7 +310,7 @@ def test_torch_takes_our_pools_and_we_take_torchs(torch):
 
 
 def test_a_pool_of_cupys_is_none(cupy):
-    with pytest.raises(TypeError, match=r"like a torch\.cuda\.MemPool, not <cupy"):
+    with pytest.raises(TypeError, match=r"such as a torch\.cuda\.MemPool, not <cupy"):
         ag.Graph(pool=cupy.cuda.MemoryPool())
 
 

@@ -103,7 +103,7 @@ def test_streams_of_all_are_understood(frameworks):
 
 def test_what_is_no_stream_stays_none(frameworks):
     for obj in (object(), "stream", None):
-        with pytest.raises(TypeError, match="is no stream"):
+        with pytest.raises(TypeError, match="is not a stream"):
             streams.as_stream(obj)
     elsewhere = frameworks.get_device()
     assert [each.as_stream(elsewhere) for each in interop.loaded()] == [None] * 5
@@ -111,7 +111,7 @@ def test_what_is_no_stream_stays_none(frameworks):
 
 def test_a_torch_stream_of_another_kind_is_not_torchs(frameworks):
     other = sys.modules["torch"].Stream(3, 0, kind="xpu")
-    with pytest.raises(TypeError, match="is no stream"):
+    with pytest.raises(TypeError, match="is not a stream"):
         streams.as_stream(other)
 
 
@@ -243,6 +243,69 @@ def test_the_current_stream_is_the_frameworks(monkeypatch):
     with mine:
         assert ag.current_stream().handle == mine.ptr
         assert not ag.is_current_stream_capturing()
+
+
+def test_a_new_stream_is_on_the_device_of_a_frameworks_current_stream(frameworks):
+    cuda = sys.modules["torch"].cuda
+    assert ag.Stream().device == 0
+    with cuda.stream(cuda.ExternalStream(made(1), device=1)):
+        for how in ({}, {"backend": "cuda"}):
+            stream = ag.Stream(**how)
+            assert (stream.backend, stream.device) == ("cuda", 1)
+        assert ag.Stream(0).device == 0
+        with ag.Stream(0):
+            assert ag.Stream().device == 0
+        with ag.Stream(backend="cpu"):
+            assert ag.Stream(backend="cuda").device == 1
+        with ag.use_backend("cpu"):
+            assert ag.Stream().backend == "cpu"
+    assert ag.Stream().device == 0
+
+
+def test_a_new_stream_is_on_the_device_that_a_framework_is_on(frameworks):
+    set_device(1)
+    try:
+        assert ag.current_stream() is None
+        assert (ag.Stream().device, ag.Stream(backend="cuda").device, ag.Stream(0).device) == (1, 1, 0)
+    finally:
+        set_device(0)
+    assert ag.Stream().device == 0
+
+
+def test_streams_that_differ_agree_on_their_device(monkeypatch):
+    theirs = install(monkeypatch, "torch", torch())
+    there = install(monkeypatch, "cupy", cupy())
+    set_device(1)
+    try:
+        with theirs.cuda.stream(theirs.cuda.ExternalStream(made(1), device=1)), ExternalStream(made(1), 1):
+            with pytest.raises(ValueError, match="different current streams"):
+                ag.current_stream()
+            assert ag.Stream().device == 1
+    finally:
+        set_device(0)
+    assert there.cuda.runtime.getDevice() == 0
+
+
+def test_frameworks_on_two_devices_are_an_error_that_names_both(monkeypatch):
+    theirs = install(monkeypatch, "torch", torch())
+    there = install(monkeypatch, "cupy", cupy())
+    monkeypatch.setattr(there.cuda.runtime, "getDevice", lambda: 1)
+    message = "CuPy and Torch have current streams on different devices, 1 and 0; name the device of the new"
+    with pytest.raises(ValueError, match=message):
+        ag.Stream()
+    assert ag.Stream(1).device == 1
+    with theirs.cuda.stream(theirs.cuda.Stream()):  # CuPy is on its default stream
+        assert ag.Stream().device == 0
+
+
+def test_a_new_stream_initialises_no_framework(monkeypatch):
+    install(monkeypatch, "torch", torch(initialized=False))
+    install(monkeypatch, "numba.cuda", numba(initialized=False))
+    there = install(monkeypatch, "warp", warp(initialized=False))
+    assert ag.Stream().device == 0
+    assert calls["torch.cuda.current_stream"] == 0
+    assert [each.backend() for each in interop.loaded()] == [None] * 3
+    assert there is sys.modules["warp"]
 
 
 def test_two_different_ones_are_an_error_that_names_both(monkeypatch):

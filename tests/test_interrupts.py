@@ -11,10 +11,30 @@ import threading
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph import _lifetime
+from accelerator_graph import _lifetime, interop
+from accelerator_graph.interop.base import Framework
 
 PACKAGE = os.path.dirname(ag.__file__)
 UNINTERRUPTIBLE = ("try:", "finally:", "else:", "with ")  # no signal is handled there, only traced
+
+
+@pytest.fixture(autouse=True)
+def framework(monkeypatch):
+    """A framework takes part, so that it is asked during all this."""
+
+    class Loaded(Framework):
+        api_version = 1
+
+        def backend(self):
+            return "cpu"
+
+        def current_stream(self, device=None):
+            return None
+
+    interop.register("a_loaded_framework", Loaded)
+    monkeypatch.setitem(sys.modules, "a_loaded_framework", sys)
+    yield
+    interop.unregister("a_loaded_framework")
 
 
 class Interrupter:

@@ -16,21 +16,21 @@ ROOT = Path(__file__).resolve().parents[1] / PACKAGE
 CORE = (
     "api streams pools _inspection _lifetime _liveness _replay _transaction _graphed _graphed_function "
     "_recorded_call _results _cache _methods _signature _nested _arrays _traffic _side_streams _collector "
-    "_sure_exit"
+    "_sure_exit _their_streams"
 )
 CHOICE = (
     "backends.registry backends._automatic backends._catalogue backends._claim backends._entry_points "
-    "backends._instances backends._report"
+    "backends._instances backends._naming backends._report"
 )
 CONTRACT = "errors _process _sure_exit backends.base backends._common backends._launch"
 
 # A rule: these modules may import those of ours, and those packages beside the standard library.
 # The first that fits holds. Imports that only type checkers see don't count.
 RULES = [
-    ("errors _process", "", ""),
+    ("errors _process _integers", "", ""),
     ("backends.base interop.base", "errors", ""),
-    ("backends._common", "errors backends.base", ""),
-    ("backends._launch", "", ""),
+    ("backends._common", "errors _integers backends.base", ""),
+    ("backends._launch", "_integers", ""),
     ("backends.cpu backends._cpu_*", f"{CONTRACT} backends._cpu_*", ""),
     ("backends.cuda backends._cuda_*", f"{CONTRACT} backends._cuda_*", "cuda"),
     ("backends.hip backends._hip_*", f"{CONTRACT} backends._hip_*", "hip"),
@@ -39,7 +39,8 @@ RULES = [
     ("_sure_exit", "", ""),
     (
         CORE,
-        f"errors _process backends.base backends.registry interop.base interop.registry _fast_path {CORE}",
+        "errors _process _integers backends.base backends.registry interop.base interop.registry _fast_path "
+        f"{CORE}",
         "",
     ),
     (
@@ -47,7 +48,11 @@ RULES = [
         f"errors backends.base interop.registry interop._torch_autograd interop._torch_replay _lanes {CORE}",
         "",
     ),
-    ("interop.registry", "errors _process interop.base backends._catalogue", ""),
+    (
+        "interop.registry",
+        "errors _process interop.base backends._catalogue backends._entry_points",
+        "",
+    ),
     ("interop.torch interop._torch_*", "errors _process interop.base interop._torch_*", ""),
     ("interop.cupy interop.numba interop.warp interop.cuda_core", "interop.base", ""),
     (

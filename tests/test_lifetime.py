@@ -13,6 +13,7 @@ import pytest
 from faults.signals import steps
 
 from accelerator_graph import _lifetime
+from accelerator_graph.interop.base import Recorder
 
 
 def due():
@@ -59,7 +60,7 @@ def test_what_leads_back_to_its_finalizer_is_collected():
 
 def test_what_is_kept_outlives_what_keeps_it():
     """Even if both are collected together, in either order, or one has to wait for a capture."""
-    recorder = Recorder()
+    recorder = Disturbing(object())
     for swapped in (False, True):
         for disturbed in (False, True):
             seen, cycle = [], Holder()
@@ -110,15 +111,14 @@ def test_one_that_an_interrupt_left_half_made_is_nothing():
     assert not _lifetime._pending
 
 
-class Recorder:
-    """A backend that stands in for another one, and whose graphs disturb captures when they go."""
+class Disturbing(Recorder):
+    """It stands in for a backend, and its graphs disturb captures when they go."""
 
-    base = object()
     destroy_disturbs_captures = True
 
 
 def test_what_a_recorder_destroys_waits_for_the_captures_of_its_backend():
-    seen, recorder = [], Recorder()
+    seen, recorder = [], Disturbing(object())
     for key, there in ((-1, object()), (-2, recorder.base)):
         watched = _lifetime.Finalizer(seen.append, key, recorder)
         _lifetime.captures[key] = SimpleNamespace(stream=SimpleNamespace(_backend=there))
@@ -183,7 +183,7 @@ def test_an_interrupt_at_any_moment_of_drain_loses_nothing(disturbed):
     at, interrupter = 0, None
     while interrupter is None or interrupter.struck:
         at, done = at + 1, []
-        recorder = Recorder()
+        recorder = Disturbing(object())
         watched = [
             _lifetime.Finalizer(done.append, value, recorder if disturbed and value == 1 else None)
             for value in range(3)

@@ -45,7 +45,8 @@ def test_allocations_that_fail_leave_no_trace(how_many):
             assert not _lifetime.captures, where
             assert not _lifetime.thread.capturing, where
             assert not streams._thread.stack, where
-            assert (graph.state == "ready") is not failed, where
+            possible = {"ready"} if not failed else {"empty"} if how_many == 1 else {"empty", "ready"}
+            assert graph.state in possible, where
     finally:
         gc.enable()
     graph.replay()

@@ -104,6 +104,15 @@ def test_an_installed_plug_in_is_found_opened_and_records(environment):
     """) == ["tape", ["at once", "replayed", "replayed"], [7, 7, 7, 7], 3, ["host", "memset", "memcpy"]]
 
 
+def test_installing_it_changes_nothing_for_programs_that_do_not_name_it(environment):
+    script = """
+        import json
+        import accelerator_graph as ag
+        print(json.dumps([ag.Stream().backend, ag.is_graph_available()]))
+    """
+    assert environment(script) == environment(script, ACCELERATOR_GRAPH_DISABLE_PLUGINS="1")
+
+
 def test_its_own_streams_lead_to_it(environment):
     assert environment("""
         import json

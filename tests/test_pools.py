@@ -41,9 +41,9 @@ def test_ids():
     assert pools.check_pool((0, 3)) == (0, 3)
     assert pools.check_pool(MemPool()) == (0, 7)
     for number in ((1, 1), (-1, 0)):
-        with pytest.raises(ValueError, match="one of the two numbers is zero"):
+        with pytest.raises(ValueError, match="one of its numbers must be 0"):
             ag.Graph(pool=number)
-        with pytest.raises(ValueError, match="one of the two numbers is zero"):
+        with pytest.raises(ValueError, match="one of its numbers must be 0"):
             ag.Graph(pool=SimpleNamespace(id=number))
 
 
@@ -59,7 +59,7 @@ def test_what_is_no_pool(what):
         lambda: ag.Graph().capture_begin(what),
         lambda: ag.graphed(int, pool=what),
     ):
-        with pytest.raises(TypeError, match=r"like a torch\.cuda\.MemPool, not"):
+        with pytest.raises(TypeError, match=r"such as a torch\.cuda\.MemPool, not"):
             give()
 
 

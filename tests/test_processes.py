@@ -58,14 +58,33 @@ def test_what_was_made_before_a_fork_raises_in_the_child_and_works_in_the_parent
 log = []
 with ag.Stream(backend="cpu") as s, ag.Graph() as g:
     s.launch(log.append, 1)
-launch = g.bind()
+launch, old = g.bind(), g.pool()
 launch(); s.synchronize()
 def check():
     refused(launch)
     refused(s.synchronize)
     refused(lambda: s.launch(log.append, 2))
-    refused(g.replay, ag.GraphStateError) if g.state == "ready" else None
+    for use in (g.replay, g.bind, g.instantiate, g.pool, g.raw_graph, g.raw_executable, g.raw_cuda_graph):
+        refused(use)
+    refused(lambda: g.debug_dump("never-written.dot"))
+    refused(lambda: g.num_nodes)
+    refused(g.capture_end)
     assert g.state == "empty"
+    def in_grandchild():
+        refused(g.replay)
+    in_child(in_grandchild)
+    with ag.Stream(backend="cpu") as another, g:
+        another.launch(log.append, 2)
+    g.replay(); another.synchronize()
+    assert log[-1] == 2
+    g.reset()
+    try:
+        g.replay()
+    except ag.GraphStateError as error:
+        assert "nothing was captured" in str(error)
+    pool = ag.Graph(pool=old)
+    with ag.Stream(backend="cpu"):
+        refused(pool.capture_begin, ValueError)
     del_me = g
     with ag.Stream(backend="cpu") as mine, ag.Graph() as fresh:
         mine.launch(log.append, 3)
@@ -88,6 +107,9 @@ log = []
 def check():
     from accelerator_graph import _lifetime
     assert not _lifetime.captures and not _lifetime.thread.capturing
+    refused(g.capture_end)
+    refused(g.replay)
+    refused(lambda: g.__exit__(None, None, None))
     refused(lambda: s.launch(log.append, 2))
     with ag.Stream(backend="cpu") as mine, ag.Graph() as fresh:
         mine.launch(log.append, 3)

@@ -69,7 +69,7 @@ def test_unknown_names_come_with_the_known_ones_and_the_closest_match():
         backends.get("CUDDA")
     with pytest.raises(LookupError, match=r"^there is no backend 'zzz'; the known ones are cpu, cuda\.$"):
         backends.load("zzz")
-    with pytest.raises(TypeError, match="is a str, not int"):
+    with pytest.raises(TypeError, match="must be a str, not 5"):
         backends.load(5)
 
 

@@ -1,9 +1,10 @@
 """The registry: which backend is meant, whose a stream is, and what the report says."""
 
+import gc
 import threading
 
 import pytest
-from registry_fakes import LIMIT, built_in, fake, no_environment_fixture, site_fixture  # noqa: F401
+from registry_fakes import LIMIT, built_in, fake, in_threads, no_environment_fixture, site_fixture  # noqa: F401
 
 from accelerator_graph.errors import BackendUnavailableError, UnknownBackendError
 
@@ -27,6 +28,70 @@ def test_precedence(monkeypatch):
         assert backends.chosen() == "cpu"
     monkeypatch.setenv("ACCELERATOR_GRAPH_BACKEND", " ")
     assert backends.chosen() is None
+
+
+def test_use_backend_without_a_block_says_that_it_did_nothing():
+    backends = built_in(cpu=fake(), cuda=fake())
+    with pytest.warns(RuntimeWarning, match=r"^use_backend\('cpu'\) did nothing: .*`with use_backend"):
+        backends.use_backend("cpu")
+    assert backends.chosen() is None
+    block = backends.use_backend("cpu")
+    for _ in range(2):
+        with block, backends.use_backend("cuda"), block:
+            assert backends.chosen() == "cpu"
+    del block
+    gc.collect()  # nothing to say
+
+    @backends.use_backend("cpu")
+    def chosen(count):
+        return [backends.chosen(), *(chosen(count - 1) if count else ())]
+
+    assert chosen(2) == ["cpu"] * 3
+    assert chosen.__name__ == "chosen"
+    assert backends.chosen() is None
+
+
+def test_use_backend_decorates_no_function_whose_body_runs_later():
+    backends = built_in(cpu=fake())
+
+    def generator():
+        yield
+
+    async def coroutine():
+        pass
+
+    async def both():
+        yield
+
+    for function in (generator, coroutine, both):
+        with pytest.raises(
+            TypeError, match=r"runs after the call; write `with use_backend\('cpu'\):` inside"
+        ):
+            backends.use_backend("cpu")(function)
+
+
+def test_use_backend_refuses_at_the_call():
+    backends = built_in(cpu=fake(), cuda=fake(usable=False, reason="no driver"))
+    for name, error in (("cuda", BackendUnavailableError), ("nope", UnknownBackendError), (3, TypeError)):
+        with pytest.raises(error):
+            backends.use_backend(name)
+    gc.collect()
+
+
+def test_one_block_in_several_threads():
+    backends = built_in(cpu=fake(), cuda=fake())
+    block, both = backends.use_backend("cpu"), threading.Barrier(2)
+
+    def use():
+        with backends.use_backend("cuda"):
+            both.wait(LIMIT)
+            with block:
+                both.wait(LIMIT)
+                assert backends.chosen() == "cpu"
+            both.wait(LIMIT)
+            return backends.chosen()
+
+    assert in_threads(use, use) == ["cuda", "cuda"]
 
 
 def test_use_backend_ends_with_its_block_also_by_an_exception():
@@ -111,6 +176,33 @@ def test_automatic_choice_among_third_parties(site):
     for name, reason in reasons.items():
         assert f"{name}: {reason}" in str(info.value)
     assert backends.resolve(cpu_fallback=True).name == "cpu"
+
+
+def test_a_backend_without_a_priority_has_to_be_named(monkeypatch):
+    backends = built_in(cpu=fake(), cuda=fake(usable=False, reason="no driver"))
+    quiet = fake(priority=None, stream_modules=frozenset({"quiet"}))
+    backends.register("quiet", quiet)
+    assert backends.resolve(cpu_fallback=True).name == "cpu"
+    assert not backends.usable()
+    assert backends.usable("quiet")
+    with pytest.raises(BackendUnavailableError, match="quiet: it is used only if you name it") as info:
+        backends.resolve()
+    assert set(info.value.reasons) == {"cuda", "quiet"}
+    assert quiet.log == ["probe"]
+    assert {row.name: (row.usable, row.only_named) for row in backends.report()} == {
+        "cpu": (True, False),
+        "cuda": (False, False),
+        "quiet": (True, True),
+    }
+    assert backends.claim(stream_of("quiet"))[0].name == "quiet"  # its own stream names it
+    assert backends.resolve("quiet").name == "quiet"
+    with backends.use_backend("quiet"):
+        assert backends.resolve(cpu_fallback=True).name == "quiet"
+    monkeypatch.setenv("ACCELERATOR_GRAPH_BACKEND", "quiet")
+    assert backends.resolve(cpu_fallback=True).name == "quiet"
+    monkeypatch.delenv("ACCELERATOR_GRAPH_BACKEND")
+    backends.register("loud", fake(priority=-9))
+    assert backends.resolve().name == "loud"
 
 
 def test_automatic_choice_is_made_once_until_something_changes():
@@ -209,7 +301,23 @@ def test_claim_passes_over_what_cannot_run():
     backends = built_in(cpu=fake(), cuda=fake(usable=False), hip=fake(open_error=RuntimeError("boom")))
     backends.register("second", fake(stream_modules=frozenset({"cuda"})))
     assert backends.claim(stream_of("cuda"))[0].name == "second"
-    assert backends.claim(stream_of("hip")) is None
+
+
+def test_claim_says_why_the_backend_of_a_stream_cannot_run():
+    backends = built_in(
+        cpu=fake(), cuda=fake(usable=False, reason="no driver"), hip=fake(open_error=RuntimeError("boom"))
+    )
+    for name, reason in (("cuda", "no driver"), ("hip", r"its open\(\) raised RuntimeError: boom")):
+        with pytest.raises(BackendUnavailableError, match=f"^backend '{name}' is not available: {reason}"):
+            backends.claim(stream_of(name))
+
+
+def test_claim_notes_which_plug_ins_could_not_be_asked():
+    backends = built_in(cpu=fake())
+    backends.register("absent", "not_there:Plugin")
+    reasons = {}
+    assert backends.claim(stream_of("elsewhere"), reasons) is None
+    assert "No module named 'not_there'" in reasons["absent"]
 
 
 # ---- report ----------------------------------------------------------------------------------------

@@ -22,15 +22,23 @@ class Decision(NamedTuple):
     """Why not, by name: of those that were tried."""
 
 
-def third_parties(catalogue: Catalogue[Backend], reasons: dict[str, str]) -> list[str]:
-    """Load all third parties and return their names, best first; note why some can't be loaded."""
+def third_parties(catalogue: Catalogue[Backend], reasons: dict[str, str]) -> list[tuple[str, bool]]:
+    """Load all third parties; note why some can't be loaded.
+
+    Returns
+    -------
+    list of tuple
+        The name of each, best first, and True if it is used only where it is named.
+    """
     loaded = []
     for name in catalogue.third_parties():
         try:
-            loaded.append((-catalogue.load(name).priority, name))
+            priority = catalogue.load(name).priority
         except BackendError as error:
             reasons[name] = reason_of(error, name)
-    return [name for _, name in sorted(loaded)]
+        else:
+            loaded.append((priority is None, -(priority or 0), name))
+    return [(name, only_named) for only_named, _, name in sorted(loaded)]
 
 
 def in_order(catalogue: Catalogue[Backend], reasons: dict[str, str]) -> Iterator[str]:
@@ -38,7 +46,11 @@ def in_order(catalogue: Catalogue[Backend], reasons: dict[str, str]) -> Iterator
     for name in ACCELERATORS:
         if name in catalogue.builtins:
             yield name
-    yield from third_parties(catalogue, reasons)
+    for name, only_named in third_parties(catalogue, reasons):
+        if only_named:
+            reasons[name] = f"it is used only if you name it, as in Stream(backend={name!r})"
+        else:
+            yield name
 
 
 def decide(catalogue: Catalogue[Backend], instances: Instances) -> Decision:
@@ -47,7 +59,7 @@ def decide(catalogue: Catalogue[Backend], instances: Instances) -> Decision:
     Raises
     ------
     BackendUnavailableError
-        One that this process had was lost by a fork: another in its place would hide that.
+        The process lost its accelerator by a fork. Taking another one in its place would hide that.
     """
     reasons: dict[str, str] = {}
     for name in in_order(catalogue, reasons):
@@ -63,7 +75,7 @@ def decide(catalogue: Catalogue[Backend], instances: Instances) -> Decision:
 
 
 def any_usable(catalogue: Catalogue[Backend], instances: Instances) -> bool:
-    """Say whether some accelerator probes usable. Opens nothing."""
+    """Return True if automatic choice has an accelerator that probes usable. Opens nothing."""
     for name in in_order(catalogue, {}):
         try:
             if instances.availability(name).usable:

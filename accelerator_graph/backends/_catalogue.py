@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from threading import RLock
 from typing import Generic, TypeVar
 
 from .._process import after_fork
-from ..errors import BackendContractError, BackendError, BackendLoadError, UnknownBackendError
+from ..errors import BackendContractError, BackendError, BackendLoadError, UnknownBackendError, text_of
 from ._entry_points import (
+    BACKEND_NAMES,
     SWITCH,
     Candidate,
     Ignored,
+    Names,
     Scan,
     distinct,
     import_target,
-    is_name,
     is_target,
     scan,
     switched_off,
 )
 
 T = TypeVar("T")
+
+
+def raises_again(call: Callable[[], object]) -> bool:
+    """Return True if a plug-in that has raised does so whenever it is asked.
+
+    Otherwise the exception may be a signal handler's, such as the SystemExit of one that ends the process.
+    """
+    try:
+        call()
+    except (Exception, SystemExit):
+        return True
+    return False
 
 
 class Catalogue(Generic[T]):
@@ -41,6 +54,10 @@ class Catalogue(Generic[T]):
         ``"module:Class"`` by name. They need no metadata, and nothing can replace them.
     reserved : set of str
         More names that nobody else can take.
+    allowed : Names
+        What the names of the others look like.
+    problem : callable, optional
+        Returns what else is wrong with a class: the end of a sentence, or an empty string.
     """
 
     def __init__(
@@ -52,6 +69,8 @@ class Catalogue(Generic[T]):
         api_version: int,
         builtins: Mapping[str, str],
         reserved: Set[str] = frozenset(),
+        allowed: Names = BACKEND_NAMES,
+        problem: Callable[[type[T]], str] = lambda found: "",
     ) -> None:
         self.builtins = builtins
         self._kind = kind
@@ -59,6 +78,8 @@ class Catalogue(Generic[T]):
         self._base = base
         self._api_version = api_version
         self._reserved = frozenset(builtins) | reserved
+        self._allowed = allowed
+        self._further_problem = problem
         self._lock = RLock()
         self._registered: dict[str, Candidate] = {}
         self._scan: Scan | None = None
@@ -99,8 +120,8 @@ class Catalogue(Generic[T]):
     def _scanned(self) -> Scan:
         scanned = self._scan
         if scanned is None:
-            nothing = Scan({}, [])
-            scanned = self._scan = nothing if switched_off() else scan(self._group, self._reserved)
+            scanned = Scan({}, []) if switched_off() else scan(self._group, self._reserved, self._allowed)
+            self._scan = scanned
         return scanned
 
     # ---- loading -------------------------------------------------------------------------------
@@ -118,7 +139,7 @@ class Catalogue(Generic[T]):
             It is not what it has to be.
         """
         if not isinstance(name, str):
-            raise TypeError(f"the name of a {self._kind} is a str, not {type(name).__name__}.")
+            raise TypeError(f"the name of a {self._kind} must be a str, not {name!r}.")
         candidates = self.find(name)
         if not candidates:
             raise self._unknown(name)
@@ -140,18 +161,19 @@ class Catalogue(Generic[T]):
         subject = f"{self._kind} {candidate.name!r}"
         if candidate.origin != "built-in":
             subject += f" ({candidate.origin}, {candidate.path})"
+        target = candidate.target
         try:
-            found = candidate.target
-            if isinstance(found, str):
-                found = import_target(found)  # type: ignore[assignment]
+            found = import_target(target) if isinstance(target, str) else target
+            problem = self._problem(found, candidate)
         except (Exception, SystemExit) as error:
+            if isinstance(error, SystemExit) and not raises_again(lambda: import_target(str(target))):
+                raise
             failure = BackendLoadError(
-                f"{subject} can't be loaded: {type(error).__name__}: {str(error).rstrip('.')}; repair or "
-                f"uninstall {candidate.provider}, then call accelerator_graph.backends.refresh()."
+                f"{subject} can't be loaded: {text_of(error)}; repair or uninstall {candidate.provider}, "
+                f"then call {self._group}.refresh()."
             )
             failure.__cause__ = error
             return failure
-        problem = self._problem(found, candidate)
         return BackendContractError(f"{subject} {problem}.") if problem else found  # type: ignore[return-value]
 
     def _problem(self, found: object, candidate: Candidate) -> str:
@@ -171,9 +193,7 @@ class Catalogue(Generic[T]):
         missing = sorted(getattr(found, "__abstractmethods__", ()))
         if missing:
             return f"lacks the methods {', '.join(missing)}; implement them"
-        if not isinstance(getattr(found, "priority", 0), int | float):
-            return "has a priority that is no number"
-        return ""
+        return self._further_problem(found)
 
     def _unknown(self, name: str) -> UnknownBackendError:
         from difflib import get_close_matches
@@ -199,9 +219,9 @@ class Catalogue(Generic[T]):
                 f"a {self._kind} is registered by a name and by 'module:Class' or a class, "
                 f"not by {type(name).__name__} and {type(target).__name__}."
             )
-        if not is_name(name):
+        if not self._allowed.allows(name):
             raise ValueError(
-                f"{name!r} can't be the name of a {self._kind}: it does not match [a-z][a-z0-9_]*."
+                f"{name!r} can't be the name of a {self._kind}: it does not {self._allowed.rule}."
             )
         if name in self._reserved:
             raise ValueError(f"the name {name!r} is reserved for accelerator_graph itself; take another one.")

@@ -7,6 +7,8 @@ import re
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from .._integers import integer
+
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
@@ -44,13 +46,12 @@ def memory_of(obj: object, nbytes: int | None, *, writable: bool, device: bool) 
     Raises
     ------
     TypeError
-        The object has no memory that could be used here, or `nbytes` is no `int`.
+        The object has no memory that could be used here, or `nbytes` is not an integer.
     ValueError
         The memory has gaps, is read-only but has to be written, or is smaller than `nbytes`.
     """
     if nbytes is not None:
-        if not isinstance(nbytes, int) or isinstance(nbytes, bool):
-            raise TypeError(f"nbytes has to be an int, not {type(nbytes).__name__}.")
+        nbytes = integer(nbytes, "nbytes")
         if nbytes < 0:
             raise ValueError(f"nbytes is {nbytes}; it can't be negative.")
     if isinstance(obj, int) and not isinstance(obj, bool):

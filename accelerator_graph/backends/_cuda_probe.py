@@ -10,7 +10,7 @@ from typing import Any
 
 from .base import Availability
 
-_INSTALL = 'Install it with: pip install "accelerator-graph[cuda]"'
+_INSTALL = 'Install it with: pip install "cuda-python>=12.9,<14"'
 _LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 _OLDEST_BINDING, _OLDEST_UNKNOWN_BINDING = (12, 9), (14,)
 _OLDEST_DRIVER = 12000

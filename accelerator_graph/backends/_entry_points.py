@@ -6,15 +6,25 @@ Only `installed` looks at the machine. The rest works on a list, so that tests c
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from importlib import import_module, invalidate_caches
 from typing import TYPE_CHECKING, NamedTuple
+
+from ..errors import text_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 SWITCH = "ACCELERATOR_GRAPH_DISABLE_PLUGINS"
 """Read when entry points are looked for: at first use, and after a `refresh`."""
+
+
+class Names(NamedTuple):
+    """What names of one kind look like."""
+
+    allows: Callable[[str], bool]
+    rule: str
+    """The same in words: what a name that is not allowed fails to do."""
 
 
 class Candidate(NamedTuple):
@@ -56,18 +66,27 @@ class Scan(NamedTuple):
 
 
 def is_name(name: str) -> bool:
-    """Say whether `name` matches ``[a-z][a-z0-9_]*``."""
+    """Return True if `name` matches ``[a-z][a-z0-9_]*``."""
     return name.isascii() and name.isidentifier() and name.islower() and name[0] != "_"
 
 
+def is_import_name(name: str) -> bool:
+    """Return True if `name` can be the full name of a module."""
+    return all(part.isidentifier() for part in name.split("."))
+
+
+BACKEND_NAMES = Names(is_name, "match [a-z][a-z0-9_]*")
+IMPORT_NAMES = Names(is_import_name, "have the form of a module's name, such as 'numpy' or 'numpy.linalg'")
+
+
 def is_target(target: str) -> bool:
-    """Say whether `target` has the form ``"module:Class"``."""
+    """Return True if `target` has the form ``"module:Class"``."""
     module, colon, path = target.partition(":")
     return bool(colon) and all(part.isidentifier() for part in [*module.split("."), *path.split(".")])
 
 
 def switched_off() -> bool:
-    """Say whether the environment asks for no plug-ins."""
+    """Return True if the environment switches plug-ins off."""
     return os.environ.get(SWITCH, "").strip() not in ("", "0")
 
 
@@ -80,23 +99,23 @@ def installed(group: str) -> list[EntryPoint]:
     return list(entry_points(group=group))
 
 
-def scan(group: str, reserved: Set[str]) -> Scan:
+def scan(group: str, reserved: Set[str], names: Names = BACKEND_NAMES) -> Scan:
     """Return what is installed; metadata that can't be read is noted, and nothing is offered then."""
     try:
         found = installed(group)
     except Exception as error:
-        reason = f"the installed distributions can't be read: {type(error).__name__}: {error}"
+        reason = f"the installed distributions can't be read: {text_of(error)}"
         return Scan({}, [Ignored("*", "entry points", reason)])
-    return sort_out(found, reserved)
+    return sort_out(found, reserved, names)
 
 
-def sort_out(entry_points: Iterable[EntryPoint], reserved: Set[str]) -> Scan:
+def sort_out(entry_points: Iterable[EntryPoint], reserved: Set[str], names: Names = BACKEND_NAMES) -> Scan:
     """Group entry points by name, in an order that does not depend on the file system."""
     offers: dict[str, list[Candidate]] = {}
     ignored = []
     for name, target, origin in sorted(map(candidate, entry_points)):
-        if not is_name(name):
-            ignored.append(Ignored(name, origin, f"the name {name!r} does not match [a-z][a-z0-9_]*"))
+        if not names.allows(name):
+            ignored.append(Ignored(name, origin, f"the name {name!r} does not {names.rule}"))
         elif name in reserved:
             ignored.append(Ignored(name, origin, f"the name {name!r} is reserved for the built-in one"))
         else:

@@ -9,7 +9,7 @@ import re
 from ._hip_library import NAME, Library, SeveralLibrariesError, import_hip, mapped_copies
 from .base import Availability
 
-_INSTALL = 'Install it with: pip install "accelerator-graph[hip]"'
+_INSTALL = 'Install it with: pip install "hip-python>=6.4,<11"'
 _OLDEST_BINDING, _OLDEST_UNKNOWN_BINDING = (6, 4), (8, 0)
 _DEVICE = "/dev/kfd"
 _TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"

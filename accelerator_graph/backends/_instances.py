@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from numbers import Integral
 from threading import Event, RLock, get_ident
+from typing import Any
 
 from .._process import after_fork
-from ..errors import BackendError, BackendUnavailableError
+from ..errors import BackendError, BackendUnavailableError, message_of, text_of
+from ._catalogue import raises_again
 from .base import Availability, Backend
 
 _FORKED = (
@@ -46,12 +49,17 @@ class Instances:
         if backend in self._forked:
             return Availability(False, _FORKED)
         try:
-            found: object = backend.probe()
-        except Exception as error:
-            return Availability(False, f"its probe(), which must not, raised {type(error).__name__}: {error}")
-        if not isinstance(found, Availability):
-            return Availability(False, f"its probe() returned {type(found).__name__}, not Availability")
-        return found
+            found = backend.probe()
+        except (Exception, SystemExit) as error:
+            if isinstance(error, SystemExit) and not raises_again(backend.probe):
+                raise
+            return Availability(False, f"its probe(), which must not, raised {text_of(error)}")
+        try:
+            return _checked(found)
+        except TypeError as error:
+            return Availability(False, f"its probe() returned {message_of(error)}")
+        except Exception as error:  # by what it returned
+            return Availability(False, f"its probe() returned something that raised {text_of(error)}")
 
     def require(self, name: str) -> type[Backend]:
         """Return the class of a backend that probes usable; BackendUnavailableError if it doesn't."""
@@ -62,7 +70,7 @@ class Instances:
         return backend
 
     def opened(self, name: str) -> bool:
-        """Say whether there is an opened instance."""
+        """Return True if there is an opened instance."""
         return name in self._opened
 
     def failure(self, name: str) -> str:
@@ -70,13 +78,13 @@ class Instances:
         return self._failures.get(name, "")
 
     def lost_by_fork(self, name: str) -> bool:
-        """Say whether the backend was opened before this process was forked and did not survive it."""
+        """Return True if the backend was opened before this process was forked and did not survive it."""
         return self._load(name) in self._forked
 
     def get(self, name: str) -> Backend:
         """Return the opened instance, opening it if nobody has."""
         if not isinstance(name, str):
-            raise TypeError(f"backend: a name is wanted, a str, not {name!r}.")
+            raise TypeError(f"backend must be a name, a str, not {name!r}.")
         while True:
             with self._lock:
                 backend = self._opened.get(name)
@@ -104,20 +112,26 @@ class Instances:
 
     def _open(self, name: str, opening: _Opening) -> Backend:
         backend = self.require(name)
-        try:
+
+        def opened() -> Backend:
             instance = opening.backend = backend()
             instance.name = name
             instance.open()
+            return instance
+
+        try:
+            return opened()
         except BackendUnavailableError as error:
             self._failures[name] = reason_of(error, name)
             raise unavailable(name, self._failures[name]) from error
-        except Exception as error:
-            self._failures[name] = f"its open() raised {type(error).__name__}: {error}"
+        except (Exception, SystemExit) as error:
+            if isinstance(error, SystemExit) and not raises_again(opened):
+                raise
+            self._failures[name] = f"its open() raised {text_of(error)}"
             raise unavailable(name, self._failures[name]) from error
-        return instance
 
     def forget(self, name: str) -> None:
-        """Let go of what is known by that name. Whoever uses the instance keeps it."""
+        """Forget the backend of that name. Streams and graphs that use its instance keep it."""
         with self._lock:
             self._opened.pop(name, None)
             self._opening.pop(name, None)
@@ -131,7 +145,7 @@ class Instances:
         self._lock = RLock()
         half_open = [opening.backend for opening in self._opening.values() if opening.backend is not None]
         for backend in [*self._opened.values(), *half_open]:
-            if not backend.survives_fork:
+            if type(backend).survives_fork is not True:
                 self._forked.add(type(backend))
         self._opened.clear()
         self._opening.clear()
@@ -145,5 +159,26 @@ def unavailable(name: str, reason: str) -> BackendUnavailableError:
 
 def reason_of(error: BackendError, name: str) -> str:
     """Return why a backend can't be used, as a clause of its own."""
-    text = getattr(error, "reasons", {}).get(name) or str(error)
+    given = getattr(error, "reasons", {}).get(name)
+    text = str(given) if given else message_of(error)
     return text.strip().removeprefix(f"backend {name!r} is not available: ").rstrip(".")
+
+
+def _checked(found: Any) -> Availability:
+    """Return what a probe returned, in plain types; TypeError if that is not an `Availability`."""
+    if not isinstance(found, Availability):
+        raise TypeError(f"{type(found).__name__}, not Availability")
+    usable, reason, versions, devices = tuple[Any, ...](found)
+    if type(usable) is not bool:
+        raise TypeError(f"usable={usable!r}, which must be True or False")
+    if not isinstance(reason, str):
+        raise TypeError(f"reason={reason!r}, which must be a str")
+    if not isinstance(versions, Mapping) or not all(
+        isinstance(text, str) for item in versions.items() for text in item
+    ):
+        raise TypeError(f"versions={versions!r}, which must be strings by their names")
+    if devices is not None:
+        if isinstance(devices, bool) or not isinstance(devices, Integral) or int(devices) < 0:
+            raise TypeError(f"devices={devices!r}, which must be a number of devices, or None")
+        devices = int(devices)
+    return Availability(usable, reason, dict(versions), devices)

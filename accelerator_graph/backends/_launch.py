@@ -6,6 +6,8 @@ import ctypes
 from operator import index
 from typing import Any
 
+from .._integers import integer
+
 _WAY_OUT = "pass a ctypes scalar such as ctypes.c_int(3), or a NumPy scalar"
 
 
@@ -22,12 +24,11 @@ def extent(value: Any, name: str) -> tuple[int, int, int]:
 
 
 def shared_size(value: Any) -> int:
-    """Return the bytes of dynamic shared memory, if they are an int that the driver can take."""
-    if type(value) is not int:
-        raise TypeError(f"shared_bytes is {value!r}; pass an int.")
-    if not 0 <= value < 1 << 32:
-        raise ValueError(f"shared_bytes is {value}; pass 0 to 2**32 - 1.")
-    return value
+    """Return the bytes of dynamic shared memory, if they are an integer that the driver can take."""
+    size = integer(value, "shared_bytes")
+    if not 0 <= size < 1 << 32:
+        raise ValueError(f"shared_bytes must be 0 to 2**32 - 1, not {size}.")
+    return size
 
 
 def kernel_handle(kernel: Any) -> int:

@@ -30,6 +30,8 @@ class BackendReport(NamedTuple):
     """Versions by component, as its probe says."""
     devices: int | None = None
     """How many devices there are, as its probe says; None if it can't tell."""
+    only_named: bool = False
+    """It is used only if you name it: its `priority` is None."""
 
 
 def report(catalogue: Catalogue[Backend], instances: Instances) -> list[BackendReport]:
@@ -47,6 +49,7 @@ def _row(name: str, catalogue: Catalogue[Backend], instances: Instances) -> Back
         return BackendReport(name, origin, reason=reason_of(error, name))
     reason = found.reason or instances.failure(name)
     usable = found.usable and not instances.failure(name)
+    only_named = catalogue.load(name).priority is None
     return BackendReport(
-        name, origin, True, instances.opened(name), usable, reason, found.versions, found.devices
+        name, origin, True, instances.opened(name), usable, reason, found.versions, found.devices, only_named
     )

@@ -134,8 +134,9 @@ class Backend(ABC):
     api_version: ClassVar[int]
     """The `BACKEND_API_VERSION` that the class was written for: a literal in every backend."""
 
-    priority: ClassVar[int] = 0
-    """Automatic choice among third parties takes the highest, then the first name."""
+    priority: ClassVar[int | None] = 0
+    """Automatic choice among third parties takes the highest, then the first name. None: it never takes
+    this one, which has to be named; a stream of the runtime's own names it, too."""
 
     recording: ClassVar[Literal["stream", "explicit"]] = "stream"
     """``"stream"``: the driver captures whatever anyone enqueues on the stream. ``"explicit"``: only
@@ -247,7 +248,8 @@ class Backend(ABC):
     def as_stream(self, obj: object) -> Any | None:
         """Return the stream that `obj` stands for: the runtime's own object, or a handle as `int`.
 
-        Imports nothing to find out. The object stays its owner's. None if it is no stream.
+        Imports nothing to find out. The object stays its owner's. None if it is not a stream;
+        ValueError if it is one that can't be used, for example because it was destroyed.
         """
         return None
 
@@ -478,7 +480,13 @@ def to_dot(nodes: list[GraphNode], edges: list[GraphEdge]) -> str:
     """Draw a graph in the DOT language."""
     lines = ["digraph accelerator_graph {", '  node [shape="box"];']
     for node in nodes:
-        label = f"{node.kind}\\n{node.name}" if node.name else node.kind
-        lines.append(f'  n{node.id} [label="{label.replace(chr(34), chr(92) + chr(34))}"];')
+        label = "\\n".join(map(_escaped, filter(None, (node.kind, node.name))))
+        lines.append(f'  n{node.id} [label="{label}"];')
     lines.extend(f"  n{edge.source} -> n{edge.target};" for edge in edges)
     return "\n".join([*lines, "}", ""])
+
+
+def _escaped(text: str) -> str:
+    """Return a text for a label of DOT, where backslashes and quotes have a meaning."""
+    shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+    return shown.replace("\\", "\\\\").replace('"', '\\"')

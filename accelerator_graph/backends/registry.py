@@ -8,10 +8,8 @@ open.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Collection, Mapping
+from numbers import Real
 from threading import RLock
 from typing import Any
 
@@ -20,8 +18,8 @@ from ..errors import BackendContractError, BackendLoadError, UnknownBackendError
 from ._automatic import Decision, any_usable, decide, nothing_usable
 from ._catalogue import Catalogue
 from ._claim import claim as _claim
-from ._entry_points import is_name
 from ._instances import Instances
+from ._naming import VARIABLE, Block, by_block, by_environment
 from ._report import BackendReport
 from ._report import report as _report
 from .base import BACKEND_API_VERSION, Backend
@@ -31,9 +29,6 @@ BUILTINS = {
     "cuda": "accelerator_graph.backends.cuda:CudaBackend",
     "hip": "accelerator_graph.backends.hip:HipBackend",
 }
-VARIABLE = "ACCELERATOR_GRAPH_BACKEND"
-
-_named: ContextVar[str | None] = ContextVar("accelerator_graph_backend", default=None)
 
 
 class Registry:
@@ -50,6 +45,7 @@ class Registry:
             api_version=BACKEND_API_VERSION,
             builtins=builtins,
             reserved={"cpu", "cuda", "hip"},
+            problem=_problem,
         )
         self._instances = Instances(self._catalogue.load)
         self._lock = RLock()
@@ -73,7 +69,7 @@ class Registry:
         BackendLoadError
             It can't be imported, or several different ones have that name. Kept until `refresh`.
         BackendContractError
-            It is no backend; the message says what is missing. Kept until `refresh`.
+            It is not a backend; the message says what is missing. Kept until `refresh`.
         """
         return self._catalogue.load(name)
 
@@ -94,28 +90,23 @@ class Registry:
     # ---- by choice -----------------------------------------------------------------------------
 
     def chosen(self) -> str | None:
-        """Return the name that `use_backend` or the environment gives; None if nobody has named one.
+        """Return the name that `use_backend` or the environment gives; None if neither names one.
 
         Raises
         ------
         ValueError
-            ``ACCELERATOR_GRAPH_BACKEND`` is set to what can't be a name. Empty counts as unset.
+            The value of ``ACCELERATOR_GRAPH_BACKEND`` can't be a name. Empty counts as unset.
         """
-        name = _named.get() or os.environ.get(VARIABLE, "").strip()
-        if name and not is_name(name):
-            raise ValueError(
-                f"{VARIABLE} is {name!r}, which can't be the name of a backend; set it to one of "
-                f"accelerator_graph.backends.names(), or unset it."
-            )
-        return name or None
+        return by_block() or by_environment()
 
     def resolve(self, name: str | None = None, *, cpu_fallback: bool = False) -> Backend:
         """Return the opened backend that is meant.
 
         That is the one that is named here, else by `use_backend`, else by
         ``ACCELERATOR_GRAPH_BACKEND``; else the first of cuda and hip that can be opened, else the
-        third party with the highest priority. The automatic choice is made once in a process, and
-        again after `refresh`, `register`, `unregister` or a fork.
+        third party with the highest priority; one whose priority is None has to be named. The
+        automatic choice is made once in a process, and again after `refresh`, `register`,
+        `unregister` or a fork.
 
         Parameters
         ----------
@@ -138,7 +129,7 @@ class Registry:
             try:
                 return self.get(chosen)
             except UnknownBackendError as error:
-                if _named.get() is not None:
+                if by_block() is not None:
                     raise
                 raise UnknownBackendError(f"{VARIABLE} is set, but {error}") from None
         decision = self._decide()
@@ -159,7 +150,9 @@ class Registry:
         return decision
 
     def usable(self, name: str | None = None) -> bool:
-        """Say whether a backend probes usable, or any accelerator if none is named. Opens nothing.
+        """Return True if a backend probes usable; without a name, if automatic choice has one that does.
+
+        Opens nothing.
 
         Raises
         ------
@@ -173,31 +166,41 @@ class Registry:
         except (BackendLoadError, BackendContractError):
             return False
 
-    def claim(self, obj: object) -> tuple[Backend, Any] | None:
+    def claim(self, obj: object, reasons: dict[str, str] | None = None) -> tuple[Backend, Any] | None:
         """Return the backend whose runtime defined a stream object, and the stream it stands for.
 
-        Who is asked follows from the packages that define the object's classes, and the backend
-        that `chosen` names is asked first. None if nobody claims it. The object stays its owner's.
-        """
-        return _claim(obj, self.chosen(), self._catalogue, self._instances)
+        The backends to ask follow from the packages that define the object's classes; the one that
+        `chosen` names is asked first. None if no backend claims it. The object stays its owner's.
 
-    @contextmanager
-    def use_backend(self, name: str) -> Iterator[None]:
+        Parameters
+        ----------
+        obj : object
+            The stream object.
+        reasons : dict of str to str, optional
+            Why plug-ins could not be asked is added here, by name.
+
+        Raises
+        ------
+        AcceleratorGraphError, ValueError
+            No backend claims it, and one for the package that defines it can't be used or refuses it.
+        """
+        return _claim(
+            obj, self.chosen(), self._catalogue, self._instances, {} if reasons is None else reasons
+        )
+
+    def use_backend(self, name: str) -> Block:
         """Name the backend for a ``with`` block, where no `backend` argument does.
 
-        Holds for this thread (or task); threads that are started inside don't inherit it.
+        Applies to this thread (or task); threads that are started inside don't inherit it. It also
+        decorates a function. Without either it does nothing, and a RuntimeWarning says so.
 
         Raises
         ------
         BackendError
-            On entry, as `get`: it is unknown, broken, or does not probe usable. It is not opened yet.
+            At once, as `get`: it is unknown, broken, or does not probe usable. It is not opened yet.
         """
         self._instances.require(name)
-        token = _named.set(name)
-        try:
-            yield
-        finally:
-            _named.reset(token)
+        return Block(name)
 
     # ---- the tables ----------------------------------------------------------------------------
 
@@ -207,7 +210,7 @@ class Registry:
         Parameters
         ----------
         name : str
-            ``[a-z][a-z0-9_]*``, and none of cpu, cuda and hip.
+            ``[a-z][a-z0-9_]*``, but not cpu, cuda or hip.
         target : str or type
             ``"module:Class"``, imported when the backend is first needed, or the class.
         replace : bool
@@ -218,7 +221,7 @@ class Registry:
         ValueError
             The name or the target has the wrong form, or the name is taken.
         BackendContractError
-            The class is no backend.
+            The class is not a backend.
 
         Notes
         -----
@@ -258,6 +261,22 @@ class Registry:
     def _after_fork(self) -> None:
         self._lock = RLock()
         self._start_over()
+
+
+def _problem(backend: type[Backend]) -> str:
+    """Return what is wrong with the attributes of a class that decide about other backends, too."""
+    priority: Any = backend.priority
+    wrong = isinstance(priority, bool) or not isinstance(priority, Real) or priority != priority
+    if priority is not None and wrong:
+        return f"has a wrong priority: priority must be a number or None, not {priority!r}"
+    modules: object = backend.stream_modules
+    if (
+        isinstance(modules, str)
+        or not isinstance(modules, Collection)
+        or not all(isinstance(module, str) for module in modules)
+    ):
+        return f"has wrong stream_modules: stream_modules must be a set of names, not {modules!r}"
+    return ""
 
 
 _registry = Registry(BUILTINS)

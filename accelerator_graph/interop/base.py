@@ -7,6 +7,10 @@ A framework is one class in a package of its own, named by an entry point with t
 
 It is asked only once its framework has been imported by somebody else. All methods but `backend` have
 defaults: a framework takes part in as much as it says. Streams are handed over by their handles.
+
+If `backend`, `current_stream` or `as_stream` raises, the framework is left out of what is going on, with a
+RuntimeWarning: other frameworks and backends must not suffer. What its other methods raise abandons the
+capture.
 """
 
 from __future__ import annotations
@@ -140,6 +144,8 @@ class Recorder:
         self.base = backend
 
     def __getattr__(self, name: str) -> Any:
+        if name == "base":
+            raise AttributeError(f"{type(self).__name__} lacks `base`; call super().__init__(backend) first.")
         return getattr(self.base, name)
 
     def launch_function(self, executable: Any, stream: Any) -> LaunchFunction | None:

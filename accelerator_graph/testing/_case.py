@@ -9,6 +9,7 @@ import time
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from numbers import Integral
 from types import TracebackType
 from typing import Any, ClassVar, Generic, TypeVar
 from unittest import SkipTest
@@ -236,6 +237,20 @@ class raises(Generic[E]):
         assert re.search(self._match, str(error)), f"{str(error)!r} does not match {self._match!r}"
         self.error = error.with_traceback(None)
         return True
+
+
+@Integral.register
+class Number:
+    """An integer that is not an `int`, like NumPy's."""
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    def __index__(self) -> int:
+        return self._value
+
+    def __int__(self) -> int:
+        return self._value
 
 
 def applied(times: int, a: int = A, b: int = B, start: int = 0) -> int:

@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from unittest import SkipTest
 
@@ -49,6 +50,23 @@ class DumpRules(Case):
                 graph.debug_dump(folder / "folder.dot")
             assert os.listdir(folder) == ["folder.dot"]
             graph.debug_dump(folder / "graph.dot")
+
+    def test_debug_dumps_to_one_path_at_once(self) -> None:
+        """Threads that dump to one path leave one whole file there, and no other."""
+        graph = self._kept()
+        with _folder() as folder:
+            path = folder / "graph.dot"
+            graph.debug_dump(path)
+            whole = path.read_text(encoding="utf-8")
+            graphs = [self._kept() for _ in range(4)]
+
+            def dump(each: ag.Graph) -> None:
+                for _ in range(20):
+                    each.debug_dump(path)
+
+            self.in_threads([partial(dump, each) for each in graphs])
+            assert path.read_text(encoding="utf-8").count("digraph") == whole.count("digraph")
+            assert os.listdir(folder) == ["graph.dot"]
 
     def test_debug_mode_keeps_the_graph(self) -> None:
         """After `enable_debug_mode` a graph is ready at `capture_end`, and can be dumped all the same."""
@@ -97,6 +115,11 @@ class DumpRules(Case):
                 graph.raw_cuda_graph()
             with raises(ag.UnsupportedError):
                 graph.raw_cuda_graph_exec()
+        for empty in (self.graph(stream), self.graph(stream, keep_graph=True)):
+            with raises(ag.GraphStateError, match=r"^Graph\.raw_cuda_graph\(\): nothing was captured"):
+                empty.raw_cuda_graph()
+            with raises(ag.GraphStateError, match=r"^Graph\.raw_cuda_graph_exec\(\): nothing was captured"):
+                empty.raw_cuda_graph_exec()
 
     def _kept(self) -> ag.Graph:
         stream, cell = self.stream(), self.cell()

@@ -7,7 +7,7 @@ from unittest import SkipTest
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability
 
-from .._case import Case, applied, raises
+from .._case import Case, Number, applied, raises
 
 
 class HandleRules(Case):
@@ -70,7 +70,43 @@ class HandleRules(Case):
         stream = self.stream()
         assert hasattr(stream, "__cuda_stream__") == self.backend.cuda_like
         if self.backend.cuda_like:
-            assert stream.__cuda_stream__() == (0, stream.handle)  # type: ignore[attr-defined]
+            assert stream.__cuda_stream__() == (0, stream.handle)
+
+    def test_streams_of_a_subclass_keep_the_protocol(self) -> None:
+        """A stream of a subclass is of that very class, and has ``__cuda_stream__`` where others have it."""
+
+        class Named(ag.Stream):
+            label = ""
+
+        stream = Named(backend=self.backend.name)
+        stream.label = "mine"
+        self._streams.add(stream)
+        assert type(stream) is Named
+        assert hasattr(stream, "__cuda_stream__") == self.backend.cuda_like
+        if self.backend.cuda_like:
+            assert stream.__cuda_stream__() == (0, stream.handle)
+        self.works(stream, self.graph(stream))
+
+    def test_handle_may_be_any_integer(self) -> None:
+        """A handle may be of any integer type, by itself or in ``__cuda_stream__``, but not a bool."""
+        self.needs(Capability.HANDLES)
+        stream, cell, name = self.stream(), self.cell(), self.backend.name
+
+        class Theirs:
+            def __init__(self, handle: object) -> None:
+                self.handle = handle
+
+            def __cuda_stream__(self) -> tuple[int, object]:
+                return (0, self.handle)
+
+        graph = self.captured(stream, cell)
+        for given in (Number(stream.handle), Theirs(stream.handle), Theirs(Number(stream.handle))):
+            graph.replay(given)
+            assert ag.Graph(stream=given, backend=name).stream is not None
+        assert self.read(cell) == applied(3)
+        for bad in (True, Theirs(True)):
+            with raises(TypeError):
+                ag.Graph(stream=bad, backend=name)
 
     def test_what_is_no_stream_is_refused(self) -> None:
         """A negative handle is a ValueError and what is no stream a TypeError, where it is given."""

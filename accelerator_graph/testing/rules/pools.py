@@ -5,7 +5,7 @@ from __future__ import annotations
 import accelerator_graph as ag
 from accelerator_graph.backends.base import CaptureStatus
 
-from .._case import Case, applied, raises
+from .._case import Case, Number, applied, raises
 
 FIRST = 2**40
 
@@ -58,6 +58,15 @@ class PoolRules(Case):
         pool = self.captured(stream, cell, pool=(0, 0)).pool()
         assert pool[0] >= FIRST
         assert pool[1] == 0
+
+    def test_ids_may_be_any_integers(self) -> None:
+        """The numbers of an id may be of any type with ``__index__``; `Graph.pool` returns ints."""
+        stream, cell, handle = self.stream(), self.cell(), ag.graph_pool_handle()
+        graph = self.captured(stream, cell, pool=(Number(0), Number(handle[1])))
+        assert graph.pool() == handle
+        assert [type(half) for half in graph.pool()] == [int, int]
+        with raises(TypeError):
+            ag.Graph(pool=(False, handle[1]))
 
     def test_wrong_ids_are_refused_where_they_are_given(self) -> None:
         """Two non-zero or negative numbers are a ValueError, a wrong type a TypeError, at once."""

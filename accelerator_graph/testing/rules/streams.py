@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from unittest import SkipTest
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability
 
-from .._case import Case, applied, is_same, raises
+from .._case import Case, Number, applied, is_same, raises
 
 
 class StreamRules(Case):
@@ -237,6 +239,44 @@ class StreamRules(Case):
                 ag.Stream(backend=name, like=bad)
         with raises(ag.UnknownBackendError):
             ag.Stream(backend="no_such_backend")
+
+    def test_arguments_may_be_any_integers(self) -> None:
+        """Devices, priorities, bytes and sizes may be of any type with ``__index__``, but not a bool."""
+        name = self.backend.name
+        stream = ag.Stream(Number(0), backend=name, priority=Number(0))  # type: ignore[arg-type]
+        assert type(stream.device) is int
+        self._streams.add(stream)
+        self.needs(Capability.ENQUEUE)
+        source, target = self.used.buffer(4), self.used.buffer(4)
+        stream.fill(source, Number(7), Number(2))  # type: ignore[arg-type]
+        stream.copy(target, source, Number(3))  # type: ignore[arg-type]
+        stream.synchronize()
+        for bad in (True, 1.0, "1"):
+            with raises(TypeError, match=f"value must be an int, not {bad!r}"):
+                stream.fill(source, bad)  # type: ignore[arg-type]
+            with raises(TypeError, match=f"nbytes must be an int, not {bad!r}"):
+                stream.copy(target, source, bad)  # type: ignore[arg-type]
+
+    def test_streams_are_told_apart(self) -> None:
+        """No two streams have the same `repr`, and it says if a stream was closed."""
+        streams = [self.stream() for _ in range(3)]
+        assert len({repr(stream) for stream in streams}) == 3
+        assert repr(streams[0].held()) == repr(streams[0])
+        for stream in streams:
+            stream.close()
+        assert len({repr(stream) for stream in streams}) == 3
+        assert all("closed" in repr(stream) for stream in streams)
+
+    def test_streams_and_events_are_not_copied(self) -> None:
+        """A stream or an event can't be copied or pickled: there would be two owners of one."""
+        stream, cell = self.stream(), self.cell()
+        marks: list[object] = [stream.record()] if self.has(Capability.EVENTS) else []
+        for each in (stream, *marks):
+            for copying in (copy.copy, copy.deepcopy, pickle.dumps):
+                with raises(TypeError, match="can't be pickled or copied"):
+                    copying(each)
+        self.enqueue(stream, cell)
+        assert self.read(cell) == applied(1)
 
     def test_priorities_are_clamped(self) -> None:
         """Any int is a priority; what the device does not have is clamped."""

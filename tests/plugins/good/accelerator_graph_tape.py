@@ -47,6 +47,7 @@ class TapeBackend(Backend):
     """The runtime, as accelerator_graph sees it."""
 
     api_version = 1
+    priority = None  # it is no accelerator: a program that names no backend must not get it
     recording = "explicit"  # nobody enqueues on a TapeStream behind the library's back
     stream_modules = frozenset({"accelerator_graph_tape"})
     executable_needs_graph = True  # they are the same object

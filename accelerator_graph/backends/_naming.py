@@ -1,0 +1,90 @@
+"""Which backend was named: by `use_backend`, else by the environment."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from contextlib import ContextDecorator
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from ._entry_points import is_name
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+VARIABLE = "ACCELERATOR_GRAPH_BACKEND"
+
+_RUNS_LATER = 0x20 | 0x80 | 0x200  # the flags of generators, coroutines and asynchronous generators
+
+_blocks: ContextVar[tuple[str, ...]] = ContextVar("accelerator_graph_backend", default=())
+"""The names that the ``with`` blocks of this thread (or task) gave, the innermost last."""
+
+
+def by_block() -> str | None:
+    """Return the name that the innermost ``with use_backend(...)`` gives; None outside of one."""
+    names = _blocks.get()
+    return names[-1] if names else None
+
+
+def by_environment() -> str | None:
+    """Return the name that ``ACCELERATOR_GRAPH_BACKEND`` gives. Empty counts as unset.
+
+    Raises
+    ------
+    ValueError
+        Its value can't be a name.
+    """
+    name = os.environ.get(VARIABLE, "").strip()
+    if name and not is_name(name):
+        raise ValueError(
+            f"{VARIABLE} is {name!r}, which can't be the name of a backend; set it to one of "
+            f"accelerator_graph.backends.names(), or unset it."
+        )
+    return name or None
+
+
+class Block(ContextDecorator):
+    """Names a backend in a ``with`` block, or in every call of the function that it decorates."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._used = False
+
+    def __enter__(self) -> None:
+        self._used = True
+        before = _blocks.get()
+        try:
+            _blocks.set((*before, self._name))
+        except BaseException:  # an interrupt
+            _blocks.set(before)
+            raise
+
+    def __exit__(self, *exc: object) -> None:
+        _blocks.set(_blocks.get()[:-1])
+
+    def __call__(self, function: F) -> F:
+        """Return the function, with the backend named while it runs.
+
+        Raises
+        ------
+        TypeError
+            It is a generator or a coroutine function, whose body runs after the call.
+        """
+        self._used = True
+        flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
+        if flags & _RUNS_LATER:
+            raise TypeError(
+                f"use_backend can't decorate {function!r}, whose body runs after the call; write "
+                f"`with use_backend({self._name!r}):` inside it."
+            )
+        return super().__call__(function)
+
+    def __del__(self) -> None:
+        if not self._used:
+            warnings.warn(
+                f"use_backend({self._name!r}) did nothing: it names the backend of a `with` block; "
+                f"write `with use_backend({self._name!r}):`, or set {VARIABLE} for the whole process.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
