@@ -12,6 +12,8 @@ from .pools import AnyPool, check_pool
 
 __all__ = ["CacheInfo", "graphed"]
 
+_NOT_ORDINARY = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -96,13 +98,14 @@ def graphed(
     Raises
     ------
     TypeError, ValueError
-        An option is of the wrong type or value, or the function is a coroutine or a generator. At a call:
-        an argument, which is named, is neither an array nor hashable, or is an array that a replay can't
-        read (memory of the host for a graph of a device, another device than the current stream's), or
-        requires grad; or the result has an array of which no copy can be returned, such as one in memory of
-        the host.
+        An option is of the wrong type or value, or the function is a class, a coroutine or a generator. At
+        a call, the first already: an argument, which is named, is neither an array nor hashable, or is an
+        array that a replay can't read (memory of the host for a graph of a device, another device than the
+        current stream's), or requires grad. At a capture: the result has an array of which no copy can be
+        returned, such as one in memory of the host.
     CaptureError
-        At a call: there is no current stream, or the function does what can't be captured.
+        At a call, the first already: there is no current stream. At a capture: the function does what can't
+        be captured.
 
     Notes
     -----
@@ -136,8 +139,11 @@ def graphed(
 
     **Threads**: calls from several threads are let through one at a time, except the function's eager runs.
     Calls on several streams wait for each other. Static outputs are the caller's to guard. A stream on
-    which a call ran may be destroyed as soon as the call has returned. One capture at a time is made in the
-    process, of whichever graphed function.
+    which a call ran may be destroyed as soon as the call has returned. Only one graphed function is captured
+    at a time in the process; calls of others that would be captured meanwhile run the function as it is.
+
+    **Signal handlers and finalisers** may call graphed functions at any time. In the middle of another call
+    of the same function on their thread, they run the function as it is.
 
     **On the CPU backend** arrays are NumPy's, torch's on the CPU, and Python's buffers. The function has
     to do all its work by the current stream, and the result is there when that has been synchronised::
@@ -159,14 +165,21 @@ def graphed(
 
 
 def _graphed(function: Callable[..., Any], options: Options) -> Graphed[..., Any]:
+    if isinstance(function, type):
+        raise TypeError(
+            f"graphed: {function!r} is a class, and calling it makes an instance; decorate one of its methods, "
+            "or pass an instance that is callable."
+        )
+    if isinstance(function, staticmethod | classmethod | property):
+        kind = type(function).__name__
+        raise TypeError(f"graphed: a {kind} can't be captured; put @graphed below @{kind}.")
     if not callable(function):
-        raise TypeError(f"graphed: a callable is wanted, not {function!r}.")
-    for kind in ("iscoroutinefunction", "isgeneratorfunction", "isasyncgenfunction"):
-        if getattr(inspect, kind)(function):
-            raise TypeError(
-                f"graphed: {function!r} is a coroutine or a generator, which can't be captured; pass an "
-                "ordinary function."
-            )
+        raise TypeError(f"graphed: must be a callable, not {function!r}.")
+    if any(test(each) for each in (function, type(function).__call__) for test in _NOT_ORDINARY):
+        raise TypeError(
+            f"graphed: {function!r} is a coroutine or a generator, which can't be captured; pass an "
+            "ordinary function."
+        )
     return Graphed(function, options)
 
 
@@ -174,11 +187,12 @@ def _check(options: Options) -> None:
     for name, least in (("warmup", 0), ("max_graphs", 1)):
         number = getattr(options, name)
         if type(number) is not int:
-            raise TypeError(f"{name}: an int is wanted, not {number!r}.")
+            raise TypeError(f"{name}: must be an int, not {number!r}.")
         if number < least:
-            raise ValueError(f"{name}: {number} is too small; at least {least} is wanted.")
+            raise ValueError(f"{name}: must be at least {least}, not {number}.")
     if options.key is not None and not callable(options.key):
-        raise TypeError(f"key: a callable is wanted, not {options.key!r}.")
+        raise TypeError(f"key: must be a callable, not {options.key!r}.")
     for name, choice in (("outputs", ("copy", "static")), ("on_capture_error", ("raise", "eager"))):
         if getattr(options, name) not in choice:
-            raise ValueError(f"{name}: {getattr(options, name)!r} is none of {', '.join(choice)}.")
+            wanted = " or ".join(map(repr, choice))
+            raise ValueError(f"{name}: must be {wanted}, not {getattr(options, name)!r}.")

@@ -15,6 +15,7 @@ from . import _lifetime
 from ._cache import CacheInfo, Options, Seen, SeenTable
 from ._methods import Instances
 from ._nested import rebuild
+from ._placement import check_arguments
 from ._process import after_fork
 from ._recorded_call import NOT_NOW, RecordedCall
 from ._signature import Arguments, Leaves, Reader, Shape, repeats, same_among
@@ -30,8 +31,9 @@ R = TypeVar("R")
 
 _ABSENT: Any = object()
 
-_capturing = threading.Lock()
-"""Held by the one graphed function that captures: some frameworks record one capture at a time."""
+_captures: dict[str, object] = {}
+"""The call that is being captured, under ``"now"``. Some frameworks record one capture at a time. The place is
+claimed and never waited for: a signal handler would wait for the call that it has interrupted."""
 
 
 class _Call(NamedTuple):
@@ -77,6 +79,7 @@ class Graphed(Generic[P, R]):
         self._graphs: dict[Hashable, RecordedCall] = {}
         self._seen = SeenTable(self._options.max_graphs)
         self._replays = self._eager = self._captures = self._dropped = 0
+        self._busy = False
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function, or replay what it did."""
@@ -110,13 +113,26 @@ class Graphed(Generic[P, R]):
         except Exception as error:
             raise self._unreadable(error, bucket, shape, values) from error
         if recorded is not None:
-            with self._lock:
-                result = self._replay(recorded, read, leaves, here)
+            result = self._in_turn(self._replay, recorded, read, leaves, here)
             if result is NOT_NOW:
                 return self._function(*args, **kwargs)
             if result is not _ABSENT:
                 return result  # type: ignore[no-any-return]
         return self._without_graph(_Call(key, read, args[: self._skip], shape, values, leaves))
+
+    def _in_turn(self, work: Callable[..., Any], *args: Any) -> Any:
+        """Wait for the calls of other threads, and return `work(*args)`.
+
+        Return `NOT_NOW` if a signal handler or a finaliser calls in the middle of another call.
+        """
+        with self._lock:
+            if self._busy:
+                return NOT_NOW
+            try:
+                self._busy = True
+                return work(*args)
+            finally:
+                self._busy = False
 
     def _replay(
         self, recorded: RecordedCall | None, read: Hashable, leaves: Leaves, here: Stream | None = None
@@ -133,20 +149,36 @@ class Graphed(Generic[P, R]):
 
     def _without_graph(self, call: _Call) -> R:
         """Run the function, or capture it if it was run often enough."""
-        with self._lock:
-            recorded = self._graphs.get(call.key)  # another thread may have captured it
-            result = self._replay(recorded, call.read, call.leaves)
-            if result is _ABSENT:
-                seen = self._see(call)
-                if not seen.eager and seen.calls >= self._options.warmup:
-                    result = self._try_to_capture(call, seen)
-        if result is not _ABSENT:
-            return self._call(call) if result is NOT_NOW else result  # type: ignore[no-any-return]
-        result = self._call(call)
+        result = self._in_turn(self._replay_or_capture, call)
+        if result is NOT_NOW:
+            return self._call(call)  # type: ignore[no-any-return]
+        if not isinstance(result, Seen):
+            return result  # type: ignore[no-any-return]
+        seen, result = result, self._call(call)
         with self._lock:
             seen.calls += 1
             self._eager += 1
         return result  # type: ignore[no-any-return]
+
+    def _replay_or_capture(self, call: _Call) -> Any:
+        """Replay a call, after capturing it if it is time for that; return its `Seen` if it has to run."""
+        recorded = self._graphs.get(call.key)  # another thread may have captured it
+        result = self._replay(recorded, call.read, call.leaves)
+        if result is not _ABSENT:
+            return result
+        seen = self._see(call)
+        if seen.eager:
+            return seen
+        try:
+            home = current()
+            if home._is_capturing():
+                return NOT_NOW
+            self._check_arguments(call, home)
+            recorded = self._capture(call, home) if seen.calls >= self._options.warmup else None
+        except CaptureError as error:
+            self._run_eagerly(seen, error)
+            return seen
+        return seen if recorded is None else self._replay(recorded, call.read, call.leaves)
 
     def _see(self, call: _Call) -> Seen:
         """Find what is known of a signature without a graph."""
@@ -154,6 +186,12 @@ class Graphed(Generic[P, R]):
         if self._choose is not None:
             self._agree(call.read, seen.read)
         return seen
+
+    def _check_arguments(self, call: _Call, home: Stream) -> None:
+        """Refuse arrays that a replay could not read, in the first call already."""
+        names = self._reader.array_names(call.values, self._arguments.names(call.shape))
+        families = [self._reader.families[type(leaf)] for leaf in call.leaves]
+        check_arguments(call.leaves, families, names, home)
 
     def _agree(self, read: Hashable, before: Hashable) -> None:
         """Refuse arrays that are not like those of the first call in the bucket."""
@@ -170,33 +208,26 @@ class Graphed(Generic[P, R]):
         function: Callable[..., R] = self._function
         return function(*call.instance, *values[:count], **named)
 
-    def _try_to_capture(self, call: _Call, seen: Seen) -> Any:
-        try:
-            return self._capture(call)
-        except CaptureError as error:
-            if self._options.on_capture_error == "raise":
-                raise
-            seen.eager = True
-            warnings.warn(
-                f"{self!r} runs eagerly from now on for arguments like these: {error}",
-                RuntimeWarning,
-                stacklevel=4,
-            )
-            return _ABSENT
+    def _run_eagerly(self, seen: Seen, error: CaptureError) -> None:
+        """Never capture a signature from now on, or raise the error, as the option says."""
+        if self._options.on_capture_error == "raise":
+            raise error
+        seen.eager = True
+        warnings.warn(
+            f"{self!r} runs eagerly from now on for arguments like these: {error}",
+            RuntimeWarning,
+            stacklevel=6,
+        )
 
-    def _capture(self, call: _Call) -> Any:
-        """Capture a call and replay it once; `NOT_NOW` if its stream is being captured by somebody else."""
-        home = current()
-        if home._is_capturing():
-            return NOT_NOW
-        names = self._reader.array_names(call.values, self._arguments.names(call.shape))
-        copies = self._options.outputs == "copy"
-        recorded = RecordedCall(self._reader, self._traffic, call.leaves, names, home, copies)
-        recorded.read = call.read
-        alike = (each.pool for each in self._graphs.values() if each.where == recorded.where)
-        pool = self._options.pool or next(alike, None) or graph_pool_handle()
-        with _capturing:
-            recorded.capture(functools.partial(self._call, call), call.leaves, home, pool)
+    def _capture(self, call: _Call, home: Stream) -> RecordedCall | None:
+        """Capture a call beside a stream; None while another one is being captured."""
+        try:
+            if _captures.setdefault("now", call) is not call:
+                return None
+            recorded = self._record(call, home)
+        finally:
+            if _captures.get("now") is call:
+                del _captures["now"]
         self._captures += 1
         while len(self._graphs) >= self._options.max_graphs:
             oldest = min(self._graphs, key=lambda key: self._graphs[key].used)
@@ -204,7 +235,16 @@ class Graphed(Generic[P, R]):
             self._dropped += 1
         self._graphs[call.key] = recorded
         self._seen.forget(call.key)
-        return self._replay(recorded, call.read, call.leaves)
+        return recorded
+
+    def _record(self, call: _Call, home: Stream) -> RecordedCall:
+        copies = self._options.outputs == "copy"
+        recorded = RecordedCall(self._reader, self._traffic, call.leaves, home, copies)
+        recorded.read = call.read
+        alike = (each.pool for each in self._graphs.values() if each.where == recorded.where)
+        pool = self._options.pool or next(alike, None) or graph_pool_handle()
+        recorded.capture(functools.partial(self._call, call), call.leaves, home, pool)
+        return recorded
 
     def _unreadable(self, error: Exception, bucket: object, shape: Shape, values: Sequence[Any]) -> TypeError:
         try:
@@ -236,16 +276,22 @@ class Graphed(Generic[P, R]):
         Raises
         ------
         GraphStateError
-            This thread is capturing.
+            This thread is capturing, or in the middle of a call, as a signal handler is.
         """
         if _lifetime.thread.capturing:
             raise GraphStateError(f"{self!r}: clear() has to wait for runs, and this thread is capturing.")
         for each in self._instances:
             each.clear()
-        with self._lock:
-            while self._graphs:
-                self._graphs.popitem()[1].close()
-            self._start()
+        if self._in_turn(self._drop_all) is NOT_NOW:
+            raise GraphStateError(
+                f"{self!r}: clear() has to wait for runs, and this thread is in the middle of one; call it "
+                "from outside of signal handlers and finalisers."
+            )
+
+    def _drop_all(self) -> None:
+        while self._graphs:
+            self._graphs.popitem()[1].close()
+        self._start()
 
     def _after_fork(self) -> None:
         self._lock = threading.RLock()
@@ -275,9 +321,4 @@ class Graphed(Generic[P, R]):
         return f"<graphed {getattr(self._function, '__qualname__', None) or repr(self._function)}>"
 
 
-def _after_fork() -> None:
-    global _capturing
-    _capturing = threading.Lock()
-
-
-after_fork(_after_fork)
+after_fork(_captures.clear)

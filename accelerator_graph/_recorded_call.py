@@ -6,14 +6,15 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from . import _lifetime, streams
-from ._arrays import Family, forget_casts, frameworks_of, place_of, writable
+from ._arrays import Family, forget_casts, frameworks_of, writable
 from ._nested import only_tuples, rebuild
+from ._placement import on_host
 from ._results import Output, Result, filler
 from ._side_streams import side_of
 from ._signature import Leaves, Reader
 from ._traffic import Traffic, current, key_of, lasts, make_room
 from .api import Graph, graph
-from .backends.base import Capability, CaptureStatus
+from .backends.base import CaptureStatus
 
 if TYPE_CHECKING:
     from .pools import PoolId
@@ -36,31 +37,22 @@ class RecordedCall:
         Knows the types of arrays.
     traffic : Traffic
         The order of the calls of the same function.
-    leaves, names : list
-        The arrays in the arguments, and what they are called.
+    leaves : list
+        The arrays in the arguments, which a graph beside `home` can read.
     home : Stream
         The current stream.
     copies : bool
         Whether every run returns new arrays.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An array is where a replay could not read it, or requires grad.
     """
 
-    def __init__(
-        self, reader: Reader, traffic: Traffic, leaves: Leaves, names: list[str], home: Stream, copies: bool
-    ) -> None:
+    def __init__(self, reader: Reader, traffic: Traffic, leaves: Leaves, home: Stream, copies: bool) -> None:
         self._reader = reader
         self._traffic = traffic
         self._backend = home._backend
         self._device = home.device
         self._copies = copies
-        self._host = Capability.HANDLES not in self._backend.capabilities(self._device)
+        self._host = on_host(home)
         self._families: list[Family] = [reader.families[type(leaf)] for leaf in leaves]
-        for leaf, family, name in zip(leaves, self._families, names, strict=True):
-            self._check(leaf, family, name)
         ids = [*map(id, leaves)]
         self._firsts = [i for i, each in enumerate(ids) if ids.index(each) == i]  # others are the same again
         made = streams.within(home, self._copies_of, leaves)  # in all frameworks, or some copy out of order
@@ -81,27 +73,6 @@ class RecordedCall:
     def _copies_of(self, leaves: Leaves) -> dict[int, Any]:
         """Return a static array for every one of the leaves, by its id."""
         return {id(leaves[i]): self._families[i].static(leaves[i]) for i in self._firsts}
-
-    def _check(self, x: Any, family: Family, name: str) -> None:
-        on_host, device = place_of(x)
-        if on_host != self._host:
-            where, there = ("host", "device") if on_host else ("device", "host")
-            raise TypeError(
-                f"argument {name} is an array in {where} memory, and backend {self._backend.name!r} replays "
-                f"on {there} memory; pass it there."
-            )
-        if device not in (None, self._device):
-            raise ValueError(
-                f"argument {name} is on device {device} and the current stream on device {self._device}; "
-                "make a stream of the other device the current one."
-            )
-        if family.kind == "tensor" and x.layout is not family.module.strided:
-            raise TypeError(f"argument {name} is not a strided array; pass the arrays that it is made of.")
-        if family.kind == "tensor" and x.requires_grad and family.module.is_grad_enabled():
-            raise ValueError(
-                f"argument {name} requires grad, and no gradients pass through a graphed function; pass "
-                "its detach(), or call under no_grad()."
-            )
 
     # ---- capture -------------------------------------------------------------------------------
 
