@@ -167,8 +167,8 @@ def graphed(
 def _graphed(function: Callable[..., Any], options: Options) -> Graphed[..., Any]:
     if isinstance(function, type):
         raise TypeError(
-            f"graphed: {function!r} is a class, and calling it makes an instance; decorate one of its methods, "
-            "or pass an instance that is callable."
+            f"graphed: {function!r} is a class, and calling it makes an instance; decorate one of its "
+            "methods, or pass an instance that is callable."
         )
     if isinstance(function, staticmethod | classmethod | property):
         kind = type(function).__name__

@@ -32,8 +32,8 @@ R = TypeVar("R")
 _ABSENT: Any = object()
 
 _captures: dict[str, object] = {}
-"""The call that is being captured, under ``"now"``. Some frameworks record one capture at a time. The place is
-claimed and never waited for: a signal handler would wait for the call that it has interrupted."""
+"""The call that is being captured, under ``"now"``. Some frameworks record one capture at a time. The place
+is claimed and never waited for: a signal handler would wait for the call that it has interrupted."""
 
 
 class _Call(NamedTuple):
