@@ -19,7 +19,8 @@ class CacheInfo(NamedTuple):
     """Calls that replayed a graph, as the one that captured it did too."""
     eager: int
     """Calls that ran the function as it is: warm-up, signatures that can't be captured, and calls while
-    another graphed function was captured. Calls in a capture, or in the middle of another call, don't count."""
+    another graphed function was captured. Those in a capture, or in the middle of another call, are not
+    counted."""
     captures: int
     """Graphs that were captured."""
     dropped: int

@@ -27,6 +27,7 @@ from ._transaction import MODES, Capture
 from .backends import registry
 from .backends.base import Capability
 from .errors import EmptyGraphWarning, GraphStateError, capture_error
+from .interop import registry as interop
 
 if TYPE_CHECKING:
     from typing import Self
@@ -564,10 +565,20 @@ class Graph(Inspection):
     def register_generator_state(self, generator: object) -> None:
         """Have a random generator of torch take part in all captures from the next one on.
 
-        Its numbers go on at every replay, as torch's default generator's do by themselves. Nothing
-        happens where no framework with generators takes part.
+        Its numbers go on at every replay, as torch's default generator's do automatically. It has no part in
+        captures on backends where its framework has none.
+
+        Raises
+        ------
+        TypeError
+            No framework that has been imported records captures with it: it is not a generator of a device.
         """
         self._check("register_generator_state()")
+        if not any(framework.takes_generator(generator) for framework in interop.loaded()):
+            raise TypeError(
+                "register_generator_state: must be a random generator of a device, such as "
+                f"torch.Generator('cuda'), not {generator!r}."
+            )
         self._generators += (generator,)
 
     @property

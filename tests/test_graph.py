@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+import random
 import stat
 import threading
 
@@ -282,3 +283,10 @@ def test_the_current_stream_is_the_named_runtimes_own(monkeypatch):
             assert ag.is_current_stream_capturing()
             graph.stream.launch(int)
         assert graph.stream.native is native
+
+
+@pytest.mark.parametrize("what", [3, None, object(), random.Random(1)])
+def test_what_is_not_a_generator_of_a_device_is_refused(what):
+    g = ag.Graph()
+    with pytest.raises(TypeError, match=r"must be a random generator of a device, .* not "):
+        g.register_generator_state(what)

@@ -46,9 +46,6 @@ class TorchRecorder(Recorder):
         torch, device = self._framework.torch, self.device
         recording = Recording(stream, device)
         self._given, self.pool = self.pool, usable(self.pool) if self.pool else None
-        for generator in self.generators:
-            if not isinstance(generator, torch.Generator) or generator.device.type != "cuda":
-                raise TypeError(f"a torch.Generator of the device is wanted, not {generator!r}.")
         if hasattr(self.pool, "owner"):
             self.destroy_disturbs_captures = True
         try:
