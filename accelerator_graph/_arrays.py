@@ -6,6 +6,7 @@ import copy
 import sys
 from collections.abc import Callable, Hashable
 from contextlib import nullcontext
+from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
 from .interop import registry as interop
@@ -192,6 +193,30 @@ def place_of(x: Any) -> tuple[bool, int | None]:
         kind, ordinal = x.__dlpack_device__()
         return (True, None) if int(kind) in _HOST else (False, int(ordinal))
     return not hasattr(x, "__cuda_array_interface__"), None
+
+
+def extent(x: Any) -> tuple[int, int] | None:
+    """Return where the memory of an array begins and ends; None if its type does not say."""
+    cls, interface = type(x), None
+    for name in ("__cuda_array_interface__", "__array_interface__"):
+        interface = interface or (getattr(x, name, None) if hasattr(cls, name) else None)
+    if isinstance(interface, dict):
+        start, shape, strides = (interface["data"] or (0,))[0], interface["shape"], interface.get("strides")
+        itemsize = int(interface["typestr"][2:].partition("[")[0]) * (
+            4 if interface["typestr"][1] == "U" else 1
+        )
+    elif hasattr(cls, "data_ptr") and hasattr(cls, "stride"):
+        start, shape, itemsize = x.data_ptr(), x.shape, x.element_size()
+        strides = [step * itemsize for step in x.stride()]
+    else:
+        return None
+    if 0 in shape:
+        return start, start
+    if strides is None:
+        return start, start + itemsize * prod(shape)
+    steps = [(extent - 1) * step for extent, step in zip(shape, strides, strict=True)]
+    low, high = (sum(step for step in steps if (step > 0) is up) for up in (False, True))
+    return start + low, start + high + itemsize
 
 
 def forget_casts() -> None:

@@ -154,6 +154,12 @@ def graphed(
             accelerator_graph.current_stream().launch(np.add, x, y, out)
             return out
 
+    There, and on other backends that record only what goes through our streams, ordinary NumPy runs at once
+    and no replay repeats it. A `CaptureError` says so where that shows: nothing was recorded, the function
+    wrote an argument itself, or it returned an array that no recorded work was given, or a scalar of
+    NumPy's. Numbers that Python reads out of an array (``if x[0] > 0``, ``float(x.sum())``) can't be told
+    from constants: they stay what they were in the call that was captured.
+
     As a method, the function has graphs of its own for every instance, which go with it. Copies and
     pickles of it, and of instances, begin without graphs.
     """

@@ -173,8 +173,8 @@ class Graphed(Generic[P, R]):
             home = current()
             if home._is_capturing():
                 return NOT_NOW
-            self._check_arguments(call, home)
-            recorded = self._capture(call, home) if seen.calls >= self._options.warmup else None
+            names = self._check_arguments(call, home)
+            recorded = self._capture(call, names, home) if seen.calls >= self._options.warmup else None
         except CaptureError as error:
             self._run_eagerly(seen, error)
             return seen
@@ -187,11 +187,12 @@ class Graphed(Generic[P, R]):
             self._agree(call.read, seen.read)
         return seen
 
-    def _check_arguments(self, call: _Call, home: Stream) -> None:
-        """Refuse arrays that a replay could not read, in the first call already."""
+    def _check_arguments(self, call: _Call, home: Stream) -> list[str]:
+        """Refuse arrays that a replay could not read, in the first call already; return their names."""
         names = self._reader.array_names(call.values, self._arguments.names(call.shape))
         families = [self._reader.families[type(leaf)] for leaf in call.leaves]
         check_arguments(call.leaves, families, names, home)
+        return names
 
     def _agree(self, read: Hashable, before: Hashable) -> None:
         """Refuse arrays that are not like those of the first call in the bucket."""
@@ -219,12 +220,12 @@ class Graphed(Generic[P, R]):
             stacklevel=6,
         )
 
-    def _capture(self, call: _Call, home: Stream) -> RecordedCall | None:
+    def _capture(self, call: _Call, names: list[str], home: Stream) -> RecordedCall | None:
         """Capture a call beside a stream; None while another one is being captured."""
         try:
             if _captures.setdefault("now", call) is not call:
                 return None
-            recorded = self._record(call, home)
+            recorded = self._record(call, names, home)
         finally:
             if _captures.get("now") is call:
                 del _captures["now"]
@@ -237,13 +238,13 @@ class Graphed(Generic[P, R]):
         self._seen.forget(call.key)
         return recorded
 
-    def _record(self, call: _Call, home: Stream) -> RecordedCall:
+    def _record(self, call: _Call, names: list[str], home: Stream) -> RecordedCall:
         copies = self._options.outputs == "copy"
         recorded = RecordedCall(self._reader, self._traffic, call.leaves, home, copies)
         recorded.read = call.read
         alike = (each.pool for each in self._graphs.values() if each.where == recorded.where)
         pool = self._options.pool or next(alike, None) or graph_pool_handle()
-        recorded.capture(functools.partial(self._call, call), call.leaves, home, pool)
+        recorded.capture(functools.partial(self._call, call), call.leaves, names, home, pool)
         return recorded
 
     def _unreadable(self, error: Exception, bucket: object, shape: Shape, values: Sequence[Any]) -> TypeError:

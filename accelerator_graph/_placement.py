@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._arrays import Family, place_of
 from .backends.base import Capability
+from .interop import registry as interop
 
 if TYPE_CHECKING:
     from .streams import Stream
@@ -15,6 +16,16 @@ if TYPE_CHECKING:
 def on_host(home: Stream) -> bool:
     """Return True if graphs of a stream's backend work on memory of the host."""
     return Capability.HANDLES not in home._backend.capabilities(home.device)
+
+
+def only_ours(home: Stream) -> bool:
+    """Return True if nothing but our streams can enqueue work on a stream's backend.
+
+    So it is where the backend records explicitly, and where no other library could name a stream, as on the
+    CPU backend; unless a framework takes part, which may record in its own way.
+    """
+    closed = home._backend.recording == "explicit" or on_host(home)
+    return closed and not interop.active(home.backend)
 
 
 def check_arguments(

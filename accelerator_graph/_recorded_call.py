@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import _lifetime, streams
 from ._arrays import Family, forget_casts, frameworks_of, writable
 from ._nested import only_tuples, rebuild
-from ._placement import on_host
+from ._placement import on_host, only_ours
+from ._recorded_work import RecordedWork, check_unwritten, contents, nothing_recorded
 from ._results import Output, Result, filler
 from ._side_streams import side_of
 from ._signature import Leaves, Reader
@@ -26,6 +27,15 @@ NOT_NOW: Any = object()
 _IDLE = CaptureStatus.NONE
 
 Swap = Callable[[Any], Any]
+
+
+class _NeverEmpty(Graph):
+    """A graph whose capture fails if nothing was recorded."""
+
+    __slots__ = ()
+
+    def _found_empty(self, subject: str) -> NoReturn:
+        raise nothing_recorded()
 
 
 class RecordedCall:
@@ -52,6 +62,7 @@ class RecordedCall:
         self._device = home.device
         self._copies = copies
         self._host = on_host(home)
+        self._only_ours = only_ours(home)
         self._families: list[Family] = [reader.families[type(leaf)] for leaf in leaves]
         ids = [*map(id, leaves)]
         self._firsts = [i for i, each in enumerate(ids) if ids.index(each) == i]  # others are the same again
@@ -60,7 +71,7 @@ class RecordedCall:
         if not self._host and lasts(home):
             _lifetime.watch(self, _part, (self._statics, traffic.stream(home), traffic), self._backend)
         self._lanes: dict[Hashable, tuple[Stream, Callable[[], None], bool]] = {}
-        self._graph = Graph()
+        self._graph = _NeverEmpty() if self._only_ours else Graph()
         self._status = self._backend.capture_status
         self.where = (self._backend, self._device)
         self.pool: PoolId | None = None
@@ -76,9 +87,18 @@ class RecordedCall:
 
     # ---- capture -------------------------------------------------------------------------------
 
-    def capture(self, call: Callable[[Swap], Any], leaves: Leaves, home: Stream, pool: PoolId) -> None:
+    def capture(
+        self, call: Callable[[Swap], Any], leaves: Leaves, names: list[str], home: Stream, pool: PoolId
+    ) -> None:
         """Capture beside the current stream. `call` gets what swaps the arrays in the arguments."""
         statics = dict(zip(map(id, leaves), self._statics, strict=True))
+        passed: set[int] = set()
+
+        def swap(value: Any) -> Any:
+            passed.add(id(value))
+            return statics.get(id(value), value)
+
+        before = self._contents()
         versions = list(map(_version, self._statics))
         self.pool = pool
         side = side_of(home)
@@ -86,21 +106,29 @@ class RecordedCall:
         forget_casts()
         try:
             with graph(self._graph, pool, side):
-                result = call(lambda value: statics.get(id(value), value))
+                result = call(swap)
         finally:
             forget_casts()
         try:
-            self._take(result, versions)
+            check_unwritten(before, self._contents(), names)
+            self._take(result, versions, passed)
             self._decide()
         except BaseException:
             self._graph.reset()
             raise
 
-    def _take(self, result: Any, versions: list[int | None]) -> None:
+    def _contents(self) -> list[object]:
+        """Return what changes when the static arrays are written in another way than by recorded work."""
+        told = self._only_ours and self._host
+        pairs = zip(self._statics, self._families, strict=True)
+        return [contents(static, family) if told else None for static, family in pairs]
+
+    def _take(self, result: Any, versions: list[int | None], passed: set[int]) -> None:
         """Find the arrays in the result, and the arguments that have to be written."""
         arguments = {id(self._statics[i]): i for i in self._firsts}
         changed = {i for i in self._firsts if versions[i] != _version(self._statics[i])}
-        taken = Result(result, arguments, self._reader, host=self._host, copies=self._copies)
+        work = self._recorded_work(passed)
+        taken = Result(result, arguments, self._reader, host=self._host, copies=self._copies, work=work)
         changed |= taken.returned
         self._outputs = taken.outputs
         self._template = taken.template
@@ -115,6 +143,13 @@ class RecordedCall:
             for i in sorted(changed)
             if self._families[i].kind != "place"
         ]
+
+    def _recorded_work(self, passed: set[int]) -> RecordedWork | None:
+        """Return what was recorded; None if there may be other work than that which our streams saw."""
+        if not self._only_ours:
+            return None
+        seen, nodes = self._graph._retained or [], self._graph.num_nodes
+        return None if nodes is not None and nodes > len(seen) else RecordedWork(seen, passed)
 
     def _decide(self) -> None:
         """Decide what can be decided before a run."""

@@ -258,12 +258,7 @@ class Graph(Inspection):
             backend, value, kept = captured.backend, captured.value, self._keep_graph or self._debug
             self._num_nodes = None if kept else backend.node_count(value)
             if backend.is_empty(value) if self._num_nodes is None else not self._num_nodes:
-                warnings.warn(
-                    f"{capture.subject} recorded nothing: the work may have gone to another stream or "
-                    "device; make that stream the current one, or capture it.",
-                    EmptyGraphWarning,
-                    stacklevel=_frames_of_ours(),
-                )
+                self._found_empty(capture.subject)
             keep = kept
             if not self._keep_graph:
                 self._instantiate()
@@ -277,6 +272,15 @@ class Graph(Inspection):
             raise
         self._capture, self._state = None, "captured" if self._keep_graph else "ready"
         _lifetime.drain()
+
+    def _found_empty(self, subject: str) -> None:
+        """Warn that a capture recorded nothing."""
+        warnings.warn(
+            f"{subject} recorded nothing: the work may have gone to another stream or device; make that "
+            "stream the current one, or capture it.",
+            EmptyGraphWarning,
+            stacklevel=_frames_of_ours(),
+        )
 
     def _capture_here(self, what: str) -> Capture:
         """Return the capture that is under way, if this thread may touch it."""

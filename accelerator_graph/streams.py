@@ -206,7 +206,7 @@ class Stream:
         """Enqueue `work(*args)`: a callable on cpu, a kernel elsewhere; `how` is the backend's."""
         self._check()
         self._backend.launch(self._native, work, *args, **how)
-        self._retain(work, args)
+        self._retain(work, args, how)
 
     def held(self) -> Stream:
         """Return another hold on the same stream, which `close` of this one does not end."""

@@ -599,8 +599,9 @@ def test_an_output_that_can_not_be_copied(stream):
             return (1, 0)
 
     def f():
-        ag.current_stream().launch(int)
-        return Opaque()
+        made = Opaque()
+        ag.current_stream().launch(id, made)
+        return made
 
     pool = ag.graph_pool_handle()
     with pytest.raises(TypeError, match="can't be copied; use outputs='static'") as info:
