@@ -53,6 +53,14 @@ class Family:
         with nullcontext() if inference is None else inference(False):
             return self.copy(x)
 
+    def like(self, static: Any, x: Any) -> Any:
+        """Return a static copy of an array as a function gets it: it can't be written if the array can't."""
+        if self.kind != "array" or writable(x):
+            return static
+        view = static.view()
+        view.flags.writeable = False
+        return view
+
     def __init__(
         self,
         kind: Literal["tensor", "array", "buffer", "place"],
@@ -85,9 +93,9 @@ def family_of(x: Any) -> Family | None:
         module = _home(cls)
         if module is not None and not issubclass(cls, Hashable):  # a scalar of NumPy's has a hash
             if not on_device:
-                return _array(cls, module, host=True)
+                return _array(cls, module, _read_like_numpy)
             if module.__name__ in interop.names():  # else nobody can say on which stream it copies
-                return _array(cls, module, host=False)
+                return _array(cls, module, _read_with_device)
     if on_device:
         return _place(cls)
     if hasattr(x, "__dlpack__"):  # it may say where it is if it is on a device
@@ -103,16 +111,18 @@ def _tensor(cls: type, module: Any) -> Family:
     return Family("tensor", module, read, lambda x: module.empty_like(x.detach()), cls.copy_)  # type: ignore[attr-defined]
 
 
-def _array(cls: type, module: Any, *, host: bool) -> Family:
-    def read(x: Any, leaves: list[Any]) -> Hashable:
-        leaves.append(x)
-        return cls, x.shape, x.strides, x.dtype
+def _array(cls: type, module: Any, read: Callable[[Any, list[Any]], Hashable]) -> Family:
+    return Family("array", module, read, module.empty_like, _assign)
 
-    def read_with_device(x: Any, leaves: list[Any]) -> Hashable:
-        leaves.append(x)
-        return cls, x.shape, x.strides, x.dtype, x.__dlpack_device__()
 
-    return Family("array", module, read if host else read_with_device, module.empty_like, _assign)
+def _read_like_numpy(x: Any, leaves: list[Any]) -> Hashable:
+    leaves.append(x)
+    return type(x), x.shape, x.strides, x.dtype, x.flags.writeable
+
+
+def _read_with_device(x: Any, leaves: list[Any]) -> Hashable:
+    leaves.append(x)
+    return type(x), x.shape, x.strides, x.dtype, x.__dlpack_device__()
 
 
 def _place(cls: type) -> Family:

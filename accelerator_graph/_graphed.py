@@ -109,13 +109,15 @@ def graphed(
 
     Notes
     -----
-    **The signature** of a call is made of its arrays (type, shape, strides, element type, device), of all
-    other arguments by type and value, and of how they are nested. It does not matter whether an argument
-    is given by position, by name or by default, nor in which order names are: ``**kwargs`` come sorted. A
-    decorator under this one has to leave the parameters as they are. Whether one array is given
-    several times counts. Grad, inference and autocast modes of a framework like
-    torch count where its tensors are arguments. What else the function reads (globals, attributes, the
-    mode of a module) is captured once and does not count.
+    **The signature** of a call is made of its arrays (type, shape, strides, element type, device, whether one
+    of NumPy's can be written), of all other arguments by type and value, and of how they are nested. Values
+    that compare equal and behave differently have different signatures: 0.0 and -0.0, ``{(1,)}`` and
+    ``{(1.0,)}``, one instant in two time zones. They are compared by what `pickle` would save; a value that
+    can't be pickled is like no other. It does not matter whether an argument is given by position, by name or
+    by default, nor in which order names are: ``**kwargs`` come sorted. A decorator under this one has to
+    leave the parameters as they are. Whether one array is given several times counts. Grad, inference and
+    autocast modes of a framework like torch count where its tensors are arguments. What else the function
+    reads (globals, attributes, the mode of a module) is captured once and does not count.
 
     **Arguments** that are arrays are copied into static ones, which the function is given in their place,
     in the order of the caller's current stream; so the function must keep none of them. One that is given
@@ -125,7 +127,8 @@ def graphed(
     and a call with other memory has another signature. Gradients don't pass through; outputs are detached.
 
     What the function writes to its arguments reaches the caller if it returns that argument, or if the
-    array counts its writes, as torch's tensors do (of work by other libraries they don't know). A result that
+    array counts its writes, as torch's tensors do (of work by other libraries they don't know). A write to
+    an array that can't be written fails, as it does eagerly. A result that
     is one of the arguments is that argument again. What is a view of an argument in an eager call is a
     copy, or with static outputs a view of the static array; likewise results that share
     memory. What is no array in the result stays what it was in the call that was captured.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import _lifetime, streams
@@ -91,7 +91,9 @@ class RecordedCall:
         self, call: Callable[[Swap], Any], leaves: Leaves, names: list[str], home: Stream, pool: PoolId
     ) -> None:
         """Capture beside the current stream. `call` gets what swaps the arrays in the arguments."""
-        statics = dict(zip(map(id, leaves), self._statics, strict=True))
+        triples = zip(self._statics, leaves, self._families, strict=True)
+        given = [family.like(static, leaf) for static, leaf, family in triples]
+        statics = dict(zip(map(id, leaves), given, strict=True))
         passed: set[int] = set()
 
         def swap(value: Any) -> Any:
@@ -111,7 +113,15 @@ class RecordedCall:
             forget_casts()
         try:
             check_unwritten(before, self._contents(), names)
-            self._take(result, versions, passed)
+            changed = {i for i in self._firsts if versions[i] != _version(self._statics[i])}
+            for i in changed:
+                if not writable(leaves[i]):
+                    raise ValueError(
+                        f"argument {names[i]} is written by the graphed function, and can't be: its elements "
+                        "share memory; pass its clone()."
+                    )
+            returned = self._take(result, {id(given[i]): i for i in self._firsts}, changed, passed)
+            self._write_back(sorted(i for i in changed | returned if writable(leaves[i])))
             self._decide()
         except BaseException:
             self._graph.reset()
@@ -123,24 +133,25 @@ class RecordedCall:
         pairs = zip(self._statics, self._families, strict=True)
         return [contents(static, family) if told else None for static, family in pairs]
 
-    def _take(self, result: Any, versions: list[int | None], passed: set[int]) -> None:
-        """Find the arrays in the result, and the arguments that have to be written."""
-        arguments = {id(self._statics[i]): i for i in self._firsts}
-        changed = {i for i in self._firsts if versions[i] != _version(self._statics[i])}
+    def _take(self, result: Any, arguments: dict[int, int], changed: set[int], passed: set[int]) -> set[int]:
+        """Find the arrays in the result; return which of the arguments are in it."""
         work = self._recorded_work(passed)
         taken = Result(result, arguments, self._reader, host=self._host, copies=self._copies, work=work)
-        changed |= taken.returned
         self._outputs = taken.outputs
         self._template = taken.template
         for i, family in enumerate(self._families):
             if family.kind == "tensor" and self._statics[i].requires_grad:  # since the function asked for it
                 self._statics[i] = self._statics[i].detach()
         self._static_arrays = [array for array, _ in self._outputs]
-        fixed = not self._copies and only_tuples(result) and not changed
+        fixed = not self._copies and only_tuples(result) and not changed | taken.returned
         self._result = rebuild(self._template, filler([], self._static_arrays)) if fixed else None
+        return taken.returned
+
+    def _write_back(self, arguments: Sequence[int]) -> None:
+        """Have every run write these arguments: the function wrote them, or returned them."""
         self._back = [
             (i, self._statics[i], self._families[i].assign)
-            for i in sorted(changed)
+            for i in arguments
             if self._families[i].kind != "place"
         ]
 
@@ -222,10 +233,7 @@ class RecordedCall:
             self._copy(stream, ((static, leaves[i], assign) for i, static, assign in self._plan))
         launch()
         if self._back:
-            self._copy(
-                stream,
-                ((leaves[i], static, assign) for i, static, assign in self._back if writable(leaves[i])),
-            )
+            self._copy(stream, ((leaves[i], static, assign) for i, static, assign in self._back))
         arrays = self._new_arrays(stream) if self._copies else self._static_arrays
         template = self._template
         if type(template) is Output:

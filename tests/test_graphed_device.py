@@ -420,3 +420,21 @@ def test_the_current_stream_of_a_foreign_capture(device):
     assert device.node_count(graph) == 1
     assert isinstance(y, Tensor)
     assert f.cache_info().replays == 1
+
+
+def expanded(value):
+    """A tensor whose elements are one place in memory."""
+    return Tensor(np.lib.stride_tricks.as_strided(np.full(1, float(value)), (3,), (0,)))
+
+
+def test_an_argument_whose_elements_share_memory():
+    f = ag.graphed(lambda x: (x, x + 1), warmup=1)
+    for i in range(3):
+        x = expanded(i)
+        same, y = f(x)
+        assert same is x
+        assert y.tolist() == [i + 1.0] * 3
+    g = ag.graphed(lambda x: x.add_(full(3, 1)), warmup=0)
+    with pytest.raises(ValueError, match="argument x is written by the graphed function"):
+        g(expanded(0))
+    assert g.cache_info().captures == 0
