@@ -181,7 +181,7 @@ def _check_place(passes: list[Passes], home: Stream) -> None:
 
 def _capture(passes: list[Passes], home: Stream, warmup: int, pool: PoolId) -> list[Callable[..., Any]]:
     """Warm up, and capture the forward passes in order and the backward passes in the reverse one."""
-    from .interop._torch_replay import Loans
+    from .interop._torch_replay import loans_of
 
     side = side_of(home)
     graphs = [(Graph(), Graph()) for _ in passes]
@@ -208,7 +208,7 @@ def _capture(passes: list[Passes], home: Stream, warmup: int, pool: PoolId) -> l
                 if each.prepare_backward():
                     with graph(backward, pool, side):
                         each.backward()
-        loans = Loans()
+        loans = loans_of(tuple(pool))
         return [
             each.join(lanes.of(forward), lanes.of(backward), loans)
             for each, (forward, backward) in zip(passes, graphs, strict=True)

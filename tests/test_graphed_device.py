@@ -438,3 +438,25 @@ def test_an_argument_whose_elements_share_memory():
     with pytest.raises(ValueError, match="argument x is written by the graphed function"):
         g(expanded(0))
     assert g.cache_info().captures == 0
+
+
+def test_a_call_waits_for_the_one_before_and_not_only_for_an_older_one(device):
+    f = ag.graphed(lambda x: x + 1, warmup=0, outputs="static")
+    current.handle = stream_of(device)  # which may be destroyed, so the end of the call is marked
+    try:
+        f(full(2, 1))
+    finally:
+        current.handle = 0
+    one, two = ag.Stream(backend="fakedevice"), ag.Stream(backend="fakedevice")
+    gate = threading.Event()
+    with one:
+        one.launch(gate.wait, LIMIT)
+        f(full(2, 5))
+    with two:
+        y = f(full(2, 7))
+    try:
+        assert not two.query()
+    finally:
+        gate.set()
+    two.synchronize()
+    assert y.data.tolist() == [8.0] * 2
