@@ -797,7 +797,7 @@ def test_the_same_memory_read_in_another_way():
 
 
 class Times(torch.autograd.Function):
-    """``x * w``, whose gradients and notes lie in memory that passes of one pool share, as an allocator does it."""
+    """``x * w``, with gradients and notes in memory that the passes of a pool share, as in an allocator."""
 
     @staticmethod
     def forward(ctx, x, w, memory, lends):
