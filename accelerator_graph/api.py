@@ -275,11 +275,9 @@ class Graph(Inspection):
 
     def _found_empty(self, subject: str) -> None:
         """Warn that a capture recorded nothing."""
-        warnings.warn(
+        warn_of_nothing(
             f"{subject} recorded nothing: the work may have gone to another stream or device; make that "
-            "stream the current one, or capture it.",
-            EmptyGraphWarning,
-            stacklevel=_frames_of_ours(),
+            "stream the current one, or capture it."
         )
 
     def _capture_here(self, what: str) -> Capture:
@@ -696,6 +694,11 @@ def _check_mode(mode: object) -> str:
     if mode not in MODES:
         raise ValueError(f"capture_error_mode: {mode!r} is none of {', '.join(MODES)}.")
     return mode
+
+
+def warn_of_nothing(message: str) -> None:
+    """Issue an `EmptyGraphWarning` for the caller's line."""
+    warnings.warn(message, EmptyGraphWarning, stacklevel=_frames_of_ours())
 
 
 def _frames_of_ours() -> int:
