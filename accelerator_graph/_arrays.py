@@ -117,7 +117,7 @@ def _array(cls: type, module: Any, read: Callable[[Any, list[Any]], Hashable]) -
 
 def _read_like_numpy(x: Any, leaves: list[Any]) -> Hashable:
     leaves.append(x)
-    return type(x), x.shape, x.strides, x.dtype, x.flags.writeable
+    return type(x), x.shape, x.strides, x.dtype, getattr(getattr(x, "flags", None), "writeable", True)
 
 
 def _read_with_device(x: Any, leaves: list[Any]) -> Hashable:

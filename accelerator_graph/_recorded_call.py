@@ -113,13 +113,7 @@ class RecordedCall:
             forget_casts()
         try:
             check_unwritten(before, self._contents(), names)
-            changed = {i for i in self._firsts if versions[i] != _version(self._statics[i])}
-            for i in changed:
-                if not writable(leaves[i]):
-                    raise ValueError(
-                        f"argument {names[i]} is written by the graphed function, and can't be: its elements "
-                        "share memory; pass its clone()."
-                    )
+            changed = self._changed(versions, leaves, names)
             returned = self._take(result, {id(given[i]): i for i in self._firsts}, changed, passed)
             self._write_back(sorted(i for i in changed | returned if writable(leaves[i])))
             self._decide()
@@ -132,6 +126,17 @@ class RecordedCall:
         told = self._only_ours and self._host
         pairs = zip(self._statics, self._families, strict=True)
         return [contents(static, family) if told else None for static, family in pairs]
+
+    def _changed(self, versions: list[int | None], leaves: Leaves, names: list[str]) -> set[int]:
+        """Return which arguments the function wrote, as far as they count that."""
+        changed = {i for i in self._firsts if versions[i] != _version(self._statics[i])}
+        for i in changed:
+            if not writable(leaves[i]):
+                raise ValueError(
+                    f"argument {names[i]} is written by the graphed function, and can't be: its elements share "
+                    "memory; pass its clone()."
+                )
+        return changed
 
     def _take(self, result: Any, arguments: dict[int, int], changed: set[int], passed: set[int]) -> set[int]:
         """Find the arrays in the result; return which of the arguments are in it."""
@@ -159,7 +164,7 @@ class RecordedCall:
         """Return what was recorded; None if there may be other work than that which our streams saw."""
         if not self._only_ours:
             return None
-        seen, nodes = self._graph._retained or [], self._graph.num_nodes
+        seen, nodes = self._graph._retained or [], self._graph._num_nodes
         return None if nodes is not None and nodes > len(seen) else RecordedWork(seen, passed)
 
     def _decide(self) -> None:

@@ -206,7 +206,7 @@ class Reader:
             return lambda x, leaves: (cls, self.read([getattr(x, name) for name in names], leaves))
         if issubclass(cls, tuple | list | dict):
             read = self._items if issubclass(cls, dict) else self.read
-            if cls in (tuple, list, dict):
+            if cls in (tuple, list, dict) or not self._by_value:
                 return lambda x, leaves: (cls, read(x, leaves))
             return lambda x, leaves: (cls, read(x, leaves), self._values.attributes_of(x))
         family = self.family(value)

@@ -268,6 +268,16 @@ def test_attributes_of_a_tuples_subclass_reach_the_function(stream):
         assert y[0] == 12
 
 
+def test_attributes_don_t_count_in_a_bucket(stream):
+    @ag.graphed(warmup=0, key=lambda x: 1)
+    def f(x):
+        ag.current_stream().launch(int)
+
+    f(with_note(Listed([1]), 1))
+    f(with_note(Listed([1]), 2))
+    assert f.cache_info().captures == 1
+
+
 def test_an_array_in_a_value_is_read_where_it_is(stream):
     @ag.graphed(warmup=0)
     def f(x):
