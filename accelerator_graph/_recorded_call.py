@@ -133,8 +133,8 @@ class RecordedCall:
         for i in changed:
             if not writable(leaves[i]):
                 raise ValueError(
-                    f"argument {names[i]} is written by the graphed function, and can't be: its elements share "
-                    "memory; pass its clone()."
+                    f"argument {names[i]} is written by the graphed function, and can't be: its elements "
+                    "share memory; pass its clone()."
                 )
         return changed
 

@@ -23,7 +23,7 @@ _recording: dict[int, Recording] = {}
 """By device: what torch is recording. A second one would end the process."""
 _asked_for_ever: list[Any] = []
 """Graphs whose capture failed. torch's allocator for pinned memory goes on asking them, gone or not."""
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler may capture, too
 
 
 class TorchRecorder(Recorder):
@@ -252,7 +252,7 @@ class TorchRecorder(Recorder):
 
 def _after_fork() -> None:
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _recording.clear()
 
 
