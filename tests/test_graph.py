@@ -191,6 +191,13 @@ def test_a_capture_of_a_thread_python_does_not_know_can_be_reset_after_it_has_en
         stream.launch(int)
 
 
+@pytest.mark.parametrize("what", [3, None, object(), random.Random(1)])
+def test_what_is_not_a_generator_of_a_device_is_refused(what):
+    g = ag.Graph()
+    with pytest.raises(TypeError, match=r"must be a random generator of a device, .* not "):
+        g.register_generator_state(what)
+
+
 @pytest.mark.parametrize("copying", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_a_graph_is_not_copied(stream, copying):
     graph = captured(stream, [])
@@ -283,10 +290,3 @@ def test_the_current_stream_is_the_named_runtimes_own(monkeypatch):
             assert ag.is_current_stream_capturing()
             graph.stream.launch(int)
         assert graph.stream.native is native
-
-
-@pytest.mark.parametrize("what", [3, None, object(), random.Random(1)])
-def test_what_is_not_a_generator_of_a_device_is_refused(what):
-    g = ag.Graph()
-    with pytest.raises(TypeError, match=r"must be a random generator of a device, .* not "):
-        g.register_generator_state(what)
