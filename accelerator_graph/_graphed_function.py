@@ -12,10 +12,10 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from . import _lifetime
+from ._array_placement import check_arguments
 from ._cache import CacheInfo, Options, Seen, SeenTable
 from ._methods import Instances
 from ._nested import rebuild
-from ._placement import check_arguments
 from ._process import after_fork
 from ._recorded_call import NOT_NOW, RecordedCall
 from ._signature import Arguments, Leaves, Reader, Shape, repeats, same_among

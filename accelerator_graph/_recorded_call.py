@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import _lifetime, streams
+from ._array_placement import on_host, only_ours
 from ._arrays import Family, forget_casts, frameworks_of, writable
 from ._nested import only_tuples, rebuild
-from ._placement import on_host, only_ours
 from ._recorded_work import RecordedWork, check_unwritten, contents, nothing_recorded
 from ._results import Output, Result, filler
 from ._side_streams import side_of
