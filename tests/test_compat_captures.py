@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -447,3 +448,23 @@ def test_a_replay_in_another_capture_is_refused_and_the_capture_goes_on(torch):
             inner.replay()
     g.replay()
     assert (value(x), value(y)) == (0, 3)
+
+
+def test_an_interrupt_as_the_block_ends_leaves_no_capture(torch):
+    x, g = Array(), torch.cuda.CUDAGraph()
+
+    def trace(frame, event, arg):
+        if frame.f_code.co_name == "__exit__" and frame.f_code.co_filename == _context.__file__:
+            sys.settrace(None)
+            raise KeyboardInterrupt  # on entry, ahead of its first line
+
+    before = sys.gettrace()
+    with pytest.raises(KeyboardInterrupt), torch.cuda.graph(g):
+        torch.fill(x, 1)
+        sys.settrace(trace)
+    sys.settrace(before)
+    gc.collect()
+    assert g.state == "empty"
+    assert handle(torch.cuda.current_stream()) == 0
+    captured(torch, g, lambda: torch.fill(x, 5)).replay()
+    assert value(x) == 5

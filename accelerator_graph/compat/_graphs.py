@@ -99,7 +99,7 @@ class TorchGraph(api.Graph):
     def _recorded(self) -> Any:
         """Return torch's object, which records and replays."""
         if self._capture is not None:
-            return self._capture._token[0][1].torch_graph
+            return self._capture._token.torch_graph
         if self._captured is not None:
             return self._captured.value.torch_graph
         self._check("replay()")
