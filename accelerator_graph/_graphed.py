@@ -8,6 +8,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from ._cache import CacheInfo, Options
 from ._graphed_function import Graphed
+from ._integers import integer
 from .pools import AnyPool, check_pool
 
 __all__ = ["CacheInfo", "graphed"]
@@ -166,7 +167,8 @@ def graphed(
     As a method, the function has graphs of its own for every instance, which go with it. Copies and
     pickles of it, and of instances, begin without graphs.
     """
-    options = Options(warmup, key, max_graphs, outputs, check_pool(pool), on_capture_error)
+    times, most = integer(warmup, "warmup"), integer(max_graphs, "max_graphs")
+    options = Options(times, key, most, outputs, check_pool(pool), on_capture_error)
     _check(options)
     if function is None:
         return lambda function: _graphed(function, options)
@@ -183,7 +185,7 @@ def _graphed(function: Callable[..., Any], options: Options) -> Graphed[..., Any
         kind = type(function).__name__
         raise TypeError(f"graphed: a {kind} can't be captured; put @graphed below @{kind}.")
     if not callable(function):
-        raise TypeError(f"graphed: must be a callable, not {function!r}.")
+        raise TypeError(f"graphed: the function must be a callable, not {function!r}.")
     if any(test(each) for each in (function, type(function).__call__) for test in _NOT_ORDINARY):
         raise TypeError(
             f"graphed: {function!r} is a coroutine or a generator, which can't be captured; pass an "
@@ -195,13 +197,12 @@ def _graphed(function: Callable[..., Any], options: Options) -> Graphed[..., Any
 def _check(options: Options) -> None:
     for name, least in (("warmup", 0), ("max_graphs", 1)):
         number = getattr(options, name)
-        if type(number) is not int:
-            raise TypeError(f"{name}: must be an int, not {number!r}.")
         if number < least:
-            raise ValueError(f"{name}: must be at least {least}, not {number}.")
+            raise ValueError(f"{name} must be at least {least}, not {number}.")
     if options.key is not None and not callable(options.key):
-        raise TypeError(f"key: must be a callable, not {options.key!r}.")
+        raise TypeError(f"key must be a callable, not {options.key!r}.")
     for name, choice in (("outputs", ("copy", "static")), ("on_capture_error", ("raise", "eager"))):
         if getattr(options, name) not in choice:
-            wanted = " or ".join(map(repr, choice))
-            raise ValueError(f"{name}: must be {wanted}, not {getattr(options, name)!r}.")
+            raise ValueError(
+                f"{name} must be {' or '.join(map(repr, choice))}, not {getattr(options, name)!r}."
+            )

@@ -97,13 +97,13 @@ def test_the_ways_to_decorate(stream):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"warmup": -1}, ValueError, "warmup: must be at least 0, not -1"),
-        ({"warmup": 1.5}, TypeError, "warmup: must be an int"),
-        ({"warmup": True}, TypeError, "warmup: must be an int"),
-        ({"max_graphs": 0}, ValueError, "max_graphs: must be at least 1, not 0"),
-        ({"key": 3}, TypeError, "key: must be a callable"),
-        ({"outputs": "none"}, ValueError, "outputs: must be 'copy' or 'static', not 'none'"),
-        ({"on_capture_error": "ignore"}, ValueError, "on_capture_error: must be .* not 'ignore'"),
+        ({"warmup": -1}, ValueError, "warmup must be at least 0, not -1"),
+        ({"warmup": 1.5}, TypeError, "warmup must be an int"),
+        ({"warmup": True}, TypeError, "warmup must be an int"),
+        ({"max_graphs": 0}, ValueError, "max_graphs must be at least 1, not 0"),
+        ({"key": 3}, TypeError, "key must be a callable"),
+        ({"outputs": "none"}, ValueError, "outputs must be 'copy' or 'static', not 'none'"),
+        ({"on_capture_error": "ignore"}, ValueError, "on_capture_error must be .* not 'ignore'"),
         ({"pool": (1, 2)}, ValueError, "no pool id"),
         ({"pool": 3}, TypeError, "a pool is"),
     ],
@@ -111,6 +111,13 @@ def test_the_ways_to_decorate(stream):
 def test_bad_options_are_refused_at_once(options, error, words):
     with pytest.raises(error, match=words):
         ag.graphed(**options)
+
+
+def test_numbers_of_numpy_are_numbers(stream):
+    double, _ = doubled(warmup=np.int64(1), max_graphs=np.uint8(1))
+    for n in (1, 1, 2, 2):
+        double(np.ones(n))
+    assert double.cache_info() == ag.CacheInfo(2, 2, 2, 1, 1, 1)
 
 
 async def coroutine(): ...

@@ -553,8 +553,8 @@ REFUSED = [
     ("none", lambda: (Counting(), (None,)), TypeError, "sample argument 0 is of type 'NoneType'"),
     ("sparse", lambda: (Counting(), (x_of().to_sparse(),)), TypeError, "only strided tensors"),
     ("bare", lambda: (Counting(), x_of()), TypeError, "a tuple of its arguments"),
-    ("not callable", lambda: (3, (x_of(),)), TypeError, "a module or a function is wanted, not 3"),
-    ("a list", lambda: ([net()], (x_of(),)), TypeError, "a module or a function is wanted"),
+    ("not callable", lambda: (3, (x_of(),)), TypeError, "must be a module or a function, not 3"),
+    ("a list", lambda: ([net()], (x_of(),)), TypeError, "must be a module or a function"),
     ("too few", lambda: ((net(), net()), ((x_of(),),)), ValueError, "one tuple for every callable"),
     ("nothing", lambda: ((), ()), ValueError, "at least one"),
     *(

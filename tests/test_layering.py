@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1] / PACKAGE
 CORE = (
     "api streams pools _inspection _lifetime _liveness _replay _transaction _graphed _graphed_function "
     "_recorded_call _recorded_work _results _cache _methods _signature _values _nested _arrays "
-    "_array_placement _traffic _side_streams _collector _sure_exit"
+    "_array_placement _integers _traffic _side_streams _collector _sure_exit"
 )
 CHOICE = (
     "backends.registry backends._automatic backends._catalogue backends._claim backends._entry_points "

@@ -64,7 +64,7 @@ class graph(api.graph):
         if not isinstance(cuda_graph, TorchGraph):
             if not isinstance(cuda_graph, CUDAGraph.torchs_own):
                 raise TypeError(
-                    f"torch.cuda.graph: a torch.cuda.CUDAGraph is wanted, not {cuda_graph!r}; "
+                    f"torch.cuda.graph: cuda_graph must be a torch.cuda.CUDAGraph, not {cuda_graph!r}; "
                     "accelerator_graph.graph captures into an accelerator_graph.Graph."
                 )
             newer = {

@@ -1,0 +1,21 @@
+"""Arguments that are integers: Python's, NumPy's, and any other type's with ``__index__``."""
+
+from __future__ import annotations
+
+from operator import index
+
+
+def integer(value: object, name: str) -> int:
+    """Return an argument as an `int`.
+
+    Raises
+    ------
+    TypeError
+        It is not an integer. True and False don't count as one.
+    """
+    if not isinstance(value, bool):
+        try:
+            return index(value)  # type: ignore[arg-type]
+        except TypeError:
+            pass
+    raise TypeError(f"{name} must be an int, not {value!r}.")
