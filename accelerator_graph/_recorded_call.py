@@ -161,11 +161,16 @@ class RecordedCall:
         ]
 
     def _recorded_work(self, passed: set[int]) -> RecordedWork | None:
-        """Return what was recorded; None if there may be other work than that which our streams saw."""
+        """Return what every run does: the copies of the arguments, and the work that was recorded.
+
+        None if there may be other work than what our streams saw.
+        """
         if not self._only_ours:
             return None
         seen, nodes = self._graph._retained or [], self._graph._num_nodes
-        return None if nodes is not None and nodes > len(seen) else RecordedWork(seen, passed)
+        return (
+            None if nodes is not None and nodes > len(seen) else RecordedWork([*seen, self._statics], passed)
+        )
 
     def _decide(self) -> None:
         """Decide what can be decided before a run."""

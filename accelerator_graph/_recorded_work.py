@@ -34,7 +34,7 @@ class RecordedWork:
     Parameters
     ----------
     work : sequence
-        What was passed to `Stream.launch`, `copy` and `fill`.
+        What was passed to `Stream.launch`, `copy` and `fill`, and the static arrays, which every run fills.
     passed : collection
         The ids of the values in the arguments of the function.
     """

@@ -248,6 +248,20 @@ def test_what_recorded_work_can_reach_is_a_result(stream, function, outputs):
     assert f.cache_info().captures == 1
 
 
+@pytest.mark.parametrize("outputs", ["copy", "static"])
+def test_a_view_of_an_argument_is_a_result(stream, outputs):
+    @ag.graphed(warmup=1, outputs=outputs)
+    def f(x):
+        launch(int)
+        return x[1:], x.reshape(1, 2)
+
+    for i in range(4):
+        y, z = f(np.array([0.0, i]))
+        stream.synchronize()
+        assert (y.tolist(), z.tolist()) == ([i], [[0.0, i]])
+    assert f.cache_info().captures == 1
+
+
 def test_results_of_a_graph_that_is_replayed_in_the_capture(stream):
     x, out, g = np.zeros(2), np.empty(2), ag.Graph()
     with g:
