@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 import threading
 import types
 import warnings
 import weakref
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from . import _lifetime
@@ -19,6 +19,7 @@ from ._nested import rebuild
 from ._process import after_fork
 from ._recorded_call import NOT_NOW, RecordedCall
 from ._signature import Arguments, Leaves, Reader, Shape, repeats, same_among
+from ._sure_exit import Between
 from ._traffic import Traffic, current, here_or_none
 from .errors import CaptureError, GraphStateError
 from .pools import graph_pool_handle
@@ -58,7 +59,7 @@ class Graphed(Generic[P, R]):
         method: tuple[Graphed[..., R], weakref.ref[Any]] | None = None,
     ) -> None:
         plain = isinstance(function, types.FunctionType | types.MethodType)
-        functools.update_wrapper(self, function, updated=("__dict__",) if plain else ())
+        update_wrapper(self, function, updated=("__dict__",) if plain else ())
         self._function = function
         self._options = options
         self._choose = options.key
@@ -79,7 +80,6 @@ class Graphed(Generic[P, R]):
         self._graphs: dict[Hashable, RecordedCall] = {}
         self._seen = SeenTable(self._options.max_graphs)
         self._replays = self._eager = self._captures = self._dropped = 0
-        self._busy = False
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function, or replay what it did."""
@@ -125,14 +125,10 @@ class Graphed(Generic[P, R]):
 
         Return `NOT_NOW` if a signal handler or a finaliser calls in the middle of another call.
         """
+        if self._lock._is_owned():  # type: ignore[attr-defined]  # what `threading.Condition` asks a lock
+            return NOT_NOW
         with self._lock:
-            if self._busy:
-                return NOT_NOW
-            try:
-                self._busy = True
-                return work(*args)
-            finally:
-                self._busy = False
+            return work(*args)
 
     def _replay(
         self, recorded: RecordedCall | None, read: Hashable, leaves: Leaves, here: Stream | None = None
@@ -222,13 +218,10 @@ class Graphed(Generic[P, R]):
 
     def _capture(self, call: _Call, names: list[str], home: Stream) -> RecordedCall | None:
         """Capture a call beside a stream; None while another one is being captured."""
-        try:
-            if _captures.setdefault("now", call) is not call:
+        with Between(partial(_captures.setdefault, "now", call), partial(_give_up, call)):
+            if _captures["now"] is not call:
                 return None
             recorded = self._record(call, names, home)
-        finally:
-            if _captures.get("now") is call:
-                del _captures["now"]
         self._captures += 1
         while len(self._graphs) >= self._options.max_graphs:
             oldest = min(self._graphs, key=lambda key: self._graphs[key].used)
@@ -244,7 +237,7 @@ class Graphed(Generic[P, R]):
         recorded.read = call.read
         alike = (each.pool for each in self._graphs.values() if each.where == recorded.where)
         pool = self._options.pool or next(alike, None) or graph_pool_handle()
-        recorded.capture(functools.partial(self._call, call), call.leaves, names, home, pool)
+        recorded.capture(partial(self._call, call), call.leaves, names, home, pool)
         return recorded
 
     def _unreadable(self, error: Exception, bucket: object, shape: Shape, values: Sequence[Any]) -> TypeError:
@@ -320,6 +313,12 @@ class Graphed(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<graphed {getattr(self._function, '__qualname__', None) or repr(self._function)}>"
+
+
+def _give_up(call: _Call) -> None:
+    """Let others capture, if this call was being captured."""
+    if _captures.get("now") is call:
+        _captures.pop("now", None)
 
 
 after_fork(_captures.clear)

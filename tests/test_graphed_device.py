@@ -460,3 +460,13 @@ def test_a_call_waits_for_the_one_before_and_not_only_for_an_older_one(device):
         gate.set()
     two.synchronize()
     assert y.data.tolist() == [8.0] * 2
+
+
+def test_an_empty_capture_is_warned_of_where_other_libraries_may_enqueue():
+    f = ag.graphed(lambda x: x, warmup=0)
+    x = full(2, 3)
+    with pytest.warns(ag.EmptyGraphWarning, match="recorded nothing") as found:
+        assert f(x) is x
+    assert [each.filename for each in found] == [__file__]
+    assert f(x) is x
+    assert f.cache_info() == ag.CacheInfo(2, 0, 1, 0, 1, 16)

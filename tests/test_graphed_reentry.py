@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import pytest
+from faults.moments import Interrupter
 
 import accelerator_graph as ag
 
@@ -169,5 +170,41 @@ def test_a_call_while_another_thread_captures_another_function():
             double(np.ones(2), np.ones(2))
             assert double.cache_info() == ag.CacheInfo(1, 2, 1, 0, 1, 16)
         assert [y.tolist() for y in results] == [[2.0, 2.0]]
+
+    in_a_thread(work)
+
+
+@pytest.mark.parametrize("calls_before", [0, 1], ids=["capture", "replay"])
+def test_an_interrupt_at_any_moment_of_a_call_leaves_a_function_that_works(calls_before):
+    def once(stream, at):
+        triple = tripling(warmup=0)
+        for _ in range(calls_before):
+            triple(np.ones(2), np.ones(2))
+        interrupter, before = Interrupter(at, KeyboardInterrupt), sys.gettrace()
+        try:
+            sys.settrace(interrupter)
+            triple(np.full(2, 1.0), np.full(2, 4.0))
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        where = interrupter.where
+        assert not stream._is_capturing(), where
+        assert ag.current_stream() is stream, where
+        for i in range(2):
+            y = triple(np.full(2, 7.0), np.full(2, float(i)))
+            stream.synchronize()
+            assert y.tolist() == [7.0 + i] * 2, where
+        info = triple.cache_info()
+        assert (info.eager, info.graphs) == (0, 1), where
+        triple.clear()
+        return where
+
+    def work():
+        with ag.Stream(backend="cpu") as stream:
+            at = 1
+            while once(stream, at):
+                at += 1
+            assert at > 20
 
     in_a_thread(work)
