@@ -25,8 +25,8 @@ class Inspection:
     """The part of `Graph` that answers questions."""
 
     __slots__ = (
-        *("__weakref__", "_backend_name", "_capture", "_captured", "_launch", "_lease", "_num_nodes"),
-        *("_runner", "_state", "_stream"),
+        *("__weakref__", "_backend_name", "_capture", "_captured", "_held", "_launch", "_lease"),
+        *("_num_nodes", "_runner", "_state", "_stream"),
     )
 
     _launch: Callable[[], None] | None
@@ -35,6 +35,7 @@ class Inspection:
     _backend_name: str | None
     _capture: Capture | None
     _captured: Owned | None
+    _held: Stream | None
     _runner: Runner | None
     _lease: Lease | None
     _num_nodes: int | None
@@ -134,8 +135,15 @@ class Inspection:
 
     @property
     def stream(self) -> Stream | None:
-        """The stream that is being captured; else the one that replays go to. None until it is known."""
-        return self._stream if self._capture is None else self._capture.stream
+        """The stream that is being captured; else the one that replays go to. None until it is known.
+
+        If that was closed after the capture, another hold on it, to wait for replays with.
+        """
+        if self._capture is not None:
+            return self._capture.stream
+        if self._held is not None and self._stream is not None and self._stream._closed:
+            return self._held.held()
+        return self._stream
 
     @property
     def num_nodes(self) -> int:

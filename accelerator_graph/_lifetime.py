@@ -11,7 +11,9 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from itertools import chain, starmap
+from functools import lru_cache
+from itertools import starmap
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ._fast_path import new_lock
@@ -57,57 +59,68 @@ class _Capture(Protocol):
     def thread_ended(self) -> None: ...
 
 
-class _Thread(threading.local):
-    def __init__(self) -> None:
-        self.life = Life()
-        self.capturing: list[Retaining] = []
-        self.unfinished: dict[int, _Capture] = {}
-        watch(self.life, _thread_ended, self.unfinished)
-
-
-class _Watch(weakref.ref[Any]):
-    """What is to be done when an object is gone. The callback is the queue's own `append`, in C."""
-
-    __slots__ = ("action", "backend", "keeps", "value")
-    __hash__ = object.__hash__
-    __eq__ = object.__eq__  # references to one object are equal otherwise, as long as it lives
-
-    backend: Backend | None
-    action: Callable[[Any], object] | str
-    value: Any
-    keeps: object
-
-    def act(self) -> None:
-        """Do it."""
-        action = getattr(self.backend, self.action) if isinstance(self.action, str) else self.action
-        action(self.value)
-
-
-_watches: set[_Watch] = set()
-_pending: deque[_Watch] = deque()
-_append = _pending.append
+_pending: deque[Finalizer] = deque()
 _ONCE: tuple[tuple[()]] = ((),)
 
 
-def watch(
-    obj: object,
-    action: Callable[[Any], object] | str,
-    value: Any,
-    backend: Backend | None = None,
-    keeps: object = None,
-) -> None:
-    """Have `drain` call `action(value)` once `obj` is gone, and let go of what it keeps after that.
+class Finalizer:
+    """Has `drain` call ``action(value)`` once nobody holds this object any more.
 
-    A name means the backend's method, which need not be held then. With a backend given, its captures may
-    have to end first (`Backend.destroy_disturbs_captures`). Nothing is called in a forked child for what its
-    parent made, and nothing when the interpreter exits.
+    The garbage collector sees everything it refers to, so what leads back to it can still be collected.
+    All of that lives until the call was made. Nothing is called in a forked child for what its parent
+    made, and nothing when the interpreter exits.
+
+    Parameters
+    ----------
+    action : callable or str
+        A name means the backend's method, which need not be held then.
+    value : object
+        What `action` is called with.
+    backend : Backend, optional
+        Its captures may have to end first (`Backend.destroy_disturbs_captures`).
+    *keeps : object
+        What has to outlive the value. Finalizers among these are called after this one.
     """
-    ref = _Watch(obj, _append)
-    ref.backend, ref.action, ref.value, ref.keeps = backend, action, value, keeps
-    _watches.add(ref)
+
+    __slots__ = ("_forks", "_hold", "action", "backend", "keeps", "value")
+
+    _hold: object
+    keeps: object
+
+    def __init__(
+        self,
+        action: Callable[[Any], object] | str,
+        value: Any,
+        backend: Backend | None = None,
+        *keeps: object,
+    ) -> None:
+        self.action = action
+        self.value = value
+        self.backend = backend
+        self.keeps = [(each, each._hold) if isinstance(each, Finalizer) else each for each in keeps]
+        self._hold = object()  # those that keep this one refer to it as well
+        self._forks = forks  # last: without it, an interrupt came before
+
+    __del__ = lru_cache(maxsize=0)(_pending.append)  # a method in C: no signal is handled in it
+
+    def has_to_wait(self) -> bool:
+        """Return True if it is kept by a finalizer that was not called, or a capture would be disturbed."""
+        if getrefcount(self._hold) > _UNSHARED:
+            return True
+        backend = self.backend
+        return backend is not None and backend.destroy_disturbs_captures and _capturing(backend)
+
+    def act(self) -> None:
+        """Call the action."""
+        action = getattr(self.backend, self.action) if isinstance(self.action, str) else self.action
+        action(self.value)
+
+    def is_void(self) -> bool:
+        """Return True if it was made before a fork, or an interrupt left it half made."""
+        return getattr(self, "_forks", None) != forks
 
 
-class Owned:
+class Owned(Finalizer):
     """An object that has to be destroyed once: when nobody holds this owner any more.
 
     Parameters
@@ -118,18 +131,26 @@ class Owned:
         Name of the backend's method that takes `value`; called by `drain`.
     value : object
         What is owned.
-    keeps : object
-        What has to outlive it: let go after `destroy` was called.
+    *keeps : object
+        What has to outlive it.
     """
 
-    __slots__ = ("__weakref__", "backend", "last", "lock", "value")
+    __slots__ = ("last", "lock")
 
-    def __init__(self, backend: Backend, destroy: str, value: Any, keeps: object = None) -> None:
-        self.backend = backend
-        self.value = value
+    backend: Backend
+
+    def __init__(self, backend: Backend, destroy: str, value: Any, *keeps: object) -> None:
+        super().__init__(destroy, value, backend, *keeps)
         self.lock = new_lock()
         self.last: object = None
-        watch(self, destroy, value, backend, keeps)
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.life = Life()
+        self.capturing: list[Retaining] = []
+        self.unfinished: dict[int, _Capture] = {}
+        self.end = Finalizer(_thread_ended, self.unfinished)
 
 
 def _thread_ended(unfinished: dict[int, _Capture]) -> None:
@@ -145,7 +166,7 @@ def _capturing(backend: Backend) -> bool:
     return base in [capture.stream._backend for capture in list(captures.values())]
 
 
-def _move(source: deque[_Watch], target: deque[_Watch]) -> None:
+def _move(source: deque[Finalizer], target: deque[Finalizer]) -> None:
     """Move the first one. No signal is handled between its removal and its arrival, and no memory needed."""
     target.extend(starmap(source.popleft, _ONCE))
 
@@ -156,33 +177,35 @@ def drain() -> None:
     What could not be destroyed because of an interrupt, or for lack of memory or stack, stays due. Its
     backend may be asked a second time for what it has destroyed already.
     """
-    if not _pending:
-        return
-    taken: deque[_Watch] = deque()
-    postponed: deque[_Watch] = deque()
-    left = chain(taken, postponed)
+    taken: deque[Finalizer] = deque()
+    waiting = 0  # were looked at since the last one was called
     try:
-        while _pending:
+        while waiting < len(_pending):
             _move(_pending, taken)
             due = taken[0]
-            if due.backend is not None and due.backend.destroy_disturbs_captures and _capturing(due.backend):
-                _move(taken, postponed)
-                continue
             try:
-                due.act()
+                if due.is_void():
+                    pass
+                elif due.has_to_wait():
+                    waiting += 1
+                    _move(taken, _pending)
+                    continue
+                else:
+                    due.act()
             except DriverError:
                 pass  # nobody asked for this call, and nothing can be done about its failure
             except (MemoryError, RecursionError):
                 return
             except Exception:
                 sys.excepthook(*sys.exc_info())
-            _watches.discard(due)
+            due.keeps = ()
             taken.clear()
+            waiting = 0
             del due  # and so what its value kept, which may be due next
     except IndexError:
         pass  # another thread took the last one
     finally:
-        _pending.extend(left)
+        _pending.extend(taken)
 
 
 thread = _Thread()
@@ -191,21 +214,23 @@ thread = _Thread()
 `thread.capturing`: the graphs that this thread is capturing. It holds them, so that none is collected midway.
 `thread.unfinished`: their captures by key; what is left when the thread ends is abandoned by `drain`."""
 
+_UNSHARED = getrefcount(thread.end._hold)
+
 
 def _after_fork() -> None:
     global forks
     forks += 1
-    _watches.clear()
     _pending.clear()
     captures.clear()
     thread.capturing.clear()
     thread.unfinished.clear()
+    thread.end = Finalizer(_thread_ended, thread.unfinished)
     for each in list(tracked):
         each._after_fork()
 
 
 def _at_exit() -> None:
-    _watches.clear()
+    del Finalizer.__del__
     _pending.clear()
 
 

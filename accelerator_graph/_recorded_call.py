@@ -69,7 +69,9 @@ class RecordedCall:
         made = streams.within(home, self._copies_of, leaves)  # in all frameworks, or some copy out of order
         self._statics = [made[each] for each in ids]
         if not self._host and lasts(home):
-            _lifetime.watch(self, _part, (self._statics, traffic.stream(home), traffic), self._backend)
+            made_on = traffic.stream(home)
+            given_up = (self._statics, made_on, traffic)
+            self._end = _lifetime.Finalizer(_part, given_up, self._backend, made_on._owner)
         self._lanes: dict[Hashable, tuple[Stream, Callable[[], None], bool]] = {}
         self._graph = _NeverEmpty() if self._only_ours else Graph()
         self._status = self._backend.capture_status

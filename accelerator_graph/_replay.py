@@ -168,9 +168,9 @@ class Runner:
             self.refuse("the graph could not be instantiated again; call instantiate() or replay()")
             drain()
         stream = self._home._owner
-        keeps = (stream, captured) if backend.executable_needs_graph else stream
+        keeps = (stream, captured) if backend.executable_needs_graph else (stream,)
         value = backend.instantiate(captured.value)
-        self.executable = owner = Owned(backend, "destroy_executable", value, keeps)
+        self.executable = owner = Owned(backend, "destroy_executable", value, *keeps)
         for binding in self._bindings():
             binding.connect(owner, self._check)
         if self.launch is None:

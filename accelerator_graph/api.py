@@ -109,7 +109,7 @@ class Graph(Inspection):
     """
 
     __slots__ = (
-        *("_debug", "_finds_inputs", "_generators", "_graph_pool", "_guard", "_held", "_home"),
+        *("_debug", "_finds_inputs", "_generators", "_graph_pool", "_guard", "_home"),
         *("_keep_graph", "_mode", "_retained", "_watched"),
     )
 
@@ -143,7 +143,7 @@ class Graph(Inspection):
         """Be as before the first capture."""
         self._state: State = "empty"
         self._stream = self._home
-        self._held: Stream | None = None
+        self._held = None
         self._capture: Capture | None = None
         self._guard: object = None
         self._captured: _lifetime.Owned | None = None
@@ -258,9 +258,12 @@ class Graph(Inspection):
         capture = self._capture_here("capture_end()")
         keep = False
         try:
-            captured = self._captured = capture.end(self)
+            self._captured = capture.end(
+                self
+            )  # and nothing else refers to it, so that it can be destroyed here
             self._lease = capture.lease
-            backend, value, kept = captured.backend, captured.value, self._keep_graph or self._debug
+            backend, value = self._captured.backend, self._captured.value
+            kept = self._keep_graph or self._debug
             self._num_nodes = None if kept else backend.node_count(value)
             if backend.is_empty(value) if self._num_nodes is None else not self._num_nodes:
                 self._found_empty(capture.subject)

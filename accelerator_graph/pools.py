@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary, ref
 
-from ._lifetime import watch
+from ._lifetime import Finalizer
 from ._process import after_fork
 from .errors import GraphStateError
 
@@ -55,16 +55,7 @@ class _Pool:
         self.backend = backend
         self.device = device
         self.capturing: ref[Lease] | None = None
-        self.ends: tuple[_End, ...] = ()
-
-
-class _End:
-    """Goes with its pool: what `drain` watches, one for each action."""
-
-    __slots__ = ("__weakref__", "action")
-
-    def __init__(self, action: Callable[[PoolId], object]) -> None:
-        self.action = action
+        self.ends: tuple[Finalizer, ...] = ()
 
 
 def graph_pool_handle() -> PoolId:
@@ -185,10 +176,8 @@ class Lease:
         with _lock:
             entry = self._pool
             assert entry is not None
-            if all(end.action != action for end in entry.ends):
-                end = _End(action)
-                watch(end, _ended, (self.id, action), backend)
-                entry.ends += (end,)
+            if all(end.value[1] != action for end in entry.ends):
+                entry.ends += (Finalizer(_ended, (self.id, action), backend),)
 
     def release(self) -> None:
         """Give the part back; the pool ends with its last one. Again: nothing."""

@@ -131,13 +131,13 @@ class Stream:
         return self._backend.handle_int(self._native)
 
     def synchronize(self) -> None:
-        """Wait until all work on the stream is done."""
+        """Wait until all work on the stream is done; raise `DriverError` if some of it failed."""
         held = self.held()  # another thread may close this one meanwhile
         _lifetime.drain()
         self._backend.synchronize(held._native)
 
     def query(self) -> bool:
-        """Say whether all work on the stream is done."""
+        """Return True if all work on the stream is done; raise `DriverError` if some of it failed."""
         self._check()
         return self._backend.query(self._native)
 
@@ -219,6 +219,7 @@ class Stream:
     def close(self) -> None:
         """Release the stream as soon as nothing uses it any more. Work on it completes.
 
+        Graphs that replay onto it go on using it; wait for them with ``graph.stream.synchronize()``.
         A stream that was made elsewhere is not touched. Again: nothing.
 
         Raises

@@ -191,8 +191,8 @@ BUGS = (
     Bug(
         "a finalizer destroys directly",
         "_lifetime.py",
-        "_Watch(obj, _append)",
-        "_Watch(obj, _Watch.act)",
+        "__del__ = lru_cache(maxsize=0)(_pending.append)",
+        "__del__ = lambda self: self.act()",
         ("collection", "-k", "in_a_capture_of_ours and global"),
         "the collection called the driver",
     ),

@@ -1,8 +1,11 @@
-"""What is watched, and what is done once it is gone."""
+"""Finalizers, and what `drain` calls once they are gone."""
 
 from __future__ import annotations
 
+import gc
 import sys
+import threading
+import weakref
 from contextlib import suppress
 from types import SimpleNamespace
 
@@ -12,33 +15,99 @@ from faults.signals import steps
 from accelerator_graph import _lifetime
 
 
-class Watched:
-    pass
+def due():
+    """Call what is due; what is called by that, too."""
+    while _lifetime._pending:
+        _lifetime.drain()
 
 
-class Equal:
-    """Equal to all others, and without a hash."""
-
-    def __eq__(self, other):
-        return True
-
-
-@pytest.mark.parametrize("kind", [Watched, Equal])
-def test_one_object_can_be_watched_several_times(kind):
-    seen, watched, other = [], kind(), kind()
-    for value in (1, 2, 2):
-        _lifetime.watch(watched, seen.append, value)
-    _lifetime.watch(other, seen.append, 3)
+def test_the_action_is_called_once_its_finalizer_is_gone():
+    seen = []
+    one, other = _lifetime.Finalizer(seen.append, 1), _lifetime.Finalizer(seen.append, 2)
     _lifetime.drain()
     assert seen == []
-    before = len(_lifetime._watches)
-    del watched
+    del one
+    assert seen == []
     _lifetime.drain()
-    assert sorted(seen) == [1, 2, 2]
+    assert seen == [1]
     del other
+    due()
+    assert seen == [1, 2]
+
+
+class Holder:
+    """Something that can be referred to, and that refers to something."""
+
+
+def test_what_leads_back_to_its_finalizer_is_collected():
+    seen, holder = [], Holder()
+    holder.finalizer = _lifetime.Finalizer(lambda value: seen.append(value.name), holder)
+    holder.name = "still there"
+    holder.also = _lifetime.Finalizer(seen.append, "kept", None, holder)
+    gone = weakref.ref(holder)
+    del holder
+    gc.collect()
+    assert seen == []
+    due()
+    assert sorted(seen) == ["kept", "still there"]
+    gc.collect()
+    assert gone() is None
+    assert not [each for each in gc.get_objects() if isinstance(each, Holder)]
+    due()
+    assert len(seen) == 2
+
+
+def test_what_is_kept_outlives_what_keeps_it():
+    """Even if both are collected together, in either order, or one has to wait for a capture."""
+    recorder = Recorder()
+    for swapped in (False, True):
+        for disturbed in (False, True):
+            seen, cycle = [], Holder()
+            first = _lifetime.Finalizer(seen.append, "first")
+            second = _lifetime.Finalizer(seen.append, "second", recorder, first)
+            third = _lifetime.Finalizer(seen.append, "third", None, first, Holder(), second)
+            three = [third, second, first]
+            cycle.all, cycle.cycle = three[::-1] if swapped else three, cycle
+            del first, second, third, three, cycle
+            if disturbed:
+                _lifetime.captures[-1] = SimpleNamespace(stream=SimpleNamespace(_backend=recorder.base))
+            gc.collect()
+            _lifetime.drain()
+            if disturbed:
+                assert seen == ["third"]
+                del _lifetime.captures[-1]
+                _lifetime.drain()
+            assert seen == ["third", "second", "first"]
+
+
+def test_what_is_kept_waits_for_a_thread_that_is_not_through():
+    seen, go, there = [], threading.Event(), threading.Event()
+
+    def slow(value):
+        there.set()
+        assert go.wait(20)
+        seen.append(value)
+
+    kept = _lifetime.Finalizer(seen.append, "kept")
+    keeper = _lifetime.Finalizer(slow, "keeper", None, kept)
+    del keeper
+    thread = threading.Thread(target=_lifetime.drain)
+    thread.start()
+    assert there.wait(20)
+    del kept
     _lifetime.drain()
-    assert sorted(seen) == [1, 2, 2, 3]
-    assert len(_lifetime._watches) == before - 4
+    assert seen == []
+    go.set()
+    thread.join()
+    due()
+    assert seen == ["keeper", "kept"]
+
+
+def test_one_that_an_interrupt_left_half_made_is_nothing():
+    _lifetime.Finalizer.__new__(_lifetime.Finalizer)
+    _lifetime.Owned.__new__(_lifetime.Owned)
+    _lifetime.drain()
+    assert not _lifetime._pending
 
 
 class Recorder:
@@ -51,8 +120,7 @@ class Recorder:
 def test_what_a_recorder_destroys_waits_for_the_captures_of_its_backend():
     seen, recorder = [], Recorder()
     for key, there in ((-1, object()), (-2, recorder.base)):
-        watched = Watched()
-        _lifetime.watch(watched, seen.append, key, recorder)
+        watched = _lifetime.Finalizer(seen.append, key, recorder)
         _lifetime.captures[key] = SimpleNamespace(stream=SimpleNamespace(_backend=there))
         try:
             del watched
@@ -73,10 +141,7 @@ def test_what_could_not_be_destroyed_stays_due(error):
             raise failures.pop()
         done.append(value)
 
-    watched = [Watched() for _ in range(4)]
-    for value, each in enumerate(watched):
-        _lifetime.watch(each, destroy, value)
-    del each
+    watched = [_lifetime.Finalizer(destroy, value) for value in range(4)]
     watched.clear()
     while failures:
         with suppress(KeyboardInterrupt, SystemExit):
@@ -119,10 +184,10 @@ def test_an_interrupt_at_any_moment_of_drain_loses_nothing(disturbed):
     while interrupter is None or interrupter.struck:
         at, done = at + 1, []
         recorder = Recorder()
-        watched = [Watched() for _ in range(3)]
-        for value, each in enumerate(watched):
-            _lifetime.watch(each, done.append, value, recorder if disturbed and value == 1 else None)
-        del each
+        watched = [
+            _lifetime.Finalizer(done.append, value, recorder if disturbed and value == 1 else None)
+            for value in range(3)
+        ]
         if disturbed:
             _lifetime.captures[-1] = SimpleNamespace(stream=SimpleNamespace(_backend=recorder.base))
 

@@ -14,7 +14,7 @@ class Memory:
 def test_a_capture_keeps_what_goes_through_its_thread(monkeypatch):
     stream, other = ag.Stream(backend="cpu"), ag.Stream(backend="cpu")
     outer, inner = ag.Graph(stream=stream), ag.Graph(stream=other)
-    kept = [Memory() for _ in range(5)]
+    kept = [Memory() for _ in range(6)]
     references = [weakref.ref(each) for each in kept]
     with outer:
         stream.launch(int)
@@ -24,7 +24,7 @@ def test_a_capture_keeps_what_goes_through_its_thread(monkeypatch):
                 monkeypatch.setattr(CpuBackend, name, lambda self, stream, *args, **how: None)
             stream.fill(kept[0], 1)
             other.copy(kept[1], kept[2])
-            stream.launch(kept[3], kept[4])
+            stream.launch(kept[3], kept[4], out=kept[5])
             monkeypatch.undo()
     del kept
     gc.collect()

@@ -7,12 +7,9 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any
 
-from ._cpu_stream import WorkerThread, here
-
-Call = tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]
-"""A callable, its arguments and its keyword arguments."""
+from ._cpu_threads import Notices, here, start
+from ._cpu_work import Call, Failure, failure_of
 
 _MOST_HELPERS = max(2, os.cpu_count() or 1)
 
@@ -25,13 +22,12 @@ class Helpers:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._count = 0
-        self._notices: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._notices: Notices = SimpleQueue()
 
     def start(self, count: int) -> None:
         """Have at least `count` threads, up to the limit. Where the system has no more, fewer will do."""
         with self._lock, suppress(RuntimeError):
-            while self._count < min(count, _MOST_HELPERS):
-                WorkerThread("cpu helper", self._notices).start()
+            while self._count < min(count, _MOST_HELPERS) and start("cpu helper", self._notices):
                 self._count += 1
 
     def invite(self, help_out: Callable[[], None], count: int) -> None:
@@ -40,9 +36,11 @@ class Helpers:
             self._notices.put(help_out)
 
     def __del__(self) -> None:
-        with suppress(AttributeError):  # an interrupt left it half made
+        try:  # with built-in names alone: those of the module may be gone when the interpreter exits
             for _ in range(self._count):
                 self._notices.put(None)
+        except AttributeError:  # an interrupt left it half made
+            pass
 
 
 class Branch:
@@ -110,7 +108,7 @@ class _Run:
         self._missing = [branch.after for branch in branches]
         self._left = len(branches)
         self._ready: SimpleQueue[int | None] = SimpleQueue()  # None: there will be no more
-        self._failure: BaseException | None = None
+        self._failure: Failure | None = None
 
     def run(self) -> None:
         self._offer([index for index, missing in enumerate(self._missing) if not missing])
@@ -142,14 +140,13 @@ class _Run:
     def _take(self, index: int) -> None:
         branch = self._branches[index]
         try:
-            for function, args, how in branch.calls:
+            for call in branch.calls:
                 if self._failure is not None:
                     break
+                function, args, how, _ = call
                 function(*args, **how)
         except BaseException as error:
-            with self._lock:
-                if self._failure is None:
-                    self._failure = error
+            self._failed(failure_of(error, call))
         ready = []
         with self._lock:
             for later in branch.before:
@@ -161,3 +158,10 @@ class _Run:
         self._offer(ready)
         if finished:
             self._ready.put(None)
+
+    def _failed(self, failure: Failure) -> None:
+        with self._lock:
+            if self._failure is None:
+                self._failure = failure
+            else:
+                self._failure.add(failure)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 
 from ..errors import DriverError, Reason, driver_error
-from ._cpu_branches import Call
 from ._cpu_graph import Node
 from ._cpu_stream import Event, Stream
+from ._cpu_work import Call, name_of
 from .base import CaptureStatus
 
 MODES = frozenset({"global", "thread_local", "relaxed"})
@@ -92,13 +92,14 @@ class Captures:
             capture.ends = {}
             capture.nodes = []
 
-    def record(self, stream: Stream, call: str, kind: str, name: str, work: Call) -> bool:
+    def record(self, stream: Stream, name: str, kind: str, call: Call) -> bool:
         """Add a node, if the stream is capturing. Return whether it is."""
         with self._lock:
-            capture = _active(stream, call)
+            capture = _active(stream, name)
             if capture is None:
                 return False
-            capture.nodes.append(Node(kind, name, work, tuple(sorted(capture.ends[stream]))))
+            label = name_of(call[0]) if kind == "host" else ""
+            capture.nodes.append(Node(kind, label, call, tuple(sorted(capture.ends[stream]))))
             capture.ends[stream] = frozenset({len(capture.nodes) - 1})
             return True
 

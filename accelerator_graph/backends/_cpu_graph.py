@@ -7,8 +7,9 @@ from functools import partial
 from time import perf_counter
 from typing import NamedTuple
 
-from ._cpu_branches import Branch, Call, Helpers, run_branches, split
+from ._cpu_branches import Branch, Helpers, run_branches, split
 from ._cpu_stream import Latch, Worker
+from ._cpu_work import Call, caller, run_calls
 
 _WORTH_SHARING = 100e-6
 """Seconds. Handing work to another thread and back costs some tens of microseconds."""
@@ -40,28 +41,21 @@ class Executable:
 
     def __init__(self, graph: Graph, helpers: Helpers) -> None:
         self._plan = _Plan(graph.nodes, helpers)
-        self._last = Latch()
-        self._last.set()
+        self._last: Latch | None = None
 
     def enqueue(self, worker: Worker) -> None:
         """Run once more on `worker`, after the run that was asked for before."""
-        done = Latch()
+        done = Latch(worker)
         worker.submit(partial(_run_in_turn, self._plan, self._last, done))
         self._last = done
 
     def as_call(self) -> Call:
         """Return what another graph records to run all of this one; it outlives the executable."""
-        return run_calls, (self._plan.calls,), {}
+        return run_calls, (self._plan.calls,), {}, caller()
 
     def destroy(self) -> None:
         """Forget what it would run. Runs that were asked for still have it."""
-        del self._plan
-
-
-def run_calls(calls: Sequence[Call]) -> None:
-    """Make the calls one after another."""
-    for function, args, how in calls:
-        function(*args, **how)
+        self._plan = _NOTHING
 
 
 class _Plan:
@@ -104,8 +98,12 @@ class _Plan:
             run_branches(self._branches, self._helpers)
 
 
-def _run_in_turn(plan: _Plan, before: Latch, done: Latch) -> None:
-    before.wait()
+_NOTHING = _Plan((), Helpers())
+
+
+def _run_in_turn(plan: _Plan, before: Latch | None, done: Latch) -> None:
+    if before is not None:
+        before.wait()
     try:
         plan.run()
     finally:

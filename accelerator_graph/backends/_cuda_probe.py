@@ -61,7 +61,8 @@ def _driver_missing(versions: dict[str, str]) -> str:
     try:
         library = ctypes.CDLL(_LIBRARY)
     except OSError as error:
-        if f"{_LIBRARY}: cannot open shared object file: No such file" in str(error) or os.name == "nt":
+        missing = f"{_LIBRARY}: cannot open shared object file: No such file"
+        if missing in str(error) or sys.platform != "linux":  # other loaders have other words
             return f"no driver library ({_LIBRARY}) was found. Install NVIDIA's driver"
         return f"the driver library can't be loaded ({error}). Reinstall NVIDIA's driver"
     try:

@@ -21,6 +21,7 @@ from ._cpu_branches import Helpers
 from ._cpu_capture import MODES, Capture, Captures
 from ._cpu_graph import Executable, Graph
 from ._cpu_stream import Event, Stream
+from ._cpu_work import Call, caller, check_callable, run_calls
 from .base import Availability, Backend, Capability, CaptureStatus, GraphEdge, GraphNode
 
 
@@ -28,12 +29,20 @@ class CpuBackend(Backend):
     """Streams of Python callables, each with a thread of its own, captured by CUDA's rules.
 
     `launch` takes a callable and its arguments; `fill` and `copy` take host memory. A callable that
-    raises ends its replay, and the stream's next `synchronize` raises a `DriverError` from the
-    exception. There are no numeric error codes; these are the names:
+    raises an exception ends its replay; later work on the stream runs. The next `synchronize` or `query`
+    of the stream, and of each stream that waits for it, raises a `DriverError` from the exception, which
+    names the callable and the line that enqueued it. If nobody has waited by the time the stream is gone,
+    or the interpreter exits, the error goes to `threading.excepthook`.
+
+    When the interpreter exits, work has a second to complete. Later exit handlers and finalizers can still
+    use streams: work that has no thread any more is done by the thread that waits for it.
+
+    There are no numeric error codes; these are the names:
 
     ====================  =======================================================================
     WORK_FAILED           a callable raised an exception
     NO_THREAD             the system has no thread for the stream
+    THREAD_STOPPED        the interpreter's exit has frozen the stream's thread in the middle of its work
     WOULD_DEADLOCK        a callable synchronised the stream that it runs on
     ILLEGAL_STATE         a capture was begun on a capturing stream, or ended twice
     CAPTURE_UNSUPPORTED   a stream was synchronised or queried while a capture forbids that
@@ -101,8 +110,8 @@ class CpuBackend(Backend):
         ------
         DriverError
             With reason ``"illegal_call"``: a capture forbids it and is broken now, or a callable
-            called it for the stream that it runs on. With reason ``"other"``: a callable raised
-            since the last time, and what it raised is the cause.
+            called it for the stream that it runs on. With reason ``"other"``: a callable has raised
+            an exception since the last time, which is the cause.
         """
         self._captures.check_waiting(stream, "synchronize")
         stream.worker.synchronize()
@@ -127,49 +136,34 @@ class CpuBackend(Backend):
             capture, or the event is of a capture that has ended. Captures in progress are broken.
         """
         if not self._captures.link(stream, event) and event.latch is not None:
-            stream.worker.submit(event.latch.wait)
+            stream.worker.follow(event.latch)
 
     def query(self, stream: Stream) -> bool:
-        """Say whether all work on the stream is done. Captures forbid it as they do `synchronize`."""
+        """Return True if all work on the stream is done. Raises as `synchronize` does."""
         self._captures.check_waiting(stream, "query")
-        return stream.worker.idle()
+        return stream.worker.query()
 
     # ---- capability: enqueue -------------------------------------------------------------------
 
     def fill(self, stream: Stream, dst: Any, value: int, nbytes: int | None) -> None:
         """Set bytes of host memory. What can't be done is refused here, not on the stream."""
         memory = memory_of(dst, nbytes, writable=True, device=False)
-        self._enqueue(stream, "fill", "memset", "", _fill, (memory, value), {})
+        self._enqueue(stream, "fill", "memset", (_fill, (memory, value), {}, caller()))
 
     def copy(self, stream: Stream, dst: Any, src: Any, nbytes: int | None) -> None:
         """Copy host memory. What can't be done is refused here, not on the stream."""
         source = memory_of(src, nbytes, writable=False, device=False)
         target = memory_of(dst, source.nbytes, writable=True, device=False)
-        self._enqueue(stream, "copy", "memcpy", "", _copy, (target, source), {})
+        self._enqueue(stream, "copy", "memcpy", (_copy, (target, source), {}, caller()))
 
     def launch(self, stream: Stream, work: Callable[..., object], /, *args: Any, **how: Any) -> None:
         """Call ``work(*args, **how)`` on the stream's thread."""
-        if not callable(work):
-            raise TypeError(
-                f"backend 'cpu' launches callables; {type(work).__name__!r} object is not callable."
-            )
-        name = getattr(work, "__qualname__", type(work).__qualname__)
-        self._enqueue(stream, "launch", "host", name, work, args, how)
+        check_callable(work)
+        self._enqueue(stream, "launch", "host", (work, args, how, caller()))
 
-    def _enqueue(
-        self,
-        stream: Stream,
-        call: str,
-        kind: str,
-        name: str,
-        function: Callable[..., object],
-        args: tuple[Any, ...],
-        how: dict[str, Any],
-    ) -> None:
-        if stream.capture is None or not self._captures.record(
-            stream, call, kind, name, (function, args, how)
-        ):
-            stream.worker.submit(partial(function, *args, **how))
+    def _enqueue(self, stream: Stream, name: str, kind: str, call: Call) -> None:
+        if stream.capture is None or not self._captures.record(stream, name, kind, call):
+            stream.worker.submit(partial(run_calls, (call,)))
 
     # ---- capture -------------------------------------------------------------------------------
 
@@ -212,7 +206,7 @@ class CpuBackend(Backend):
     def replay(self, executable: Executable, stream: Stream) -> None:
         """Run the executable on the stream; on a capturing one, record it as one node."""
         if stream.capture is None or not self._captures.record(
-            stream, "replay", "graph", "", executable.as_call()
+            stream, "replay", "graph", executable.as_call()
         ):
             executable.enqueue(stream.worker)
 

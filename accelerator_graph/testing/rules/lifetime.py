@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Callable
 from unittest import SkipTest
 
 import accelerator_graph as ag
@@ -177,3 +178,38 @@ class LifetimeRules(Case):
         assert before() is None
         assert during() is None
         assert self.read(cell) == applied(1)
+
+    def test_cycles_through_a_graph_are_collected(self) -> None:
+        """What a graph, its bound callable or its stream's owner leads back to goes with all of them."""
+        cell = self.cell()
+        stream = self.stream()
+        holder = _Owner(stream)
+        theirs = holder if self.backend.cuda_like else stream
+        holder.graph = graph = self.graph(theirs, backend=self.backend.name, keep_graph=True)
+        with graph:
+            self.enqueue(stream, cell)
+        graph.replay()
+        holder.launch = graph.bind()
+        graph.retain(holder)
+        gone = weakref.ref(holder)
+        stream.synchronize()
+        del graph, holder, theirs
+        gc.collect()
+        self.graph().reset()
+        gc.collect()
+        assert gone() is None
+        assert not [each for each in gc.get_objects() if isinstance(each, _Owner)]
+        assert self.read(cell) == applied(1)
+
+
+class _Owner:
+    """Somebody else's stream, with what was made of it."""
+
+    graph: ag.Graph
+    launch: Callable[[], None]
+
+    def __init__(self, stream: ag.Stream) -> None:
+        self.stream = stream
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return (0, self.stream.handle)

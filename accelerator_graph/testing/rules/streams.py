@@ -184,6 +184,21 @@ class StreamRules(Case):
         graph.replay()
         assert self.read(cell) == applied(1)
 
+    def test_graph_whose_stream_was_closed_can_be_replayed_and_waited_for(self) -> None:
+        """After `close`, `Graph.stream` is another hold on the stream, good for waiting."""
+        stream, cell = self.stream(), self.cell()
+        graph = self.captured(stream, cell)
+        assert graph.stream is stream
+        stream.close()
+        for times in (1, 2):
+            graph.replay()
+            assert graph.stream is not None
+            assert graph.stream is not stream
+            graph.stream.synchronize()
+            assert self.used.read(cell) == applied(times)
+            graph.stream.close()
+        graph.reset()
+
     def test_closing_lets_work_complete(self) -> None:
         """Work that is on a stream when it is closed completes."""
         stream, cell = self.stream(), self.cell()

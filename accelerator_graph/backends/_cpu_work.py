@@ -1,0 +1,133 @@
+"""One piece of the cpu backend's work: what is called, which line enqueued it, and how it failed."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import BuiltinFunctionType, CodeType
+from typing import Any
+
+from ..errors import DriverError, driver_error
+
+Site = tuple[CodeType, int]
+"""A place in a program: a function's code, and the offset of an instruction in it."""
+
+Call = tuple[Callable[..., object], tuple[Any, ...], dict[str, Any], Site | None]
+"""A callable, its arguments, its keyword arguments, and where it was enqueued."""
+
+
+class Failure(Exception):
+    """A callable on a stream raised an exception.
+
+    Every stream that waits for the failed one shares this object. If it is dropped before anyone was told,
+    the error goes to `threading.excepthook`, like any exception that a thread does not catch.
+    """
+
+    told = True
+    """True once someone was told, and as long as the object is only half made."""
+
+    def __init__(self, error: BaseException, call: Call | None = None) -> None:
+        super().__init__()
+        self.error = error
+        self._work = "a callable" if call is None else repr(name_of(call[0]))
+        self._site = None if call is None else call[3]
+        self._later = 0
+        self._thread = threading.current_thread()
+        self._process = os.getpid()
+        self.told = False
+
+    def add(self, later: Failure) -> None:
+        """Count a later failure of the same stream; only their number is told."""
+        self._later += 1
+        later.told = True
+
+    def as_error(self) -> DriverError:
+        """Return the error for someone who waits."""
+        self.told = True
+        where = "" if self._site is None else f", enqueued at {_line(*self._site)},"
+        said = f"{self._work}{where} raised {type(self.error).__name__}"
+        said += "; the rest of its replay, if any, was skipped"
+        if self._later:
+            said += f"; {self._later} more failed after it"
+        error = driver_error(backend="cpu", call="launch", code=None, code_name="WORK_FAILED", detail=said)
+        error.__cause__ = self.error
+        return error
+
+    def report(self) -> None:
+        """Hand the error to `threading.excepthook`, unless someone was told."""
+        if not self.told:
+            error = self.as_error()
+            threading.excepthook(threading.ExceptHookArgs((type(error), error, None, self._thread)))
+
+    # Looked up in the class, since a module's names may be gone when the interpreter exits.
+    _getpid = staticmethod(os.getpid)
+    _is_finalizing = staticmethod(sys.is_finalizing)
+
+    def __del__(self) -> None:
+        if not self.told and not self._is_finalizing() and self._process == self._getpid():
+            self.report()
+
+
+def run_calls(calls: Sequence[Call]) -> None:
+    """Make the calls one after another; `Failure` if one of them raises."""
+    try:
+        for call in calls:
+            function, args, how, _ = call
+            function(*args, **how)
+    except BaseException as error:
+        raise failure_of(error, call) from None
+
+
+def failure_of(error: BaseException, call: Call) -> Failure:
+    """Return the failure of a call; if that ran a graph inside this one, of the call in there."""
+    return error if isinstance(error, Failure) else Failure(error, call)
+
+
+def name_of(work: object) -> str:
+    """Return the name of a callable."""
+    return str(getattr(work, "__qualname__", type(work).__qualname__))
+
+
+def check_callable(work: object) -> None:
+    """Raise `TypeError` for what can't be called, and for functions that run nothing when they are called."""
+    if not callable(work):
+        raise TypeError(f"backend 'cpu' launches callables; {type(work).__name__!r} object is not callable.")
+    function: Any = work
+    while isinstance(function, partial):
+        function = function.func
+    code = getattr(function, "__code__", None)
+    if code is None and not isinstance(function, BuiltinFunctionType):
+        code = getattr(type(function).__call__, "__code__", None)
+    if isinstance(code, CodeType) and code.co_flags & (_GENERATOR | _COROUTINE | _ASYNC_GENERATOR):
+        kind = "coroutine" if code.co_flags & _COROUTINE else "generator"
+        raise TypeError(
+            f"launch: {name_of(function)!r} is a {kind} function, and calling it runs none of its body; "
+            "launch a plain function."
+        )
+
+
+def caller() -> Site | None:
+    """Return the place outside of this package that the caller's caller was called from, if there is one.
+
+    An offset costs less than the number of a line, which has to be looked up in a table.
+    """
+    frame = sys._getframe(2)
+    while frame.f_code.co_filename.startswith(_PACKAGE):
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return frame.f_code, frame.f_lasti
+
+
+_PACKAGE = caller.__code__.co_filename.removesuffix(os.path.join("backends", "_cpu_work.py"))
+_GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200  # as in `inspect`, whose import takes 7 ms
+
+
+def _line(code: CodeType, offset: int) -> str:
+    for begin, end, line in code.co_lines():
+        if begin <= offset < end and line is not None:
+            return f"{code.co_filename}:{line}"
+    return f"{code.co_filename}:{code.co_firstlineno}"
