@@ -129,10 +129,10 @@ def graphed(
 
     What the function writes to its arguments reaches the caller if it returns that argument, or if the
     array counts its writes, as torch's tensors do (of work by other libraries they don't know). A write to
-    an array that can't be written fails, as it does eagerly. A result that
-    is one of the arguments is that argument again. What is a view of an argument in an eager call is a
-    copy, or with static outputs a view of the static array; likewise results that share
-    memory. What is no array in the result stays what it was in the call that was captured.
+    an array that can't be written fails, as it does eagerly. A result that is one of the arguments is that
+    argument again. What is a view of an argument in an eager call is a copy, or with static outputs a view of
+    the static array; likewise results that share memory. What is no array in the result stays what it was in
+    the call that was captured.
 
     **Side effects**: Python code in the function runs in the warm-up and in the capture, and not in
     replays; its work on the device runs once for every call. A capture that fails has run Python code up to
@@ -161,8 +161,9 @@ def graphed(
     There, and on other backends that record only what goes through our streams, ordinary NumPy runs at once
     and no replay repeats it. A `CaptureError` says so where that shows: nothing was recorded, the function
     wrote an argument itself, or it returned an array that no recorded work was given, or a scalar of
-    NumPy's. Numbers that Python reads out of an array (``if x[0] > 0``, ``float(x.sum())``) can't be told
-    from constants: they stay what they were in the call that was captured.
+    NumPy's. What ordinary code computes from an array and passes on can't be told from a constant: in
+    ``launch(np.add, x * 2, y, out)``, ``float(x.sum())`` and ``if x[0] > 0``, it stays what it was in the call
+    that was captured.
 
     As a method, the function has graphs of its own for every instance, which go with it. Copies and
     pickles of it, and of instances, begin without graphs.
