@@ -6,6 +6,7 @@ import copy
 import sys
 from collections.abc import Callable, Hashable
 from contextlib import nullcontext
+from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
 from .interop import registry as interop
@@ -52,6 +53,14 @@ class Family:
         with nullcontext() if inference is None else inference(False):
             return self.copy(x)
 
+    def like(self, static: Any, x: Any) -> Any:
+        """Return a static copy of an array as a function gets it: it can't be written if the array can't."""
+        if self.kind != "array" or writable(x):
+            return static
+        view = static.view()
+        view.flags.writeable = False
+        return view
+
     def __init__(
         self,
         kind: Literal["tensor", "array", "buffer", "place"],
@@ -84,9 +93,9 @@ def family_of(x: Any) -> Family | None:
         module = _home(cls)
         if module is not None and not issubclass(cls, Hashable):  # a scalar of NumPy's has a hash
             if not on_device:
-                return _array(cls, module, host=True)
+                return _array(cls, module, _read_like_numpy)
             if module.__name__ in interop.names():  # else nobody can say on which stream it copies
-                return _array(cls, module, host=False)
+                return _array(cls, module, _read_with_device)
     if on_device:
         return _place(cls)
     if hasattr(x, "__dlpack__"):  # it may say where it is if it is on a device
@@ -102,16 +111,18 @@ def _tensor(cls: type, module: Any) -> Family:
     return Family("tensor", module, read, lambda x: module.empty_like(x.detach()), cls.copy_)  # type: ignore[attr-defined]
 
 
-def _array(cls: type, module: Any, *, host: bool) -> Family:
-    def read(x: Any, leaves: list[Any]) -> Hashable:
-        leaves.append(x)
-        return cls, x.shape, x.strides, x.dtype
+def _array(cls: type, module: Any, read: Callable[[Any, list[Any]], Hashable]) -> Family:
+    return Family("array", module, read, module.empty_like, _assign)
 
-    def read_with_device(x: Any, leaves: list[Any]) -> Hashable:
-        leaves.append(x)
-        return cls, x.shape, x.strides, x.dtype, x.__dlpack_device__()
 
-    return Family("array", module, read if host else read_with_device, module.empty_like, _assign)
+def _read_like_numpy(x: Any, leaves: list[Any]) -> Hashable:
+    leaves.append(x)
+    return type(x), x.shape, x.strides, x.dtype, getattr(getattr(x, "flags", None), "writeable", True)
+
+
+def _read_with_device(x: Any, leaves: list[Any]) -> Hashable:
+    leaves.append(x)
+    return type(x), x.shape, x.strides, x.dtype, x.__dlpack_device__()
 
 
 def _place(cls: type) -> Family:
@@ -192,6 +203,30 @@ def place_of(x: Any) -> tuple[bool, int | None]:
         kind, ordinal = x.__dlpack_device__()
         return (True, None) if int(kind) in _HOST else (False, int(ordinal))
     return not hasattr(x, "__cuda_array_interface__"), None
+
+
+def extent(x: Any) -> tuple[int, int] | None:
+    """Return where the memory of an array begins and ends; None if its type does not say."""
+    cls, interface = type(x), None
+    for name in ("__cuda_array_interface__", "__array_interface__"):
+        interface = interface or (getattr(x, name, None) if hasattr(cls, name) else None)
+    if isinstance(interface, dict):
+        start, shape, strides = (interface["data"] or (0,))[0], interface["shape"], interface.get("strides")
+        itemsize = int(interface["typestr"][2:].partition("[")[0]) * (
+            4 if interface["typestr"][1] == "U" else 1
+        )
+    elif hasattr(cls, "data_ptr") and hasattr(cls, "stride"):
+        start, shape, itemsize = x.data_ptr(), x.shape, x.element_size()
+        strides = [step * itemsize for step in x.stride()]
+    else:
+        return None
+    if 0 in shape:
+        return start, start
+    if strides is None:
+        return start, start + itemsize * prod(shape)
+    steps = [(extent - 1) * step for extent, step in zip(shape, strides, strict=True)]
+    low, high = (sum(step for step in steps if (step > 0) is up) for up in (False, True))
+    return start + low, start + high + itemsize
 
 
 def forget_casts() -> None:

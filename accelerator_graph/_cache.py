@@ -18,8 +18,9 @@ class CacheInfo(NamedTuple):
     replays: int
     """Calls that replayed a graph, as the one that captured it did too."""
     eager: int
-    """Calls that ran the function as it is: warm-up, and signatures that can't be captured. Those in a
-    capture, whoever's, are not counted."""
+    """Calls that ran the function as it is: warm-up, signatures that can't be captured, and calls while
+    another graphed function was captured. Those in a capture, or in the middle of another call, are not
+    counted."""
     captures: int
     """Graphs that were captured."""
     dropped: int
@@ -83,7 +84,7 @@ class SeenTable:
                     "argument that changes at every call, as a counter does, has to be an array, or be left "
                     "out by `key`.",
                     RuntimeWarning,
-                    stacklevel=5,
+                    stacklevel=7,
                 )
         return seen
 

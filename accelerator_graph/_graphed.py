@@ -8,9 +8,12 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from ._cache import CacheInfo, Options
 from ._graphed_function import Graphed
+from ._integers import integer
 from .pools import AnyPool, check_pool
 
 __all__ = ["CacheInfo", "graphed"]
+
+_NOT_ORDINARY = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -96,23 +99,26 @@ def graphed(
     Raises
     ------
     TypeError, ValueError
-        An option is of the wrong type or value, or the function is a coroutine or a generator. At a call:
-        an argument, which is named, is neither an array nor hashable, or is an array that a replay can't
-        read (memory of the host for a graph of a device, another device than the current stream's), or
-        requires grad; or the result has an array of which no copy can be returned, such as one in memory of
-        the host.
+        An option is of the wrong type or value, or the function is a class, a coroutine or a generator. At
+        a call, the first already: an argument, which is named, is neither an array nor hashable, or is an
+        array that a replay can't read (memory of the host for a graph of a device, another device than the
+        current stream's), or requires grad. At a capture: the result has an array of which no copy can be
+        returned, such as one in memory of the host.
     CaptureError
-        At a call: there is no current stream, or the function does what can't be captured.
+        At a call, the first already: there is no current stream. At a capture: the function does what can't
+        be captured.
 
     Notes
     -----
-    **The signature** of a call is made of its arrays (type, shape, strides, element type, device), of all
-    other arguments by type and value, and of how they are nested. It does not matter whether an argument
-    is given by position, by name or by default, nor in which order names are: ``**kwargs`` come sorted. A
-    decorator under this one has to leave the parameters as they are. Whether one array is given
-    several times counts. Grad, inference and autocast modes of a framework like
-    torch count where its tensors are arguments. What else the function reads (globals, attributes, the
-    mode of a module) is captured once and does not count.
+    **The signature** of a call is made of its arrays (type, shape, strides, element type, device, whether one
+    of NumPy's can be written), of all other arguments by type and value, and of how they are nested. Values
+    that compare equal and behave differently have different signatures: 0.0 and -0.0, ``{(1,)}`` and
+    ``{(1.0,)}``, one instant in two time zones. They are compared by what `pickle` would save; a value that
+    can't be pickled is like no other. It does not matter whether an argument is given by position, by name or
+    by default, nor in which order names are: ``**kwargs`` come sorted. A decorator under this one has to
+    leave the parameters as they are. Whether one array is given several times counts. Grad, inference and
+    autocast modes of a framework like torch count where its tensors are arguments. What else the function
+    reads (globals, attributes, the mode of a module) is captured once and does not count.
 
     **Arguments** that are arrays are copied into static ones, which the function is given in their place,
     in the order of the caller's current stream; so the function must keep none of them. One that is given
@@ -122,10 +128,11 @@ def graphed(
     and a call with other memory has another signature. Gradients don't pass through; outputs are detached.
 
     What the function writes to its arguments reaches the caller if it returns that argument, or if the
-    array counts its writes, as torch's tensors do (of work by other libraries they don't know). A result that
-    is one of the arguments is that argument again. What is a view of an argument in an eager call is a
-    copy, or with static outputs a view of the static array; likewise results that share
-    memory. What is no array in the result stays what it was in the call that was captured.
+    array counts its writes, as torch's tensors do (of work by other libraries they don't know). A write to
+    an array that can't be written fails, as it does eagerly. A result that is one of the arguments is that
+    argument again. What is a view of an argument in an eager call is a copy, or with static outputs a view of
+    the static array; likewise results that share memory. What is no array in the result stays what it was in
+    the call that was captured.
 
     **Side effects**: Python code in the function runs in the warm-up and in the capture, and not in
     replays; its work on the device runs once for every call. A capture that fails has run Python code up to
@@ -136,8 +143,11 @@ def graphed(
 
     **Threads**: calls from several threads are let through one at a time, except the function's eager runs.
     Calls on several streams wait for each other. Static outputs are the caller's to guard. A stream on
-    which a call ran may be destroyed as soon as the call has returned. One capture at a time is made in the
-    process, of whichever graphed function.
+    which a call ran may be destroyed as soon as the call has returned. Only one graphed function is captured
+    at a time in the process; calls of others that would be captured meanwhile run the function as it is.
+
+    **Signal handlers and finalisers** may call graphed functions at any time. In the middle of another call
+    of the same function on their thread, they run the function as it is.
 
     **On the CPU backend** arrays are NumPy's, torch's on the CPU, and Python's buffers. The function has
     to do all its work by the current stream, and the result is there when that has been synchronised::
@@ -148,10 +158,18 @@ def graphed(
             accelerator_graph.current_stream().launch(np.add, x, y, out)
             return out
 
+    There, and on other backends that record only what goes through our streams, ordinary NumPy runs at once
+    and no replay repeats it. A `CaptureError` says so where that shows: nothing was recorded, the function
+    wrote an argument itself, or it returned an array that no recorded work was given, or a scalar of
+    NumPy's. What ordinary code computes from an array and passes on can't be told from a constant: in
+    ``launch(np.add, x * 2, y, out)``, ``float(x.sum())`` and ``if x[0] > 0``, it stays what it was in the
+    call that was captured.
+
     As a method, the function has graphs of its own for every instance, which go with it. Copies and
     pickles of it, and of instances, begin without graphs.
     """
-    options = Options(warmup, key, max_graphs, outputs, check_pool(pool), on_capture_error)
+    times, most = integer(warmup, "warmup"), integer(max_graphs, "max_graphs")
+    options = Options(times, key, most, outputs, check_pool(pool), on_capture_error)
     _check(options)
     if function is None:
         return lambda function: _graphed(function, options)
@@ -159,26 +177,33 @@ def graphed(
 
 
 def _graphed(function: Callable[..., Any], options: Options) -> Graphed[..., Any]:
+    if isinstance(function, type):
+        raise TypeError(
+            f"graphed: {function!r} is a class, and calling it makes an instance; decorate one of its "
+            "methods, or pass an instance that is callable."
+        )
+    if isinstance(function, staticmethod | classmethod | property):
+        kind = type(function).__name__
+        raise TypeError(f"graphed: a {kind} can't be captured; put @graphed below @{kind}.")
     if not callable(function):
-        raise TypeError(f"graphed: a callable is wanted, not {function!r}.")
-    for kind in ("iscoroutinefunction", "isgeneratorfunction", "isasyncgenfunction"):
-        if getattr(inspect, kind)(function):
-            raise TypeError(
-                f"graphed: {function!r} is a coroutine or a generator, which can't be captured; pass an "
-                "ordinary function."
-            )
+        raise TypeError(f"graphed: the function must be a callable, not {function!r}.")
+    if any(test(each) for each in (function, type(function).__call__) for test in _NOT_ORDINARY):
+        raise TypeError(
+            f"graphed: {function!r} is a coroutine or a generator, which can't be captured; pass an "
+            "ordinary function."
+        )
     return Graphed(function, options)
 
 
 def _check(options: Options) -> None:
     for name, least in (("warmup", 0), ("max_graphs", 1)):
         number = getattr(options, name)
-        if type(number) is not int:
-            raise TypeError(f"{name}: an int is wanted, not {number!r}.")
         if number < least:
-            raise ValueError(f"{name}: {number} is too small; at least {least} is wanted.")
+            raise ValueError(f"{name} must be at least {least}, not {number}.")
     if options.key is not None and not callable(options.key):
-        raise TypeError(f"key: a callable is wanted, not {options.key!r}.")
+        raise TypeError(f"key must be a callable, not {options.key!r}.")
     for name, choice in (("outputs", ("copy", "static")), ("on_capture_error", ("raise", "eager"))):
         if getattr(options, name) not in choice:
-            raise ValueError(f"{name}: {getattr(options, name)!r} is none of {', '.join(choice)}.")
+            raise ValueError(
+                f"{name} must be {' or '.join(map(repr, choice))}, not {getattr(options, name)!r}."
+            )

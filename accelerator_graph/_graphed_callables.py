@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ._arrays import place_of, writable
+from ._integers import integer
 from ._lanes import Lanes
 from ._side_streams import side_of
 from ._traffic import current
@@ -109,10 +110,9 @@ def make_graphed_callables(
     **A failure** leaves the modules as they were, no graph, and the streams that were current. The
     warm-up has run: it has drawn random numbers, and a module's buffers have taken note of it.
     """
-    if type(num_warmup_iters) is not int:
-        raise TypeError(f"num_warmup_iters: an int is wanted, not {num_warmup_iters!r}.")
+    num_warmup_iters = integer(num_warmup_iters, "num_warmup_iters")
     if num_warmup_iters < 0:
-        raise ValueError(f"num_warmup_iters: {num_warmup_iters} is negative.")
+        raise ValueError(f"num_warmup_iters must be at least 0, not {num_warmup_iters}.")
     pool = check_pool(pool)
     single = not isinstance(callables, tuple)
     functions = (callables,) if single else callables
@@ -130,13 +130,13 @@ def _passes(functions: tuple[Any, ...], samples: Sequence[Any], allow_unused: bo
     from .interop._torch_autograd import Passes
 
     if not isinstance(samples, tuple | list) or len(samples) != len(functions):
-        raise ValueError("sample_args: one tuple for every callable is wanted, in the same order.")
+        raise ValueError("sample_args must hold one tuple for every callable, in the same order.")
     if not functions:
-        raise ValueError("callables: at least one is wanted.")
+        raise ValueError("callables must hold at least one callable.")
     passes: list[Passes] = []
     for i, (function, args) in enumerate(zip(functions, samples, strict=True)):
         if not callable(function):
-            raise TypeError(f"callable {i}: a module or a function is wanted, not {function!r}.")
+            raise TypeError(f"callable {i} must be a module or a function, not {function!r}.")
         name = f"callable {i} ({getattr(function, '__qualname__', type(function).__qualname__)})"
         if not isinstance(args, tuple | list):
             raise TypeError(f"{name}: sample_args has to hold a tuple of its arguments, not {type(args)!r}.")
@@ -182,7 +182,7 @@ def _check_place(passes: list[Passes], home: Stream) -> None:
 
 def _capture(passes: list[Passes], home: Stream, warmup: int, pool: PoolId) -> list[Callable[..., Any]]:
     """Warm up, and capture the forward passes in order and the backward passes in the reverse one."""
-    from .interop._torch_replay import Loans
+    from .interop._torch_replay import loans_of
 
     side = side_of(home)
     graphs = [(Graph(), Graph()) for _ in passes]
@@ -209,7 +209,7 @@ def _capture(passes: list[Passes], home: Stream, warmup: int, pool: PoolId) -> l
                 if each.prepare_backward():
                     with graph(backward, pool, side):
                         each.backward()
-        loans = Loans()
+        loans = loans_of(tuple(pool))
         return [
             each.join(lanes.of(forward), lanes.of(backward), loans)
             for each, (forward, backward) in zip(passes, graphs, strict=True)

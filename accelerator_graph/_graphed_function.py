@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 import threading
 import types
 import warnings
 import weakref
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from . import _lifetime
+from ._array_placement import check_arguments
 from ._cache import CacheInfo, Options, Seen, SeenTable
 from ._methods import Instances
 from ._nested import rebuild
 from ._process import after_fork
 from ._recorded_call import NOT_NOW, RecordedCall
 from ._signature import Arguments, Leaves, Reader, Shape, repeats, same_among
+from ._sure_exit import Between
 from ._traffic import Traffic, current, here_or_none
 from .errors import CaptureError, GraphStateError
 from .pools import graph_pool_handle
@@ -30,8 +32,9 @@ R = TypeVar("R")
 
 _ABSENT: Any = object()
 
-_capturing = threading.Lock()
-"""Held by the one graphed function that captures: some frameworks record one capture at a time."""
+_captures: dict[str, object] = {}
+"""The call that is being captured, under ``"now"``. Some frameworks record one capture at a time. The place
+is claimed and never waited for: a signal handler would wait for the call that it has interrupted."""
 
 
 class _Call(NamedTuple):
@@ -56,7 +59,7 @@ class Graphed(Generic[P, R]):
         method: tuple[Graphed[..., R], weakref.ref[Any]] | None = None,
     ) -> None:
         plain = isinstance(function, types.FunctionType | types.MethodType)
-        functools.update_wrapper(self, function, updated=("__dict__",) if plain else ())
+        update_wrapper(self, function, updated=("__dict__",) if plain else ())
         self._function = function
         self._options = options
         self._choose = options.key
@@ -110,13 +113,22 @@ class Graphed(Generic[P, R]):
         except Exception as error:
             raise self._unreadable(error, bucket, shape, values) from error
         if recorded is not None:
-            with self._lock:
-                result = self._replay(recorded, read, leaves, here)
+            result = self._in_turn(self._replay, recorded, read, leaves, here)
             if result is NOT_NOW:
                 return self._function(*args, **kwargs)
             if result is not _ABSENT:
                 return result  # type: ignore[no-any-return]
         return self._without_graph(_Call(key, read, args[: self._skip], shape, values, leaves))
+
+    def _in_turn(self, work: Callable[..., Any], *args: Any) -> Any:
+        """Wait for the calls of other threads, and return `work(*args)`.
+
+        Return `NOT_NOW` if a signal handler or a finaliser calls in the middle of another call.
+        """
+        if self._lock._is_owned():  # type: ignore[attr-defined]  # what `threading.Condition` asks a lock
+            return NOT_NOW
+        with self._lock:
+            return work(*args)
 
     def _replay(
         self, recorded: RecordedCall | None, read: Hashable, leaves: Leaves, here: Stream | None = None
@@ -133,20 +145,36 @@ class Graphed(Generic[P, R]):
 
     def _without_graph(self, call: _Call) -> R:
         """Run the function, or capture it if it was run often enough."""
-        with self._lock:
-            recorded = self._graphs.get(call.key)  # another thread may have captured it
-            result = self._replay(recorded, call.read, call.leaves)
-            if result is _ABSENT:
-                seen = self._see(call)
-                if not seen.eager and seen.calls >= self._options.warmup:
-                    result = self._try_to_capture(call, seen)
-        if result is not _ABSENT:
-            return self._call(call) if result is NOT_NOW else result  # type: ignore[no-any-return]
-        result = self._call(call)
+        result = self._in_turn(self._replay_or_capture, call)
+        if result is NOT_NOW:
+            return self._call(call)  # type: ignore[no-any-return]
+        if not isinstance(result, Seen):
+            return result  # type: ignore[no-any-return]
+        seen, result = result, self._call(call)
         with self._lock:
             seen.calls += 1
             self._eager += 1
         return result  # type: ignore[no-any-return]
+
+    def _replay_or_capture(self, call: _Call) -> Any:
+        """Replay a call, after capturing it if it is time for that; return its `Seen` if it has to run."""
+        recorded = self._graphs.get(call.key)  # another thread may have captured it
+        result = self._replay(recorded, call.read, call.leaves)
+        if result is not _ABSENT:
+            return result
+        seen = self._see(call)
+        if seen.eager:
+            return seen
+        try:
+            home = current()
+            if home._is_capturing():
+                return NOT_NOW
+            names = self._check_arguments(call, home)
+            recorded = self._capture(call, names, home) if seen.calls >= self._options.warmup else None
+        except CaptureError as error:
+            self._run_eagerly(seen, error)
+            return seen
+        return seen if recorded is None else self._replay(recorded, call.read, call.leaves)
 
     def _see(self, call: _Call) -> Seen:
         """Find what is known of a signature without a graph."""
@@ -154,6 +182,13 @@ class Graphed(Generic[P, R]):
         if self._choose is not None:
             self._agree(call.read, seen.read)
         return seen
+
+    def _check_arguments(self, call: _Call, home: Stream) -> list[str]:
+        """Refuse arrays that a replay could not read, in the first call already; return their names."""
+        names = self._reader.array_names(call.values, self._arguments.names(call.shape))
+        families = [self._reader.families[type(leaf)] for leaf in call.leaves]
+        check_arguments(call.leaves, families, names, home)
+        return names
 
     def _agree(self, read: Hashable, before: Hashable) -> None:
         """Refuse arrays that are not like those of the first call in the bucket."""
@@ -170,33 +205,23 @@ class Graphed(Generic[P, R]):
         function: Callable[..., R] = self._function
         return function(*call.instance, *values[:count], **named)
 
-    def _try_to_capture(self, call: _Call, seen: Seen) -> Any:
-        try:
-            return self._capture(call)
-        except CaptureError as error:
-            if self._options.on_capture_error == "raise":
-                raise
-            seen.eager = True
-            warnings.warn(
-                f"{self!r} runs eagerly from now on for arguments like these: {error}",
-                RuntimeWarning,
-                stacklevel=4,
-            )
-            return _ABSENT
+    def _run_eagerly(self, seen: Seen, error: CaptureError) -> None:
+        """Never capture a signature from now on, or raise the error, as the option says."""
+        if self._options.on_capture_error == "raise":
+            raise error
+        seen.eager = True
+        warnings.warn(
+            f"{self!r} runs eagerly from now on for arguments like these: {error}",
+            RuntimeWarning,
+            stacklevel=6,
+        )
 
-    def _capture(self, call: _Call) -> Any:
-        """Capture a call and replay it once; `NOT_NOW` if its stream is being captured by somebody else."""
-        home = current()
-        if home._is_capturing():
-            return NOT_NOW
-        names = self._reader.array_names(call.values, self._arguments.names(call.shape))
-        copies = self._options.outputs == "copy"
-        recorded = RecordedCall(self._reader, self._traffic, call.leaves, names, home, copies)
-        recorded.read = call.read
-        alike = (each.pool for each in self._graphs.values() if each.where == recorded.where)
-        pool = self._options.pool or next(alike, None) or graph_pool_handle()
-        with _capturing:
-            recorded.capture(functools.partial(self._call, call), call.leaves, home, pool)
+    def _capture(self, call: _Call, names: list[str], home: Stream) -> RecordedCall | None:
+        """Capture a call beside a stream; None while another one is being captured."""
+        with Between(partial(_captures.setdefault, "now", call), partial(_give_up, call)):
+            if _captures["now"] is not call:
+                return None
+            recorded = self._record(call, names, home)
         self._captures += 1
         while len(self._graphs) >= self._options.max_graphs:
             oldest = min(self._graphs, key=lambda key: self._graphs[key].used)
@@ -204,7 +229,16 @@ class Graphed(Generic[P, R]):
             self._dropped += 1
         self._graphs[call.key] = recorded
         self._seen.forget(call.key)
-        return self._replay(recorded, call.read, call.leaves)
+        return recorded
+
+    def _record(self, call: _Call, names: list[str], home: Stream) -> RecordedCall:
+        copies = self._options.outputs == "copy"
+        recorded = RecordedCall(self._reader, self._traffic, call.leaves, home, copies)
+        recorded.read = call.read
+        alike = (each.pool for each in self._graphs.values() if each.where == recorded.where)
+        pool = self._options.pool or next(alike, None) or graph_pool_handle()
+        recorded.capture(partial(self._call, call), call.leaves, names, home, pool)
+        return recorded
 
     def _unreadable(self, error: Exception, bucket: object, shape: Shape, values: Sequence[Any]) -> TypeError:
         try:
@@ -236,16 +270,22 @@ class Graphed(Generic[P, R]):
         Raises
         ------
         GraphStateError
-            This thread is capturing.
+            This thread is capturing, or in the middle of a call, as a signal handler is.
         """
         if _lifetime.thread.capturing:
             raise GraphStateError(f"{self!r}: clear() has to wait for runs, and this thread is capturing.")
         for each in self._instances:
             each.clear()
-        with self._lock:
-            while self._graphs:
-                self._graphs.popitem()[1].close()
-            self._start()
+        if self._in_turn(self._drop_all) is NOT_NOW:
+            raise GraphStateError(
+                f"{self!r}: clear() has to wait for runs, and this thread is in the middle of one; call it "
+                "from outside of signal handlers and finalisers."
+            )
+
+    def _drop_all(self) -> None:
+        while self._graphs:
+            self._graphs.popitem()[1].close()
+        self._start()
 
     def _after_fork(self) -> None:
         self._lock = threading.RLock()
@@ -275,9 +315,10 @@ class Graphed(Generic[P, R]):
         return f"<graphed {getattr(self._function, '__qualname__', None) or repr(self._function)}>"
 
 
-def _after_fork() -> None:
-    global _capturing
-    _capturing = threading.Lock()
+def _give_up(call: _Call) -> None:
+    """Let others capture, if this call was being captured."""
+    if _captures.get("now") is call:
+        _captures.pop("now", None)
 
 
-after_fork(_after_fork)
+after_fork(_captures.clear)

@@ -54,7 +54,12 @@ def rebuild(value: Any, swap: Callable[[Any], Any]) -> Any:
         return new
     if isinstance(value, tuple):
         parts = [rebuild(part, swap) for part in value]
-        return tuple(parts) if cls is tuple else getattr(cls, "_make", cls)(parts)
+        if cls is tuple:
+            return tuple(parts)
+        new = getattr(cls, "_make", cls)(parts)
+        if hasattr(value, "__dict__"):
+            vars(new).update(vars(value))
+        return new
     if isinstance(value, list):
         parts = [rebuild(part, swap) for part in value]
         if cls is list:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import _lifetime, streams
-from ._arrays import Family, forget_casts, frameworks_of, place_of, writable
+from ._array_placement import on_host, only_ours
+from ._arrays import Family, forget_casts, frameworks_of, writable
 from ._nested import only_tuples, rebuild
+from ._recorded_work import RecordedWork, check_unwritten, contents, nothing_recorded
 from ._results import Output, Result, filler
 from ._side_streams import side_of
 from ._signature import Leaves, Reader
 from ._traffic import Traffic, current, key_of, lasts, make_room
 from .api import Graph, graph
-from .backends.base import Capability, CaptureStatus
+from .backends.base import CaptureStatus
 
 if TYPE_CHECKING:
     from .pools import PoolId
@@ -27,6 +29,15 @@ _IDLE = CaptureStatus.NONE
 Swap = Callable[[Any], Any]
 
 
+class _NeverEmpty(Graph):
+    """A graph whose capture fails if nothing was recorded."""
+
+    __slots__ = ()
+
+    def _found_empty(self, subject: str) -> NoReturn:
+        raise nothing_recorded()
+
+
 class RecordedCall:
     """A call that is captured, and run again with the contents of other arrays.
 
@@ -36,31 +47,23 @@ class RecordedCall:
         Knows the types of arrays.
     traffic : Traffic
         The order of the calls of the same function.
-    leaves, names : list
-        The arrays in the arguments, and what they are called.
+    leaves : list
+        The arrays in the arguments, which a graph beside `home` can read.
     home : Stream
         The current stream.
     copies : bool
         Whether every run returns new arrays.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An array is where a replay could not read it, or requires grad.
     """
 
-    def __init__(
-        self, reader: Reader, traffic: Traffic, leaves: Leaves, names: list[str], home: Stream, copies: bool
-    ) -> None:
+    def __init__(self, reader: Reader, traffic: Traffic, leaves: Leaves, home: Stream, copies: bool) -> None:
         self._reader = reader
         self._traffic = traffic
         self._backend = home._backend
         self._device = home.device
         self._copies = copies
-        self._host = Capability.HANDLES not in self._backend.capabilities(self._device)
+        self._host = on_host(home)
+        self._only_ours = only_ours(home)
         self._families: list[Family] = [reader.families[type(leaf)] for leaf in leaves]
-        for leaf, family, name in zip(leaves, self._families, names, strict=True):
-            self._check(leaf, family, name)
         ids = [*map(id, leaves)]
         self._firsts = [i for i, each in enumerate(ids) if ids.index(each) == i]  # others are the same again
         made = streams.within(home, self._copies_of, leaves)  # in all frameworks, or some copy out of order
@@ -70,7 +73,7 @@ class RecordedCall:
             given_up = (self._statics, made_on, traffic)
             self._end = _lifetime.Finalizer(_part, given_up, self._backend, made_on._owner)
         self._lanes: dict[Hashable, tuple[Stream, Callable[[], None], bool]] = {}
-        self._graph = Graph()
+        self._graph = _NeverEmpty() if self._only_ours else Graph()
         self._status = self._backend.capture_status
         self.where = (self._backend, self._device)
         self.pool: PoolId | None = None
@@ -84,32 +87,22 @@ class RecordedCall:
         """Return a static array for every one of the leaves, by its id."""
         return {id(leaves[i]): self._families[i].static(leaves[i]) for i in self._firsts}
 
-    def _check(self, x: Any, family: Family, name: str) -> None:
-        on_host, device = place_of(x)
-        if on_host != self._host:
-            where, there = ("host", "device") if on_host else ("device", "host")
-            raise TypeError(
-                f"argument {name} is an array in {where} memory, and backend {self._backend.name!r} replays "
-                f"on {there} memory; pass it there."
-            )
-        if device not in (None, self._device):
-            raise ValueError(
-                f"argument {name} is on device {device} and the current stream on device {self._device}; "
-                "make a stream of the other device the current one."
-            )
-        if family.kind == "tensor" and x.layout is not family.module.strided:
-            raise TypeError(f"argument {name} is not a strided array; pass the arrays that it is made of.")
-        if family.kind == "tensor" and x.requires_grad and family.module.is_grad_enabled():
-            raise ValueError(
-                f"argument {name} requires grad, and no gradients pass through a graphed function; pass "
-                "its detach(), or call under no_grad()."
-            )
-
     # ---- capture -------------------------------------------------------------------------------
 
-    def capture(self, call: Callable[[Swap], Any], leaves: Leaves, home: Stream, pool: PoolId) -> None:
+    def capture(
+        self, call: Callable[[Swap], Any], leaves: Leaves, names: list[str], home: Stream, pool: PoolId
+    ) -> None:
         """Capture beside the current stream. `call` gets what swaps the arrays in the arguments."""
-        statics = dict(zip(map(id, leaves), self._statics, strict=True))
+        triples = zip(self._statics, leaves, self._families, strict=True)
+        given = [family.like(static, leaf) for static, leaf, family in triples]
+        statics = dict(zip(map(id, leaves), given, strict=True))
+        passed: set[int] = set()
+
+        def swap(value: Any) -> Any:
+            passed.add(id(value))
+            return statics.get(id(value), value)
+
+        before = self._contents()
         versions = list(map(_version, self._statics))
         self.pool = pool
         side = side_of(home)
@@ -117,35 +110,69 @@ class RecordedCall:
         forget_casts()
         try:
             with graph(self._graph, pool, side):
-                result = call(lambda value: statics.get(id(value), value))
+                result = call(swap)
         finally:
             forget_casts()
         try:
-            self._take(result, versions)
+            check_unwritten(before, self._contents(), names)
+            changed = self._changed(versions, leaves, names)
+            returned = self._take(result, {id(given[i]): i for i in self._firsts}, changed, passed)
+            self._write_back(sorted(i for i in changed | returned if writable(leaves[i])))
             self._decide()
         except BaseException:
             self._graph.reset()
             raise
 
-    def _take(self, result: Any, versions: list[int | None]) -> None:
-        """Find the arrays in the result, and the arguments that have to be written."""
-        arguments = {id(self._statics[i]): i for i in self._firsts}
+    def _contents(self) -> list[object]:
+        """Return what changes when the static arrays are written in another way than by recorded work."""
+        told = self._only_ours and self._host
+        pairs = zip(self._statics, self._families, strict=True)
+        return [contents(static, family) if told else None for static, family in pairs]
+
+    def _changed(self, versions: list[int | None], leaves: Leaves, names: list[str]) -> set[int]:
+        """Return which arguments the function wrote, as far as they count that."""
         changed = {i for i in self._firsts if versions[i] != _version(self._statics[i])}
-        taken = Result(result, arguments, self._reader, host=self._host, copies=self._copies)
-        changed |= taken.returned
+        for i in changed:
+            if not writable(leaves[i]):
+                raise ValueError(
+                    f"argument {names[i]} is written by the graphed function, and can't be: its elements "
+                    "share memory; pass its clone()."
+                )
+        return changed
+
+    def _take(self, result: Any, arguments: dict[int, int], changed: set[int], passed: set[int]) -> set[int]:
+        """Find the arrays in the result; return which of the arguments are in it."""
+        work = self._recorded_work(passed)
+        taken = Result(result, arguments, self._reader, host=self._host, copies=self._copies, work=work)
         self._outputs = taken.outputs
         self._template = taken.template
         for i, family in enumerate(self._families):
             if family.kind == "tensor" and self._statics[i].requires_grad:  # since the function asked for it
                 self._statics[i] = self._statics[i].detach()
         self._static_arrays = [array for array, _ in self._outputs]
-        fixed = not self._copies and only_tuples(result) and not changed
+        fixed = not self._copies and only_tuples(result) and not changed | taken.returned
         self._result = rebuild(self._template, filler([], self._static_arrays)) if fixed else None
+        return taken.returned
+
+    def _write_back(self, arguments: Sequence[int]) -> None:
+        """Have every run write these arguments: the function wrote them, or returned them."""
         self._back = [
             (i, self._statics[i], self._families[i].assign)
-            for i in sorted(changed)
+            for i in arguments
             if self._families[i].kind != "place"
         ]
+
+    def _recorded_work(self, passed: set[int]) -> RecordedWork | None:
+        """Return what every run does: the copies of the arguments, and the work that was recorded.
+
+        None if there may be other work than what our streams saw.
+        """
+        if not self._only_ours:
+            return None
+        seen, nodes = self._graph._retained or [], self._graph._num_nodes
+        return (
+            None if nodes is not None and nodes > len(seen) else RecordedWork([*seen, self._statics], passed)
+        )
 
     def _decide(self) -> None:
         """Decide what can be decided before a run."""
@@ -218,10 +245,7 @@ class RecordedCall:
             self._copy(stream, ((static, leaves[i], assign) for i, static, assign in self._plan))
         launch()
         if self._back:
-            self._copy(
-                stream,
-                ((leaves[i], static, assign) for i, static, assign in self._back if writable(leaves[i])),
-            )
+            self._copy(stream, ((leaves[i], static, assign) for i, static, assign in self._back))
         arrays = self._new_arrays(stream) if self._copies else self._static_arrays
         template = self._template
         if type(template) is Output:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ._arrays import Family, place_of
 from ._nested import rebuild
+from ._recorded_work import RecordedWork
 from ._signature import Leaves, Reader
 
 
@@ -36,20 +37,32 @@ class Result:
         Knows the types of arrays.
     host, copies : bool
         Whether the graph works on memory of the host, and whether every call returns new arrays.
+    work : RecordedWork, optional
+        What was recorded, if nothing else can change a result.
 
     Raises
     ------
+    CaptureError
+        There is something in it that a replay would return unchanged.
     TypeError
         There is an array of which no call can return a new one.
     """
 
     def __init__(
-        self, value: Any, arguments: dict[int, int], reader: Reader, *, host: bool, copies: bool
+        self,
+        value: Any,
+        arguments: dict[int, int],
+        reader: Reader,
+        *,
+        host: bool,
+        copies: bool,
+        work: RecordedWork | None,
     ) -> None:
         self._arguments = arguments
         self._reader = reader
         self._host = host
         self._copies = copies
+        self._work = work
         self._places: dict[int, int] = {}
         self.returned: set[int] = set()
         """The arguments in it."""
@@ -64,6 +77,8 @@ class Result:
             self.returned.add(index)
             return Argument(index)
         family = self._reader.family(value)
+        if self._work is not None:
+            self._work.check_result(value, is_array=family is not None)
         if family is None:
             return value
         if place_of(value)[0] != self._host:

@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
-from numbers import Integral, Number, Real
 from typing import Any
 
 from ._arrays import Family, family_of
 from ._nested import is_container, more_items, parts_of
+from ._values import Values
 
 Leaves = list[Any]
 Kind = Callable[[Any, Leaves], Hashable]
@@ -120,6 +120,7 @@ class Reader:
     def __init__(self, by_value: bool) -> None:
         self._by_value = by_value
         self._kinds: dict[type, Kind] = {}
+        self._values = Values()
         self.families: dict[type, Any] = {}
         """The `Family` of every type that was seen; None if it is no array."""
         self.ambient: Callable[[Leaves], Hashable] | None = None
@@ -184,7 +185,7 @@ class Reader:
         return None
 
     def _items(self, x: dict[Any, Any], leaves: Leaves) -> Hashable:
-        return tuple(x), tuple(map(type, x)), self.read(tuple(x.values()), leaves)
+        return self._values.all_of(x), self.read(tuple(x.values()), leaves)
 
     def _learn(self, value: Any) -> Kind:
         """Find out once for all how values of a type are read."""
@@ -203,10 +204,11 @@ class Reader:
                     self._items(dict(more_items(x)), leaves),
                 )
             return lambda x, leaves: (cls, self.read([getattr(x, name) for name in names], leaves))
-        if issubclass(cls, tuple | list):
-            return lambda x, leaves: (cls, self.read(x, leaves))
-        if issubclass(cls, dict):
-            return lambda x, leaves: (cls, self._items(x, leaves))
+        if issubclass(cls, tuple | list | dict):
+            read = self._items if issubclass(cls, dict) else self.read
+            if cls in (tuple, list, dict) or not self._by_value:
+                return lambda x, leaves: (cls, read(x, leaves))
+            return lambda x, leaves: (cls, read(x, leaves), self._values.attributes_of(x))
         family = self.family(value)
         if family is not None:
             if family.kind == "tensor" and self.ambient is None:
@@ -214,15 +216,13 @@ class Reader:
             return family.read
         if not self._by_value:
             return lambda x, leaves: None
-        if issubclass(cls, Number) and not issubclass(cls, Integral):
-            if issubclass(cls, Real):  # 0.0 equals -0.0, and no nan equals itself
-                return lambda x, leaves: (cls, x if x and x == x else repr(x))
-            return lambda x, leaves: (cls, repr(x))
-        if issubclass(cls, frozenset):
-            return lambda x, leaves: (cls, frozenset([(type(each), each) for each in x]))
-        if not issubclass(cls, Hashable):
-            raise TypeError(f"{cls.__name__!r} object is not hashable")
-        return lambda x, leaves: (cls, x)
+        way = self._values.way(value)
+
+        def by_value(x: Any, leaves: Leaves) -> Hashable:
+            hash(x)  # what has no hash may change
+            return cls, way(x)
+
+        return by_value
 
 
 def _ambient(module: Any, kind: str) -> Callable[[Leaves], Hashable] | None:

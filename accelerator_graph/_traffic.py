@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from . import streams
 from ._lifetime import Owned
 from .backends.base import Capability
-from .errors import capture_error
+from .errors import CaptureError
 
 if TYPE_CHECKING:
     from .streams import Event, Stream
@@ -90,8 +90,9 @@ def current(backend: str | None = None) -> Stream:
     """
     stream = streams.current(backend, or_default=True)
     if stream is None:
-        raise capture_error(
-            "a graphed function can't be captured or replayed while no stream is current on this thread",
+        raise CaptureError(
+            "a graphed function can't be called while no stream is current on this thread; enter one, for "
+            "example `with accelerator_graph.Stream():`.",
             reason="default_stream",
         )
     return stream

@@ -28,6 +28,7 @@ from ._transaction import MODES, Capture, Site
 from .backends import registry
 from .backends.base import Capability
 from .errors import EmptyGraphWarning, GraphStateError, capture_error
+from .interop import registry as interop
 
 if TYPE_CHECKING:
     from typing import Self
@@ -269,12 +270,7 @@ class Graph(Inspection):
             kept = self._keep_graph or self._debug
             self._num_nodes = None if kept else backend.node_count(value)
             if backend.is_empty(value) if self._num_nodes is None else not self._num_nodes:
-                warnings.warn(
-                    f"{capture.subject} recorded nothing: the work may have gone to another stream or "
-                    "device; make that stream the current one, or capture it.",
-                    EmptyGraphWarning,
-                    stacklevel=_outside()[0],
-                )
+                self._found_empty(capture.subject)
             keep = kept
             if not self._keep_graph:
                 self._instantiate()
@@ -289,6 +285,13 @@ class Graph(Inspection):
         state: State = "captured" if self._keep_graph else "ready"
         self._capture, self._guard, self._state = None, None, state
         _lifetime.drain()
+
+    def _found_empty(self, subject: str) -> None:
+        """Warn that a capture recorded nothing."""
+        warn_of_nothing(
+            f"{subject} recorded nothing: the work may have gone to another stream or device; make that "
+            "stream the current one, or capture it."
+        )
 
     def _capture_here(self, what: str) -> Capture:
         """Return the capture that is under way, if this thread may touch it."""
@@ -584,10 +587,20 @@ class Graph(Inspection):
     def register_generator_state(self, generator: object) -> None:
         """Have a random generator of torch take part in all captures from the next one on.
 
-        Its numbers go on at every replay, as torch's default generator's do by themselves. Nothing
-        happens where no framework with generators takes part.
+        Its numbers go on at every replay, as torch's default generator's do automatically. It has no part in
+        captures on backends where its framework has none.
+
+        Raises
+        ------
+        TypeError
+            No framework that has been imported records captures with it: it is not a generator of a device.
         """
         self._check("register_generator_state()")
+        if not any(framework.takes_generator(generator) for framework in interop.loaded()):
+            raise TypeError(
+                "register_generator_state: must be a random generator of a device, such as "
+                f"torch.Generator('cuda'), not {generator!r}."
+            )
         self._generators += (generator,)
 
     @property
@@ -713,6 +726,11 @@ def _check_mode(mode: object) -> str:
     if mode not in MODES:
         raise ValueError(f"capture_error_mode: {mode!r} is none of {', '.join(MODES)}.")
     return mode
+
+
+def warn_of_nothing(message: str) -> None:
+    """Issue an `EmptyGraphWarning` for the caller's line."""
+    warnings.warn(message, EmptyGraphWarning, stacklevel=_outside()[0])
 
 
 def _caller() -> Site:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -227,7 +228,7 @@ def test_a_graph_of_torchs_own_goes_to_torchs_own_context_manager(torch):
     assert value(x) == 5
     assert calls["torch.cuda.graph"] == 1
     for wrong in (object(), ag.Graph()):
-        with pytest.raises(TypeError, match=r"torch\.cuda\.CUDAGraph is wanted"):
+        with pytest.raises(TypeError, match=r"must be a torch\.cuda\.CUDAGraph"):
             torch.cuda.graph(wrong)
 
 
@@ -348,3 +349,122 @@ def test_random_numbers_go_on(torch):
         g.replay()
     assert value(x) == 7
     assert (recorded(g).replays, mine.offset) == (3, 12)
+
+
+# ---- torch's words: what its own tests look for -------------------------------------------------
+
+
+def refused(call, error, words, ours):
+    with pytest.raises(error) as info:
+        call()
+    message = str(info.value)
+    assert message.startswith(words)
+    assert message.count(words) == 1
+    assert ours in message
+    assert isinstance(info.value, RuntimeError)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("hip", [None, "7.2"])
+def test_calls_out_of_order_say_what_torch_says(torch, monkeypatch, keep, hip):
+    monkeypatch.setattr(torch.version, "hip", hip)
+    vendor = "hip" if hip else "cuda"
+    nothing = "nothing was captured; capture first"
+    g = torch.cuda.CUDAGraph(keep_graph=keep)
+    raw = f"You cannot access the raw {vendor}Graph_t instance"
+    not_kept = f"{raw} unless CUDAGraph was initialized with keep_graph=true"
+    not_captured = f"{raw} until capture_end() has been called"
+    without = "without a preceding successful capture."
+    for call, words in (
+        (g.replay, f"Called CUDAGraph::replay {without}"),
+        (g.pool, f"Called CUDAGraph::pool() {without}"),
+        (g.instantiate, "capture_end() must have been called before calling instantiate"),
+        (g.raw_cuda_graph, not_captured if keep else not_kept),
+        (
+            g.raw_cuda_graph_exec,
+            f"You cannot access the raw {vendor}GraphExec_t instance until instantiate() has been called",
+        ),
+    ):
+        refused(call, ag.GraphStateError, words, nothing)
+    refused(
+        g.capture_end,
+        ag.GraphStateError,
+        "capture_end() called before capture_begin().",
+        "no capture has begun",
+    )
+
+
+def test_calls_on_a_captured_graph_say_what_torch_says(torch):
+    x, stream = Array(), torch.cuda.Stream()
+    g = captured(torch, torch.cuda.CUDAGraph(), lambda: torch.fill(x, 5))
+    kept = captured(torch, torch.cuda.CUDAGraph(keep_graph=True), lambda: torch.fill(x, 5))
+    only_kept = r"instantiate() is intended to be called by the user only when keep_graph=true"
+    refused(g.instantiate, ag.GraphStateError, only_kept, "has its executable already")
+    no_handle = (
+        "You cannot access the raw cudaGraph_t instance unless CUDAGraph was initialized with keep_graph=true"
+    )
+    refused(g.raw_cuda_graph, ag.GraphStateError, no_handle, "the graph was not kept")
+    not_yet = "You cannot access the raw cudaGraphExec_t instance until instantiate() has been called"
+    refused(kept.raw_cuda_graph_exec, ag.GraphStateError, not_yet, "no executable yet")
+    with torch.cuda.stream(stream):
+        owns = "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new"
+        refused(g.capture_begin, ag.GraphStateError, owns, "call reset() first")
+    kept.instantiate()
+    kept.instantiate()
+    kept.replay()
+    assert value(x) == 5
+
+
+def test_the_default_stream_is_refused_in_torchs_words(torch):
+    words = (
+        "CUDA graphs must be captured on a non-default stream. "
+        "(However, after capture, it's ok to replay them on the default stream.)"
+    )
+    ours = "the default stream can't take part in a capture"
+    for g in (torch.cuda.CUDAGraph(), torch.accelerator.Graph()):
+        refused(g.capture_begin, ag.CaptureError, words, ours)
+        assert g.state == "empty"
+    named = torch.cuda.graph(torch.cuda.CUDAGraph(), stream=torch.cuda.current_stream())
+    refused(named.__enter__, ag.CaptureError, words, ours)
+
+
+def test_an_empty_capture_is_warned_of_in_torchs_words(torch):
+    words = (
+        "The CUDA Graph is empty. This usually means that the graph was attempted to be captured on wrong "
+    )
+    words += "device or stream."
+    with pytest.warns(ag.EmptyGraphWarning) as found, torch.cuda.graph(torch.cuda.CUDAGraph()):
+        pass
+    assert [(str(each.message), each.filename) for each in found] == [(words, __file__)]
+
+
+def test_a_replay_in_another_capture_is_refused_and_the_capture_goes_on(torch):
+    x, y = Array(), Array()
+    inner = captured(torch, torch.cuda.CUDAGraph(), lambda: torch.fill(x, 5))
+    g = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(g):
+        torch.fill(y, 3)
+        with pytest.raises(ag.CaptureError, match="can't record a replay in another graph"):
+            inner.replay()
+    g.replay()
+    assert (value(x), value(y)) == (0, 3)
+
+
+def test_an_interrupt_as_the_block_ends_leaves_no_capture(torch):
+    x, g = Array(), torch.cuda.CUDAGraph()
+
+    def trace(frame, event, arg):
+        if frame.f_code.co_name == "__exit__" and frame.f_code.co_filename == _context.__file__:
+            sys.settrace(None)
+            raise KeyboardInterrupt  # on entry, ahead of its first line
+
+    before = sys.gettrace()
+    with pytest.raises(KeyboardInterrupt), torch.cuda.graph(g):  # noqa: PT012
+        torch.fill(x, 1)
+        sys.settrace(trace)
+    sys.settrace(before)
+    gc.collect()
+    assert g.state == "empty"
+    assert handle(torch.cuda.current_stream()) == 0
+    captured(torch, g, lambda: torch.fill(x, 5)).replay()
+    assert value(x) == 5

@@ -4,6 +4,7 @@ import copy
 import gc
 import os
 import pickle
+import random
 import re
 import stat
 import sys
@@ -191,6 +192,13 @@ def test_a_capture_of_a_thread_python_does_not_know_can_be_reset_after_it_has_en
     assert graph.state == "empty"
     with graph:
         stream.launch(int)
+
+
+@pytest.mark.parametrize("what", [3, None, object(), random.Random(1)])
+def test_what_is_not_a_generator_of_a_device_is_refused(what):
+    g = ag.Graph()
+    with pytest.raises(TypeError, match=r"must be a random generator of a device, .* not "):
+        g.register_generator_state(what)
 
 
 @pytest.mark.parametrize("copying", [copy.copy, copy.deepcopy, pickle.dumps])

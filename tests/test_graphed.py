@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import inspect
 import os
@@ -79,7 +80,7 @@ def test_work_happens_once_for_each_call(stream):
         assert counter[0] == i + 1
 
 
-def test_the_ways_to_decorate():
+def test_the_ways_to_decorate(stream):
     def f(x, y: int = 2) -> int:
         """Do it."""
         return x + y
@@ -96,13 +97,13 @@ def test_the_ways_to_decorate():
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"warmup": -1}, ValueError, "warmup: -1"),
-        ({"warmup": 1.5}, TypeError, "warmup: an int"),
-        ({"warmup": True}, TypeError, "warmup: an int"),
-        ({"max_graphs": 0}, ValueError, "max_graphs: 0"),
-        ({"key": 3}, TypeError, "key: a callable"),
-        ({"outputs": "none"}, ValueError, "outputs: 'none'"),
-        ({"on_capture_error": "ignore"}, ValueError, "on_capture_error: 'ignore'"),
+        ({"warmup": -1}, ValueError, "warmup must be at least 0, not -1"),
+        ({"warmup": 1.5}, TypeError, "warmup must be an int"),
+        ({"warmup": True}, TypeError, "warmup must be an int"),
+        ({"max_graphs": 0}, ValueError, "max_graphs must be at least 1, not 0"),
+        ({"key": 3}, TypeError, "key must be a callable"),
+        ({"outputs": "none"}, ValueError, "outputs must be 'copy' or 'static', not 'none'"),
+        ({"on_capture_error": "ignore"}, ValueError, "on_capture_error must be .* not 'ignore'"),
         ({"pool": (1, 2)}, ValueError, "is not a pool id"),
         ({"pool": 3}, TypeError, "a pool must be"),
     ],
@@ -112,6 +113,13 @@ def test_bad_options_are_refused_at_once(options, error, words):
         ag.graphed(**options)
 
 
+def test_numbers_of_numpy_are_numbers(stream):
+    double, _ = doubled(warmup=np.int64(1), max_graphs=np.uint8(1))
+    for n in (1, 1, 2, 2):
+        double(np.ones(n))
+    assert double.cache_info() == ag.CacheInfo(2, 2, 2, 1, 1, 1)
+
+
 async def coroutine(): ...
 
 
@@ -119,10 +127,35 @@ def generator():
     yield
 
 
-@pytest.mark.parametrize("function", [3, coroutine, generator])
-def test_what_is_no_function_is_refused(function):
-    with pytest.raises(TypeError, match="graphed: "):
-        ag.graphed(function)
+class AsyncCall:
+    async def __call__(self): ...
+
+
+class GeneratorCall:
+    def __call__(self):
+        yield
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (3, "must be a callable, not 3"),
+        (coroutine, "is a coroutine"),
+        (generator, "or a generator"),
+        (functools.partial(generator), "or a generator"),
+        (AsyncCall(), "is a coroutine"),
+        (GeneratorCall(), "or a generator"),
+        (AsyncCall, "is a class.* decorate one of its methods"),
+        (int, "is a class"),
+        (staticmethod(len), "put @graphed below @staticmethod"),
+        (classmethod(len), "put @graphed below @classmethod"),
+        (property(len), "put @graphed below @property"),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"warmup": 1}])
+def test_what_can_not_be_captured_is_refused_at_decoration(function, words, options):
+    with pytest.raises(TypeError, match="graphed: .*" + words):
+        ag.graphed(function, **options)
 
 
 # ---- the signature -----------------------------------------------------------------------------
@@ -522,14 +555,47 @@ def test_a_capture_error_means_eager_from_then_on(stream):
 
 
 def test_no_current_stream():
-    double, _ = doubled(warmup=1)
+    double, runs = doubled()
+    for _ in range(2):
+        with pytest.raises(ag.CaptureError, match="while no stream is current") as info:
+            double(np.ones(2))
+        assert info.value.reason == "default_stream"
+        assert "with accelerator_graph.Stream():" in str(info.value)
+    assert runs == []
     with ag.Stream(backend="cpu") as s:
-        double(np.ones(2))
-        double(np.ones(2))
+        for _ in range(4):
+            double(np.ones(2))
         s.synchronize()
-    with pytest.raises(ag.CaptureError, match="no stream is current") as info:
+    assert double.cache_info() == ag.CacheInfo(1, 3, 1, 0, 1, 16)
+    with pytest.raises(ag.CaptureError, match="while no stream is current"):
         double(np.ones(2))
-    assert info.value.reason == "default_stream"
+
+
+def test_no_current_stream_means_eager_where_capture_errors_do():
+    runs = []
+
+    @ag.graphed(on_capture_error="eager")
+    def f(x):
+        runs.append(x)
+        return x
+
+    with pytest.warns(RuntimeWarning, match="runs eagerly from now on .*no stream is current") as found:
+        assert f(1) == 1
+    assert len(found) == 1
+    assert found[0].filename == __file__
+    assert f(1) == 1
+    assert runs == [1, 1]
+
+
+def test_an_argument_that_no_replay_can_read_is_refused_before_the_function_runs(stream):
+    class Device:
+        __cuda_array_interface__ = INTERFACE
+
+    double, runs = doubled()
+    with pytest.raises(TypeError, match=r"argument x\[0\] is an array in device memory"):
+        double([Device()])
+    assert runs == []
+    assert double.cache_info() == ag.CacheInfo(0, 0, 0, 0, 0, 16)
 
 
 def test_an_output_that_can_not_be_copied(stream):
@@ -540,8 +606,9 @@ def test_an_output_that_can_not_be_copied(stream):
             return (1, 0)
 
     def f():
-        ag.current_stream().launch(int)
-        return Opaque()
+        made = Opaque()
+        ag.current_stream().launch(id, made)
+        return made
 
     pool = ag.graph_pool_handle()
     with pytest.raises(TypeError, match="can't be copied; use outputs='static'") as info:

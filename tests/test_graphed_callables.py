@@ -553,8 +553,8 @@ REFUSED = [
     ("none", lambda: (Counting(), (None,)), TypeError, "sample argument 0 is of type 'NoneType'"),
     ("sparse", lambda: (Counting(), (x_of().to_sparse(),)), TypeError, "only strided tensors"),
     ("bare", lambda: (Counting(), x_of()), TypeError, "a tuple of its arguments"),
-    ("not callable", lambda: (3, (x_of(),)), TypeError, "a module or a function is wanted, not 3"),
-    ("a list", lambda: ([net()], (x_of(),)), TypeError, "a module or a function is wanted"),
+    ("not callable", lambda: (3, (x_of(),)), TypeError, "must be a module or a function, not 3"),
+    ("a list", lambda: ([net()], (x_of(),)), TypeError, "must be a module or a function"),
     ("too few", lambda: ((net(), net()), ((x_of(),),)), ValueError, "one tuple for every callable"),
     ("nothing", lambda: ((), ()), ValueError, "at least one"),
     *(
@@ -791,3 +791,63 @@ def test_the_same_memory_read_in_another_way():
     f = make(lambda x: x * 1, (w,))
     assert f(w.view(torch.int32)).tolist() == [1065353216.0] * 4
     assert make(lambda x: x * 1, (z.imag,))(z.imag).tolist() == z.imag.tolist()
+
+
+# ---- gradients that are lent -------------------------------------------------------------------
+
+
+class Times(torch.autograd.Function):
+    """``x * w``, with gradients and notes in memory that the passes of a pool share, as in an allocator."""
+
+    @staticmethod
+    def forward(ctx, x, w, memory, lends):
+        ctx.save_for_backward(x, w)
+        ctx.memory, ctx.lends = memory, lends
+        if not lends:
+            memory.fill_(float("nan"))
+        return x * w
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, w = ctx.saved_tensors
+        if not ctx.lends:
+            ctx.memory.fill_(float("nan"))
+            return grad * w, grad * x, None, None
+        torch.mul(grad, x, out=ctx.memory)
+        return grad * w, ctx.memory, None, None
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self, value, memory, lends):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.full((6,), float(value)))
+        self.memory, self.lends = memory, lends
+
+    def forward(self, x):
+        return Times.apply(x, self.w, self.memory, self.lends)
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["one call", "two calls with one pool"])
+@pytest.mark.parametrize("which", ["forward", "backward"])
+def test_a_gradient_that_a_parameter_holds_survives_another_pass(together, which):
+    memory = torch.zeros(6)
+    first, second = Scaled(2, memory, lends=False), Scaled(3, memory, lends=True)
+    samples = [(torch.ones(6, requires_grad=True),) for _ in range(2)]
+    if together:
+        make((first, second), tuple(samples))
+    else:
+        pool = ag.graph_pool_handle()
+        for module, sample in zip((first, second), samples, strict=True):
+            make(module, sample, pool=pool)
+    x = torch.arange(6.0)
+    if which == "backward":
+        y = first(x.clone().requires_grad_())
+    second(x.clone().requires_grad_()).sum().backward()
+    assert second.w.grad.data_ptr() == memory.data_ptr()  # so it is lent
+    if which == "backward":
+        y.sum().backward()
+        same([first.w.grad], [x])
+    else:
+        first(x)
+    assert memory.isnan().all()
+    same([second.w.grad], [x])

@@ -420,3 +420,53 @@ def test_the_current_stream_of_a_foreign_capture(device):
     assert device.node_count(graph) == 1
     assert isinstance(y, Tensor)
     assert f.cache_info().replays == 1
+
+
+def expanded(value):
+    """A tensor whose elements are one place in memory."""
+    return Tensor(np.lib.stride_tricks.as_strided(np.full(1, float(value)), (3,), (0,)))
+
+
+def test_an_argument_whose_elements_share_memory():
+    f = ag.graphed(lambda x: (x, x + 1), warmup=1)
+    for i in range(3):
+        x = expanded(i)
+        same, y = f(x)
+        assert same is x
+        assert y.tolist() == [i + 1.0] * 3
+    g = ag.graphed(lambda x: x.add_(full(3, 1)), warmup=0)
+    with pytest.raises(ValueError, match="argument x is written by the graphed function"):
+        g(expanded(0))
+    assert g.cache_info().captures == 0
+
+
+def test_a_call_waits_for_the_one_before_and_not_only_for_an_older_one(device):
+    f = ag.graphed(lambda x: x + 1, warmup=0, outputs="static")
+    current.handle = stream_of(device)  # which may be destroyed, so the end of the call is marked
+    try:
+        f(full(2, 1))
+    finally:
+        current.handle = 0
+    one, two = ag.Stream(backend="fakedevice"), ag.Stream(backend="fakedevice")
+    gate = threading.Event()
+    with one:
+        one.launch(gate.wait, LIMIT)
+        f(full(2, 5))
+    with two:
+        y = f(full(2, 7))
+    try:
+        assert not two.query()
+    finally:
+        gate.set()
+    two.synchronize()
+    assert y.data.tolist() == [8.0] * 2
+
+
+def test_an_empty_capture_is_warned_of_where_other_libraries_may_enqueue():
+    f = ag.graphed(lambda x: x, warmup=0)
+    x = full(2, 3)
+    with pytest.warns(ag.EmptyGraphWarning, match="recorded nothing") as found:
+        assert f(x) is x
+    assert [each.filename for each in found] == [__file__]
+    assert f(x) is x
+    assert f.cache_info() == ag.CacheInfo(2, 0, 1, 0, 1, 16)

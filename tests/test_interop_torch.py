@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 import time
 import warnings
@@ -129,11 +130,11 @@ def test_random_numbers_of_a_registered_generator(torch):
 
 @pytest.mark.parametrize("what", [object(), Generator("cpu")])
 def test_what_is_no_generator_is_refused_and_leaves_nothing(torch, what):
-    g = ag.Graph()
-    g.register_generator_state(what)
-    with pytest.raises(TypeError, match="Generator"):
-        captured(g, lambda: None)
-    assert g.state == "empty"
+    x, g = Array(), ag.Graph()
+    with pytest.raises(TypeError, match="must be a random generator of a device"):
+        g.register_generator_state(what)
+    captured(g, lambda: torch.fill(x, 5)).replay()
+    assert value(x) == 5
 
 
 def test_offsets_that_can_not_be_asked_for_leave_the_replays_to_torch(torch, monkeypatch):
@@ -669,3 +670,61 @@ def test_a_thread_that_ends_in_a_capture_gives_everything_back(torch):
     _lifetime.drain()
     assert gc.isenabled()
     stream.close()  # it is refused while it captures
+
+
+# ---- signal handlers ------------------------------------------------------------------------------------
+
+
+def test_a_signal_handler_that_captures_while_a_capture_is_noted(torch):
+    """At every line that notes what torch records: one capture is over before the other, or is refused."""
+    lines, outcomes, failed = [], [], []
+    context = driver.cuCtxGetCurrent()[1]
+
+    def handler():
+        x = Array()
+        try:
+            outcomes.append(captured(ag.Graph(), lambda: torch.fill(x, 7)).num_nodes)
+        except ag.CaptureError as error:
+            outcomes.append(error.reason)
+
+    def once(at):
+        count = [0]
+
+        def trace(frame, event, arg):
+            if frame.f_code.co_name not in ("_reserve", "_over"):
+                return trace if event == "call" and frame.f_code.co_name == "capture_begin" else None
+            if event == "line":
+                count[0] += 1
+                if count[0] == at:
+                    sys.settrace(None)
+                    handler()
+            return trace
+
+        x, g = Array(), ag.Graph()
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            captured(g, lambda: torch.fill(x, 5))
+        finally:
+            sys.settrace(before)
+        g.replay()
+        assert value(x) == 5
+        lines.append(count[0])
+        return count[0] >= at
+
+    def work():
+        try:
+            driver.cuCtxSetCurrent(context)
+            at = 1
+            while once(at):
+                at += 1
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive(), "it hangs"
+    assert failed == []
+    assert len(lines) > 5
+    assert set(outcomes) == {1, "foreign_capture"}

@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[1] / PACKAGE
 
 CORE = (
     "api streams pools _inspection _lifetime _liveness _replay _transaction _graphed _graphed_function "
-    "_recorded_call _results _cache _methods _signature _nested _arrays _traffic _side_streams _collector "
-    "_sure_exit _their_streams"
+    "_recorded_call _recorded_work _results _cache _methods _signature _values _nested _arrays "
+    "_array_placement _integers _traffic _side_streams _collector _sure_exit _their_streams"
 )
 CHOICE = (
     "backends.registry backends._automatic backends._catalogue backends._claim backends._entry_points "
@@ -57,8 +57,8 @@ RULES = [
     ("interop.cupy interop.numba interop.warp interop.cuda_core", "interop.base", ""),
     (
         "compat compat.*",
-        "errors api streams pools _lifetime _liveness backends.registry interop.registry interop.torch "
-        "compat compat.*",
+        "errors api streams pools _lifetime _liveness _sure_exit backends.registry interop.registry "
+        "interop.torch compat compat.*",
         "",
     ),
     ("backends", "backends.registry", ""),

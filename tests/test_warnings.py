@@ -26,11 +26,7 @@ def by_hand():
     g.capture_end()
 
 
-def called():
-    ag.graphed(int, warmup=0)()
-
-
-@pytest.mark.parametrize("how", [entered, beside, by_hand, called])
+@pytest.mark.parametrize("how", [entered, beside, by_hand])
 def test_an_empty_graph(how):
     with warnings.catch_warnings(record=True) as found, ag.Stream(backend="cpu"):
         warnings.simplefilter("always")

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, ClassVar
 
 from .. import api
+from .._sure_exit import if_skipped, sure_exit
 from ..errors import UnsupportedError
 from ._graphs import CUDAGraph, TorchGraph, torch_module
 
@@ -63,7 +64,7 @@ class graph(api.graph):
         if not isinstance(cuda_graph, TorchGraph):
             if not isinstance(cuda_graph, CUDAGraph.torchs_own):
                 raise TypeError(
-                    f"torch.cuda.graph: a torch.cuda.CUDAGraph is wanted, not {cuda_graph!r}; "
+                    f"torch.cuda.graph: cuda_graph must be a torch.cuda.CUDAGraph, not {cuda_graph!r}; "
                     "accelerator_graph.graph captures into an accelerator_graph.Graph."
                 )
             newer = {
@@ -87,9 +88,11 @@ class graph(api.graph):
         if self._theirs is not None:
             self._theirs.__enter__()
             return
+        self.cuda_graph._guard = if_skipped(self, self.cuda_graph._recover)
         self.cuda_graph._watch_inputs(self._liveness)
         self.cuda_graph._enter(self._stream, self._pool, self._mode)
 
+    @sure_exit
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:

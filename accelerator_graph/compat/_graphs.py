@@ -12,6 +12,8 @@ from ..errors import UnsupportedError, capture_error
 from ..interop import registry as interop
 from ..interop.torch import Torch
 from ..streams import Stream, as_stream
+from . import _words as words
+from ._words import ahead
 
 if TYPE_CHECKING:
     from ..pools import AnyPool
@@ -59,16 +61,36 @@ class TorchGraph(api.Graph):
     ) -> None:
         self._check("capture_begin()")
         torch = torch_module()
-        target = _current() if stream is None else stream
-        if prepare and not _lifetime.captures:
-            _prepare(torch, target.device)
-        super()._begin(target, pool, mode, prepare=prepare, home=home or _following(target.device))
+        with ahead(words.DEFAULT_STREAM, hip=_for_hip()):
+            target = _current() if stream is None else stream
+            if prepare and not _lifetime.captures:
+                _prepare(torch, target.device)
+            super()._begin(target, pool, mode, prepare=prepare, home=home or _following(target.device))
         try:
             if isinstance(target._owner, torch.cuda.Stream):
                 torch.cuda.set_stream(target._owner)  # the same stream; so it is also equal to the caller's
         except BaseException:
             self._recover()
             raise
+
+    def _check(self, what: str) -> None:
+        with ahead(words.out_of_order(what, self._state, keeps=self._keep_graph), hip=_for_hip()):
+            super()._check(what)
+
+    def _found_empty(self, subject: str) -> None:
+        api.warn_of_nothing(words.NOTHING_RECORDED)
+
+    def instantiate(self) -> None:
+        """Make the executable, or make it again, as `Graph.instantiate` does."""
+        with ahead(words.INSTANTIATED if self._state == "ready" else "", hip=_for_hip()):
+            super().instantiate()
+
+    def raw_cuda_graph(self) -> int:
+        """As `Graph.raw_cuda_graph`."""
+        with ahead(
+            words.out_of_order("raw_cuda_graph()", self._state, keeps=self._keep_graph), hip=_for_hip()
+        ):
+            return super().raw_cuda_graph()
 
     def _watch_inputs(self, given: bool) -> None:
         """Watch what the next capture uses, or only do so if the environment says it."""
@@ -77,7 +99,7 @@ class TorchGraph(api.Graph):
     def _recorded(self) -> Any:
         """Return torch's object, which records and replays."""
         if self._capture is not None:
-            return self._capture._token[0][1].torch_graph
+            return self._capture._token.torch_graph
         if self._captured is not None:
             return self._captured.value.torch_graph
         self._check("replay()")
@@ -170,6 +192,10 @@ class Graph(TorchGraph):
         self, keep_graph: bool = False, *, pool: AnyPool | None = None, capture_error_mode: str = "default"
     ) -> None:
         super().__init__(keep_graph, pool=pool, capture_error_mode=capture_error_mode)
+
+
+def _for_hip() -> bool:
+    return bool(torch_module().version.hip)
 
 
 def _current() -> Stream:

@@ -16,7 +16,7 @@ def loaded() -> Any:
     """Return the module, which somebody has imported."""
     torch = sys.modules.get("torch")
     if torch is None:
-        raise TypeError("sample_args: tensors of torch are wanted, and nobody has imported torch.")
+        raise TypeError("sample_args must hold torch tensors, and torch has not been imported.")
     return torch
 
 

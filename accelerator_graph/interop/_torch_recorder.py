@@ -23,7 +23,7 @@ _recording: dict[int, Recording] = {}
 """By device: what torch is recording. A second one would end the process."""
 _asked_for_ever: list[Any] = []
 """Graphs whose capture failed. torch's allocator for pinned memory goes on asking them, gone or not."""
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler may capture, too
 
 
 class TorchRecorder(Recorder):
@@ -46,9 +46,6 @@ class TorchRecorder(Recorder):
         torch, device = self._framework.torch, self.device
         recording = Recording(stream, device)
         self._given, self.pool = self.pool, usable(self.pool) if self.pool else None
-        for generator in self.generators:
-            if not isinstance(generator, torch.Generator) or generator.device.type != "cuda":
-                raise TypeError(f"a torch.Generator of the device is wanted, not {generator!r}.")
         if hasattr(self.pool, "owner"):
             self.destroy_disturbs_captures = True
         try:
@@ -255,7 +252,7 @@ class TorchRecorder(Recorder):
 
 def _after_fork() -> None:
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _recording.clear()
 
 

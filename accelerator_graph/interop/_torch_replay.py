@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from ..errors import GraphStateError
 
@@ -36,7 +37,7 @@ class Loans:
     Any pass of the pool may write their memory, so that they have to be settled ahead of each.
     """
 
-    __slots__ = ("given",)
+    __slots__ = ("__weakref__", "given")
 
     def __init__(self) -> None:
         self.given: list[tuple[Any, int]] = []
@@ -49,6 +50,14 @@ class Loans:
             grad = param.grad
             if grad is not None and grad.data_ptr() == pointer:
                 param.grad = grad.clone()
+
+
+_loans: WeakValueDictionary[Hashable, Loans] = WeakValueDictionary()
+
+
+def loans_of(pool: Hashable) -> Loans:
+    """Return the loans from a pool's memory, which all callables that were captured into it share."""
+    return _loans.setdefault(pool, Loans())
 
 
 def joined(torch: Any, it: Captured, forward: Lane, backward: Lane, loans: Loans) -> Callable[..., Any]:

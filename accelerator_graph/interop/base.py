@@ -111,6 +111,10 @@ class Framework(ABC):
         """
         return None
 
+    def takes_generator(self, obj: object) -> bool:
+        """Return True if `obj` is a random generator that can take part in the captures that it records."""
+        return False
+
     def observe(self, pool: PoolId, used: Callable[[object], Undo]) -> Undo | None:
         """Call `used` for the arrays that this thread's work uses from now on; return what ends that.
 
@@ -136,7 +140,8 @@ class Recorder:
     """The ordinal of the device. Set before `capture_begin`."""
 
     generators: Sequence[object] = ()
-    """What was given to `Graph.register_generator_state`. Set before `capture_begin`."""
+    """What was given to `Graph.register_generator_state`, and `Framework.takes_generator` or that of another
+    framework said yes to. Set before `capture_begin`."""
 
     executable_needs_graph = True
 

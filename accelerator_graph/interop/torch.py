@@ -97,6 +97,10 @@ class Torch(Framework):
         """Return a recorder: torch's own graph class."""
         return TorchRecorder(backend, self)
 
+    def takes_generator(self, obj: object) -> bool:
+        """Return True if `obj` is a ``torch.Generator`` of a device."""
+        return isinstance(obj, self.torch.Generator) and obj.device.type == "cuda"
+
     def observe(self, pool: PoolId, used: Callable[[object], Undo]) -> Undo:
         """Call `used` for the tensors of others' that torch's operators use."""
         from ._torch_observer import observe

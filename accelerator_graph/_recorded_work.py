@@ -1,0 +1,138 @@
+"""What a capture has recorded where all work goes through our streams, and so what its replays can compute.
+
+Ordinary Python and NumPy in a graphed function run at once there, and a replay does not repeat them: nothing
+but the work that was enqueued can change a result.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from ._arrays import Family, extent
+from .errors import CaptureError
+
+_MOST = 100_000
+"""How many objects are looked at before everything counts as given."""
+
+_WAY_OUT = (
+    "ordinary Python and NumPy run at once and are not replayed, so let the current stream do all the work, "
+    "for example `accelerator_graph.current_stream().launch(numpy.add, x, y, out)`"
+)
+
+
+def nothing_recorded() -> CaptureError:
+    """Make the error for a capture in which nothing was enqueued."""
+    return CaptureError(f"the graphed function recorded nothing: {_WAY_OUT}.")
+
+
+class RecordedWork:
+    """The objects that recorded work can reach, and the memory of the arrays among them.
+
+    Parameters
+    ----------
+    work : sequence
+        What was passed to `Stream.launch`, `copy` and `fill`, and the static arrays, which every run fills.
+    passed : collection
+        The ids of the values in the arguments of the function.
+    """
+
+    def __init__(self, work: Sequence[object], passed: Iterable[int]) -> None:
+        self._passed = frozenset(passed)
+        self._reached = {id(each): each for each in _reachable(work)}
+        self._behind = {id(base) for each in self._reached.values() for base in _bases(each)}
+        found = map(extent, self._reached.values())
+        self._extents = [each for each in found if each is not None]
+
+    def check_result(self, value: Any, *, is_array: bool) -> None:
+        """Refuse a part of the function's result that a replay would return unchanged.
+
+        Raises
+        ------
+        CaptureError
+            It is an array that no recorded work was given, or a scalar of NumPy's that was not passed in.
+        """
+        if is_array:
+            if not self._reaches(value):
+                raise CaptureError(
+                    f"the graphed function returned an array of type {type(value).__name__!r} that no "
+                    f"recorded work was given: {_WAY_OUT}.",
+                    reason="illegal_call",
+                )
+        elif hasattr(type(value), "__array_interface__") and id(value) not in self._passed:
+            raise CaptureError(
+                f"the graphed function returned a scalar of type {type(value).__name__!r}, which no replay "
+                f"computes again: {_WAY_OUT}, and return the array; a constant has to be a Python number.",
+                reason="illegal_call",
+            )
+
+    def _reaches(self, x: Any) -> bool:
+        place = extent(x)
+        known = self._behind if place is None else self._reached
+        if len(self._reached) >= _MOST or any(id(each) in known for each in _bases(x)):
+            return True
+        if place is None:
+            return False
+        low, high = place
+        return low == high or any(low < end and start < high for start, end in self._extents)
+
+
+def contents(x: Any, family: Family) -> object:
+    """Return what changes when an array of the host is written; None where that can't be told."""
+    if family.kind == "tensor":
+        return x._version
+    if family.kind == "buffer":
+        return bytes(memoryview(x))
+    return x.tobytes() if family.kind == "array" and hasattr(x, "tobytes") else None
+
+
+def check_unwritten(before: Sequence[object], after: Sequence[object], names: Sequence[str]) -> None:
+    """Refuse arguments whose `contents` changed in a capture, in which nothing that is recorded runs.
+
+    Raises
+    ------
+    CaptureError
+        The function wrote an argument, which is named.
+    """
+    for was, found, name in zip(before, after, names, strict=True):
+        if found != was:
+            raise CaptureError(
+                f"the graphed function wrote argument {name} itself: {_WAY_OUT}.", reason="illegal_call"
+            )
+
+
+def _bases(x: Any) -> Iterator[object]:
+    """Yield an array and what it is a view of."""
+    while x is not None:
+        yield x
+        if isinstance(x, memoryview):
+            x = x.obj
+        else:
+            x = getattr(x, "base", None) if hasattr(type(x), "__array_interface__") else None
+
+
+def _reachable(roots: Sequence[object]) -> Iterator[object]:
+    """Yield what recorded work can use: its arguments, and what its functions refer to."""
+    found: dict[int, object] = {}
+    rest = list(roots)
+    while rest and len(found) < _MOST:
+        x = rest.pop()
+        if id(x) in found or isinstance(x, type | ModuleType):
+            continue
+        found[id(x)] = x
+        yield x
+        if isinstance(x, FunctionType):
+            rest += [x.__closure__, x.__defaults__, x.__kwdefaults__, x.__dict__]
+            rest += [x.__globals__[name] for name in _names(x.__code__) if name in x.__globals__]
+        else:
+            rest += gc.get_referents(x)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """Yield the names that a function's code, and the functions in it, may look up in its module."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
