@@ -12,7 +12,8 @@ from hip_fakes import API, FakeRuntime, untouched
 
 from accelerator_graph import errors
 from accelerator_graph.backends import _hip_driver, _hip_nodes
-from accelerator_graph.backends._hip_driver import Driver, Event, Executable, Graph
+from accelerator_graph.backends._hip_driver import Driver, Executable, Graph
+from accelerator_graph.backends._hip_events import Event
 
 pytest_plugins = ["hip_fixtures"]
 
@@ -57,7 +58,7 @@ def test_c_never_takes_another_stream_for_that_of_the_latest_run():
 
 def test_calls_run_on_the_right_device_and_in_the_right_mode(fake):
     backend, runtime = fake
-    graph, executable, event = Graph(21, 3), Executable(31, 3), Event(51, 3)
+    graph, executable, event = Graph(21, 3), Executable(31, 3), Event(51, 3, 0, ())
     relaxed, plain = MODES.index("relaxed"), MODES.index("global")
     for work, function, mode in [
         (lambda: backend.create_stream(3), "hipStreamCreateWithPriority", relaxed),

@@ -12,9 +12,10 @@ from ..errors import UnsupportedError
 from ._hip_errors import call_failed
 from ._hip_library import Library, import_hip, prepare
 
+LEGACY_STREAMS = (0, 1)
 PER_THREAD_STREAM = 2
 
-SPECIAL_STREAMS = frozenset((0, 1, PER_THREAD_STREAM))
+SPECIAL_STREAMS = frozenset((*LEGACY_STREAMS, PER_THREAD_STREAM))
 """The null, legacy and per-thread streams: handles that mean whichever device is current."""
 
 _moving = RLock()
@@ -63,12 +64,6 @@ class Executable(Handle):
         with _moving:
             if self.stream == stream:
                 self.move(None)
-
-
-class Event(Handle):
-    """An event."""
-
-    __slots__ = ()
 
 
 class Driver:

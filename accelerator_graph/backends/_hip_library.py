@@ -49,6 +49,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "hipStreamEndCapture": (c_void_p, c_void_p),
     "hipStreamIsCapturing": (c_void_p, _INT_OUT),
     "hipStreamGetCaptureInfo_v2": (c_void_p, _INT_OUT, _NUMBER_OUT, c_void_p, c_void_p, c_void_p),
+    "hipStreamUpdateCaptureDependencies": (c_void_p, c_void_p, c_size_t, c_uint),
     "hipThreadExchangeStreamCaptureMode": (c_void_p,),
     # graphs and executables
     "hipGraphDestroy": (c_void_p,),

@@ -14,11 +14,21 @@ from weakref import WeakSet
 
 from ..errors import BackendUnavailableError, capture_error
 from . import _hip_capture as _capture
+from . import _hip_events as _events
 from . import _hip_nodes as _nodes
 from ._common import memory_of
 from ._hip_capture import Capture
-from ._hip_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Event, Executable, Graph, Handle
+from ._hip_driver import (
+    LEGACY_STREAMS,
+    PER_THREAD_STREAM,
+    SPECIAL_STREAMS,
+    Driver,
+    Executable,
+    Graph,
+    Handle,
+)
 from ._hip_errors import update_problem
+from ._hip_events import Event
 from ._hip_launch import launch_function, launcher
 from ._hip_probe import probe
 from ._hip_roots import one_root
@@ -35,7 +45,6 @@ from .base import (
 )
 
 _LEGACY = 1
-_LEGACY_STREAMS = (0, _LEGACY)
 _NOT_READY = 600
 _INVALIDATED = 901
 _UPDATE_FAILURE = 910
@@ -157,15 +166,14 @@ class HipBackend(Backend):
 
     def record_event(self, stream: Any) -> Event:
         """Mark the present end of the stream's work with an event that measures no time."""
-        driver = self._driver
-        device = driver.device_of(stream)
-        with driver.current(device):
-            return Event(driver.new_event(int(stream)), device)
+        device = self._driver.device_of(stream)
+        with self._driver.current(device):
+            return _events.record(self._driver, int(stream), device)
 
     def wait_event(self, stream: Any, event: Event) -> None:
         """Let later work on `stream` wait for the event."""
         with self._driver.current(self._driver.device_of(stream)):
-            self._driver.call("hipStreamWaitEvent", int(stream), event.handle, 0)
+            _events.wait(self._driver, int(stream), event)
 
     def destroy_event(self, event: Event) -> None:
         """Release an event."""
@@ -236,7 +244,7 @@ class HipBackend(Backend):
         """
         driver = self._driver
         handle = int(stream)
-        if handle in _LEGACY_STREAMS:
+        if handle in LEGACY_STREAMS:
             return CaptureStatus.NONE
         if handle != PER_THREAD_STREAM:
             code, _ = driver.answer("hipStreamGetDevice", handle)
@@ -257,11 +265,7 @@ class HipBackend(Backend):
 
     def capture_id(self, stream: Any) -> int | None:
         """Return the runtime's number of the capture that the stream takes part in."""
-        handle = int(stream)
-        if handle in _LEGACY_STREAMS:
-            return None
-        _, number = self._driver.call("hipStreamGetCaptureInfo_v2", handle, None, None, None)
-        return number or None
+        return _events.position(self._driver, int(stream)).capture or None
 
     def capture_begin(self, stream: Any, mode: str) -> Capture:
         """Begin a capture on an idle stream."""
@@ -401,5 +405,5 @@ class _Array:
 
 
 def _refuse_legacy(stream: Any) -> None:
-    if int(stream) in _LEGACY_STREAMS:
+    if int(stream) in LEGACY_STREAMS:
         raise capture_error("a capture on the legacy stream can't begin", reason="default_stream")
