@@ -9,7 +9,6 @@ from unittest import SkipTest
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability, CaptureStatus
-from accelerator_graph.streams import as_stream
 
 from .._case import Case, applied, raises
 
@@ -240,7 +239,9 @@ class ForkRules(Case):
         self.needs(Capability.EVENTS)
         if not self.backend.cuda_like:
             raise SkipTest(f"backend {self.backend.name!r} has no null stream")
-        return as_stream(0, self.backend.name)
+        null = self.graph(0, backend=self.backend.name).stream
+        assert null is not None
+        return null
 
     def _replays(self, graph: ag.Graph, cell: Any, once: Callable[[int], int]) -> None:
         """Check that a graph does what `once` says to a cell, in every replay."""
