@@ -7,6 +7,7 @@ import threading
 import pytest
 from backend_tools import in_thread
 from hip_bench import (
+    MODES,
     TIMEOUT,
     answer,
     bare_begin,
@@ -313,6 +314,49 @@ def test_the_library_refuses_a_launch_into_a_capture(backend, block):
     assert block.read() == bytes([1] * block.nbytes)
     graph.reset()
     outer.reset()
+
+
+@pytest.mark.parametrize("mode", [*MODES, "of another thread"])
+def test_a_launch_into_somebody_elses_capture_is_refused(backend, block, cells, kernels, mode):
+    """Nothing runs, the capture has only what its owner recorded, and launches go on when it is over."""
+    with ag.Stream(backend="hip") as stream, ag.Graph() as graph:
+        step(backend, kernels, stream.native, cells.at(0), 10, 1)
+    with ag.Stream(backend="hip") as home, ag.Graph() as other:
+        step(backend, kernels, home.native, cells.at(0), 10, 1)
+    ways = [graph.replay, graph.bind(), other.bind(stream), lambda: other.replay(stream)]
+    done = 0
+
+    def run(replay):
+        nonlocal done
+        replay()
+        replay()
+        stream.synchronize()
+        home.synchronize()
+        done = int(f"{done}11") % 2**32
+        assert cells[0] == done
+
+    for replay in ways:
+        run(replay)
+        if mode in MODES:
+            assert bare_begin(stream.handle, mode) == 0
+        else:
+            assert in_thread(lambda: bare_begin(stream.handle, "relaxed")) == 0
+        stream.fill(block, 6)
+        for _ in range(2):
+            with pytest.raises(errors.CaptureError, match="which is being captured") as raised:
+                replay()
+            assert raised.value.reason == "illegal_call"
+        home.fill(block, 5)
+        assert status_of(stream.handle) == "active"
+        stream.fill(block, 7)
+        code, captured = bare_end(stream.handle)
+        assert (code, len(nodes_of(captured))) == (0, 2)
+        call("hipGraphDestroy", captured)
+        assert cells[0] == done
+        run(replay)
+    assert block.read() == bytes([5] * block.nbytes)
+    graph.reset()
+    other.reset()
 
 
 def test_replays_on_many_streams(backend, bench, cells):

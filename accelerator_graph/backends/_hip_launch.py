@@ -45,11 +45,15 @@ def launcher(driver: Driver, executable: Executable, stream: int) -> Callable[[]
 
 def launch_function(driver: Driver, executable: Executable, stream: int) -> LaunchFunction | None:
     """Return the launch as a function in C: good as long as the executable has run on this stream last."""
-    address = 0 if stream in SPECIAL_STREAMS else driver.address("hipGraphLaunch")
-    if not address:
+    if stream in SPECIAL_STREAMS:
+        return None
+    launch, capturing = driver.address("hipGraphLaunch"), driver.address("hipStreamIsCapturing")
+    if not launch or not capturing:
         return None
     failed = partial(driver.failed, "hipGraphLaunch")
-    return LaunchFunction(address, failed, alone=True, latest=addressof(executable.latest))
+    return LaunchFunction(
+        launch, failed, alone=True, latest=addressof(executable.latest), capturing=capturing
+    )
 
 
 def _launch_and_mark(driver: Driver, executable: Executable) -> None:

@@ -117,6 +117,10 @@ class LaunchFunction(NamedTuple):
     If it answers another context, `replay` or what `bind` returned is called instead."""
     context: int = 0
     """The context in question."""
+    capturing: int = 0
+    """Address of an ``int capturing(void *stream, int *status)``, asked before every launch; 0: none. Needed
+    with `Backend.replay_ignores_captures`. Unless it returns 0 and the status is 0, `replay` or what `bind`
+    returned is called instead."""
 
 
 class Backend(ABC):
@@ -164,6 +168,10 @@ class Backend(ABC):
     serialises_replays: ClassVar[bool] = False
     """`replay`, and what `bind` returned, may be called for one executable by several threads at once.
     Otherwise the library lets one through at a time."""
+
+    replay_ignores_captures: ClassVar[bool] = False
+    """`replay` onto a capturing stream runs at once: it is neither recorded nor refused. The library then
+    asks for the stream's status before every replay, since the capture may be somebody else's."""
 
     survives_fork: ClassVar[bool] = False
     """An opened backend can be opened afresh in a forked child. No GPU driver can."""

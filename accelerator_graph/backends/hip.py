@@ -80,6 +80,7 @@ class HipBackend(Backend):
     default_capture_mode: ClassVar[str] = "thread_local"
     stream_modules: ClassVar[frozenset[str]] = frozenset(("hip", "rocm"))
     cuda_like: ClassVar[bool] = True
+    replay_ignores_captures: ClassVar[bool] = True
 
     # ---- being there ---------------------------------------------------------------------------
 
