@@ -120,10 +120,9 @@ class Driver:
 
         After an error the runtime leaves rubbish in what it should have answered.
         """
-        foreign = self.function(function)
-        arguments, places = prepare(foreign, args)
-        code = foreign(*arguments)
-        return (code, *(place.value for place in places))
+        arguments, places = prepare(function, args)
+        code = self.function(function)(*arguments)
+        return (code, *[place.value for place in places])
 
     def checked(self, function: str, answer: tuple[Any, ...]) -> Any:
         """Return the values of an answer; raise the error that it is."""
