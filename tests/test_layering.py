@@ -21,7 +21,7 @@ CHOICE = (
     "backends.registry backends._automatic backends._catalogue backends._claim backends._entry_points "
     "backends._instances backends._report"
 )
-CONTRACT = "errors _process backends.base backends._common backends._launch"
+CONTRACT = "errors _process backends.base backends._common backends._launch backends._thread"
 
 # A rule: these modules may import those of ours, and those packages beside the standard library.
 # The first that fits holds. Imports that only type checkers see don't count.
@@ -29,7 +29,7 @@ RULES = [
     ("errors _process", "", ""),
     ("backends.base interop.base", "errors", ""),
     ("backends._common", "errors backends.base", ""),
-    ("backends._launch", "", ""),
+    ("backends._launch backends._thread", "", ""),
     ("backends.cpu backends._cpu_*", f"{CONTRACT} backends._cpu_*", ""),
     ("backends.cuda backends._cuda_*", f"{CONTRACT} backends._cuda_*", "cuda"),
     ("backends.hip backends._hip_*", f"{CONTRACT} backends._hip_*", "hip"),
