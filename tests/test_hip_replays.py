@@ -211,6 +211,49 @@ def test_a_stream_that_captures_since_the_last_run(backend, bench, cells, stream
     assert cells[0] == 111
 
 
+def test_a_stream_that_was_synchronized_before_its_capture_began_by_hand(backend, kernels, cells, other):
+    """That is the way out which the error of the test below names."""
+    with ag.Stream(backend="hip") as stream, ag.Graph() as graph:
+        step(backend, kernels, stream.native, cells.at(0), 10, 1)
+    for number in (1, 2):
+        graph.replay()
+        graph.replay()
+        stream.synchronize()
+        outer = ag.Graph(stream=stream)
+        outer.capture_begin()
+        try:
+            step(backend, kernels, stream.native, cells.at(1), 10, 1)
+            graph.replay(other)
+            graph.replay(other)
+        finally:
+            outer.reset()
+        backend.synchronize(other)
+        assert cells[0] == int("1111" * number) % 2**32
+    graph.reset()
+
+
+def test_preparing_a_stream_asks_for_what_ran_on_it_alone(backend, bench, gate, cells, stream, other, block):
+    """A run elsewhere is waited for as ever, and so is one that follows on the prepared stream."""
+    backend.replay(bench, stream)
+    backend.prepare_capture(other)
+    gate.close(stream)
+    backend.replay(bench, stream)
+    backend.prepare_capture(other)
+    backend.replay(bench, other)
+    assert not backend.query(other)
+    gate.open()
+    backend.synchronize(other)
+    assert cells[0] == 111
+    backend.prepare_capture(other)
+    gate.close(other)
+    backend.replay(bench, other)
+    backend.replay(bench, stream)
+    assert not backend.query(stream)
+    gate.open()
+    backend.synchronize(stream)
+    assert cells[0] == 11111
+
+
 def test_a_stream_that_captures_before_its_run_is_done(backend, runtime, bench, gate, cells, stream, apart):
     """`capture_begin` by hand prepares nothing: a run that can't be waited for is in the way of the next."""
     gate.close(stream)

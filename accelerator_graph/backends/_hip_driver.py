@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ctypes import byref, c_int, c_void_p
-from threading import RLock
+from ctypes import byref, c_int
 from typing import Any, NoReturn
 
 from ..errors import UnsupportedError
@@ -18,7 +17,6 @@ PER_THREAD_STREAM = 2
 SPECIAL_STREAMS = frozenset((*LEGACY_STREAMS, PER_THREAD_STREAM))
 """The null, legacy and per-thread streams: handles that mean whichever device is current."""
 
-_moving = RLock()
 _RELAXED = 2
 _NO_DEVICE = 100
 _NO_STREAM = (400, 709)  # invalid handle; context is destroyed
@@ -38,32 +36,6 @@ class Graph(Handle):
     """A recorded graph."""
 
     __slots__ = ()
-
-
-class Executable(Handle):
-    """An instantiated graph, and where its latest run ends: on a stream, else at an event, if it has run."""
-
-    __slots__ = ("__weakref__", "event", "latest", "stream")
-
-    def __init__(self, handle: int, device: int) -> None:
-        super().__init__(handle, device)
-        self.stream: int | None = None
-        self.event = 0
-        self.latest = c_void_p()
-        """The same stream, for launches in C; none at times, but never another one."""
-
-    def move(self, stream: int | None) -> None:
-        """Note on which stream the latest run is."""
-        with _moving:
-            self.latest.value = None
-            self.stream = stream
-            self.latest.value = stream
-
-    def leave(self, stream: int) -> None:
-        """Note that a run on this stream need not be waited for, if the latest one is there."""
-        with _moving:
-            if self.stream == stream:
-                self.move(None)
 
 
 class Driver:

@@ -12,7 +12,8 @@ from ctypes import addressof, c_void_p
 from functools import partial
 
 from ..errors import CaptureError, DriverError
-from ._hip_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Executable
+from ._hip_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver
+from ._hip_runs import Executable
 from .base import LaunchFunction
 
 
@@ -28,7 +29,7 @@ def launcher(driver: Driver, executable: Executable, stream: int) -> Callable[[]
     handle, target = c_void_p(executable.handle), c_void_p(stream)
 
     def replay() -> None:
-        if executable.stream != stream:
+        if executable.stream != stream or executable.settling:
             _wait_for_the_last_run(driver, executable, stream)
             executable.move(stream)
             _forget_mark(driver, executable)
@@ -75,6 +76,8 @@ def _launch_and_mark(driver: Driver, executable: Executable) -> None:
 
 def _wait_for_the_last_run(driver: Driver, executable: Executable, stream: int) -> None:
     """Let a stream wait for the latest run of an executable, which was launched on another one."""
+    if executable.stream == stream:
+        return
     with driver.current(executable.device):
         if executable.stream is None:
             if executable.event:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Set
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, ClassVar, Literal
-from weakref import WeakSet
 
 from ..errors import BackendUnavailableError, capture_error
 from . import _hip_capture as _capture
@@ -18,20 +18,13 @@ from . import _hip_events as _events
 from . import _hip_nodes as _nodes
 from ._common import memory_of
 from ._hip_capture import Capture
-from ._hip_driver import (
-    LEGACY_STREAMS,
-    PER_THREAD_STREAM,
-    SPECIAL_STREAMS,
-    Driver,
-    Executable,
-    Graph,
-    Handle,
-)
+from ._hip_driver import LEGACY_STREAMS, PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Graph, Handle
 from ._hip_errors import update_problem
 from ._hip_events import Event
 from ._hip_launch import launch_function, launcher
 from ._hip_probe import probe
 from ._hip_roots import one_root
+from ._hip_runs import Executable, has_runs, settle
 from ._launch import Arguments, extent, kernel_handle, shared_size
 from .base import (
     Availability,
@@ -72,7 +65,7 @@ class HipBackend(Backend):
     hip-python's pointers and objects with ``__cuda_array_interface__``, for which their pointer is passed.
     """
 
-    __slots__ = ("_driver", "_executables", "_pointer_type", "_stream_type")
+    __slots__ = ("_driver", "_pointer_type", "_stream_type")
 
     api_version: ClassVar[int] = 1
     recording: ClassVar[Literal["stream", "explicit"]] = "stream"
@@ -96,7 +89,6 @@ class HipBackend(Backend):
         if not reason:
             try:
                 self._driver = Driver(self.name)
-                self._executables: WeakSet[Executable] = WeakSet()
                 self._stream_type = self._driver.api.ihipStream_t
                 self._pointer_type = self._stream_type.__mro__[-2]
                 if self._driver.device_count == 0:
@@ -182,13 +174,15 @@ class HipBackend(Backend):
             self._driver.call("hipEventDestroy", event.handle)
 
     def query(self, stream: Any) -> bool:
-        """Say whether all work on the stream is done."""
-        driver = self._driver
-        with driver.current(driver.device_of(stream)):
-            answer = driver.answer("hipStreamQuery", int(stream))
+        """Return True if all work on the stream is done."""
+        with self._driver.current(self._driver.device_of(stream)):
+            return self._is_done(stream)
+
+    def _is_done(self, stream: Any) -> bool:
+        answer = self._driver.answer("hipStreamQuery", int(stream))
         if answer[0] == _NOT_READY:
             return False
-        driver.checked("hipStreamQuery", answer)
+        self._driver.checked("hipStreamQuery", answer)
         return True
 
     # ---- capability: enqueue -------------------------------------------------------------------
@@ -258,11 +252,13 @@ class HipBackend(Backend):
 
     def prepare_capture(self, stream: Any) -> None:
         """Wait until all work on the stream is done."""
-        handle = int(stream)
-        with self._driver.relaxed(self._driver.device_of(stream)):
-            self._driver.call("hipStreamSynchronize", handle)
-        for executable in list(self._executables):
-            executable.leave(handle)  # its last run is over
+
+        def is_done() -> bool:
+            self._driver.call("hipStreamSynchronize", int(stream))
+            return True
+
+        with self.relaxed(stream):
+            settle(int(stream), is_done)
 
     def capture_id(self, stream: Any) -> int | None:
         """Return the runtime's number of the capture that the stream takes part in."""
@@ -271,6 +267,9 @@ class HipBackend(Backend):
     def capture_begin(self, stream: Any, mode: str) -> Capture:
         """Begin a capture on an idle stream."""
         _refuse_legacy(stream)
+        if has_runs(int(stream)):
+            with self.relaxed(stream):
+                settle(int(stream), partial(self._is_done, stream))
         return _capture.begin(self._driver, stream, mode)
 
     def capture_end(self, token: Capture) -> Graph:
@@ -292,9 +291,7 @@ class HipBackend(Backend):
         wanted = driver.api.hipGraphInstantiateFlags.hipGraphInstantiateFlagAutoFreeOnLaunch
         with driver.relaxed(graph.device), one_root(driver, graph.handle):
             handle = driver.call("hipGraphInstantiateWithFlags", graph.handle, int(wanted))
-        executable = Executable(handle, graph.device)
-        self._executables.add(executable)
-        return executable
+        return Executable(handle, graph.device)
 
     def replay(self, executable: Executable, stream: Any) -> None:
         """Enqueue one run of the executable on the stream."""
@@ -331,6 +328,7 @@ class HipBackend(Backend):
 
     def destroy_executable(self, executable: Executable) -> None:
         """Release an executable."""
+        executable.move(None)
         with self._driver.relaxed(executable.device):
             if executable.event:
                 self._driver.answer("hipEventDestroy", executable.event)
