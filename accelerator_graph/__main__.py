@@ -98,12 +98,11 @@ def as_text(facts: dict[str, Any]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     table = ["  ".join(map(str.ljust, cells, widths)).rstrip() for cells in rows]
 
-    why_not = [
-        f"{row['name']}: {row['reason'].rstrip('.')}." for row in facts["backends"] if not row["usable"]
-    ]
+    notes = [f"{row['name']}: {row['reason'].rstrip('.')}." for row in facts["backends"] if not row["usable"]]
+    notes += [f"{row['name']}: {row['warning']}" for row in facts["backends"] if row["warning"]]
     head = f"accelerator_graph {facts['version']}, Python {facts['python']}, {facts['platform']}"
     choice = f"A bare Stream() is of backend {facts['chosen']!r}." if facts["chosen"] else facts["problem"]
-    return "\n".join([head, "", *table, "", *why_not, *([""] if why_not else []), choice])
+    return "\n".join([head, "", *table, "", *notes, *([""] if notes else []), choice])
 
 
 if __name__ == "__main__":

@@ -30,6 +30,8 @@ class BackendReport(NamedTuple):
     """Versions by component, as its probe says."""
     devices: int | None = None
     """How many devices there are, as its probe says; None if it can't tell."""
+    warning: str = ""
+    """A known defect of what is installed, with the way out, as its probe says."""
 
 
 def report(catalogue: Catalogue[Backend], instances: Instances) -> list[BackendReport]:
@@ -47,6 +49,6 @@ def _row(name: str, catalogue: Catalogue[Backend], instances: Instances) -> Back
         return BackendReport(name, origin, reason=reason_of(error, name))
     reason = found.reason or instances.failure(name)
     usable = found.usable and not instances.failure(name)
-    return BackendReport(
-        name, origin, True, instances.opened(name), usable, reason, found.versions, found.devices
-    )
+    opened = instances.opened(name)
+    facts = found.versions, found.devices, found.warning
+    return BackendReport(name, origin, True, opened, usable, reason, *facts)

@@ -70,6 +70,8 @@ class Availability(NamedTuple):
     """Versions by component, for example ``{"driver": "13.0"}``."""
     devices: int | None = None
     """How many devices there are; None if only initialising could tell."""
+    warning: str = ""
+    """A known defect of what is installed, with the way out, in whole sentences. The backend is usable."""
 
 
 class GraphNode(NamedTuple):
