@@ -105,7 +105,8 @@ def _end_of(driver: Driver, stream: int) -> int:
         if driver.call("hipStreamIsCapturing", stream):
             raise CaptureError(
                 f"replay: the graph's last run is on the stream {stream:#x}, which is being captured by now, "
-                "so this one can't wait for it; synchronize that stream before it is captured.",
+                "so this one can't wait for it; synchronize that stream before capture_begin(), or replay "
+                "on this one first.",
                 reason="illegal_call",
             )
     return driver.new_event(stream)
