@@ -90,7 +90,7 @@ def machine(monkeypatch):
 
 
 def test_probe_of_a_whole_machine(machine):
-    assert CudaBackend.probe() == (True, "", {"cuda-bindings": "13.0.1", "driver": "13.0"}, 1)
+    assert CudaBackend.probe() == (True, "", {"cuda-bindings": "13.0.1", "driver": "13.0"}, 1, "")
 
 
 def unusable(machine, monkeypatch, how):
