@@ -99,6 +99,7 @@ def as_text(facts: dict[str, Any]) -> str:
     table = ["  ".join(map(str.ljust, cells, widths)).rstrip() for cells in rows]
 
     remarks = [f"{row['name']}: {remark}." for row in facts["backends"] if (remark := remark_on(row))]
+    remarks += [f"{row['name']}: {row['warning']}" for row in facts["backends"] if row["warning"]]
     head = f"accelerator_graph {facts['version']}, Python {facts['python']}, {facts['platform']}"
     choice = f"A bare Stream() is of backend {facts['chosen']!r}." if facts["chosen"] else facts["problem"]
     return "\n".join([head, "", *table, "", *remarks, *([""] if remarks else []), choice])

@@ -13,6 +13,7 @@
 
 typedef int (*launch_function)(void *executable, void *stream);
 typedef int (*current_function)(void **context);
+typedef int (*capturing_function)(void *stream, int *status);
 
 typedef struct {
     PyTypeObject *launch_type;
@@ -158,20 +159,23 @@ typedef struct {
     void **latest;    /* NULL, or where another stream is noted if that is out of the ordinary */
     current_function current; /* NULL, or asked first: another context than this is out of the ordinary */
     void *context;
+    capturing_function capturing; /* NULL, or asked first: a stream that captures is out of the ordinary */
 } Launch;
 
 static PyObject *
 launch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"function", "executable", "stream",  "owner",   "failed",
-                            "lock",     "latest",     "current", "context", NULL};
+    static char *names[] = {"function", "executable", "stream",  "owner",     "failed", "lock",
+                            "latest",   "current",    "context", "capturing", NULL};
     State *state = PyType_GetModuleState(type);
-    void *function, *executable, *stream, *latest = NULL, *current = NULL, *context = NULL;
+    void *function, *executable, *stream;
+    void *latest = NULL, *current = NULL, *context = NULL, *capturing = NULL;
     PyObject *owner, *failed, *lock = Py_None;
     if (state == NULL
-        || !PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&O&OO|OO&O&O&:Launch", names, address, &function,
+        || !PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&O&OO|OO&O&O&O&:Launch", names, address, &function,
                                         address, &executable, address, &stream, &owner, &failed, &lock,
-                                        address, &latest, address, &current, address, &context))
+                                        address, &latest, address, &current, address, &context, address,
+                                        &capturing))
         return NULL;
     if (function == NULL) {
         PyErr_SetString(PyExc_ValueError, "function: the address of a launch function is wanted, not 0.");
@@ -197,6 +201,7 @@ launch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->latest = latest;
     self->current = (current_function)current;
     self->context = context;
+    self->capturing = (capturing_function)capturing;
     return (PyObject *)self;
 }
 
@@ -217,9 +222,11 @@ static int
 launch(Launch *self)
 {
     void *context = NULL;
+    int code, status = 0;
     if (self->current != NULL && (self->current(&context) != 0 || context != self->context))
         return 0;
-    int code;
+    if (self->capturing != NULL && (self->capturing(self->stream, &status) != 0 || status != 0))
+        return 0;
     if (self->lock != NULL && !launch_reserve(self))
         return 0;
     Py_BEGIN_ALLOW_THREADS

@@ -39,6 +39,9 @@ class Launch:
     current, context : int, optional
         Address of an ``int current(void **context)``, and what it has to answer: if it answers something
         else, the launcher takes its ordinary way. For streams that are those of the current context.
+    capturing : int, optional
+        Address of an ``int capturing(void *stream, int *status)``, asked before every call: unless it returns
+        0 and the status is 0, the launcher takes its ordinary way.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Launch:
         latest: int = 0,
         current: int = 0,
         context: int = 0,
+        capturing: int = 0,
     ) -> None: ...
 
 @final

@@ -60,7 +60,6 @@ def launch_of(owner: Owned, stream: Stream) -> Launch | None:
         return None
     handles = backend.handle_int(owner.value), backend.handle_int(stream.native)
     lock = owner.lock if found.alone else None
-    launch: Launch = fast.Launch(
-        found.address, *handles, owner, found.failed, lock, found.latest, found.current, found.context
-    )
+    asked = found.latest, found.current, found.context, found.capturing
+    launch: Launch = fast.Launch(found.address, *handles, owner, found.failed, lock, *asked)
     return launch

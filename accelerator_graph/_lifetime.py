@@ -47,12 +47,6 @@ forks = 0
 """How many forks there were between this process and the first one."""
 
 
-class Life:
-    """Lives as long as a thread does, whoever made that thread. Idents are used again, this is not."""
-
-    __slots__ = ("__weakref__",)
-
-
 class _Capture(Protocol):
     @property
     def stream(self) -> Stream: ...
@@ -148,7 +142,6 @@ class Owned(Finalizer):
 
 class _Thread(threading.local):
     def __init__(self) -> None:
-        self.life = Life()
         self.capturing: list[Retaining] = []
         self.unfinished: dict[int, _Capture] = {}
         self.end = Finalizer(_thread_ended, self.unfinished)
@@ -212,9 +205,7 @@ def drain() -> None:
 
 
 thread = _Thread()
-"""`thread.life` goes with the thread.
-
-`thread.capturing`: the graphs that this thread is capturing. It holds them, so that none is collected midway.
+"""`thread.capturing`: the graphs that this thread is capturing. It holds them, so none is collected midway.
 `thread.unfinished`: their captures by key; what is left when the thread ends is abandoned by `drain`."""
 
 _UNSHARED = getrefcount(thread.end._hold)

@@ -56,7 +56,16 @@ class Binding:
         Called ahead of every launch; what it raises is raised, and nothing is launched.
     """
 
-    __slots__ = ("__weakref__", "_checked", "_keeps", "_launcher", "_serialised", "_stream", "target")
+    __slots__ = (
+        "__weakref__",
+        "_asks",
+        "_checked",
+        "_keeps",
+        "_launcher",
+        "_serialised",
+        "_stream",
+        "target",
+    )
 
     target: tuple[Callable[[], Any] | None, Any]
     """What launches, and the owner of the executable. None: the backend's `replay` does, since C launches and
@@ -67,6 +76,7 @@ class Binding:
     ) -> None:
         self._stream = stream
         self._keeps = keeps
+        self._asks = stream._backend.replay_ignores_captures
         self._serialised = owner.backend.serialises_replays
         self._launcher: Callable[[], Launcher | None] = _no_launcher
         self.connect(owner, check)
@@ -115,7 +125,7 @@ class Binding:
 
     def _launch(self) -> None:
         call, owner = self.target
-        if captures:
+        if captures or self._asks:
             refuse_capturing(self._stream)
         if call is None:
             owner.backend.replay(owner.value, self._stream.native)
@@ -124,7 +134,7 @@ class Binding:
 
     def _launch_alone(self) -> None:
         call, owner = self.target
-        if captures:
+        if captures or self._asks:
             refuse_capturing(self._stream)
         assert call is not None
         with owner.lock:
@@ -270,7 +280,7 @@ class Runner:
 
 
 def refuse_capturing(stream: Stream) -> None:
-    """Raise if a replay onto this stream would break the capture that it takes part in.
+    """Raise if a replay onto this stream would break the capture that it takes part in, or be missing in it.
 
     Raises
     ------

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
 from . import _collector, _lifetime, streams
+from ._thread_identity import this_thread
 from .backends.base import Capability, CaptureStatus
 from .errors import AcceleratorGraphError, CaptureError, DriverError, UnsupportedError, capture_error
 from .interop import registry as interop
@@ -45,7 +46,7 @@ class Capture:
     """
 
     __slots__ = (
-        *("__weakref__", "_key", "_life", "_owner", "_token", "_undos"),
+        *("__weakref__", "_identity", "_key", "_owner", "_token", "_undos"),
         *("backend", "begun_at", "lease", "retained", "stream", "thread"),
     )
 
@@ -59,7 +60,7 @@ class Capture:
         self._undos: list[Undo] = []
         self._token: Any = _NONE
         self._key = next(_keys)
-        self._life = ref(_lifetime.thread.life)
+        self._identity = ref(this_thread())
         self._owner = stream._owner  # the stream may be closed meanwhile
 
     def begin(
@@ -217,11 +218,11 @@ class Capture:
 
     def is_here(self) -> bool:
         """Return True if the calling thread began the capture."""
-        return self._life() is _lifetime.thread.life
+        return self._identity() is this_thread()
 
     def thread_lives(self) -> bool:
         """Return True if the thread that began the capture has not ended."""
-        return self._life() is not None
+        return self._identity() is not None
 
     def _leave(self, graph: _lifetime.Retaining) -> None:
         _lifetime.captures.pop(self._key, None)

@@ -30,6 +30,19 @@ def in_thread(work):
     return result
 
 
+def in_threads_of_one_ident(first, second):
+    """Run `first` in a thread, then `second` with its answer in another one that was given the same ident."""
+    answer, ident = in_thread(lambda: (first(), threading.get_ident()))
+
+    def again():
+        if threading.get_ident() != ident:
+            return False
+        second(answer)
+        return True
+
+    assert any(in_thread(again) for _ in range(1000)), "no thread was given the ident"
+
+
 class Interrupter:
     """Raises KeyboardInterrupt at the n-th place where the interpreter looks for signals.
 

@@ -110,7 +110,6 @@ def fake(monkeypatch):
     monkeypatch.setattr(_hip_driver, "import_hip", lambda: API)
     monkeypatch.setattr(_hip_driver, "Library", lambda: runtime)
     backend = HipBackend()
-    backend._executables = set()
     backend.name = "hip"
     backend._driver = _hip_driver.Driver("hip")
     backend._stream_type, backend._pointer_type = int, bytes

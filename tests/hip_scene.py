@@ -31,7 +31,8 @@ SIZE = 64
 
 class Scene:
     """Streams ``s`` (blocking or not), ``a`` and ``b`` (non-blocking), ``null`` and ``own`` (the per-thread
-    one); events ``fresh`` and ``outside`` (recorded on ``b``); one graph and its executable.
+    one); events ``fresh``, ``outside`` (recorded on ``b``) and ``before`` (on ``s``); one graph and its
+    executable.
     """
 
     def __init__(self, blocking=False):
@@ -45,9 +46,11 @@ class Scene:
         self.host = ctypes.create_string_buffer(SIZE)
         self.pinned = made("hipHostMalloc", SIZE, 0)
         self.events = {
-            name: made("hipEventCreateWithFlags", NO_TIMING) for name in ("fresh", "outside", "inside")
+            name: made("hipEventCreateWithFlags", NO_TIMING)
+            for name in ("fresh", "outside", "before", "inside")
         }
         assert self("record outside b") == self("sync b") == 0
+        assert self("record before s") == self("sync s") == 0
         assert bare_begin(self.streams["a"], "relaxed") == self("fill a") == 0
         code, self.graph = bare_end(self.streams["a"])
         assert code == 0

@@ -140,6 +140,26 @@ class DoesNotLinkStreams(CpuBackend):
             super().wait_event(stream, event)
 
 
+class LinksAStreamOnce(CpuBackend):
+    def wait_event(self, stream: Any, event: Any) -> None:
+        if stream.capture is None or stream.capture is not event.capture or event.capture.origin is stream:
+            super().wait_event(stream, event)
+
+
+class ReplaysAtOnceInACapture(CpuBackend):
+    def capabilities(self, device: int) -> frozenset[str]:
+        return super().capabilities(device) - {Capability.CHILD_GRAPHS}
+
+    def replay(self, executable: Any, stream: Any) -> None:
+        aside = stream if stream.capture is None else self.create_stream(0)
+        super().replay(executable, aside)
+        if aside is not stream:
+            self.synchronize(aside)
+
+    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
+        return lambda: self.replay(executable, stream)
+
+
 class WaitDoesNothing(CpuBackend):
     def wait_event(self, stream: Any, event: Any) -> None:
         if event.capture is not None:

@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from accelerator_graph.__main__ import main
+from accelerator_graph.backends.base import Availability
+from accelerator_graph.backends.cpu import CpuBackend
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -50,6 +54,18 @@ def test_info_shows_every_backend_and_why_it_is_not_usable() -> None:
         if not backend["usable"]:
             assert backend["reason"]
             assert backend["reason"] in done.stdout
+
+
+def test_info_shows_a_known_defect_of_what_is_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = Availability(True, devices=1, warning="Its tapes tear. Use tapes of 1981.")
+    monkeypatch.setattr(CpuBackend, "probe", lambda: found)
+    assert main(["info"]) == 0
+    assert "cpu: Its tapes tear. Use tapes of 1981." in capsys.readouterr().out.splitlines()
+    assert main(["info", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert {row["name"]: row["warning"] for row in facts["backends"]}["cpu"] == found.warning
 
 
 def test_info_for_programs_says_that_cpu_is_usable() -> None:

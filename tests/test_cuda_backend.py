@@ -16,7 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from backend_tools import check_forked, in_thread, interrupted
+from backend_tools import check_forked, in_thread, in_threads_of_one_ident, interrupted
 
 from accelerator_graph import errors
 from accelerator_graph.backends import _cuda_nodes, _cuda_probe, _launch
@@ -90,7 +90,7 @@ def machine(monkeypatch):
 
 
 def test_probe_of_a_whole_machine(machine):
-    assert CudaBackend.probe() == (True, "", {"cuda-bindings": "13.0.1", "driver": "13.0"}, 1)
+    assert CudaBackend.probe() == (True, "", {"cuda-bindings": "13.0.1", "driver": "13.0"}, 1, "")
 
 
 def unusable(machine, monkeypatch, how):
@@ -591,6 +591,20 @@ def test_the_per_thread_stream_of_another_thread_is_left_alone(fake):
     assert api.capturing
     backend.capture_abandon(token)
     assert not api.capturing
+
+
+def test_the_per_thread_stream_of_a_thread_with_the_ident_of_a_dead_one_is_left_alone(fake):
+    backend, api = fake
+
+    def healthy(token):
+        api.capturing = False  # this thread's own stream, and another one
+        mine = backend.capture_begin(2, "global")
+        backend.capture_abandon(token)
+        assert api.capturing
+        backend.capture_abandon(mine)
+        assert not api.capturing
+
+    in_threads_of_one_ident(lambda: backend.capture_begin(2, "global"), healthy)
 
 
 def test_a_refused_begin_ends_nothing(fake):

@@ -124,6 +124,25 @@ int current(void **context)
     *context = current_context;
     return current_code;
 }
+
+static int capturing_code, capturing_status;
+static void *asked_about;
+
+void capture(int code, int status)
+{
+    capturing_code = code;
+    capturing_status = status;
+}
+
+int capturing(void *stream, int *status)
+{
+    asked_about = stream;
+    if (capturing_status >= 0)
+        *status = capturing_status;
+    return capturing_code;
+}
+
+uintptr_t asked(void) { return (uintptr_t)asked_about; }
 """
 
 
@@ -525,6 +544,24 @@ def test_another_context_means_the_ordinary_way(fast, vendor):
         before = vendor.calls(owner.executable), ordinary.calls
         replay()
         assert (vendor.calls(owner.executable), ordinary.calls) == (before[0] + there, before[1] + 1 - there)
+
+
+def test_a_stream_that_captures_means_the_ordinary_way(fast, vendor):
+    owner, lock, ordinary = Owner(vendor), fast.Lock(), Ordinary()
+    capturing = ctypes.cast(vendor.capturing, ctypes.c_void_p).value
+    replay = fast.Launcher({}, ordinary)
+    replay.target = fast.Launch(vendor.address, owner.executable, 7, owner, failed, lock, capturing=capturing)
+    for code, status, free in ((0, 0, 1), (0, 1, 0), (0, 2, 0), (4, 0, 0), (4, -1, 0), (0, 0, 1)):
+        vendor.capture(code, status)
+        before = vendor.calls(owner.executable), ordinary.calls
+        replay()
+        assert (vendor.calls(owner.executable), ordinary.calls) == (before[0] + free, before[1] + 1 - free)
+        assert vendor.asked() == 7
+        Background(lock.__enter__).over()  # it was let go
+        lock = fast.Lock()
+        replay.target = fast.Launch(
+            vendor.address, owner.executable, 7, owner, failed, lock, capturing=capturing
+        )
 
 
 # ---- the current stream --------------------------------------------------------------------------

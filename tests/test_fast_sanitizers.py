@@ -118,6 +118,11 @@ BUGS = {
         "        return 1;\n    PyThread_release_lock(self->lock->lock);\n", "        return 1;\n"
     ),
     "ignores the latest run": Bug("self->latest == NULL || *self->latest == self->stream", "1"),
+    "launches into captures": Bug(" || status != 0))", "))"),
+    "takes a failed question for an answer": Bug(
+        "self->capturing(self->stream, &status) != 0 || status",
+        "(self->capturing(self->stream, &status), 0) || status",
+    ),
     "takes no lock": Bug("self->lock != NULL && !launch_reserve(self)", "0 && !launch_reserve(self)"),
     "shuts itself out": Bug("    lock_set_holder(self, PyThread_get_thread_ident());", "    (void)0;"),
     "can't be interrupted": Bug("self->lock, -1, 1)", "self->lock, -1, 0)"),

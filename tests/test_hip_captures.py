@@ -244,6 +244,29 @@ def test_a_global_capture_of_a_dead_thread_forbids_until_its_stream_is_destroyed
     assert (status, printed) == (0, "none 900 900"), complaint
 
 
+def test_the_per_thread_stream_of_a_thread_with_the_ident_of_a_dead_one_is_left_alone(backend):
+    """In a process of its own, since the dead thread's capture goes on in the runtime."""
+    code = (
+        "from backend_tools import in_threads_of_one_ident\n"
+        "from hip_bench import *\n"
+        "backend, kernels, cells = opened(), loaded(), Cells(1)\n"
+        "own = backend.as_stream(2)\n"
+        "def begin():\n"
+        "    token = backend.capture_begin(own, 'relaxed')\n"
+        "    step(backend, kernels, own, cells.at(0), 10, 1)\n"
+        "    return token\n"
+        "def healthy(token):\n"
+        "    mine = begin()\n"
+        "    backend.capture_abandon(token)\n"
+        "    step(backend, kernels, own, cells.at(0), 10, 2)\n"
+        "    replayed(backend, backend.capture_end(mine), own)\n"
+        "    print(cells[0])\n"
+        "in_threads_of_one_ident(begin, healthy)"
+    )
+    status, printed, complaint = child(code)
+    assert (status, printed) == (0, "1212"), complaint
+
+
 def test_what_breaks_a_capture_is_said(backend, stream, block):
     token = backend.capture_begin(stream, "thread_local")
     backend.fill(stream, block, 1, None)

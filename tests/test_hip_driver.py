@@ -12,7 +12,9 @@ from hip_fakes import API, FakeRuntime, untouched
 
 from accelerator_graph import errors
 from accelerator_graph.backends import _hip_driver, _hip_nodes
-from accelerator_graph.backends._hip_driver import Driver, Event, Executable, Graph
+from accelerator_graph.backends._hip_driver import Driver, Graph
+from accelerator_graph.backends._hip_events import Event
+from accelerator_graph.backends._hip_runs import Executable, has_runs, settle
 
 pytest_plugins = ["hip_fixtures"]
 
@@ -36,28 +38,72 @@ class Place:
         self._value = stream
 
 
+def done(answer=True):
+    return lambda: answer
+
+
 def test_c_never_takes_another_stream_for_that_of_the_latest_run():
     executable = Executable(31, 0)
     assert executable.latest.value is executable.stream is None
-    place = executable.latest = Place(executable.leave)
+    place = executable.latest = Place(lambda stream: settle(stream, done()))
     executable.move(5)
     place.others[0].join(60)
     assert place.value is executable.stream is None
 
     executable = Executable(31, 0)
     executable.move(5)
-    executable.leave(7)
+    settle(7, done())
     assert executable.latest.value == executable.stream == 5
-    executable.leave(5)
+    settle(5, done())
     assert executable.latest.value is executable.stream is None
     executable.move(0)  # the default stream, for which there is no launch in C
     assert executable.stream == 0
     assert executable.latest.value is None
 
 
+def test_settling_a_stream_touches_what_ran_on_it_alone():
+    here, there, elsewhere, idle = (Executable(31, 0) for _ in range(4))
+    for executable, stream in ((here, 7), (there, 5), (there, 7), (elsewhere, 7), (elsewhere, 5)):
+        executable.move(stream)
+    marked = []
+
+    def is_done():
+        marked.extend(each for each in (here, there, elsewhere, idle) if each.settling)
+        return True
+
+    settle(7, is_done)
+    assert marked == [here, there]
+    assert [each.stream for each in (here, there, elsewhere, idle)] == [None, None, 5, None]
+    assert [has_runs(stream) for stream in (5, 7, 9)] == [True, False, False]
+    elsewhere.move(None)
+    assert not has_runs(5)
+
+
+def test_a_stream_is_not_settled_for_what_is_launched_meanwhile_or_not_done():
+    def raising():
+        raise KeyboardInterrupt
+
+    executable = Executable(31, 0)
+    executable.move(0)
+    settle(0, lambda: executable.move(0) or True)
+    assert (executable.stream, executable.settling) == (0, None)
+    executable.move(7)
+    settle(7, done(False))
+    with pytest.raises(KeyboardInterrupt):
+        settle(7, raising)
+    assert (executable.stream, executable.latest.value) == (7, None)
+    assert executable.settling
+    assert has_runs(7)
+
+
+def test_executables_that_are_gone_leave_nothing():
+    Executable(31, 0).move(11)
+    assert not has_runs(11)
+
+
 def test_calls_run_on_the_right_device_and_in_the_right_mode(fake):
     backend, runtime = fake
-    graph, executable, event = Graph(21, 3), Executable(31, 3), Event(51, 3)
+    graph, executable, event = Graph(21, 3), Executable(31, 3), Event(51, 3, 0, ())
     relaxed, plain = MODES.index("relaxed"), MODES.index("global")
     for work, function, mode in [
         (lambda: backend.create_stream(3), "hipStreamCreateWithPriority", relaxed),
@@ -65,9 +111,9 @@ def test_calls_run_on_the_right_device_and_in_the_right_mode(fake):
         (lambda: backend.prepare_capture(9), "hipStreamSynchronize", relaxed),
         (lambda: backend.instantiate(graph), "hipGraphInstantiateWithFlags", relaxed),
         (lambda: backend.upload(executable, 9), "hipGraphUpload", relaxed),
-        (lambda: backend.destroy_executable(executable), "hipGraphExecDestroy", relaxed),
-        (lambda: backend.destroy_graph(graph), "hipGraphDestroy", relaxed),
-        (lambda: backend.destroy_event(event), "hipEventDestroy", relaxed),
+        (lambda: backend.destroy_executable(Executable(31, 3)), "hipGraphExecDestroy", relaxed),
+        (lambda: backend.destroy_graph(Graph(21, 3)), "hipGraphDestroy", relaxed),
+        (lambda: backend.destroy_event(Event(51, 3, 0, ())), "hipEventDestroy", relaxed),
         (lambda: backend.synchronize(9), "hipStreamSynchronize", plain),
         (lambda: backend.query(9), "hipStreamQuery", plain),
         (lambda: backend.record_event(9), "hipEventRecord", plain),

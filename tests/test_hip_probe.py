@@ -85,7 +85,28 @@ def machine(monkeypatch):
 
 
 def test_probe_of_a_whole_machine(machine):
-    assert HipBackend.probe() == (True, "", {"hip-python": "7.2.1", "runtime": "7.2.70201"}, 2)
+    found = HipBackend.probe()
+    assert found[:4] == (True, "", {"hip-python": "7.2.1", "runtime": "7.2.70201"}, 2)
+
+
+@pytest.mark.parametrize(
+    ("version", "setting", "warned"),
+    [
+        ("7.2.53211", None, True),
+        ("7.2.70204", "1", True),
+        ("7.2.53211", "2", False),
+        ("6.4.43484", None, False),
+    ],
+)
+def test_the_defect_of_a_runtime_is_said_with_the_way_out(machine, monkeypatch, version, setting, warned):
+    machine.maps = [f"/opt/rocm/lib/libamdhip64.so.{version}"]
+    if setting:
+        monkeypatch.setenv("DEBUG_HIP_GRAPH_SEGMENT_SCHEDULING", setting)
+    found = HipBackend.probe()
+    assert found.usable
+    assert found.warning.startswith("HIP 7.2.4 crashes on some graphs") == warned
+    assert ("DEBUG_HIP_GRAPH_SEGMENT_SCHEDULING=2" in found.warning) == warned
+    assert bool(found.warning) == warned
 
 
 def unusable(machine, how):
@@ -98,6 +119,8 @@ def unusable(machine, how):
             machine.hip.HIP_VERSION_MAJOR, machine.hip.HIP_VERSION_MINOR, machine.version = 6, 3, "6.3.0"
         case "new binding":
             machine.hip.HIP_VERSION_MAJOR, machine.version = 8, "11.0"
+        case "new binding within the range":
+            machine.hip.HIP_VERSION_MAJOR, machine.version = 8, "10.3.0.1+git"
         case "new binding of an unknown version":
             machine.hip.HIP_VERSION_MAJOR, machine.version = 8, None
         case "no library":
@@ -130,11 +153,21 @@ REASONS = {
     "no binding": 'hip-python is not installed. Install it with: pip install "hip-python>=6.4,<11"',
     "broken binding": "hip-python can't be imported (undefined symbol). Install it with: pip",
     "old binding": "hip-python 6.3.0 is too old, 6.4 is the oldest that works. Install it with: pip",
-    "new binding": "hip-python 11.0 is too new, its interface may have changed. Install it with: pip",
-    "new binding of an unknown version": "hip-python for HIP 8.2 is too new",
+    "new binding": (
+        "hip-python 11.0 is too new, its interface may have changed. Install an older one with: pip install "
+        '"hip-python>=6.4,<11.0"'
+    ),
+    "new binding within the range": (
+        "hip-python 10.3.0.1+git is too new, its interface may have changed. Install an older one with: pip "
+        'install "hip-python>=6.4,<10.3.0.1"'
+    ),
+    "new binding of an unknown version": (
+        "hip-python for HIP 8.2 is too new, its interface may have changed. Install an older one with: "
+        'pip install "hip-python>=6.4,<11"'
+    ),
     "no library": "no HIP runtime (libamdhip64.so) was found. Install ROCm, or name its folder in ROCM_PATH",
     "library needs another": "the HIP runtime can't be loaded (libother.so.1: cannot open",
-    "no runtime": "libamdhip64.so is no HIP runtime: it has no hipGraphLaunch. Install ROCm",
+    "no runtime": "libamdhip64.so is not a HIP runtime: it has no hipGraphLaunch. Install ROCm",
     "two copies": (
         "there are two copies of the HIP runtime in this process, /a/libamdhip64.so and "
         "/b/libamdhip64.so. Have all packages use one: "
@@ -291,7 +324,7 @@ def test_a_library_that_is_another(tmp_path):
     link = tmp_path / "libamdhip64.so"
     link.symlink_to(files[0])
     printed = python(pointed(link) + PROBE + "print(found.reason)")
-    assert printed == f"{link} is no HIP runtime: it has no hipGraphLaunch. Install ROCm"
+    assert printed == f"{link} is not a HIP runtime: it has no hipGraphLaunch. Install ROCm"
 
 
 # ---- with the runtime ----------------------------------------------------------------------------

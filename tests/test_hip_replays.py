@@ -7,6 +7,7 @@ import threading
 import pytest
 from backend_tools import in_thread
 from hip_bench import (
+    MODES,
     TIMEOUT,
     answer,
     bare_begin,
@@ -210,13 +211,56 @@ def test_a_stream_that_captures_since_the_last_run(backend, bench, cells, stream
     assert cells[0] == 111
 
 
+def test_a_stream_that_was_synchronized_before_its_capture_began_by_hand(backend, kernels, cells, other):
+    """That is the way out which the error of the test below names."""
+    with ag.Stream(backend="hip") as stream, ag.Graph() as graph:
+        step(backend, kernels, stream.native, cells.at(0), 10, 1)
+    for number in (1, 2):
+        graph.replay()
+        graph.replay()
+        stream.synchronize()
+        outer = ag.Graph(stream=stream)
+        outer.capture_begin()
+        try:
+            step(backend, kernels, stream.native, cells.at(1), 10, 1)
+            graph.replay(other)
+            graph.replay(other)
+        finally:
+            outer.reset()
+        backend.synchronize(other)
+        assert cells[0] == int("1111" * number) % 2**32
+    graph.reset()
+
+
+def test_preparing_a_stream_asks_for_what_ran_on_it_alone(backend, bench, gate, cells, stream, other, block):
+    """A run elsewhere is waited for as ever, and so is one that follows on the prepared stream."""
+    backend.replay(bench, stream)
+    backend.prepare_capture(other)
+    gate.close(stream)
+    backend.replay(bench, stream)
+    backend.prepare_capture(other)
+    backend.replay(bench, other)
+    assert not backend.query(other)
+    gate.open()
+    backend.synchronize(other)
+    assert cells[0] == 111
+    backend.prepare_capture(other)
+    gate.close(other)
+    backend.replay(bench, other)
+    backend.replay(bench, stream)
+    assert not backend.query(stream)
+    gate.open()
+    backend.synchronize(stream)
+    assert cells[0] == 11111
+
+
 def test_a_stream_that_captures_before_its_run_is_done(backend, runtime, bench, gate, cells, stream, apart):
     """`capture_begin` by hand prepares nothing: a run that can't be waited for is in the way of the next."""
     gate.close(stream)
     backend.replay(bench, stream)
     token = backend.capture_begin(stream, "relaxed")
     try:
-        with pytest.raises(ag.CaptureError, match="synchronize that stream before it is captured"):
+        with pytest.raises(ag.CaptureError, match=r"synchronize that stream before capture_begin\(\)"):
             backend.replay(bench, apart)
         assert status_of(stream) == "active"
         assert cells[0] == 0
@@ -313,6 +357,49 @@ def test_the_library_refuses_a_launch_into_a_capture(backend, block):
     assert block.read() == bytes([1] * block.nbytes)
     graph.reset()
     outer.reset()
+
+
+@pytest.mark.parametrize("mode", [*MODES, "of another thread"])
+def test_a_launch_into_somebody_elses_capture_is_refused(backend, block, cells, kernels, mode):
+    """Nothing runs, the capture has only what its owner recorded, and launches go on when it is over."""
+    with ag.Stream(backend="hip") as stream, ag.Graph() as graph:
+        step(backend, kernels, stream.native, cells.at(0), 10, 1)
+    with ag.Stream(backend="hip") as home, ag.Graph() as other:
+        step(backend, kernels, home.native, cells.at(0), 10, 1)
+    ways = [graph.replay, graph.bind(), other.bind(stream), lambda: other.replay(stream)]
+    done = 0
+
+    def run(replay):
+        nonlocal done
+        replay()
+        replay()
+        stream.synchronize()
+        home.synchronize()
+        done = int(f"{done}11") % 2**32
+        assert cells[0] == done
+
+    for replay in ways:
+        run(replay)
+        if mode in MODES:
+            assert bare_begin(stream.handle, mode) == 0
+        else:
+            assert in_thread(lambda: bare_begin(stream.handle, "relaxed")) == 0
+        stream.fill(block, 6)
+        for _ in range(2):
+            with pytest.raises(errors.CaptureError, match="which is being captured") as raised:
+                replay()
+            assert raised.value.reason == "illegal_call"
+        home.fill(block, 5)
+        assert status_of(stream.handle) == "active"
+        stream.fill(block, 7)
+        code, captured = bare_end(stream.handle)
+        assert (code, len(nodes_of(captured))) == (0, 2)
+        call("hipGraphDestroy", captured)
+        assert cells[0] == done
+        run(replay)
+    assert block.read() == bytes([5] * block.nbytes)
+    graph.reset()
+    other.reset()
 
 
 def test_replays_on_many_streams(backend, bench, cells):

@@ -104,6 +104,7 @@ event_sync outside      other   any           any      900     ok            ok
 record fresh a          any     any           any      ok      ok            ok
 record fresh null       any     any           any      ok      ok            ok
 wait s outside          any     any           any      ok      ok            ok
+wait s before           any     any           any      905=    905=          905=
 wait s fresh            any     any           any      ok      ok            ok
 wait s inside           any     any           any      ok      ok            ok
 wait a inside           any     any           any      ok      ok            ok

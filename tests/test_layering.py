@@ -16,18 +16,18 @@ ROOT = Path(__file__).resolve().parents[1] / PACKAGE
 CORE = (
     "api streams pools _inspection _lifetime _liveness _replay _transaction _graphed _graphed_function "
     "_recorded_call _recorded_work _results _cache _methods _signature _values _nested _arrays "
-    "_array_placement _integers _traffic _side_streams _collector _sure_exit _their_streams"
+    "_array_placement _integers _thread_identity _traffic _side_streams _collector _sure_exit _their_streams"
 )
 CHOICE = (
     "backends.registry backends._automatic backends._catalogue backends._claim backends._entry_points "
     "backends._instances backends._naming backends._report"
 )
-CONTRACT = "errors _process _sure_exit backends.base backends._common backends._launch"
+CONTRACT = "errors _process _sure_exit _thread_identity backends.base backends._common backends._launch"
 
 # A rule: these modules may import those of ours, and those packages beside the standard library.
 # The first that fits holds. Imports that only type checkers see don't count.
 RULES = [
-    ("errors _process _integers", "", ""),
+    ("errors _process _integers _thread_identity", "", ""),
     ("backends.base interop.base", "errors", ""),
     ("backends._common", "errors _integers backends.base", ""),
     ("backends._launch", "_integers", ""),

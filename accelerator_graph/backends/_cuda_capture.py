@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from threading import get_ident
 from typing import Any
+from weakref import ref
 
+from .._thread_identity import this_thread
 from ..errors import AcceleratorGraphError, DriverError, driver_error
 from ._cuda_driver import PER_THREAD_STREAM, Driver, Graph, Handle
 
@@ -20,7 +21,7 @@ class Capture(Handle):
     def __init__(self, handle: Any, context: Any) -> None:
         super().__init__(handle, context)
         self.over = False
-        self.thread = get_ident()
+        self.thread = ref(this_thread())
 
 
 def begin(driver: Driver, stream: Any, mode: str) -> Capture:
@@ -72,7 +73,8 @@ def abandon(driver: Driver, capture: Capture) -> None:
     Outside relaxed mode the driver keeps the graph from other threads, but ends the capture. The
     per-thread stream of another thread can't be named at all: there is nothing to be done then.
     """
-    if capture.over or (int(capture.handle) == PER_THREAD_STREAM and capture.thread != get_ident()):
+    own = int(capture.handle) == PER_THREAD_STREAM
+    if capture.over or (own and capture.thread() is not this_thread()):
         return
     answer: list[tuple[Any, ...]] = []
     with suppress(AcceleratorGraphError), driver.current(capture.context):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from itertools import chain
 from typing import Any, NoReturn
 
 from .._sure_exit import Between
@@ -12,6 +13,8 @@ from ._cuda_errors import call_broke, call_failed
 from ._cuda_probe import import_driver, version_text
 
 _IT_IS = nullcontext()
+_ASKED = object()
+"""The answer to a destruction that was interrupted inside of the binding."""
 PER_THREAD_STREAM = 2
 
 SPECIAL_STREAMS = frozenset((0, 1, PER_THREAD_STREAM))
@@ -26,8 +29,8 @@ class Handle:
     def __init__(self, handle: Any, context: Any) -> None:
         self.handle = handle
         self.context = context
-        self.destroyed: tuple[Any, ...] = ()
-        """What the driver answered when it was destroyed."""
+        self.destroyed: Any = None
+        """What the driver answered when it was asked to destroy it; None as long as it was not."""
 
 
 class Graph(Handle):
@@ -108,14 +111,16 @@ class Driver:
 
     def destroy(self, function: str, handle: Handle) -> None:
         """Destroy what a handle stands for, unless a call that was interrupted has done so."""
-        keep = partial(setattr, handle, "destroyed")
-        if not handle.destroyed:
+        if handle.destroyed is None:
+            keep = partial(setattr, handle, "destroyed")
             with self.relaxed(handle.context):
-                try:  # no line of ours comes between the call and the keeping
-                    any(map(keep, map(getattr(self.api, function), (handle.handle,))))
+                answers = map(getattr(self.api, function), (handle.handle,))
+                try:  # no line of ours comes between the asking, the call and the keeping
+                    any(map(keep, chain((_ASKED,), answers)))
                 except (RuntimeError, ValueError) as error:
                     self.broke(function, error)
-        self.checked(function, handle.destroyed)
+        if handle.destroyed is not _ASKED:
+            self.checked(function, handle.destroyed)
 
     def checked(self, function: str, answer: tuple[Any, ...]) -> Any:
         """Return the values of an answer; raise the error that it is."""
@@ -158,9 +163,9 @@ class Driver:
         try:
             self.destroy("cuStreamDestroy", ending)
         except DriverError:
-            self._ending.pop(number, None)
+            del self._ending[number]
             raise
-        self._ending.pop(number, None)
+        del self._ending[number]  # no call: a signal handled after this would have the stream destroyed again
 
     # ---- contexts ------------------------------------------------------------------------------
 

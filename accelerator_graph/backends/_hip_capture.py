@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from contextlib import nullcontext, suppress
 from ctypes import byref, c_void_p
-from threading import get_ident
 from typing import Any
+from weakref import ref
 
+from .._thread_identity import this_thread
 from ..errors import AcceleratorGraphError, DriverError, driver_error
 from ._hip_driver import PER_THREAD_STREAM, Driver, Graph, Handle
 
@@ -25,7 +26,7 @@ class Capture(Handle):
         super().__init__(handle, device)
         self.mode = mode
         self.over = False
-        self.thread = get_ident()
+        self.thread = ref(this_thread())
 
 
 def begin(driver: Driver, stream: Any, mode: str) -> Capture:
@@ -76,7 +77,8 @@ def abandon(driver: Driver, capture: Capture) -> None:
 
     The per-thread stream of another thread can't be named at all: there is nothing to be done then.
     """
-    if capture.over or (capture.handle == PER_THREAD_STREAM and capture.thread != get_ident()):
+    own = capture.handle == PER_THREAD_STREAM
+    if capture.over or (own and capture.thread() is not this_thread()):
         return
     graph = c_void_p()
     codes: list[int] = []

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from ctypes import byref, c_int, c_void_p
+from ctypes import byref, c_int
 from functools import partial
-from threading import RLock
+from itertools import chain
 from typing import Any, NoReturn
 
 from .._sure_exit import Between
@@ -13,15 +13,17 @@ from ..errors import DriverError, UnsupportedError
 from ._hip_errors import call_failed
 from ._hip_library import Library, import_hip, prepare
 
+LEGACY_STREAMS = (0, 1)
 PER_THREAD_STREAM = 2
 
-SPECIAL_STREAMS = frozenset((0, 1, PER_THREAD_STREAM))
+SPECIAL_STREAMS = frozenset((*LEGACY_STREAMS, PER_THREAD_STREAM))
 """The null, legacy and per-thread streams: handles that mean whichever device is current."""
 
-_moving = RLock()
 _RELAXED = 2
 _NO_DEVICE = 100
 _NO_STREAM = (400, 709)  # invalid handle; context is destroyed
+_ASKED = object()
+"""The answer to a destruction that was interrupted inside of the call."""
 
 
 class Handle:
@@ -32,44 +34,12 @@ class Handle:
     def __init__(self, handle: int, device: int) -> None:
         self.handle = handle
         self.device = device
-        self.destroyed: int | None = None
-        """What the runtime answered when it was destroyed."""
+        self.destroyed: Any = None
+        """What the runtime answered when it was asked to destroy it; None as long as it was not."""
 
 
 class Graph(Handle):
     """A recorded graph."""
-
-    __slots__ = ()
-
-
-class Executable(Handle):
-    """An instantiated graph, and where its latest run ends: on a stream, else at an event, if it has run."""
-
-    __slots__ = ("__weakref__", "event", "latest", "stream")
-
-    def __init__(self, handle: int, device: int) -> None:
-        super().__init__(handle, device)
-        self.stream: int | None = None
-        self.event = 0
-        self.latest = c_void_p()
-        """The same stream, for launches in C; none at times, but never another one."""
-
-    def move(self, stream: int | None) -> None:
-        """Note on which stream the latest run is."""
-        with _moving:
-            self.latest.value = None
-            self.stream = stream
-            self.latest.value = stream
-
-    def leave(self, stream: int) -> None:
-        """Note that a run on this stream need not be waited for, if the latest one is there."""
-        with _moving:
-            if self.stream == stream:
-                self.move(None)
-
-
-class Event(Handle):
-    """An event."""
 
     __slots__ = ()
 
@@ -129,18 +99,19 @@ class Driver:
 
         After an error the runtime leaves rubbish in what it should have answered.
         """
-        foreign = self.function(function)
-        arguments, places = prepare(foreign, args)
-        code = foreign(*arguments)
-        return (code, *(place.value for place in places))
+        arguments, places = prepare(function, args)
+        code = self.function(function)(*arguments)
+        return (code, *[place.value for place in places])
 
     def destroy(self, function: str, handle: Handle) -> None:
         """Destroy what a handle stands for, unless a call that was interrupted has done so."""
-        keep = partial(setattr, handle, "destroyed")
         if handle.destroyed is None:
-            with self.relaxed(handle.device):  # no line of ours comes between the call and the keeping
-                any(map(keep, map(self.function(function), (handle.handle,))))
-        self.checked(function, (handle.destroyed,))
+            keep = partial(setattr, handle, "destroyed")
+            with self.relaxed(handle.device):
+                answers = map(self.function(function), (handle.handle,))
+                any(map(keep, chain((_ASKED,), answers)))  # no line of ours comes between
+        if handle.destroyed is not _ASKED:
+            self.checked(function, (handle.destroyed,))
 
     def destroy_stream(self, stream: int) -> None:
         """Destroy a stream, as `destroy` does."""
@@ -150,9 +121,9 @@ class Driver:
         try:
             self.destroy("hipStreamDestroy", ending)
         except DriverError:
-            self._ending.pop(stream, None)
+            del self._ending[stream]
             raise
-        self._ending.pop(stream, None)
+        del self._ending[stream]  # no call: a signal handled after this would have the stream destroyed again
 
     def checked(self, function: str, answer: tuple[Any, ...]) -> Any:
         """Return the values of an answer; raise the error that it is."""

@@ -12,7 +12,8 @@ from ctypes import addressof, c_void_p
 from functools import partial
 
 from ..errors import CaptureError, DriverError
-from ._hip_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Executable
+from ._hip_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver
+from ._hip_runs import Executable
 from .base import LaunchFunction
 
 
@@ -28,7 +29,7 @@ def launcher(driver: Driver, executable: Executable, stream: int) -> Callable[[]
     handle, target = c_void_p(executable.handle), c_void_p(stream)
 
     def replay() -> None:
-        if executable.stream != stream:
+        if executable.stream != stream or executable.settling:
             _wait_for_the_last_run(driver, executable, stream)
             executable.move(stream)
             _forget_mark(driver, executable)
@@ -45,11 +46,15 @@ def launcher(driver: Driver, executable: Executable, stream: int) -> Callable[[]
 
 def launch_function(driver: Driver, executable: Executable, stream: int) -> LaunchFunction | None:
     """Return the launch as a function in C: good as long as the executable has run on this stream last."""
-    address = 0 if stream in SPECIAL_STREAMS else driver.address("hipGraphLaunch")
-    if not address:
+    if stream in SPECIAL_STREAMS:
+        return None
+    launch, capturing = driver.address("hipGraphLaunch"), driver.address("hipStreamIsCapturing")
+    if not launch or not capturing:
         return None
     failed = partial(driver.failed, "hipGraphLaunch")
-    return LaunchFunction(address, failed, alone=True, latest=addressof(executable.latest))
+    return LaunchFunction(
+        launch, failed, alone=True, latest=addressof(executable.latest), capturing=capturing
+    )
 
 
 def _launch_and_mark(driver: Driver, executable: Executable) -> None:
@@ -71,6 +76,8 @@ def _launch_and_mark(driver: Driver, executable: Executable) -> None:
 
 def _wait_for_the_last_run(driver: Driver, executable: Executable, stream: int) -> None:
     """Let a stream wait for the latest run of an executable, which was launched on another one."""
+    if executable.stream == stream:
+        return
     with driver.current(executable.device):
         if executable.stream is None:
             if executable.event:
@@ -98,7 +105,8 @@ def _end_of(driver: Driver, stream: int) -> int:
         if driver.call("hipStreamIsCapturing", stream):
             raise CaptureError(
                 f"replay: the graph's last run is on the stream {stream:#x}, which is being captured by now, "
-                "so this one can't wait for it; synchronize that stream before it is captured.",
+                "so this one can't wait for it; synchronize that stream before capture_begin(), or replay "
+                "on this one first.",
                 reason="illegal_call",
             )
     return driver.new_event(stream)

@@ -49,6 +49,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "hipStreamEndCapture": (c_void_p, c_void_p),
     "hipStreamIsCapturing": (c_void_p, _INT_OUT),
     "hipStreamGetCaptureInfo_v2": (c_void_p, _INT_OUT, _NUMBER_OUT, c_void_p, c_void_p, c_void_p),
+    "hipStreamUpdateCaptureDependencies": (c_void_p, c_void_p, c_size_t, c_uint),
     "hipThreadExchangeStreamCaptureMode": (c_void_p,),
     # graphs and executables
     "hipGraphDestroy": (c_void_p,),
@@ -75,6 +76,12 @@ _TEXTS: dict[str, tuple[Any, ...]] = {
     "hipKernelNameRefByPtr": (c_void_p, c_void_p),
 }
 """Functions that answer a text or NULL, and no code."""
+
+_PLACES = {
+    name: [(at, _OUT[kind]) for at, kind in enumerate(kinds) if kind in _OUT]
+    for name, kinds in (_SIGNATURES | _TEXTS).items()
+}
+"""Where among its arguments a function is told what to write to, and the type of each."""
 
 _pointing = Lock()
 
@@ -119,13 +126,14 @@ class Library:
         return ctypes.cast(self.function(name), c_void_p).value or 0
 
 
-def prepare(foreign: Any, given: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
-    """Return all arguments of a call, and those of them that the function will write to."""
-    places = [_OUT[kind]() for kind in foreign.argtypes if kind in _OUT]
-    if len(given) + len(places) != len(foreign.argtypes):
-        raise TypeError(f"{foreign.__name__} takes {len(foreign.argtypes) - len(places)} arguments.")
-    written, rest = iter(places), iter(given)
-    return [ctypes.byref(next(written)) if kind in _OUT else next(rest) for kind in foreign.argtypes], places
+def prepare(name: str, given: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
+    """Return all arguments of a function, and those of them that it will write to."""
+    arguments, places = [*given], []
+    for at, kind in _PLACES[name]:
+        place = kind()
+        places.append(place)
+        arguments.insert(at, ctypes.byref(place))
+    return arguments, places
 
 
 def import_hip() -> Any:

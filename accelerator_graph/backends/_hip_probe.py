@@ -9,10 +9,12 @@ import re
 from ._hip_library import NAME, Library, SeveralLibrariesError, import_hip, mapped_copies
 from .base import Availability
 
-_INSTALL = 'Install it with: pip install "hip-python>=6.4,<11"'
+_KNOWN_BINDINGS = "hip-python>=6.4,<11"
+_INSTALL = f'Install it with: pip install "{_KNOWN_BINDINGS}"'
 _OLDEST_BINDING, _OLDEST_UNKNOWN_BINDING = (6, 4), (8, 0)
 _DEVICE = "/dev/kfd"
 _TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
+_SCHEDULING = "DEBUG_HIP_GRAPH_SEGMENT_SCHEDULING"
 _VISIBLE = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
@@ -28,7 +30,17 @@ def probe() -> Availability:
         reason = "no AMD GPU is visible to this process. Attach one, or correct HIP_VISIBLE_DEVICES"
     elif not reason and os.path.exists(_DEVICE) and not os.access(_DEVICE, os.R_OK | os.W_OK):
         reason = f"this user may not open {_DEVICE}. Add the user to its group, which is render or video"
-    return Availability(not reason, reason, versions, devices)
+    return Availability(not reason, reason, versions, devices, _defect(versions.get("runtime", "")))
+
+
+def _defect(runtime: str) -> str:
+    """Return what is known to crash on this runtime; nothing if the way out has been taken."""
+    if not runtime.startswith("7.2.") or os.environ.get(_SCHEDULING) == "2":
+        return ""
+    return (
+        "HIP 7.2.4 crashes on some graphs of many short branches (rocm-systems#11499). "
+        f"Set {_SCHEDULING}=2 in the environment before the process starts."
+    )
 
 
 def _binding_missing(versions: dict[str, str]) -> str:
@@ -43,13 +55,18 @@ def _binding_missing(versions: dict[str, str]) -> str:
         return f"hip-python can't be imported ({error}). {_INSTALL}"
     try:
         version = importlib.metadata.version("hip-python")
+        older = f"hip-python>=6.4,<{version.partition('+')[0]}"
     except importlib.metadata.PackageNotFoundError:
         version = f"for HIP {numbers[0]}.{numbers[1]}"
+        older = _KNOWN_BINDINGS
     versions["hip-python"] = version
     if numbers < _OLDEST_BINDING:
         return f"hip-python {version} is too old, 6.4 is the oldest that works. {_INSTALL}"
     if numbers >= _OLDEST_UNKNOWN_BINDING:
-        return f"hip-python {version} is too new, its interface may have changed. {_INSTALL}"
+        return (
+            f"hip-python {version} is too new, its interface may have changed. Install an older one with: "
+            f'pip install "{older}"'
+        )
     return ""
 
 
@@ -68,7 +85,7 @@ def _runtime_missing(versions: dict[str, str]) -> str:
     try:
         library.function("hipGraphLaunch")
     except AttributeError:
-        return f"{library.path} is no HIP runtime: it has no hipGraphLaunch. Install ROCm"
+        return f"{library.path} is not a HIP runtime: it has no hipGraphLaunch. Install ROCm"
     for copy in mapped_copies():
         numbers = re.search(r"\.so\.(\d+\.\d+[.\d]*)", copy)
         if numbers:

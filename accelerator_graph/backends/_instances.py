@@ -168,11 +168,12 @@ def _checked(found: Any) -> Availability:
     """Return what a probe returned, in plain types; TypeError if that is not an `Availability`."""
     if not isinstance(found, Availability):
         raise TypeError(f"{type(found).__name__}, not Availability")
-    usable, reason, versions, devices = tuple[Any, ...](found)
+    usable, reason, versions, devices, warning = tuple[Any, ...](found)
     if type(usable) is not bool:
         raise TypeError(f"usable={usable!r}, which must be True or False")
-    if not isinstance(reason, str):
-        raise TypeError(f"reason={reason!r}, which must be a str")
+    for name, text in (("reason", reason), ("warning", warning)):
+        if not isinstance(text, str):
+            raise TypeError(f"{name}={text!r}, which must be a str")
     if not isinstance(versions, Mapping) or not all(
         isinstance(text, str) for item in versions.items() for text in item
     ):
@@ -181,4 +182,4 @@ def _checked(found: Any) -> Availability:
         if isinstance(devices, bool) or not isinstance(devices, Integral) or int(devices) < 0:
             raise TypeError(f"devices={devices!r}, which must be a number of devices, or None")
         devices = int(devices)
-    return Availability(usable, reason, dict(versions), devices)
+    return Availability(usable, reason, dict(versions), devices, warning)

@@ -32,6 +32,8 @@ class BackendReport(NamedTuple):
     """How many devices there are, as its probe says; None if it can't tell."""
     only_named: bool = False
     """It is used only if you name it: its `priority` is None."""
+    warning: str = ""
+    """A known defect of what is installed, with the way out, as its probe says."""
 
 
 def report(catalogue: Catalogue[Backend], instances: Instances) -> list[BackendReport]:
@@ -49,7 +51,6 @@ def _row(name: str, catalogue: Catalogue[Backend], instances: Instances) -> Back
         return BackendReport(name, origin, reason=reason_of(error, name))
     reason = found.reason or instances.failure(name)
     usable = found.usable and not instances.failure(name)
-    only_named = catalogue.load(name).priority is None
-    return BackendReport(
-        name, origin, True, instances.opened(name), usable, reason, found.versions, found.devices, only_named
-    )
+    opened, only_named = instances.opened(name), catalogue.load(name).priority is None
+    facts = found.versions, found.devices, only_named, found.warning
+    return BackendReport(name, origin, True, opened, usable, reason, *facts)

@@ -70,6 +70,8 @@ class Availability(NamedTuple):
     """Versions by component, for example ``{"driver": "13.0"}``."""
     devices: int | None = None
     """How many devices there are; None if only initialising could tell."""
+    warning: str = ""
+    """A known defect of what is installed, with the way out, in whole sentences. The backend is usable."""
 
 
 class GraphNode(NamedTuple):
@@ -117,6 +119,10 @@ class LaunchFunction(NamedTuple):
     If it answers another context, `replay` or what `bind` returned is called instead."""
     context: int = 0
     """The context in question."""
+    capturing: int = 0
+    """Address of an ``int capturing(void *stream, int *status)``, asked before every launch; 0: none. Needed
+    with `Backend.replay_ignores_captures`. Unless it returns 0 and the status is 0, `replay` or what `bind`
+    returned is called instead."""
 
 
 class Backend(ABC):
@@ -165,6 +171,10 @@ class Backend(ABC):
     serialises_replays: ClassVar[bool] = False
     """`replay`, and what `bind` returned, may be called for one executable by several threads at once.
     Otherwise the library lets one through at a time."""
+
+    replay_ignores_captures: ClassVar[bool] = False
+    """`replay` onto a capturing stream runs at once: it is neither recorded nor refused. The library then
+    asks for the stream's status before every replay, since the capture may be somebody else's."""
 
     survives_fork: ClassVar[bool] = False
     """An opened backend can be opened afresh in a forked child. No GPU driver can."""

@@ -9,19 +9,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Set
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, ClassVar, Literal
-from weakref import WeakSet
 
 from ..errors import BackendUnavailableError, capture_error
 from . import _hip_capture as _capture
+from . import _hip_events as _events
 from . import _hip_nodes as _nodes
 from ._common import memory_of
 from ._hip_capture import Capture
-from ._hip_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Event, Executable, Graph, Handle
+from ._hip_driver import LEGACY_STREAMS, PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Graph, Handle
 from ._hip_errors import update_problem
+from ._hip_events import Event
 from ._hip_launch import launch_function, launcher
 from ._hip_probe import probe
 from ._hip_roots import one_root
+from ._hip_runs import Executable, has_runs, settle
 from ._launch import Arguments, extent, kernel_handle, shared_size
 from .base import (
     Availability,
@@ -35,7 +38,6 @@ from .base import (
 )
 
 _LEGACY = 1
-_LEGACY_STREAMS = (0, _LEGACY)
 _NOT_READY = 600
 _INVALIDATED = 901
 _UPDATE_FAILURE = 910
@@ -63,7 +65,7 @@ class HipBackend(Backend):
     hip-python's pointers and objects with ``__cuda_array_interface__``, for which their pointer is passed.
     """
 
-    __slots__ = ("_driver", "_executables", "_pointer_type", "_stream_type")
+    __slots__ = ("_driver", "_pointer_type", "_stream_type")
 
     api_version: ClassVar[int] = 1
     recording: ClassVar[Literal["stream", "explicit"]] = "stream"
@@ -71,6 +73,7 @@ class HipBackend(Backend):
     default_capture_mode: ClassVar[str] = "thread_local"
     stream_modules: ClassVar[frozenset[str]] = frozenset(("hip", "rocm"))
     cuda_like: ClassVar[bool] = True
+    replay_ignores_captures: ClassVar[bool] = True
 
     # ---- being there ---------------------------------------------------------------------------
 
@@ -86,7 +89,6 @@ class HipBackend(Backend):
         if not reason:
             try:
                 self._driver = Driver(self.name)
-                self._executables: WeakSet[Executable] = WeakSet()
                 self._stream_type = self._driver.api.ihipStream_t
                 self._pointer_type = self._stream_type.__mro__[-2]
                 if self._driver.device_count == 0:
@@ -156,28 +158,29 @@ class HipBackend(Backend):
 
     def record_event(self, stream: Any) -> Event:
         """Mark the present end of the stream's work with an event that measures no time."""
-        driver = self._driver
-        device = driver.device_of(stream)
-        with driver.current(device):
-            return Event(driver.new_event(int(stream)), device)
+        device = self._driver.device_of(stream)
+        with self._driver.current(device):
+            return _events.record(self._driver, int(stream), device)
 
     def wait_event(self, stream: Any, event: Event) -> None:
         """Let later work on `stream` wait for the event."""
         with self._driver.current(self._driver.device_of(stream)):
-            self._driver.call("hipStreamWaitEvent", int(stream), event.handle, 0)
+            _events.wait(self._driver, int(stream), event)
 
     def destroy_event(self, event: Event) -> None:
         """Release an event."""
         self._driver.destroy("hipEventDestroy", event)
 
     def query(self, stream: Any) -> bool:
-        """Say whether all work on the stream is done."""
-        driver = self._driver
-        with driver.current(driver.device_of(stream)):
-            answer = driver.answer("hipStreamQuery", int(stream))
+        """Return True if all work on the stream is done."""
+        with self._driver.current(self._driver.device_of(stream)):
+            return self._is_done(stream)
+
+    def _is_done(self, stream: Any) -> bool:
+        answer = self._driver.answer("hipStreamQuery", int(stream))
         if answer[0] == _NOT_READY:
             return False
-        driver.checked("hipStreamQuery", answer)
+        self._driver.checked("hipStreamQuery", answer)
         return True
 
     # ---- capability: enqueue -------------------------------------------------------------------
@@ -234,7 +237,7 @@ class HipBackend(Backend):
         """
         driver = self._driver
         handle = int(stream)
-        if handle in _LEGACY_STREAMS:
+        if handle in LEGACY_STREAMS:
             return CaptureStatus.NONE
         if handle != PER_THREAD_STREAM:
             code, _ = driver.answer("hipStreamGetDevice", handle)
@@ -247,23 +250,24 @@ class HipBackend(Backend):
 
     def prepare_capture(self, stream: Any) -> None:
         """Wait until all work on the stream is done."""
-        handle = int(stream)
-        with self._driver.relaxed(self._driver.device_of(stream)):
-            self._driver.call("hipStreamSynchronize", handle)
-        for executable in list(self._executables):
-            executable.leave(handle)  # its last run is over
+
+        def is_done() -> bool:
+            self._driver.call("hipStreamSynchronize", int(stream))
+            return True
+
+        with self.relaxed(stream):
+            settle(int(stream), is_done)
 
     def capture_id(self, stream: Any) -> int | None:
         """Return the runtime's number of the capture that the stream takes part in."""
-        handle = int(stream)
-        if handle in _LEGACY_STREAMS:
-            return None
-        _, number = self._driver.call("hipStreamGetCaptureInfo_v2", handle, None, None, None)
-        return number or None
+        return _events.position(self._driver, int(stream)).capture or None
 
     def capture_begin(self, stream: Any, mode: str) -> Capture:
         """Begin a capture on an idle stream."""
         _refuse_legacy(stream)
+        if has_runs(int(stream)):
+            with self.relaxed(stream):
+                settle(int(stream), partial(self._is_done, stream))
         return _capture.begin(self._driver, stream, mode)
 
     def capture_end(self, token: Capture) -> Graph:
@@ -285,9 +289,7 @@ class HipBackend(Backend):
         wanted = driver.api.hipGraphInstantiateFlags.hipGraphInstantiateFlagAutoFreeOnLaunch
         with driver.relaxed(graph.device), one_root(driver, graph.handle):
             handle = driver.call("hipGraphInstantiateWithFlags", graph.handle, int(wanted))
-        executable = Executable(handle, graph.device)
-        self._executables.add(executable)
-        return executable
+        return Executable(handle, graph.device)
 
     def replay(self, executable: Executable, stream: Any) -> None:
         """Enqueue one run of the executable on the stream."""
@@ -323,6 +325,7 @@ class HipBackend(Backend):
 
     def destroy_executable(self, executable: Executable) -> None:
         """Release an executable."""
+        executable.move(None)
         event, executable.event = executable.event, 0
         if event:
             with self._driver.relaxed(executable.device):
@@ -399,5 +402,5 @@ class _Array:
 
 
 def _refuse_legacy(stream: Any) -> None:
-    if int(stream) in _LEGACY_STREAMS:
+    if int(stream) in LEGACY_STREAMS:
         raise capture_error("a capture on the legacy stream can't begin", reason="default_stream")

@@ -13,6 +13,8 @@ from amd.accounts import Accounts as BelowAccounts
 from driver.faults import Accounts as FaultAccounts
 from works import hip as works
 
+from accelerator_graph import _replay
+from accelerator_graph._fast_path import fast
 from accelerator_graph.backends import _hip_capture, _hip_driver, registry
 from accelerator_graph.backends.hip import HipBackend as Backend
 
@@ -220,18 +222,22 @@ DESTROYS = {
 }
 ABANDON, OVER = _hip_capture.abandon.__code__, _hip_capture._over.__code__
 
+_ASKED_IN_C = {_replay.refuse_capturing.__code__, _replay.Binding._launch_alone.__code__}
 _ANSWER, _CALL = _hip_driver.Driver.answer.__code__, _hip_driver.Driver.call.__code__
 
 
 def unsaid(function: str, codes: list[Any]) -> bool:
     """Say whether the backend has no use for the code of a call that neither cleans up nor abandons.
 
-    So it is with the last error, and with what is thrown away on the way: events and the added nodes.
+    So it is with the last error, and with what is thrown away on the way: events and the added nodes. What is
+    asked in C ahead of a launch is asked again in Python if it fails.
     """
     if function in ("hipGetLastError", "hipGraphDestroyNode"):
         return True
     if any(code.co_name == "_launch_and_mark" for code in codes) and "hipEvent" in function:
         return True  # a run whose end can't be marked is waited for
+    if function == IS_CAPTURING and fast is not None and {*codes} >= _ASKED_IN_C:
+        return True
     unchecked = _ANSWER in codes and codes[codes.index(_ANSWER) + 1] is not _CALL
     return unchecked and function == "hipEventDestroy"
 

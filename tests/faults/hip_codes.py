@@ -52,6 +52,7 @@ CODES: dict[str, tuple[int, ...]] = {
     "hipStreamIsCapturing": (1, 400, 719, 906, UNKNOWN_CODE),
     "hipStreamQuery": (400, 700, 719, 900, UNKNOWN_CODE),
     "hipStreamSynchronize": (400, 700, 719, 900, 906, 907),
+    "hipStreamUpdateCaptureDependencies": (1, 400, 401, 719, 901),
     "hipStreamWaitEvent": (905, *_RECORDING),
 }
 # The runtime answers for what went wrong earlier, and does its work all the same. Not so what makes
@@ -69,7 +70,7 @@ LATE = frozenset(
         *("hipGraphLaunch", "hipGraphUpload", "hipMemcpyAsync", "hipMemsetAsync", "hipModuleLaunchKernel"),
         *("hipSetDevice", "hipStreamBeginCapture", "hipStreamDestroy", "hipStreamEndCapture"),
         *("hipStreamQuery", "hipStreamSynchronize", "hipStreamWaitEvent", "hipGraphAddDependencies"),
-        "hipThreadExchangeStreamCaptureMode",
+        *("hipStreamUpdateCaptureDependencies", "hipThreadExchangeStreamCaptureMode"),
     )
 )
 

@@ -80,6 +80,33 @@ class ForeignRules(Case):
             assert self.read(cell) == applied(runs, start=before[0])
             assert self.read(other) == applied(4, start=before[1])
 
+    def test_replay_onto_a_stream_that_somebody_else_captures(self) -> None:
+        """A replay in a capture that is not the library's is recorded or refused; it never runs at once."""
+        backend, stream, home, cell = self.backend, self.stream(), self.stream(), self.cell()
+        graph = self.captured(stream, cell)
+        elsewhere = self.captured(home, cell)
+        ways: list[Callable[[], None]] = [
+            graph.replay,
+            lambda: elsewhere.replay(stream),
+            elsewhere.bind(stream),
+        ]
+        for runs, replay in enumerate(ways):
+            replay()
+            replay()
+            assert self.read(cell) == applied(3 * runs + 2)
+            token = backend.capture_begin(stream.native, backend.default_capture_mode)
+            try:
+                if self.has(Capability.CHILD_GRAPHS):
+                    replay()
+                else:
+                    with raises(ag.CaptureError, ag.DriverError):
+                        replay()
+            finally:
+                backend.capture_abandon(token)
+            assert self.read(cell) == applied(3 * runs + 2)
+            replay()
+            assert self.read(cell) == applied(3 * runs + 3)
+
     def test_bind_onto_a_capturing_stream_leaves_the_capture_valid(self) -> None:
         """`bind` onto a capturing stream enqueues nothing, and its callable works when that has ended."""
         stream, home, cell, other = self.stream(), self.stream(), self.cell(), self.cell()

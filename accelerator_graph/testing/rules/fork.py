@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+from unittest import SkipTest
+
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability, CaptureStatus
 
 from .._case import Case, applied, raises
+from .._program import Program
 
 
 class ForkRules(Case):
@@ -65,6 +70,115 @@ class ForkRules(Case):
         graph.replay()
         assert self.read(cell) == 15
 
+    def test_forks_may_wait_for_each_other(self) -> None:
+        """Two forks that wait for each other and again for the captured stream keep their order."""
+        first, second, third, cell = *self._some(3), self.cell()
+        graph = self.graph(first)
+        with graph:
+            self.enqueue_slow(first, cell, 1, 5)
+            second.wait(first)
+            third.wait(first)
+            self.enqueue_slow(third, cell, 3, 0)
+            second.wait(third)
+            self.enqueue_slow(second, cell, 1, 2)
+            second.wait(first)
+            third.wait(second)
+            self.enqueue_slow(third, cell, 2, 0)
+            for stream in (second, third):
+                first.wait(stream)
+            self.enqueue(first, cell, 1, 1)
+        self._replays(graph, cell, lambda value: ((value + 5) * 3 + 2) * 2 + 1)
+
+    def test_stream_may_wait_for_itself(self) -> None:
+        """In a capture, a stream that waits for itself, or for an earlier event of its own, is as it was."""
+        first, second, cell = self._fork()
+        graph = self.graph(first)
+        with graph:
+            self.enqueue(first, cell, 1, 5)
+            first.wait(first)
+            second.wait(first)
+            second.wait(second)
+            event = second.record()
+            self.enqueue_slow(second, cell, 3, 0)
+            second.wait(event)
+            first.wait(second)
+            first.wait(event)
+            self.enqueue(first, cell, 1, 1)
+        self._replays(graph, cell, lambda value: (value + 5) * 3 + 1)
+
+    def test_fork_of_a_fork_is_joined_to_its_fork(self) -> None:
+        """A fork may have a fork of its own, and be joined after that one has been."""
+        first, second, third, cell = *self._some(3), self.cell()
+        graph = self.graph(first)
+        with graph:
+            self.enqueue_slow(first, cell, 1, 5)
+            second.wait(first)
+            third.wait(second)
+            self.enqueue_slow(third, cell, 3, 0)
+            second.wait(third)
+            self.enqueue_slow(second, cell, 1, 2)
+            first.wait(second)
+            self.enqueue(first, cell, 2, 0)
+        self._replays(graph, cell, lambda value: ((value + 5) * 3 + 2) * 2)
+
+    def test_pipeline_over_two_forks(self) -> None:
+        """Forks that take turns on one piece of work, layer by layer, keep their order."""
+        first, second, third, cell = *self._some(3), self.cell()
+        graph = self.graph(first)
+        with graph:
+            self.enqueue(first, cell, 1, 5)
+            second.wait(first)
+            third.wait(first)
+            for _ in range(3):
+                third.wait(second)
+                self.enqueue_slow(third, cell, 3, 0)
+                second.wait(third)
+                self.enqueue_slow(second, cell, 1, 2)
+            first.wait(third)
+            first.wait(second)
+            self.enqueue(first, cell, 1, 1)
+        self._replays(graph, cell, lambda value: (((value + 5) * 3 + 2) * 3 + 2) * 3 + 3)
+
+    def test_random_forks_and_joins_keep_their_order(self) -> None:
+        """Whatever the order of forks, joins and work, replays give what the same work gives in turn."""
+        streams = self._some(4)
+        for seed in range(12):
+            program = Program(seed, len(streams))
+            cells = [self.cell() for _ in range(program.cells)]
+            graph = self.graph(streams[0])
+            with graph:
+                program.run(self, streams, cells)
+            wanted = [0] * len(cells)
+            for _ in range(3):
+                graph.replay()
+                wanted = program.applied(wanted)
+            assert [self.read(cell) for cell in cells] == wanted, f"random program {seed}"
+
+    def test_null_stream_takes_no_part_in_a_capture(self) -> None:
+        """The null stream can't wait for a capture: an error, and the streams work again afterwards."""
+        stream, null, cell = self.stream(), self._null(), self.cell()
+        graph = self.graph(stream)
+        with raises(ag.CaptureError, ag.DriverError), graph:
+            self.enqueue(stream, cell)
+            with raises(ag.CaptureError, ag.DriverError) as waiting:
+                null.wait(stream)
+            with raises(ag.CaptureError, ag.DriverError):
+                null.wait(stream.record())
+            raise waiting.error
+        assert self.read(cell) == 0
+        self.works(stream, graph)
+
+    def test_null_stream_is_not_entered_in_a_capture(self) -> None:
+        """`with` the null stream in the body of a capture is an error, and the capture leaves no trace."""
+        stream, null, cell = self.stream(), self._null(), self.cell()
+        graph = self.graph(stream)
+        with raises(ag.CaptureError, ag.DriverError), graph:
+            self.enqueue(stream, cell)
+            with null:
+                raise AssertionError("the body must not run")
+        assert self.read(cell) == 0
+        self.works(stream, graph)
+
     def test_unjoined_fork_is_a_capture_error(self) -> None:
         """A capture that ends before all forked work was joined fails with reason "unjoined"."""
         first, second, cell = self._fork()
@@ -115,8 +229,28 @@ class ForkRules(Case):
         assert self.read(cell) == applied(2)
 
     def _fork(self) -> tuple[ag.Stream, ag.Stream, object]:
+        return *self._some(2), self.cell()
+
+    def _some(self, count: int) -> tuple[ag.Stream, ...]:
         self.needs(Capability.EVENTS)
-        return self.stream(), self.stream(), self.cell()
+        return tuple(self.stream() for _ in range(count))
+
+    def _null(self) -> ag.Stream:
+        self.needs(Capability.EVENTS)
+        if not self.backend.cuda_like:
+            raise SkipTest(f"backend {self.backend.name!r} has no null stream")
+        null = self.graph(0, backend=self.backend.name).stream
+        assert null is not None
+        return null
+
+    def _replays(self, graph: ag.Graph, cell: Any, once: Callable[[int], int]) -> None:
+        """Check that a graph does what `once` says to a cell, in every replay."""
+        assert self.read(cell) == 0
+        wanted = 0
+        for _ in range(3):
+            graph.replay()
+            wanted = once(wanted)
+        assert self.read(cell) == wanted
 
     def _both_work(self, first: ag.Stream, second: ag.Stream, graph: ag.Graph) -> None:
         assert self.status(first) is CaptureStatus.NONE

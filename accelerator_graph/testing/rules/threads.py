@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -100,6 +101,36 @@ class ThreadRules(Case):
             for graph in graphs:
                 graph.replay()
         assert [self.read(cell) for cell in cells] == [applied(rounds), applied(2 * rounds)]
+
+    def test_captures_beside_a_thread_that_makes_and_drops_executables(self) -> None:
+        """Captures succeed while another thread instantiates, replays and drops graphs all the time."""
+        stream, other, cell, elsewhere = self.stream(), self.stream(), self.cell(), self.cell()
+        captures, done = 300, threading.Event()
+        kept = [self.captured(other, elsewhere) for _ in range(200)]
+
+        def capture() -> int:
+            try:
+                for _ in range(captures):
+                    self.captured(stream, cell).replay()
+            finally:
+                done.set()
+            return captures
+
+        def instantiate() -> int:
+            runs = 0
+            while not done.is_set():
+                kept[runs % len(kept)] = graph = self.captured(other, elsewhere)
+                graph.replay()
+                runs += 1
+            return runs
+
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            counts = self.in_threads([capture, instantiate])
+        finally:
+            sys.setswitchinterval(interval)
+        assert [self.read(cell), self.read(elsewhere)] == [applied(count) for count in counts]
 
     def test_work_of_another_thread_is_not_captured_on_another_stream(self) -> None:
         """Work that another thread enqueues on a stream of its own runs, in the middle of a capture."""

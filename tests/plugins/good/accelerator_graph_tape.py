@@ -51,6 +51,7 @@ class TapeBackend(Backend):
     recording = "explicit"  # nobody enqueues on a TapeStream behind the library's back
     stream_modules = frozenset({"accelerator_graph_tape"})
     executable_needs_graph = True  # they are the same object
+    replay_ignores_captures = True  # a tape runs where it is asked to, also beside a tape that records
     survives_fork = True
 
     @classmethod

@@ -1,0 +1,101 @@
+"""Events, and the streams that wait for them.
+
+In a capture the runtime notes at each wait which stream forked which, and at the end follows that for ever
+once streams have waited for each other, or for themselves: the process dies (rocm-systems#11369). So it is
+told only of the wait by which a stream enters a capture; every later one becomes dependencies on nodes. It
+also answers success, and forgets the order, where an event is not of the waiting stream's capture.
+"""
+
+from __future__ import annotations
+
+from ctypes import byref, c_size_t, c_void_p
+from typing import NamedTuple
+
+from ..errors import DriverError, Reason, explain
+from ._hip_driver import LEGACY_STREAMS, Driver, Handle
+
+_INVALIDATED = 2
+_ADD = 0  # hipStreamAddCaptureDependencies
+
+
+class Event(Handle):
+    """An event. If it was recorded in a capture: the capture's number, and the nodes that are ahead of it."""
+
+    __slots__ = ("capture", "nodes")
+
+    def __init__(self, handle: int, device: int, capture: int, nodes: tuple[int, ...]) -> None:
+        super().__init__(handle, device)
+        self.capture = capture
+        self.nodes = nodes
+
+
+class Position(NamedTuple):
+    """Where a stream is in a capture."""
+
+    status: int
+    capture: int
+    """The runtime's number of the capture, never given to another; 0 if there is none or it is broken."""
+    nodes: tuple[int, ...]
+    """The nodes that the stream's next one will follow."""
+
+
+_NOWHERE = Position(0, 0, ())
+
+
+def position(driver: Driver, stream: int) -> Position:
+    """Ask where a stream is in a capture. The legacy stream is in none; to ask of it may answer 906."""
+    if stream in LEGACY_STREAMS:
+        return _NOWHERE
+    place, count = c_void_p(), c_size_t()
+    status, capture = driver.call("hipStreamGetCaptureInfo_v2", stream, None, byref(place), byref(count))
+    if not count.value or not place.value:
+        return Position(status, capture, ())
+    return Position(status, capture, tuple((c_void_p * count.value).from_address(place.value)))
+
+
+def record(driver: Driver, stream: int, device: int) -> Event:
+    """Mark the present end of a stream's work with an event that measures no time."""
+    here = position(driver, stream)
+    if here.status == _INVALIDATED:
+        raise _refused(driver, "record_event", "invalidated", explain("invalidated"))
+    return Event(driver.new_event(stream), device, here.capture, here.nodes)
+
+
+def wait(driver: Driver, stream: int, event: Event) -> None:
+    """Let later work on a stream wait for an event. What would lose its order is refused."""
+    here = position(driver, stream)
+    if event.capture and stream in LEGACY_STREAMS:
+        raise _refused(
+            driver,
+            "wait_event",
+            "default_stream",
+            "the null stream can't wait for an event of a capture; wait on a stream of your own",
+        )
+    if here.status == _INVALIDATED:
+        raise _refused(driver, "wait_event", "invalidated", explain("invalidated"))
+    if here.capture != event.capture and here.capture:
+        raise _refused(
+            driver,
+            "wait_event",
+            "foreign_capture",
+            "the event was not recorded in the capture that the stream takes part in; record it there, or "
+            "wait for it before the capture begins",
+        )
+    if not here.capture:
+        driver.call("hipStreamWaitEvent", stream, event.handle, 0)
+        if position(driver, stream).capture != event.capture:
+            raise _refused(
+                driver,
+                "wait_event",
+                "foreign_capture",
+                "the capture that the event was recorded in is over; wait for a replay of its graph instead",
+            )
+    elif event.nodes:
+        nodes = (c_void_p * len(event.nodes))(*event.nodes)
+        driver.call("hipStreamUpdateCaptureDependencies", stream, nodes, len(event.nodes), _ADD)
+
+
+def _refused(driver: Driver, call: str, reason: Reason, fact: str) -> DriverError:
+    return DriverError(
+        f"backend {driver.name!r}: {call}: {fact}.", backend=driver.name, call=call, reason=reason
+    )
