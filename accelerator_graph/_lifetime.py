@@ -194,8 +194,8 @@ def drain() -> None:
                 return
             except Exception:
                 sys.excepthook(*sys.exc_info())
-            due.keeps = ()
             taken.clear()
+            due.keeps = ()  # only now: until then it may be called again
             waiting = 0
             del due  # and so what its value kept, which may be due next
     except (IndexError, MemoryError):

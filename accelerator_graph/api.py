@@ -263,11 +263,9 @@ class Graph(Inspection):
         capture = self._capture_here("capture_end()")
         keep = False
         try:
-            # nothing else may refer to the owner, so that it can go here
-            self._captured = capture.end(self)
+            captured = self._captured = capture.end(self)
             self._lease = capture.lease
-            backend, value = self._captured.backend, self._captured.value
-            kept = self._keep_graph or self._debug
+            backend, value, kept = captured.backend, captured.value, self._keep_graph or self._debug
             self._num_nodes = None if kept else backend.node_count(value)
             if backend.is_empty(value) if self._num_nodes is None else not self._num_nodes:
                 self._found_empty(capture.subject)

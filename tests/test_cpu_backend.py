@@ -844,8 +844,9 @@ def test_work_that_leads_back_to_its_graph_is_collected(keep, outcome):
     own.worker.stop()
     gone = weakref.ref(holder)
     del holder, own, stream, graph
+    ag.Stream(backend="cpu").close()  # an ordinary call, which destroys what is due
     gc.collect()
-    ag.Stream(backend="cpu").close()  # an ordinary call
+    ag.Stream(backend="cpu").close()
     gc.collect()
     assert gone() is None
     assert not [each for each in gc.get_objects() if isinstance(each, Holder | OwnStream)]

@@ -112,6 +112,7 @@ FOUND_BY = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of the bug
 @pytest.mark.parametrize(("backend", "test"), FOUND_BY, ids=lambda each: getattr(each, "__name__", each))
 def test_bug_is_found(backend: type[Backend], test: str, register: Any) -> None:
     class Quick(Conformance):

@@ -199,10 +199,11 @@ class Worker:
 
     def _failed(self, failure: Failure) -> None:
         failure.__traceback__ = None  # leads back to this object
-        if self._failure is None:
+        first = self._failure  # which another thread may take meanwhile
+        if first is None:
             self._failure = failure
         else:
-            self._failure.add(failure)
+            first.add(failure)
 
     def _reach(self, latch: Latch) -> None:
         latch.failure = self._failure
