@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import accelerator_graph as ag
 from accelerator_graph.backends._cpu_graph import Executable, Graph
@@ -255,6 +257,59 @@ class DropsStreamsWithWork(CpuBackend):
     def destroy_stream(self, stream: Any) -> None:
         stream.worker._pending.clear()
         super().destroy_stream(stream)
+
+
+class IsNeverEmpty(CpuBackend):
+    def is_empty(self, graph: Any) -> bool:
+        return False
+
+
+class IsAlwaysEmpty(CpuBackend):
+    def is_empty(self, graph: Any) -> bool:
+        return True
+
+
+class TwoDevices(CpuBackend):
+    """No bug. Work finds its device in `running_on.device`."""
+
+    def open(self) -> None:
+        super().open()
+        self.devices: WeakKeyDictionary[Any, tuple[int, int]] = WeakKeyDictionary()
+
+    @classmethod
+    def probe(cls) -> Availability:
+        return Availability(usable=True)
+
+    def device_count(self) -> int:
+        return 2
+
+    def create_stream(self, device: int, *, like: Any = None, priority: int = 0) -> Any:
+        stream = super().create_stream(device, like=like, priority=priority)
+        self.devices[stream] = self.made_on(device), device
+        return stream
+
+    def made_on(self, device: int) -> int:
+        return device
+
+    def device_of(self, stream: Any) -> int:
+        return self.devices[stream][1]
+
+    def launch(self, stream: Any, work: Any, /, *args: Any, **how: Any) -> None:
+        there = self.devices[stream][0]
+
+        def on_the_device() -> None:
+            running_on.device = there
+            work(*args, **how)
+
+        super().launch(stream, on_the_device if callable(work) else work)
+
+
+class EveryStreamOnDeviceZero(TwoDevices):
+    def made_on(self, device: int) -> int:
+        return 0
+
+
+running_on = threading.local()
 
 
 class NothingButTheCore(CpuBackend):

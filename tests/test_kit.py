@@ -13,6 +13,7 @@ from typing import Any
 from unittest import SkipTest
 
 import planted
+import planted_works
 import pytest
 from works.host import HostWork
 
@@ -103,6 +104,8 @@ FOUND_BY = [
     (planted.ClaimsNonsense, "test_capabilities_are_known_ones"),
     (planted.CapturesEveryStream, "test_work_of_another_thread_is_not_captured_on_another_stream"),
     (planted.ChildGraphsRunAtOnce, "test_replay_onto_a_capturing_stream"),
+    (planted.IsNeverEmpty, "test_is_empty_says_whether_anything_was_recorded"),
+    (planted.IsAlwaysEmpty, "test_is_empty_says_whether_anything_was_recorded"),
     (planted.DropsStreamsWithWork, "test_closing_lets_work_complete"),
 ]
 
@@ -122,6 +125,44 @@ def test_the_same_tests_pass_without_a_bug(register: Any) -> None:
     register(planted.Whole)
     for test in {test for _, test in FOUND_BY} - {"test_handle_stands_for_the_stream"}:
         run(test)
+
+
+@pytest.mark.parametrize(
+    ("work", "test"),
+    [
+        (planted_works.NotSlow, "test_work_that_is_slow_takes_a_millisecond"),
+        (planted_works.SlowBeforeItReads, "test_work_that_is_slow_takes_a_millisecond"),
+        (planted_works.SlowDoesOtherWork, "test_work_computes_what_it_says"),
+        (planted_works.ReadWaits, "test_work_read_waits_for_nothing"),
+        (planted_works.OneCell, "test_work_new_cells_hold_zero"),
+        (planted_works.UsedCells, "test_work_new_cells_hold_zero"),
+        (planted_works.ForgetsTheValue, "test_work_computes_what_it_says"),
+        (planted_works.OneBuffer, "test_work_buffers_hold_zeros"),
+    ],
+    ids=lambda each: getattr(each, "__name__", each),
+)
+def test_work_that_is_not_what_it_says_is_found(work: type[HostWork], test: str) -> None:
+    class Conformance(BackendConformance):
+        def work(self) -> Work:
+            return work("cpu")
+
+    with pytest.raises(AssertionError):
+        run(test, Conformance)
+
+
+def test_streams_on_the_wrong_device_are_found(register: Any) -> None:
+    class OnTwoDevices(Conformance):
+        def work(self) -> Work:
+            return planted_works.WorkOfADevice(NAME)
+
+    register(planted.EveryStreamOnDeviceZero)
+    with pytest.raises(AssertionError, match="device 1"):
+        run("test_work_runs_on_the_device_of_its_stream", OnTwoDevices)
+    with pytest.raises(SkipTest, match="override Work"):
+        run("test_work_runs_on_the_device_of_its_stream")
+    ag.backends.register(NAME, planted.TwoDevices, replace=True)
+    for result in check_backend(planted_works.WorkOfADevice(NAME)):
+        assert "device" not in result.name or result.outcome == "passed"
 
 
 def test_declared_disturbance_is_no_bug(register: Any) -> None:
@@ -153,6 +194,17 @@ def test_every_cell_of_the_state_table_can_fail(
 
 
 # ---- the kit around the rules --------------------------------------------------------------------
+
+
+def test_failure_shows_the_sentence_of_the_rule(register: Any) -> None:
+    register(planted.ReplaysTwice)
+    with pytest.raises(AssertionError) as caught:
+        run("test_each_replay_runs_the_work_once")
+    (note,) = caught.value.__notes__
+    assert note == (
+        "The rule test_each_replay_runs_the_work_once: "
+        "One replay runs the work once, n replays run it n times."
+    )
 
 
 def test_hanging_call_is_a_failure_that_says_where(register: Any) -> None:
@@ -281,8 +333,10 @@ def test_check_backend_raises_all_failures(register: Any) -> None:
     register(planted.HasNoEdges)
     with pytest.raises(ExceptionGroup, match="'planted' breaks 2 of the rules") as caught:
         check_backend(HostWork(NAME))
-    notes = [error.__notes__ for error in caught.value.exceptions]
-    assert notes == [["in the rule test_nodes_of_a_fork_and_join"], ["in the rule test_nodes_of_a_line"]]
+    assert [error.__notes__ for error in caught.value.exceptions] == [
+        [f"The rule {name}: {getattr(BackendConformance, name).__doc__}"]
+        for name in ("test_nodes_of_a_fork_and_join", "test_nodes_of_a_line")
+    ]
 
 
 def test_check_backend_takes_expected_failures(register: Any) -> None:

@@ -30,8 +30,8 @@ MAY_SKIP = (  # the kit's tests of what a backend does without a capability, and
     "backend 'cuda' enqueues work",
     "could not import 'numpy'",
 )
-# For as long as the process lives: the primary contexts, and the kernel and the arena of works/cuda.py.
-MAY_LIVE = {"contexts": 2, "modules": 1, "allocations": 1}
+# For as long as the process lives: the primary contexts, and the kernels and the arenas of works/cuda.py.
+MAY_LIVE = {"contexts": 2, "modules": 2, "allocations": 2}
 
 
 @pytest.fixture(scope="module")

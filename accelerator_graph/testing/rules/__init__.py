@@ -22,8 +22,10 @@ from .state import StateRules
 from .streams import StreamRules
 from .threads import ThreadRules
 from .update import UpdateRules
+from .work import WorkRules
 
 ALL = (
+    WorkRules,
     BackendRules,
     StreamRules,
     HandleRules,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import SkipTest
+
 from accelerator_graph.backends.base import (
     BACKEND_API_VERSION,
     Availability,
@@ -58,6 +60,36 @@ class BackendRules(Case):
             finally:
                 self.backend.destroy_stream(first)
                 self.backend.destroy_stream(second)
+
+    def test_work_runs_on_the_device_of_its_stream(self) -> None:
+        """Work on a stream reaches the memory of the device that the stream was made for."""
+        for device in range(1, self.backend.device_count()):
+            there = self.used.on(device)
+            if there is None:
+                raise SkipTest("the kit has no memory of other devices; override Work.on")
+            stream, cell = self.stream(device), there.new()
+            there.enqueue(stream, cell, 1, 5)
+            graph = self.graph(stream)
+            with graph:
+                there.enqueue(stream, cell, 3, 0)
+            graph.replay()
+            stream.synchronize()
+            assert there.read(cell) == 15, f"device {device}"
+
+    def test_is_empty_says_whether_anything_was_recorded(self) -> None:
+        """`is_empty` is True for a capture that recorded nothing, and False for any other."""
+        stream, cell = self.stream(), self.cell()
+        found: list[tuple[bool, int | None]] = []
+        for pieces in (0, 1, 3):
+            token = self.backend.capture_begin(stream.native, self.backend.default_capture_mode)
+            for _ in range(pieces):
+                self.enqueue(stream, cell)
+            graph = self.backend.capture_end(token)
+            found.append((self.backend.is_empty(graph), self.backend.node_count(graph)))
+            self.backend.destroy_graph(graph)
+        (nothing, count), *others = found
+        assert nothing is True or (nothing is False and count is None)
+        assert [empty for empty, _ in others] == [False, False]
 
     def test_capture_status_follows_the_capture(self) -> None:
         """`capture_status` is "active" from `capture_begin` to `capture_end`, else "none"."""
