@@ -142,6 +142,86 @@ class DoesNotLinkStreams(CpuBackend):
             super().wait_event(stream, event)
 
 
+class IgnoresEventsFromOutside(CpuBackend):
+    def wait_event(self, stream: Any, event: Any) -> None:
+        if stream.capture is None or event.capture is not None:
+            super().wait_event(stream, event)
+
+
+class WaitsForTheOutsideAtOnce(CpuBackend):
+    """Waits while capturing, so that the replays wait for nothing."""
+
+    def wait_event(self, stream: Any, event: Any) -> None:
+        if stream.capture is None or event.capture is not None:
+            super().wait_event(stream, event)
+        else:
+            event.latch.wait()
+
+
+class AcceptsEventsOfEndedCaptures(CpuBackend):
+    def wait_event(self, stream: Any, event: Any) -> None:
+        if event.capture is None or event.capture.status is not CaptureStatus.NONE:
+            super().wait_event(stream, event)
+
+
+class IgnoresEventsOfOtherCaptures(CpuBackend):
+    def wait_event(self, stream: Any, event: Any) -> None:
+        if stream.capture in (None, event.capture) or event.capture is None:
+            super().wait_event(stream, event)
+
+
+class ForgetsWhatAWaitHasBroken(CpuBackend):
+    """The call raises, the capture is invalidated, and it becomes a graph all the same."""
+
+    def wait_event(self, stream: Any, event: Any) -> None:
+        try:
+            super().wait_event(stream, event)
+        except ag.DriverError:
+            self.broken_by_a_wait = stream.capture
+            raise
+
+    def capture_end(self, token: Any) -> Any:
+        if token is getattr(self, "broken_by_a_wait", None):
+            token.status = CaptureStatus.ACTIVE
+        return super().capture_end(token)
+
+
+class VendorError(Exception):
+    """What the vendor's own library raises."""
+
+
+class WaitRaisesTheVendorsError(CpuBackend):
+    def wait_event(self, stream: Any, event: Any) -> None:
+        try:
+            super().wait_event(stream, event)
+        except ag.DriverError as error:
+            raise VendorError(str(error)) from None
+
+
+class QueryRaisesTheVendorsError(CpuBackend):
+    def query(self, stream: Any) -> bool:
+        if stream.capture is not None:
+            stream.capture.status = CaptureStatus.INVALIDATED
+            raise VendorError("not ready")
+        return super().query(stream)
+
+
+class EndRaisesTheVendorsError(CpuBackend):
+    def capture_end(self, token: Any) -> Any:
+        try:
+            return super().capture_end(token)
+        except ag.DriverError as error:
+            raise VendorError(str(error)) from None
+
+
+class ErrorsHaveNoReason(CpuBackend):
+    def synchronize(self, stream: Any) -> None:
+        try:
+            super().synchronize(stream)
+        except ag.DriverError as error:
+            raise ag.DriverError(str(error)) from None
+
+
 class WaitDoesNothing(CpuBackend):
     def wait_event(self, stream: Any, event: Any) -> None:
         if event.capture is not None:

@@ -120,6 +120,14 @@ class Case(ABC):
         """Say whether a stream is capturing."""
         return self.backend.capture_status(stream.native)
 
+    def refusal(self, call: Callable[[], object]) -> ag.DriverError | ag.CaptureError | None:
+        """Return the error by which the library refuses a call, or None. What else is raised passes."""
+        try:
+            call()
+        except (ag.DriverError, ag.CaptureError) as error:
+            return error.with_traceback(None)
+        return None
+
     def open_streams(self) -> list[ag.Stream]:
         """Return the streams of this test that were not closed."""
         return [stream for stream in self._streams if not is_closed(stream)]

@@ -11,6 +11,7 @@ from .failures import FailureRules
 from .foreign import ForeignRules
 from .fork import ForkRules
 from .handles import HandleRules
+from .isolation import IsolationRules
 from .lifetime import LifetimeRules
 from .memory import MemoryRules
 from .modes import ModeRules
@@ -37,6 +38,7 @@ ALL = (
     ForkRules,
     FailureRules,
     ForeignRules,
+    IsolationRules,
     ThreadRules,
     LifetimeRules,
     ReplayRules,
