@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -306,6 +307,22 @@ class ProbeRaises(CpuBackend):
     @classmethod
     def probe(cls) -> Availability:
         raise OSError("no library")
+
+
+class ProbeInitialises(CpuBackend):
+    """Its driver belongs to the process that has probed, as GPUs' drivers do."""
+
+    initialised_by = 0
+
+    @classmethod
+    def probe(cls) -> Availability:
+        cls.initialised_by = cls.initialised_by or os.getpid()
+        return super().probe()
+
+    def open(self) -> None:
+        if self.initialised_by != os.getpid():
+            raise ag.DriverError("the driver was initialised before this process was forked")
+        super().open()
 
 
 class ClaimsHandles(CpuBackend):

@@ -17,6 +17,7 @@ from .memory import MemoryRules
 from .modes import ModeRules
 from .nodes import NodeRules
 from .pools import PoolRules
+from .process import ProcessRules
 from .replay import ReplayRules
 from .side_stream import SideStreamRules
 from .state import StateRules
@@ -41,6 +42,7 @@ ALL = (
     IsolationRules,
     ThreadRules,
     LifetimeRules,
+    ProcessRules,
     ReplayRules,
     BindRules,
     PoolRules,
