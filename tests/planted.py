@@ -53,6 +53,54 @@ class AbandonsTheNextCapture(CpuBackend):
             super().capture_abandon(capture)
 
 
+class BeginsBeforeItNotes(CpuBackend):
+    def capture_begin(self, stream: Any, mode: str) -> Any:
+        token = super().capture_begin(stream, mode)
+        self.note(token)
+        return token
+
+    def note(self, token: Any) -> None:
+        pass
+
+
+class NotesTheEndBeforeItEnds(CpuBackend):
+    def capture_end(self, token: Any) -> Any:
+        self.ended = token
+        return super().capture_end(token)
+
+    def capture_abandon(self, token: Any) -> None:
+        if token is not getattr(self, "ended", None):
+            super().capture_abandon(token)
+
+
+class SaysThatItSerialises(CpuBackend):
+    """Two threads may read which run is the last one before either notes its own."""
+
+    serialises_replays = True
+
+
+class ForgetsRunsOfOtherThreads(CpuBackend):
+    """Orders the runs of each thread."""
+
+    serialises_replays = True
+
+    def open(self) -> None:
+        super().open()
+        self.mine = threading.local()
+
+    def replay(self, executable: Executable, stream: Any) -> None:
+        last = self.mine.__dict__.setdefault(executable, None)
+        if last is None:
+            last = Latch()
+            last.set()
+        executable._last = last
+        super().replay(executable, stream)
+        self.mine.__dict__[executable] = executable._last
+
+    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
+        return lambda: self.replay(executable, stream)
+
+
 class FillIgnoresCaptures(CpuBackend):
     def fill(self, stream: Any, dst: Any, value: int, nbytes: int | None) -> None:
         view = memoryview(dst)

@@ -363,9 +363,9 @@ class Backend(ABC):
     def capture_end(self, token: Any) -> Any:
         """End the capture and return the graph, which the caller owns (`destroy_graph`).
 
-        Called by the thread that began it. All streams that took part are ordinary ones again. Whatever
-        is raised (even KeyboardInterrupt), there is no graph and no capture left, and nothing that would
-        have to be destroyed.
+        Called by the thread that began it. All streams that took part are ordinary ones again. If it
+        raises, there is no graph and no capture left, and nothing that would have to be destroyed; after a
+        KeyboardInterrupt, `capture_abandon` is called as well.
 
         Raises
         ------

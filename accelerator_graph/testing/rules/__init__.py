@@ -11,6 +11,7 @@ from .failures import FailureRules
 from .foreign import ForeignRules
 from .fork import ForkRules
 from .handles import HandleRules
+from .interrupts import InterruptRules
 from .isolation import IsolationRules
 from .lifetime import LifetimeRules
 from .memory import MemoryRules
@@ -39,6 +40,7 @@ ALL = (
     ForkRules,
     FailureRules,
     ForeignRules,
+    InterruptRules,
     IsolationRules,
     ThreadRules,
     LifetimeRules,

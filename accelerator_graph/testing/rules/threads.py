@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import random
+import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from unittest import SkipTest
 
@@ -150,6 +154,43 @@ class ThreadRules(Case):
             self.in_threads([partial(repeat, call) for call in calls])
             assert self.read(cell) == applied(4 * runs, start=before)
 
+    def test_replays_of_two_threads_on_two_streams_are_not_lost(self) -> None:
+        """Two threads replay slow work at once, each on a stream of its own: runs don't overlap."""
+        first, second, cell = self.stream(), self.stream(), self.cell()
+        graph = self.graph(first)
+        with graph:
+            self.enqueue_slow(first, cell)
+        runs = 15
+
+        def repeat(call: Callable[[], None], seed: int) -> None:
+            chance = random.Random(seed)
+            with switching(chance):
+                for _ in range(runs):
+                    call()
+
+        ways: list[list[Callable[[], None]]] = [
+            [partial(graph.replay, first), partial(graph.replay, second)],
+            [graph.bind(first), graph.bind(second)],
+        ]
+        for calls in ways:
+            before = self.read(cell)
+            self.in_threads([partial(repeat, call, seed) for seed, call in enumerate(calls)])
+            assert self.read(cell) == applied(2 * runs, start=before)
+
+    def test_work_of_another_thread_on_the_captured_stream_is_recorded(self) -> None:
+        """A capture belongs to the stream: another thread sees it, and what it enqueues is recorded."""
+        stream, cell = self.stream(), self.cell()
+        graph = self.graph(stream)
+        with graph:
+            self.enqueue(stream, cell, 1, 5)
+            assert self.in_thread(lambda: self.status(stream)) is CaptureStatus.ACTIVE
+            self.in_thread(lambda: self.enqueue(stream, cell, 3, 0))
+            self.enqueue(stream, cell, 1, 1)
+        assert self.in_thread(lambda: self.status(stream)) is CaptureStatus.NONE
+        assert self.read(cell) == 0
+        graph.replay()
+        assert self.read(cell) == 16
+
     def test_reset_while_another_thread_replays(self) -> None:
         """A `reset` during replays of another thread lets those that began complete, and refuses the rest."""
         for _ in range(10):
@@ -176,3 +217,18 @@ class ThreadRules(Case):
             self.in_threads(calls)
             assert completed[0] >= 1
             assert self.read(cell) == applied(completed[0])
+
+
+@contextmanager
+def switching(chance: random.Random) -> Iterator[None]:
+    """Let other threads run, for a moment, in the middle of whatever this thread calls meanwhile."""
+
+    def switch(*event: object) -> None:
+        time.sleep(chance.choice((0, 0, 0, 1e-4)))
+
+    before = sys.getprofile()
+    sys.setprofile(switch)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
