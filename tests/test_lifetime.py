@@ -36,6 +36,29 @@ def test_one_object_can_be_watched_several_times(kind):
     assert len(_lifetime._watches) == before - 4
 
 
+def test_interrupted_drain_forgets_nothing(monkeypatch):
+    """What it has put off is destroyed later, and so is what it has not come to."""
+    seen, recorder, put_off, interrupting, last = [], Recorder(), Watched(), Watched(), Watched()
+
+    def interrupt(value):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(_lifetime.captures, -1, recorder.base)
+    _lifetime.watch(put_off, seen.append, 1, recorder)
+    _lifetime.watch(interrupting, interrupt, None)
+    _lifetime.watch(last, seen.append, 2)
+    del put_off
+    del interrupting
+    del last
+    with pytest.raises(KeyboardInterrupt):
+        _lifetime.drain()
+    _lifetime.drain()
+    assert seen == [2]
+    monkeypatch.delitem(_lifetime.captures, -1)
+    _lifetime.drain()
+    assert seen == [2, 1]
+
+
 class Recorder:
     """A backend that stands in for another one, and whose graphs disturb captures when they go."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import accelerator_graph as ag
 from accelerator_graph.backends.base import CaptureStatus
 
@@ -35,6 +37,28 @@ class PoolRules(Case):
         for graph in (first, second, third, fourth):
             graph.replay()
         assert self.read(cell) == applied(4)
+
+    def test_graph_that_goes_leaves_the_pool_to_the_capture(self) -> None:
+        """A graph that is reset or dropped while another captures into its pool lets nobody else in."""
+        stream, other, cell, pool = self.stream(), self.stream(), self.cell(), ag.graph_pool_handle()
+        first, second = (self.captured(stream, cell, pool=pool) for _ in range(2))
+        graph, third = self.graph(stream, pool=pool), self.graph(other, pool=pool)
+
+        def refused() -> None:
+            with raises(ag.GraphStateError, match="pool"):
+                third.capture_begin()
+            assert self.status(other) is CaptureStatus.NONE
+
+        with graph:
+            self.enqueue(stream, cell)
+            first.reset()
+            refused()
+            del second
+            gc.collect()
+            refused()
+        graph.replay()
+        assert self.read(cell) == applied(1)
+        self.works(other, third)
 
     def test_pool_of_capture_begin_wins(self) -> None:
         """The pool that `capture_begin` is given wins over the constructor's and the attribute's."""

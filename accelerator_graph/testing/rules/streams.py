@@ -103,6 +103,24 @@ class StreamRules(Case):
         graph.replay()
         assert self.read(cell) == applied(3 if self.has(Capability.EVENTS) else 2)
 
+    def test_entering_again_inside_a_capture_keeps_the_order(self) -> None:
+        """A stream that is entered again in a capture waits for what was recorded since the first time."""
+        self.needs(Capability.EVENTS)
+        stream, other, cell = self.stream(), self.stream(), self.cell()
+        graph = self.graph(stream)
+        with graph:
+            for _ in range(3):
+                self.enqueue_slow(stream, cell, 1, 5)
+                with other:
+                    self.enqueue_slow(other, cell, 3, 0)
+                stream.wait(other)
+        expected = 0
+        for _ in range(4):
+            graph.replay()
+            for _ in range(3):
+                expected = (expected + 5) * 3
+        assert self.read(cell) == expected % 2**32
+
     def test_wait_orders_streams(self) -> None:
         """After `wait`, work on a stream runs behind the other stream's work, or behind an event in it."""
         self.needs(Capability.EVENTS)
