@@ -377,8 +377,9 @@ class Backend(ABC):
     def capture_abandon(self, token: Any) -> None:
         """End the capture and throw away what was recorded. Does not raise.
 
-        All streams that took part are ordinary ones again. May be called again for a capture that has
-        ended already, and by another thread once the thread that began it has ended.
+        All streams that took part are ordinary ones again. Does nothing for a capture that has ended
+        already, as a graph or not: the default relies on `capture_end`, which has to raise then. May be
+        called by another thread once the thread that began it has ended.
         """
         with suppress(AcceleratorGraphError):
             self.destroy_graph(self.capture_end(token))
@@ -469,7 +470,10 @@ class Backend(ABC):
         raise self.unsupported(Capability.NODES)
 
     def dump(self, graph: Any, path: str, verbose: bool) -> None:
-        """Write the graph to `path` in the DOT language. By default drawn from `nodes`."""
+        """Write the graph to `path` in the DOT language: its nodes, and an arrow for each dependency.
+
+        By default drawn from `nodes`.
+        """
         nodes, edges = self.nodes(graph)
         with open(path, "w", encoding="utf-8") as file:
             file.write(to_dot(nodes, edges))

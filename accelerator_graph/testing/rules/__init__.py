@@ -7,6 +7,7 @@ from .bind import BindRules
 from .by_hand import ByHandRules
 from .capture import CaptureRules
 from .dump import DumpRules
+from .events import EventRules
 from .failures import FailureRules
 from .foreign import ForeignRules
 from .fork import ForkRules
@@ -31,6 +32,7 @@ ALL = (
     WorkRules,
     BackendRules,
     StreamRules,
+    EventRules,
     HandleRules,
     StateRules,
     CaptureRules,

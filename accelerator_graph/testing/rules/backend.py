@@ -129,6 +129,19 @@ class BackendRules(Case):
         graph.replay()
         assert self.read(cell) == applied(2)
 
+    def test_capture_abandon_after_the_end_leaves_the_graph(self) -> None:
+        """`capture_abandon` for a capture that has become a graph leaves the graph as it is."""
+        backend, stream, cell = self.backend, self.stream(), self.cell()
+        token = backend.capture_begin(stream.native, backend.default_capture_mode)
+        self.enqueue(stream, cell)
+        graph = backend.capture_end(token)
+        backend.capture_abandon(token)
+        executable = backend.instantiate(graph)
+        backend.replay(executable, stream.native)
+        assert self.read(cell) == applied(1)
+        backend.destroy_executable(executable)
+        backend.destroy_graph(graph)
+
     def test_destroyed_event_is_still_waited_for(self) -> None:
         """A stream that waits for an event goes on waiting when the event has been destroyed."""
         self.needs(Capability.EVENTS)
