@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 import warnings
 from unittest import SkipTest
 
@@ -73,6 +74,7 @@ class CaptureRules(Case):
         graph = self.graph(stream)
         graph.capture_begin()
         self.enqueue(stream, cell)
+        time.sleep(0.02)  # by now the device has come to some of it
         graph.capture_end()
         assert self.read(cell) == applied(5)
         graph.replay()

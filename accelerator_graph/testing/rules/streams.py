@@ -57,6 +57,18 @@ class StreamRules(Case):
             stream = ag.Stream()
             assert (stream.backend, stream.device) == (self.backend.name, last)
 
+    def test_current_stream_of_the_runtime_stays_the_same(self) -> None:
+        """The runtime's own current stream, where it has one, is the same as long as nobody changes it."""
+        for device in (None, *range(self.backend.device_count())):
+            native = self.backend.current_stream(device)
+            if native is None:
+                assert self.backend.current_stream(device) is None
+                continue
+            wanted = self.backend.device_of(native) if device is None else device
+            assert self.backend.device_of(native) == wanted
+            again = self.backend.current_stream(device)
+            assert again is native or again == native
+
     def test_entering_nests_and_restores(self) -> None:
         """``with stream`` makes it the current one, nested and repeated, and restores the one before."""
         first, second = self.stream(), self.stream()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import random
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from unittest import SkipTest
 
 import accelerator_graph as ag
-from accelerator_graph.backends.base import CaptureStatus
+from accelerator_graph.backends.base import Capability, CaptureStatus
 
 from .._case import Case, applied, raises
 
@@ -132,6 +134,41 @@ class ThreadRules(Case):
         self.in_thread(use)
         self.in_thread(graph.reset)
         self.works(stream, graph)
+
+    def test_every_call_works_on_a_thread_that_never_saw_the_device(self) -> None:
+        """Each call may be the first that its thread makes: events, captures, looking, letting go."""
+        stream, other, cell = self.stream(), self.stream(), self.cell()
+        graph, expected = self.graph(stream, keep_graph=True), applied(1)
+
+        def capture() -> None:
+            with graph:
+                self.enqueue(stream, cell)
+
+        self.enqueue(stream, cell)
+        if self.has(Capability.EVENTS):
+            event = self.in_thread(stream.record)
+            self.in_thread(lambda: other.wait(event))
+            self.in_thread(stream.query)
+            del event
+        self.in_thread(capture)
+        if self.has(Capability.NODES):
+            assert self.in_thread(lambda: graph.num_nodes) > 0
+            with tempfile.TemporaryDirectory() as folder:
+                self.in_thread(lambda: graph.debug_dump(Path(folder, "graph.dot")))
+        if self.has(Capability.ENQUEUE):
+            buffers = self.used.buffer(8), self.used.buffer(8)
+            self.in_thread(lambda: stream.fill(buffers[0], 1))
+            self.in_thread(lambda: stream.copy(buffers[1], buffers[0]))
+        self.in_thread(graph.instantiate)
+        launch = self.in_thread(graph.bind)
+        for run in (graph.replay, launch, partial(graph.replay, other)):
+            self.in_thread(run)
+            expected = applied(1, start=expected)
+        assert self.read(cell) == expected
+        self.in_thread(graph.reset)
+        for each in (stream, other):
+            self.in_thread(each.synchronize)
+            self.in_thread(each.close)
 
     def test_replays_from_several_threads_are_all_counted(self) -> None:
         """Four threads replay one graph at once: no run is lost, on one stream and on one each."""
