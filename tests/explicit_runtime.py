@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,6 @@ from accelerator_graph.backends.base import (
     GraphNode,
 )
 from accelerator_graph.errors import CaptureError, DriverError
-
 
 PATIENCE = 20
 """Seconds after which a thread of the runtime gives up what hangs: the threads of bugs end, too."""
@@ -62,7 +62,8 @@ class Queue:
                     return
                 self.busy = True
                 work = self.waiting.popleft()
-            work()
+            with suppress(Exception):  # what is wrong with work, its caller should have been told
+                work()
             del work
 
     def finish(self) -> None:
