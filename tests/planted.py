@@ -398,6 +398,14 @@ class ChildGraphsRunAtOnce(CpuBackend):
         return lambda: self.replay(executable, stream)
 
 
+class ChildGraphsNeedTheirExecutable(CpuBackend):
+    def destroy_executable(self, executable: Any) -> None:
+        calls = executable._plan.calls
+        executable._last.wait()
+        super().destroy_executable(executable)
+        calls.clear()
+
+
 class DropsStreamsWithWork(CpuBackend):
     def destroy_stream(self, stream: Any) -> None:
         stream.worker._pending.clear()

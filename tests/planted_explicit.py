@@ -247,6 +247,36 @@ class AbandonRaises(Explicit):
         super().capture_abandon(token)
 
 
+class RefusesWithTheVendorsError(Explicit):
+    def refuse_recording(self, stream: Queue) -> None:
+        if stream.recording is not None:
+            raise RuntimeError("RT_ERROR_STREAM_RECORDING")
+
+
+class QueryRaisesForWorkInProgress(Explicit):
+    def query(self, stream: Queue) -> bool:
+        if not super().query(stream):
+            raise RuntimeError("RT_NOT_READY")
+        return True
+
+
+class MakesAGraphOfABrokenRecording(Explicit):
+    """An illegal call breaks a recording here, and nobody looks at that when it ends."""
+
+    def open(self) -> None:
+        self.broken: set[Recording] = set()
+
+    def refuse_recording(self, stream: Queue) -> None:
+        if stream.recording is not None:
+            self.broken.add(stream.recording)
+        super().refuse_recording(stream)
+
+    def capture_status(self, stream: Queue) -> CaptureStatus:
+        if stream.recording in self.broken:
+            return CaptureStatus.INVALIDATED
+        return super().capture_status(stream)
+
+
 class EndRefusesWithoutAReason(Explicit):
     def unjoined(self) -> DriverError:
         return DriverError("a fork was not joined.")

@@ -129,6 +129,7 @@ FOUND_BY = [
     (planted.ChildGraphsRunAtOnce, "test_replay_onto_a_capturing_stream"),
     (planted.IsNeverEmpty, "test_is_empty_says_whether_anything_was_recorded"),
     (planted.IsAlwaysEmpty, "test_is_empty_says_whether_anything_was_recorded"),
+    (planted.ChildGraphsNeedTheirExecutable, "test_recorded_replay_outlives_its_graph"),
     (planted.DropsStreamsWithWork, "test_closing_lets_work_complete"),
 ]
 

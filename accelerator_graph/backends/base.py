@@ -8,7 +8,7 @@ A backend is one class in a package of its own, named by an entry point::
 `accelerator_graph.api` has checked the order of calls, so a backend does not. It translates its
 vendor's codes into `accelerator_graph.errors` and nothing else. Streams, events, graphs,
 executables and tokens are objects of the backend's own choice; the library only hands them back.
-Cold calls may come from any thread, also from one that has never touched the device.
+Cold calls may come from any thread, even from one that has never touched the device.
 """
 
 from __future__ import annotations
@@ -409,6 +409,9 @@ class Backend(ABC):
 
         On a capturing stream the run is recorded if the backend has the capability ``"child_graphs"``; what
         is recorded outlives the executable. Otherwise the library refuses to replay there.
+
+        The library keeps the stream of an executable's latest run alive until the next run, unless the
+        backend says `serialises_replays`.
         """
 
     def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
@@ -423,7 +426,7 @@ class Backend(ABC):
         """Return a function in C that does what `replay` does; None if there is none for these two.
 
         The library may call it in the place of what `bind` returned, and keeps executable and stream
-        alive meanwhile. Who overrides `replay` or `bind` of a backend that has this overrides this, too.
+        alive meanwhile. A subclass that overrides `replay` or `bind` has to override this as well.
         """
         return None
 

@@ -14,7 +14,7 @@ from .._case import Case, applied, raises
 
 
 class _Stop(BaseException):
-    """An exception that is no `Exception`, like those of test runners and schedulers."""
+    """Not an `Exception`, like what test runners and schedulers raise."""
 
 
 class _Thing:

@@ -73,7 +73,7 @@ class HandleRules(Case):
             assert stream.__cuda_stream__() == (0, stream.handle)  # type: ignore[attr-defined]
 
     def test_what_is_no_stream_is_refused(self) -> None:
-        """A negative handle is a ValueError and what is no stream a TypeError, where it is given."""
+        """A negative handle is a ValueError, any other object a TypeError, where it is given."""
         name = self.backend.name
         with raises(ValueError, match="negative"):
             ag.Graph(stream=-1, backend=name)

@@ -77,7 +77,7 @@ class PoolRules(Case):
         assert graph.pool() == given
 
     def test_zero_means_none(self) -> None:
-        """``(0, 0)`` is no pool: the capture gets one of its own."""
+        """``(0, 0)`` means no pool: the capture gets one of its own."""
         stream, cell = self.stream(), self.cell()
         pool = self.captured(stream, cell, pool=(0, 0)).pool()
         assert pool[0] >= FIRST

@@ -150,7 +150,7 @@ class StreamRules(Case):
         second.synchronize()
 
     def test_wait_refuses_what_is_no_mark(self) -> None:
-        """`wait` takes an event or a stream; all else is a TypeError."""
+        """`wait` takes an event or a stream; anything else is a TypeError."""
         self.needs(Capability.EVENTS)
         stream = self.stream()
         for bad in (None, 1.5, "event", object()):
@@ -180,7 +180,7 @@ class StreamRules(Case):
             assert caught.error.capability == Capability.EVENTS
 
     def test_closed_stream_is_refused_everywhere(self) -> None:
-        """A closed stream is a `GraphStateError` wherever it is used; closing it again is nothing."""
+        """A closed stream is a `GraphStateError` wherever it is used; closing it twice does nothing."""
         stream, other, cell = self.stream(), self.stream(), self.cell()
         graph = self.captured(other, cell)
         own, made_before = self.graph(), self.graph(stream)
