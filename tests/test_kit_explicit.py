@@ -46,6 +46,8 @@ FOUND_BY = [
     (planted.QueryRaisesForWorkInProgress, "test_query_says_whether_work_is_done"),
     (planted.MakesAGraphOfABrokenRecording, "test_capture_is_a_graph_only_if_it_is_active"),
     (planted.MakesAGraphOfABrokenRecording, "test_swallowed_illegal_call_is_a_capture_error_at_the_end"),
+    (planted.EndThatRaisesEndsNothing, "test_capture_end_that_raises_leaves_no_capture"),
+    (planted.OneJoinIsEnough, "test_capture_end_that_raises_leaves_no_capture"),
     (planted.EndRefusesWithoutAReason, "test_unjoined_fork_is_a_capture_error"),
     (planted.RecordsForOneThread, "test_work_of_another_thread_on_the_captured_stream_is_recorded"),
     (planted.RecordsWhatIsUnderWay, "test_work_under_way_when_a_capture_begins_is_not_recorded"),

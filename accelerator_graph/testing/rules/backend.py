@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from unittest import SkipTest
 
+import accelerator_graph as ag
 from accelerator_graph.backends.base import (
     BACKEND_API_VERSION,
     Availability,
@@ -128,6 +130,48 @@ class BackendRules(Case):
             self.enqueue(stream, cell)
         graph.replay()
         assert self.read(cell) == applied(2)
+
+    def test_capture_end_that_raises_leaves_no_capture(self) -> None:
+        """A `capture_end` that raises, for work that was not joined or a broken capture, has ended it."""
+        stream, fork, third, cell = self.stream(), self.stream(), self.stream(), self.cell()
+
+        def not_joined() -> None:
+            fork.wait(stream)
+            self.enqueue(fork, cell)
+
+        def joined_too_early() -> None:
+            not_joined()
+            stream.wait(fork)
+            self.enqueue(fork, cell)
+
+        def joined_to_a_fork() -> None:
+            fork.wait(stream)
+            third.wait(stream)
+            for each in (fork, third):
+                self.enqueue(each, cell)
+            fork.wait(third)
+            stream.wait(third)
+
+        def broken() -> None:
+            self.refusal(stream.synchronize)
+
+        wrong = [broken]
+        if self.has(Capability.EVENTS):
+            wrong += [not_joined, joined_too_early, joined_to_a_fork]
+        for body in wrong:
+            token = self.backend.capture_begin(stream.native, self.backend.default_capture_mode)
+            self.enqueue(stream, cell)
+            body()
+            if body is broken and self.status(stream) is CaptureStatus.ACTIVE:
+                self.backend.capture_abandon(token)
+                continue
+            error = self.refusal(partial(self.backend.capture_end, token))
+            assert isinstance(error, ag.DriverError), body.__name__
+            assert error.reason in (("illegal_call", "invalidated") if body is broken else ("unjoined",))
+            for each in (stream, fork, third):
+                assert self.status(each) is CaptureStatus.NONE, body.__name__
+                self.works(each, self.graph(each))
+        assert self.read(cell) == 0
 
     def test_capture_abandon_after_the_end_leaves_the_graph(self) -> None:
         """`capture_abandon` for a capture that has become a graph leaves the graph as it is."""
