@@ -242,6 +242,8 @@ class Explicit(Backend):
         return Executable(list(graph))
 
     def replay(self, executable: Executable, stream: Queue) -> None:
+        if stream.recording is not None:
+            raise CaptureError("a replay can't be recorded.", reason="illegal_call")
         before, executable.last = executable.last, Latch()
         stream.put(partial(self.run, executable.entries, before, executable.last))
 

@@ -21,7 +21,7 @@ FILES = (
     *sorted(path.name for path in Path(__file__).parent.glob("test_hip_*.py") if path.name not in ELSEWHERE),
 )
 LEAST_PASSED = {"test_conformance.py": 240}
-MAY_SKIP = (  # the kit's tests of what a backend does with a capability, or without, and what upstream breaks
+MAY_SKIP = (  # rules of the kit about capabilities, and what upstream breaks
     "backend 'hip' has ",
     "backend 'hip' enqueues work",
     "backend 'hip' does not have the capability 'child_graphs'",

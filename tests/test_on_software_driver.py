@@ -25,7 +25,7 @@ LEAST_PASSED = {
     "test_graph_rules.py": 50,
 }
 OF_THE_DRIVER = ("itself.py", "lifetimes.py", "calls.py", "nodes.py")
-MAY_SKIP = (  # the kit's tests of what a backend does with a capability, or without, and numpy
+MAY_SKIP = (  # rules of the kit about capabilities, and numpy
     "backend 'cuda' has ",
     "backend 'cuda' enqueues work",
     "backend 'cuda' does not have the capability 'child_graphs'",
