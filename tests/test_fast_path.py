@@ -39,6 +39,7 @@ class Array:
 
 array = graph.watch(Array())
 bound()
+stream.synchronize()
 del array
 memory[:] = bytes(4)
 for replay in (bound, graph.replay, graph.bind(stream)):
