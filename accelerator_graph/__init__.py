@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from . import backends, compat, errors, interop
     from ._graphed import CacheInfo, graphed
     from ._graphed_callables import make_graphed_callables
-    from .api import Graph, graph, is_graph_available
+    from .api import Graph, current_graph, graph, is_graph_available
     from .backends.registry import use_backend
     from .errors import (
         AcceleratorGraphError,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "api": ("Graph", "graph", "is_graph_available"),
+    "api": ("Graph", "current_graph", "graph", "is_graph_available"),
     "_graphed": ("CacheInfo", "graphed"),
     "_graphed_callables": ("make_graphed_callables",),
     "streams": ("Event", "Stream", "current_stream", "is_current_stream_capturing"),
@@ -85,6 +85,7 @@ __all__ = [
     "UnsupportedError",
     "backends",
     "compat",
+    "current_graph",
     "current_stream",
     "errors",
     "graph",

@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from itertools import chain, starmap
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ._fast_path import new_lock
@@ -19,6 +20,7 @@ from .errors import DriverError
 
 if TYPE_CHECKING:
     from .backends.base import Backend
+    from .streams import Stream
 
 
 class Retaining(Protocol):
@@ -32,8 +34,8 @@ class _Tracked(Protocol):
     def _after_fork(self) -> None: ...
 
 
-captures: dict[int, Backend] = {}
-"""The backend of every capture that this library has under way, in all threads, by an arbitrary key."""
+captures: dict[int, _Capture] = {}
+"""Every capture that this library has under way, in all threads, by an arbitrary key."""
 
 tracked: weakref.WeakSet[_Tracked] = weakref.WeakSet()
 """What has to be told in a forked child that it must not be used any more."""
@@ -42,14 +44,25 @@ forks = 0
 """How many forks there were between this process and the first one."""
 
 
+class Life:
+    """Lives as long as a thread does, whoever made that thread. Idents are used again, this is not."""
+
+    __slots__ = ("__weakref__",)
+
+
+class _Capture(Protocol):
+    @property
+    def stream(self) -> Stream: ...
+    def who(self) -> str: ...
+    def thread_ended(self) -> None: ...
+
+
 class _Thread(threading.local):
     def __init__(self) -> None:
+        self.life = Life()
         self.capturing: list[Retaining] = []
-
-
-thread = _Thread()
-"""`thread.capturing`: the graphs that this thread is capturing. It holds them, so that none is
-collected midway; if the thread ends, they are let go."""
+        self.unfinished: dict[int, _Capture] = {}
+        watch(self.life, _thread_ended, self.unfinished)
 
 
 class _Watch(weakref.ref[Any]):
@@ -73,6 +86,7 @@ class _Watch(weakref.ref[Any]):
 _watches: set[_Watch] = set()
 _pending: deque[_Watch] = deque()
 _append = _pending.append
+_ONCE: tuple[tuple[()]] = ((),)
 
 
 def watch(
@@ -118,33 +132,64 @@ class Owned:
         watch(self, destroy, value, backend, keeps)
 
 
+def _thread_ended(unfinished: dict[int, _Capture]) -> None:
+    """Abandon what a thread was capturing when it ended."""
+    while unfinished:
+        key = next(iter(unfinished))
+        unfinished[key].thread_ended()
+        unfinished.pop(key, None)
+
+
+def _capturing(backend: Backend) -> bool:
+    base = getattr(backend, "base", backend)
+    return base in [capture.stream._backend for capture in list(captures.values())]
+
+
+def _move(source: deque[_Watch], target: deque[_Watch]) -> None:
+    """Move the first one. No signal is handled between its removal and its arrival, and no memory needed."""
+    target.extend(starmap(source.popleft, _ONCE))
+
+
 def drain() -> None:
-    """Destroy what is due. Never raises on account of a driver."""
+    """Destroy what is due. Never raises on account of a driver.
+
+    What could not be destroyed because of an interrupt, or for lack of memory or stack, stays due. Its
+    backend may be asked a second time for what it has destroyed already.
+    """
     if not _pending:
         return
-    postponed = []
+    taken: deque[_Watch] = deque()
+    postponed: deque[_Watch] = deque()
+    left = chain(taken, postponed)
     try:
         while _pending:
-            due = _pending.popleft()
-            if (
-                due.backend is not None
-                and due.backend.destroy_disturbs_captures
-                and getattr(due.backend, "base", due.backend) in captures.values()
-            ):
-                postponed.append(due)
+            _move(_pending, taken)
+            due = taken[0]
+            if due.backend is not None and due.backend.destroy_disturbs_captures and _capturing(due.backend):
+                _move(taken, postponed)
                 continue
-            _watches.discard(due)
             try:
                 due.act()
             except DriverError:
                 pass  # nobody asked for this call, and nothing can be done about its failure
+            except (MemoryError, RecursionError):
+                return
             except Exception:
                 sys.excepthook(*sys.exc_info())
+            _watches.discard(due)
+            taken.clear()
             del due  # and so what its value kept, which may be due next
     except IndexError:
         pass  # another thread took the last one
     finally:
-        _pending.extend(postponed)
+        _pending.extend(left)
+
+
+thread = _Thread()
+"""`thread.life` goes with the thread.
+
+`thread.capturing`: the graphs that this thread is capturing. It holds them, so that none is collected midway.
+`thread.unfinished`: their captures by key; what is left when the thread ends is abandoned by `drain`."""
 
 
 def _after_fork() -> None:
@@ -154,6 +199,7 @@ def _after_fork() -> None:
     _pending.clear()
     captures.clear()
     thread.capturing.clear()
+    thread.unfinished.clear()
     for each in list(tracked):
         each._after_fork()
 

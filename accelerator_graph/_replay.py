@@ -16,7 +16,7 @@ from ._traffic import make_room
 from .backends.base import Capability
 from .errors import CaptureError, GraphStateError
 from .interop.base import Framework, Recorder
-from .streams import Stream, describe
+from .streams import Stream, captured_by, describe
 
 if TYPE_CHECKING:
     from ._fast import Launcher
@@ -186,9 +186,21 @@ class Runner:
         bound = [binding() for binding in self._bound]
         return own + [binding for binding in bound if binding is not None]
 
+    def destination(self) -> Stream:
+        """Return the stream that a launch which names none goes to at this moment."""
+        framework, device = self._home._owner, self._home.device
+        if not isinstance(framework, Framework):
+            return self._home
+        answer = framework.current_stream(device)
+        return self._of_framework(0 if answer is None else answer[0])
+
+    def _of_framework(self, handle: int) -> Stream:
+        home = self._home
+        return Stream._make(home._backend, home._backend.as_stream(handle), home.device, home._owner)
+
     def _following(self) -> Callable[[], None]:
         """Return a callable that launches on whatever stream is the framework's current one by then."""
-        framework, device, backend = self._home._owner, self._home.device, self._home._backend
+        framework, device = self._home._owner, self._home.device
         assert isinstance(framework, Framework)
         launchers: dict[int, Callable[[], None]] = {}
         runner = ref(self)  # which holds this callable
@@ -197,9 +209,8 @@ class Runner:
             here = runner()
             if here is None:
                 raise GraphStateError("the graph was reset by another thread; capture again.")
-            stream = Stream._make(backend, backend.as_stream(handle), device, framework)
             make_room(launchers)
-            call = launchers[handle] = here.bind(stream, None)
+            call = launchers[handle] = here.bind(here._of_framework(handle), None)
             return call
 
         def launch() -> None:
@@ -271,8 +282,8 @@ def refuse_capturing(stream: Stream) -> None:
         return
     if stream._is_capturing():
         raise CaptureError(
-            f"replay onto the {describe(stream)}, which is being captured: backend {backend.name!r} can't "
-            "record a replay in another graph; replay on a stream that is not capturing.",
+            f"replay onto the {describe(stream)}: backend {backend.name!r} can't record a replay in another "
+            f"graph, and {captured_by(stream)}.",
             reason="illegal_call",
         )
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
+from weakref import ref
 
 from . import _collector, _lifetime, streams
 from .backends.base import Capability, CaptureStatus
@@ -23,6 +24,10 @@ MODES = ("default", "global", "thread_local", "relaxed")
 """The capture modes; only ``"default"`` is portable."""
 
 _keys = itertools.count()
+_NONE = object()
+
+Site = tuple[str, int]
+"""A file and a line."""
 
 
 class Capture:
@@ -40,8 +45,8 @@ class Capture:
     """
 
     __slots__ = (
-        *("__weakref__", "_key", "_token", "_undos"),
-        *("backend", "lease", "retained", "stream", "thread"),
+        *("__weakref__", "_key", "_life", "_owner", "_token", "_undos"),
+        *("backend", "begun_at", "lease", "retained", "stream", "thread"),
     )
 
     def __init__(self, stream: streams.Stream, retained: int) -> None:
@@ -49,12 +54,13 @@ class Capture:
         self.backend = stream._backend  # or what stands in for it
         self.retained = retained
         self.thread = threading.current_thread()
+        self.begun_at: Site | None = None
         self.lease: Lease | None = None
         self._undos: list[Undo] = []
-        self._token: list[tuple[Backend, Any]] = []
-        # if the thread ends, nobody holds its graphs any more, and this is what is left to do
+        self._token: Any = _NONE
         self._key = next(_keys)
-        _lifetime.watch(self, _abandon_late, (self._token, self._key))
+        self._life = ref(_lifetime.thread.life)
+        self._owner = stream._owner  # the stream may be closed meanwhile
 
     def begin(
         self,
@@ -88,7 +94,9 @@ class Capture:
                 capability="capture_modes",
             )
         if backend.capture_status(native) is not CaptureStatus.NONE:
-            raise capture_error(f"{self.subject} did not begin", reason="foreign_capture")
+            raise CaptureError(
+                f"{self.subject} did not begin: {streams.captured_by(self.stream)}.", reason="foreign_capture"
+            )
         self.lease = Lease(pool, backend.name, self.stream.device)
         frameworks = interop.active(backend.name)
         if prepare is not None:
@@ -96,13 +104,14 @@ class Capture:
                 for framework in frameworks:
                     framework.prepare(self.stream.device)
             backend.prepare_capture(prepare._native)
-        _lifetime.captures[self._key] = backend
+        _lifetime.thread.unfinished[self._key] = self
+        _lifetime.captures[self._key] = self
         _lifetime.thread.capturing.append(graph)
         relaxed: Callable[[], AbstractContextManager[object]] = nullcontext
         if Capability.BORROW in backend.capabilities(self.stream.device):
-            relaxed = partial(backend.relaxed, native)
+            relaxed = partial(_relaxed, self.stream.held())
             _collector.pause(self._key, relaxed)
-        streams.enter(self.stream, self, frameworks)
+        streams.enter(streams.Entry(self.stream, self), frameworks)
         self._route(frameworks, self.lease, relaxed)
         recorders = filter(None, (framework.recorder(backend) for framework in frameworks))
         recorder = next(recorders, None)
@@ -111,7 +120,8 @@ class Capture:
             recorder.generators = generators
             backend = self.backend = cast("Backend", recorder)
         try:
-            self._token.append((backend, backend.capture_begin(native, mode)))
+            keep = partial(setattr, self, "_token")
+            any(map(keep, map(backend.capture_begin, (native,), (mode,))))  # nothing can fail in between
         except DriverError as error:
             raise capture_error(f"{self.subject} did not begin", error) from error
         if recorder is not None:
@@ -140,6 +150,19 @@ class Capture:
         """Which capture: the beginning of a message."""
         return f"the capture of the {streams.describe(self.stream)}"
 
+    def who(self) -> str:
+        """Return who is capturing the stream, and the way out: a clause."""
+        since = "" if self.begun_at is None else " since {}:{}".format(*self.begun_at)
+        if self.is_here():
+            return (
+                f"a graph of this thread is capturing the stream{since}; end that capture, or abandon it "
+                "with accelerator_graph.current_graph().reset()"
+            )
+        return (
+            f"thread {self.thread.name!r} is capturing the stream{since}; wait for the end of that capture, "
+            "or use another stream"
+        )
+
     def failure(self, cause: BaseException) -> CaptureError | None:
         """Return the error to raise if the driver has given the capture up, after `cause` or by it."""
         said = cause if isinstance(cause, DriverError) else None
@@ -160,24 +183,21 @@ class Capture:
         CaptureError
             It did not become a graph. `abandon` has to follow, as after any exception.
         """
-        backend, token = self._token[0]
+        backend = self.backend
         try:
             captured = _lifetime.Owned(
-                backend, "destroy_graph", backend.capture_end(token), self.stream._owner
+                backend, "destroy_graph", backend.capture_end(self._token), self._owner
             )
         except DriverError as error:
             raise capture_error(f"{self.subject} did not become a graph", error) from error
-        self._token.clear()
+        self._token = _NONE
         self._leave(graph)
         return captured
 
     def abandon(self, graph: _lifetime.Retaining) -> None:
         """End the capture and throw away what was recorded. Again: what is still left to do."""
         try:
-            if self._token:
-                backend, token = self._token[0]
-                backend.capture_abandon(token)
-                self._token.clear()
+            self._abandon()
         finally:
             try:
                 self._leave(graph)
@@ -185,8 +205,28 @@ class Capture:
                 if self.lease is not None:
                     self.lease.release()
 
+    def _abandon(self) -> None:
+        if self._token is not _NONE:
+            self.backend.capture_abandon(self._token)
+            self._token = _NONE
+
+    def thread_ended(self) -> None:
+        """Abandon what nobody can end any more; its graph stays as it is until it is reset."""
+        self._abandon()
+        _lifetime.captures.pop(self._key, None)
+        _collector.resume(self._key)
+
+    def is_here(self) -> bool:
+        """Return True if the calling thread began the capture."""
+        return self._life() is _lifetime.thread.life
+
+    def thread_lives(self) -> bool:
+        """Return True if the thread that began the capture has not ended."""
+        return self._life() is not None
+
     def _leave(self, graph: _lifetime.Retaining) -> None:
         _lifetime.captures.pop(self._key, None)
+        _lifetime.thread.unfinished.pop(self._key, None)
         _collector.resume(self._key)
         if graph in _lifetime.thread.capturing:
             _lifetime.thread.capturing.remove(graph)
@@ -200,10 +240,5 @@ class Capture:
                     self.lease.captured()
 
 
-def _abandon_late(part: tuple[list[tuple[Backend, Any]], int]) -> None:
-    begun, key = part
-    if begun:
-        backend, token = begun.pop()
-        backend.capture_abandon(token)
-        _lifetime.captures.pop(key, None)
-        _collector.resume(key)
+def _relaxed(stream: streams.Stream) -> AbstractContextManager[object]:
+    return stream._backend.relaxed(stream._native)

@@ -15,15 +15,16 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 
 from . import _lifetime, _liveness, pools, streams
 from ._fast_path import calling
 from ._inspection import Inspection, State
 from ._replay import Runner
 from ._side_streams import side_of
-from ._transaction import MODES, Capture
+from ._sure_exit import if_skipped, sure_exit
+from ._transaction import MODES, Capture, Site
 from .backends import registry
 from .backends.base import Capability
 from .errors import EmptyGraphWarning, GraphStateError, capture_error
@@ -107,8 +108,8 @@ class Graph(Inspection):
     """
 
     __slots__ = (
-        *("_debug", "_finds_inputs", "_generators", "_graph_pool", "_held", "_home", "_keep_graph", "_mode"),
-        *("_retained", "_watched"),
+        *("_debug", "_finds_inputs", "_generators", "_graph_pool", "_guard", "_held", "_home"),
+        *("_keep_graph", "_mode", "_retained", "_watched"),
     )
 
     def __init__(
@@ -143,6 +144,7 @@ class Graph(Inspection):
         self._stream = self._home
         self._held: Stream | None = None
         self._capture: Capture | None = None
+        self._guard: object = None
         self._captured: _lifetime.Owned | None = None
         self._lease: pools.Lease | None = None
         self._num_nodes: int | None = None
@@ -167,8 +169,9 @@ class Graph(Inspection):
         """Begin to capture the graph's stream, by default the current one.
 
         The stream is the current one of this thread until the capture ends. `capture_end` or `reset`
-        has to be called, by this thread, also if something raises between: the thread holds the graph
-        until then, and what the driver refuses during a capture stays refused. ``with graph:`` does so.
+        has to be called, by this thread, even if something raises in between: the thread holds the graph
+        until then (`current_graph`), and what the driver refuses during a capture stays refused.
+        ``with graph:`` does so.
 
         Parameters
         ----------
@@ -191,6 +194,8 @@ class Graph(Inspection):
             No stream was named, none is current, and there is no accelerator; with every reason.
         """
         self._begin(None, pool, capture_error_mode)
+        assert self._capture is not None
+        self._capture.begun_at = _caller()
 
     def _begin(
         self,
@@ -261,7 +266,7 @@ class Graph(Inspection):
                     f"{capture.subject} recorded nothing: the work may have gone to another stream or "
                     "device; make that stream the current one, or capture it.",
                     EmptyGraphWarning,
-                    stacklevel=_frames_of_ours(),
+                    stacklevel=_outside()[0],
                 )
             keep = kept
             if not self._keep_graph:
@@ -270,22 +275,22 @@ class Graph(Inspection):
                 self._captured = None
         except BaseException:
             if keep:
-                self._capture, self._state = None, "captured"
+                self._capture, self._guard, self._state = None, None, "captured"
             else:
                 self._forget_capture()
             raise
-        self._capture, self._state = None, "captured" if self._keep_graph else "ready"
+        state: State = "captured" if self._keep_graph else "ready"
+        self._capture, self._guard, self._state = None, None, state
         _lifetime.drain()
 
     def _capture_here(self, what: str) -> Capture:
         """Return the capture that is under way, if this thread may touch it."""
         capture = self._capture
         assert capture is not None
-        here, there = threading.current_thread(), capture.thread
-        if here is not there and (what != "reset()" or there.ident in sys._current_frames()):
+        if not capture.is_here() and (what != "reset()" or capture.thread_lives()):
             raise GraphStateError(
-                f"Graph.{what}: thread {there.name!r} began this capture and has to end it, not thread "
-                f"{here.name!r}."
+                f"Graph.{what}: thread {capture.thread.name!r} began this capture and has to end it, not "
+                f"thread {threading.current_thread().name!r}."
             )
         return capture
 
@@ -309,6 +314,8 @@ class Graph(Inspection):
         self._empty()
 
     def __enter__(self) -> Self:
+        self._check("capture_begin()")
+        self._guard = if_skipped(self, self._recover)
         return self._enter(None, None, None)
 
     def _enter(
@@ -329,6 +336,7 @@ class Graph(Inspection):
             self._recover()
             raise
 
+    @sure_exit
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -346,8 +354,8 @@ class Graph(Inspection):
             raise
 
     def _recover(self) -> None:
-        """Leave no trace after an exception that came before or after the capture's own clean-up."""
-        if self._state == "capturing":
+        """Leave no trace of an unfinished capture of this thread."""
+        if self._capture is not None and self._capture.is_here():
             self._forget_capture()
 
     def _abandon(self, exc: BaseException) -> None:
@@ -412,7 +420,9 @@ class Graph(Inspection):
         Parameters
         ----------
         stream : stream, optional
-            Where; by default the stream that was captured.
+            Where. By default the stream that the graph was made with, or the `Stream` that was current
+            when the capture began. If that was the current stream of a framework, whichever stream is
+            that framework's current one by now, on this thread and the graph's device.
 
         Raises
         ------
@@ -449,7 +459,8 @@ class Graph(Inspection):
         Parameters
         ----------
         stream : stream, optional
-            Where; by default the stream that was captured.
+            Where. By default the stream that `replay` would go to at this moment: what a framework makes
+            its current stream later does not change that.
 
         Returns
         -------
@@ -463,9 +474,9 @@ class Graph(Inspection):
             Nothing was captured, or the stream was closed.
         """
         self._check("bind()")
-        target = self._held if stream is None else self._on_device(stream).held()
-        assert target is not None
-        return self._ready().bind(target, self)
+        target = None if stream is None else self._on_device(stream).held()
+        runner = self._ready()
+        return runner.bind(target or runner.destination(), self)
 
     def _ready(self) -> Runner:
         """Return what replays the graph; instantiates it first if that has not been done."""
@@ -636,6 +647,7 @@ class graph:
     def __enter__(self) -> Graph:
         g = self._graph
         g._check("capture_begin()")
+        g._guard = if_skipped(self, g._recover)
         stream, home = self._stream or g._home, None
         if stream is None:
             home = streams.current(g._backend_name, or_default=True)
@@ -647,6 +659,7 @@ class graph:
                     stream._follow(home)
         return g._enter(stream, self._pool, self._mode, prepare=self._prepare, home=home)
 
+    @sure_exit
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -657,6 +670,16 @@ class graph:
         except BaseException:
             self._graph._recover()
             raise
+
+
+def current_graph() -> Graph | None:
+    """Return the graph that this thread is capturing, the one begun last; None if there is none.
+
+    The thread holds it until its capture ends. So a capture that was begun by hand, and whose graph is out of
+    reach, can still be ended: ``current_graph().reset()`` abandons it.
+    """
+    capturing = _lifetime.thread.capturing
+    return cast("Graph", capturing[-1]) if capturing else None
 
 
 def is_graph_available(backend: str | None = None) -> bool:
@@ -683,10 +706,16 @@ def _check_mode(mode: object) -> str:
     return mode
 
 
-def _frames_of_ours() -> int:
-    """Return the `stacklevel` of the caller's warning that shows the first line outside of this package."""
+def _caller() -> Site:
+    """Return the file and the line outside of this package that called it."""
+    frame = _outside()[1]
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def _outside() -> tuple[int, FrameType]:
+    """Return the first frame outside of this package, and the `stacklevel` of the caller's warning for it."""
     level, frame = 1, sys._getframe(1)
     package = __name__.partition(".")[0]
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
         level, frame = level + 1, frame.f_back
-    return level
+    return level, frame

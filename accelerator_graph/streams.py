@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from . import _lifetime
+from ._sure_exit import if_skipped, sure_exit
 from .backends import registry
 from .backends.base import Capability, CaptureStatus
-from .errors import GraphStateError
+from .errors import AcceleratorGraphError, GraphStateError
 from .interop import registry as interop
 
 if TYPE_CHECKING:
@@ -226,7 +229,7 @@ class Stream:
         if self._dead:
             return
         if self._backend.capture_status(self._native) is CaptureStatus.ACTIVE:
-            raise GraphStateError(f"{self!r} is being captured; end the capture before close().")
+            raise GraphStateError(f"Stream.close(): {captured_by(self)}.")
         self._closed = True
         self._owner = None
         _lifetime.drain()
@@ -236,13 +239,16 @@ class Stream:
         before = _top()
         if before is not None:
             self._join(before)
+        entry = Entry(self, self)
+        entry.guard = if_skipped(self, partial(leave, entry))
         try:
-            enter(self, self)
+            enter(entry)
             return self
         except BaseException:  # an interrupt
-            leave(self)
+            leave(entry)
             raise
 
+    @sure_exit
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -302,9 +308,29 @@ class _CudaLikeStream(Stream):
         return (0, self.handle)
 
 
+class Entry:
+    """A stream that is current on a thread from `enter` to `leave`.
+
+    Parameters
+    ----------
+    stream : Stream
+        The stream.
+    entrant : object
+        On whose behalf: a name for `leave`, beside the entry itself.
+    """
+
+    __slots__ = ("entrant", "guard", "stream", "undos")
+
+    def __init__(self, stream: Stream, entrant: object) -> None:
+        self.stream = stream
+        self.entrant = entrant
+        self.undos: list[Callable[[], object]] = []
+        self.guard: object = None
+
+
 class _Thread(threading.local):
     def __init__(self) -> None:
-        self.stack: list[tuple[Stream, object, list[Callable[[], object]]]] = []
+        self.stack: list[Entry] = []
 
 
 _thread = _Thread()
@@ -327,7 +353,7 @@ def is_current_stream_capturing() -> bool:
 def _top() -> Stream | None:
     """Return the innermost stream that was entered on this thread and can still be used."""
     stack = _thread.stack
-    return stack[-1][0] if stack and not stack[-1][0]._dead else None
+    return stack[-1].stream if stack and not stack[-1].stream._dead else None
 
 
 def current(backend: str | None = None, *, or_default: bool = False) -> Stream | None:
@@ -393,45 +419,47 @@ def _theirs(backend: str | None) -> Iterator[tuple[Framework, Stream]]:
                 yield framework, Stream._make(runtime, runtime.as_stream(answer[0]), answer[1], framework)
 
 
-def enter(stream: Stream, entrant: object, frameworks: Sequence[Framework] | None = None) -> None:
+def enter(entry: Entry, frameworks: Sequence[Framework] | None = None) -> None:
     """Make a stream the current one of this thread, and of every framework that takes part.
 
     Those are found here if they are not given. After an error `leave` takes back what was done.
     """
-    undos: list[Callable[[], object]] = []
-    _thread.stack.append((stream, entrant, undos))
+    _thread.stack.append(entry)
+    stream = entry.stream
     backend = stream._backend
     if Capability.HANDLES in backend.capabilities(stream._device):
         handle = backend.handle_int(stream._native)
         for framework in interop.active(backend.name) if frameworks is None else frameworks:
-            undos.extend(filter(None, (framework.use_stream(handle, stream._device),)))
+            entry.undos.extend(filter(None, (framework.use_stream(handle, stream._device),)))
 
 
-def leave(entrant: object) -> None:
-    """Undo the last `enter` of this entrant on this thread; nothing if there is none."""
+def leave(who: object) -> None:
+    """Undo an entry, or the last one of this entrant, on this thread; do nothing if there is none."""
     stack = _thread.stack
     for i in range(len(stack) - 1, -1, -1):
-        if stack[i][1] is entrant:
+        if stack[i] is who or stack[i].entrant is who:
+            entry = stack[i]
             try:
-                undo(stack[i][2])
+                undo(entry.undos)
             except Exception:
                 del stack[i]
                 raise
             del stack[i]
+            entry.guard = None
             return
 
 
 def within(stream: Stream, work: Callable[..., T], *args: Any) -> T:
     """Return ``work(*args)``, done while a stream is the current one."""
-    entrant = object()
+    entry = Entry(stream, None)
     try:
         try:
-            enter(stream, entrant)
+            enter(entry)
             return work(*args)
         finally:
-            leave(entrant)
+            leave(entry)
     finally:
-        leave(entrant)  # an interrupt may have been ahead of the first
+        leave(entry)  # an interrupt may have been ahead of the first
 
 
 def undo(undos: list[Callable[[], object]]) -> None:
@@ -516,6 +544,20 @@ def _protocol_handle(obj: Any) -> int:
         case (0, int(handle)):
             return handle
     raise TypeError(f"{obj!r}: __cuda_stream__ has to give (0, handle), not {answer!r}.")
+
+
+def captured_by(stream: Stream) -> str:
+    """Return who is capturing a stream, and the way out: a clause for a message."""
+    backend = stream._backend
+    for capture in list(_lifetime.captures.values()):
+        if capture.stream._backend is backend:
+            with suppress(AcceleratorGraphError):
+                ours = backend.capture_id(capture.stream._native)
+                if capture.stream._native is stream._native or (
+                    ours is not None and ours == backend.capture_id(stream._native)
+                ):
+                    return capture.who()
+    return "another library is capturing the stream; end that capture first, or use another stream"
 
 
 def describe(stream: Stream) -> str:

@@ -547,8 +547,8 @@ def test_calls_run_in_the_right_context_and_mode(fake):
     for work, function, mode in [
         (lambda: backend.instantiate(graph), "cuGraphInstantiate", relaxed),
         (lambda: backend.upload(executable, 9), "cuGraphUpload", relaxed),
-        (lambda: backend.destroy_executable(executable), "cuGraphExecDestroy", relaxed),
-        (lambda: backend.destroy_graph(graph), "cuGraphDestroy", relaxed),
+        (lambda: backend.destroy_executable(Executable(31, 11)), "cuGraphExecDestroy", relaxed),
+        (lambda: backend.destroy_graph(Graph(21, 11)), "cuGraphDestroy", relaxed),
         (lambda: backend.destroy_stream(9), "cuStreamDestroy", relaxed),
         (lambda: backend.synchronize(9), "cuStreamSynchronize", plain),
         (lambda: backend.query(9), "cuStreamQuery", plain),

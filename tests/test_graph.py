@@ -1,9 +1,12 @@
 """Graph and Stream where a backend does not come into it, or comes into it with a failure."""
 
 import copy
+import gc
 import os
 import pickle
+import re
 import stat
+import sys
 import threading
 
 import pytest
@@ -282,3 +285,42 @@ def test_the_current_stream_is_the_named_runtimes_own(monkeypatch):
             assert ag.is_current_stream_capturing()
             graph.stream.launch(int)
         assert graph.stream.native is native
+
+
+def test_a_capture_whose_graph_is_lost_is_named_and_can_be_ended():
+    stream = ag.Stream(backend="cpu")
+    ag.Graph(stream=stream).capture_begin()
+    line = sys._getframe().f_lineno - 1
+    gc.collect()
+    way_out = re.escape(f"since {__file__}:{line}; end that capture, or abandon it with ")
+    with pytest.raises(ag.CaptureError, match=way_out) as caught, stream, ag.Graph():
+        raise AssertionError
+    assert caught.value.reason == "foreign_capture"
+    with pytest.raises(ag.GraphStateError, match=way_out):
+        stream.close()
+    forked = ag.Stream(backend="cpu")
+    forked.wait(stream)
+    with pytest.raises(ag.CaptureError, match=way_out), forked, ag.Graph():
+        raise AssertionError
+    ag.current_graph().reset()
+    assert ag.current_graph() is None
+    with stream, ag.Graph() as g:
+        assert ag.current_graph() is g
+        stream.launch(print)
+    assert ag.current_graph() is None
+
+
+def test_who_captures_a_stream_is_named_in_other_threads():
+    stream, seen = ag.Stream(backend="cpu"), []
+
+    def other():
+        with pytest.raises(ag.CaptureError) as caught, ag.Graph(stream=stream):
+            raise AssertionError
+        seen.append(str(caught.value))
+
+    with ag.Graph(stream=stream):
+        stream.launch(print)
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    assert "thread 'MainThread' is capturing the stream; wait for the end of that capture" in seen[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
 import warnings
 import weakref
 from collections import Counter
@@ -18,6 +19,7 @@ if "SOFTWARE_CUDA_UNKNOWN" not in os.environ:
 import interop_fake_torch
 from cuda.bindings import driver
 from driver.faults import Faults
+from driver.tools import Gate, read
 from interop_fake_torch import AcceleratorError, CUDAGraph, CUDAGraphOf215, Generator, MemPool, pool_uses
 from interop_fakes import call, calls, install
 from interop_scene import Array, captured, clean_fixture, torch_fixture, value  # noqa: F401
@@ -158,6 +160,39 @@ def test_replays_follow_torchs_current_stream(torch):
     cells = [cell.cell_contents for cell in g._runner.launch.__closure__]
     [launchers] = [each for each in cells if isinstance(each, dict)]
     assert list(launchers) == [0, other.cuda_stream]
+
+
+@pytest.mark.parametrize("way", [ag.graph, lambda g: g], ids=["side stream", "current stream"])
+def test_bind_takes_the_stream_that_a_replay_would_go_to(torch, way):
+    """Decided when it is called: not when the graph was captured, and not at each launch."""
+    x, before, later = Array(), torch.cuda.Stream(), torch.cuda.Stream()
+    g = ag.Graph()
+    with torch.cuda.stream(before), way(g):
+        torch.fill(x, 5)
+    g.replay()  # the first goes through torch
+    with torch.cuda.stream(later):
+        launch = g.bind()
+        assert goes_to(g.replay, later, x)
+    assert goes_to(launch, later, x)
+    with torch.cuda.stream(before):
+        assert goes_to(launch, later, x)
+        assert goes_to(g.bind(), before, x)
+    assert goes_to(g.bind(before), before, x)
+
+
+def goes_to(launch, stream, x):
+    """Return True if what is launched waits for the stream."""
+    call(driver.cuCtxSynchronize)
+    call(driver.cuMemsetD8, x.ptr, 0, 1)
+    gate = Gate()
+    gate.close(stream.cuda_stream)
+    try:
+        launch()
+        time.sleep(0.05)
+        waits = read(x.ptr) == 0
+    finally:
+        gate.opened.set()
+    return waits and value(x) == 5
 
 
 def in_a_thread(work):

@@ -1,5 +1,6 @@
-"""A KeyboardInterrupt at any line of the library leaves no trace of a capture."""
+"""A KeyboardInterrupt at any line of the library, or on entry to a function, leaves no trace of a capture."""
 
+import inspect
 import linecache
 import os
 import random
@@ -17,7 +18,7 @@ UNINTERRUPTIBLE = ("try:", "finally:", "else:", "with ")  # no signal is handled
 
 
 class Interrupter:
-    """Raises at the n-th line of the package that this thread runs."""
+    """Raises at the n-th line, or entry to a function, of the package that this thread runs."""
 
     def __init__(self, at, error):
         self.at = at
@@ -29,9 +30,9 @@ class Interrupter:
         code = frame.f_code
         if not code.co_filename.startswith(PACKAGE):
             return None
-        if event == "line":
+        if event == "line" or (event == "call" and not code.co_flags & inspect.CO_GENERATOR):
             text = linecache.getline(code.co_filename, frame.f_lineno).strip()
-            if not text.startswith(UNINTERRUPTIBLE):
+            if event == "call" or not text.startswith(UNINTERRUPTIBLE):
                 self.lines += 1
                 if self.lines == self.at:
                     self.where = f"{os.path.basename(code.co_filename)}:{frame.f_lineno} {text}"
@@ -173,3 +174,50 @@ def test_real_signals_at_random_moments_leave_no_trace():
     graph.replay()
     stream.synchronize()
     assert log == [2]
+
+
+@pytest.mark.parametrize("body", [lambda: None, lambda: [][0]], ids=["passes", "raises"])
+def test_an_interrupt_at_any_line_leaves_no_stream_current(body):
+    outer, inner = ag.Stream(backend="cpu"), ag.Stream(backend="cpu")
+    at, where = 0, "begin"
+    while where:
+        interrupter, at = Interrupter(at + 1, KeyboardInterrupt), at + 1
+        with outer:
+            sys.settrace(interrupter)
+            try:
+                with inner, inner:
+                    body()
+            except (KeyboardInterrupt, IndexError):
+                pass
+            finally:
+                sys.settrace(None)
+            where = interrupter.where
+            assert ag.current_stream() is outer, f"interrupted at {where}"
+    assert at > 60
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timer")
+def test_real_signals_leave_no_stream_current():
+    def interrupt(number, frame):
+        if armed:
+            raise KeyboardInterrupt
+
+    rng, stream, struck, armed = random.Random(20), ag.Stream(backend="cpu"), 0, False
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(2000):
+            try:
+                armed = True
+                signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, 40e-6))
+                try:
+                    with stream:
+                        pass
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                    armed = False
+            except KeyboardInterrupt:
+                struck += 1
+            assert ag.current_stream() is None
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert struck > 20

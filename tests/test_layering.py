@@ -15,13 +15,14 @@ ROOT = Path(__file__).resolve().parents[1] / PACKAGE
 
 CORE = (
     "api streams pools _inspection _lifetime _liveness _replay _transaction _graphed _graphed_function "
-    "_recorded_call _results _cache _methods _signature _nested _arrays _traffic _side_streams _collector"
+    "_recorded_call _results _cache _methods _signature _nested _arrays _traffic _side_streams _collector "
+    "_sure_exit"
 )
 CHOICE = (
     "backends.registry backends._automatic backends._catalogue backends._claim backends._entry_points "
     "backends._instances backends._report"
 )
-CONTRACT = "errors _process backends.base backends._common backends._launch"
+CONTRACT = "errors _process _sure_exit backends.base backends._common backends._launch"
 
 # A rule: these modules may import those of ours, and those packages beside the standard library.
 # The first that fits holds. Imports that only type checkers see don't count.
@@ -35,6 +36,7 @@ RULES = [
     ("backends.hip backends._hip_*", f"{CONTRACT} backends._hip_*", "hip"),
     (CHOICE, f"errors _process backends.base {CHOICE}", ""),
     ("_fast_path", "_fast", ""),
+    ("_sure_exit", "", ""),
     (
         CORE,
         f"errors _process backends.base backends.registry interop.base interop.registry _fast_path {CORE}",

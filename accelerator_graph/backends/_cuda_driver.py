@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, NoReturn
 
+from .._sure_exit import Between
+from ..errors import DriverError
 from ._cuda_errors import call_broke, call_failed
 from ._cuda_probe import import_driver, version_text
 
@@ -20,11 +21,13 @@ SPECIAL_STREAMS = frozenset((0, 1, PER_THREAD_STREAM))
 class Handle:
     """A typed handle of the driver, with the context that it belongs to."""
 
-    __slots__ = ("context", "handle")
+    __slots__ = ("context", "destroyed", "handle")
 
     def __init__(self, handle: Any, context: Any) -> None:
         self.handle = handle
         self.context = context
+        self.destroyed: tuple[Any, ...] = ()
+        """What the driver answered when it was destroyed."""
 
 
 class Graph(Handle):
@@ -49,7 +52,7 @@ class Driver:
     """``cuda.bindings.driver``, initialised."""
 
     __slots__ = (
-        *("_primary", "api", "current_address", "device_count", "name", "success"),
+        *("_ending", "_primary", "api", "current_address", "device_count", "name", "success"),
         *("launch_address", "launch_answered", "launch_broke", "launch_failed"),
     )
 
@@ -58,6 +61,7 @@ class Driver:
         self.api = import_driver()
         self.success = self.api.CUresult.CUDA_SUCCESS
         self._primary: dict[int, Any] = {}
+        self._ending: dict[int, Handle] = {}
         self.call("cuInit", 0)
         self.device_count: int = self.call("cuDeviceGetCount")
         # made once: every binding holds them
@@ -102,6 +106,17 @@ class Driver:
         except (RuntimeError, ValueError) as error:
             self.broke(function, error)
 
+    def destroy(self, function: str, handle: Handle) -> None:
+        """Destroy what a handle stands for, unless a call that was interrupted has done so."""
+        keep = partial(setattr, handle, "destroyed")
+        if not handle.destroyed:
+            with self.relaxed(handle.context):
+                try:  # no line of ours comes between the call and the keeping
+                    any(map(keep, map(getattr(self.api, function), (handle.handle,))))
+                except (RuntimeError, ValueError) as error:
+                    self.broke(function, error)
+        self.checked(function, handle.destroyed)
+
     def checked(self, function: str, answer: tuple[Any, ...]) -> Any:
         """Return the values of an answer; raise the error that it is."""
         if answer[0] is not self.success:
@@ -133,6 +148,19 @@ class Driver:
     def _version(self) -> str:
         code, version = self.api.cuDriverGetVersion()
         return version_text(version) if code is self.success else "?"
+
+    def destroy_stream(self, stream: Any) -> None:
+        """Destroy a stream, as `destroy` does."""
+        number = int(stream)
+        ending = self._ending.get(number)
+        if ending is None:
+            ending = self._ending[number] = Handle(stream, self.context_of(stream))
+        try:
+            self.destroy("cuStreamDestroy", ending)
+        except DriverError:
+            self._ending.pop(number, None)
+            raise
+        self._ending.pop(number, None)
 
     # ---- contexts ------------------------------------------------------------------------------
 
@@ -167,32 +195,38 @@ class Driver:
         thread without a context, setting null empties the stack again.
         """
         before = self.call("cuCtxGetCurrent")
-        return _IT_IS if int(before) == int(context) else self._switched(context, before)
+        if int(before) == int(context):
+            return _IT_IS
+        return Between(partial(self.call, "cuCtxSetCurrent", context), partial(self._set_back, before))
 
-    @contextmanager
-    def _switched(self, context: Any, before: Any) -> Iterator[None]:
-        try:
-            self.call("cuCtxSetCurrent", context)
-            yield
-        finally:
-            try:  # noqa: SIM105 (an interrupt in `suppress` would come before the restoring)
-                self.api.cuCtxSetCurrent(before)
-            except (RuntimeError, ValueError):  # a code that the binding doesn't know
-                pass
+    def _set_back(self, context: Any) -> None:
+        try:  # noqa: SIM105 (an interrupt in `suppress` would come before the restoring)
+            self.api.cuCtxSetCurrent(context)
+        except (RuntimeError, ValueError):  # a code that the binding doesn't know
+            pass
 
-    @contextmanager
-    def relaxed(self, context: Any) -> Iterator[None]:
+    def relaxed(self, context: Any) -> AbstractContextManager[None]:
         """Like `current`, and what is called meanwhile disturbs no capture, not even this thread's."""
         exchange = "cuThreadExchangeStreamCaptureMode"
-        before: list[tuple[Any, ...]] = []
-        with self.current(context):
-            try:
-                self.keep(before, exchange, self.api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
-                self.checked(exchange, before[0])
-                yield
-            finally:
-                if before and before[0][1] is not None:
-                    try:  # noqa: SIM105
-                        self.api.cuThreadExchangeStreamCaptureMode(before[0][1])
-                    except (RuntimeError, ValueError):
-                        pass
+        before: Any = None
+        mode: list[tuple[Any, ...]] = []
+
+        def begin() -> None:
+            nonlocal before
+            current = self.call("cuCtxGetCurrent")
+            if int(current) != int(context):
+                before = current
+                self.call("cuCtxSetCurrent", context)
+            self.keep(mode, exchange, self.api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
+            self.checked(exchange, mode[0])
+
+        def end() -> None:
+            if mode and mode[0][1] is not None:
+                try:  # noqa: SIM105
+                    self.api.cuThreadExchangeStreamCaptureMode(mode[0][1])
+                except (RuntimeError, ValueError):
+                    pass
+            if before is not None:
+                self._set_back(before)
+
+        return Between(begin, end)

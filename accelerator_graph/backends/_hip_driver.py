@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from ctypes import byref, c_int, c_void_p
+from functools import partial
 from threading import RLock
 from typing import Any, NoReturn
 
-from ..errors import UnsupportedError
+from .._sure_exit import Between
+from ..errors import DriverError, UnsupportedError
 from ._hip_errors import call_failed
 from ._hip_library import Library, import_hip, prepare
 
@@ -26,11 +27,13 @@ _NO_STREAM = (400, 709)  # invalid handle; context is destroyed
 class Handle:
     """A handle of the runtime, with the device that it belongs to."""
 
-    __slots__ = ("device", "handle")
+    __slots__ = ("destroyed", "device", "handle")
 
     def __init__(self, handle: int, device: int) -> None:
         self.handle = handle
         self.device = device
+        self.destroyed: int | None = None
+        """What the runtime answered when it was destroyed."""
 
 
 class Graph(Handle):
@@ -74,12 +77,13 @@ class Event(Handle):
 class Driver:
     """The HIP runtime, initialised."""
 
-    __slots__ = ("_library", "api", "device_count", "name")
+    __slots__ = ("_ending", "_library", "api", "device_count", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.api = import_hip()
         self._library = Library()
+        self._ending: dict[int, Handle] = {}
         code, count = self.answer("hipGetDeviceCount")
         if code == _NO_DEVICE:
             self.clear()
@@ -130,6 +134,26 @@ class Driver:
         code = foreign(*arguments)
         return (code, *(place.value for place in places))
 
+    def destroy(self, function: str, handle: Handle) -> None:
+        """Destroy what a handle stands for, unless a call that was interrupted has done so."""
+        keep = partial(setattr, handle, "destroyed")
+        if handle.destroyed is None:
+            with self.relaxed(handle.device):  # no line of ours comes between the call and the keeping
+                any(map(keep, map(self.function(function), (handle.handle,))))
+        self.checked(function, (handle.destroyed,))
+
+    def destroy_stream(self, stream: int) -> None:
+        """Destroy a stream, as `destroy` does."""
+        ending = self._ending.get(stream)
+        if ending is None:
+            ending = self._ending[stream] = Handle(stream, self.device_of(stream))
+        try:
+            self.destroy("hipStreamDestroy", ending)
+        except DriverError:
+            self._ending.pop(stream, None)
+            raise
+        self._ending.pop(stream, None)
+
     def checked(self, function: str, answer: tuple[Any, ...]) -> Any:
         """Return the values of an answer; raise the error that it is."""
         if answer[0]:
@@ -176,27 +200,40 @@ class Driver:
         self.checked("hipStreamGetDevice", answer)
         return True
 
-    @contextmanager
-    def current(self, device: int) -> Iterator[None]:
+    def current(self, device: int) -> AbstractContextManager[None]:
         """Make a device current on this thread; afterwards the caller's is current as before."""
-        make_current = self.function("hipSetDevice")
-        before = self.call("hipGetDevice")
-        try:
-            self.checked("hipSetDevice", (make_current(device),))
-            yield
-        finally:
-            make_current(before)
+        set_device = self.function("hipSetDevice")
+        before: int | None = None
 
-    @contextmanager
-    def relaxed(self, device: int) -> Iterator[None]:
+        def begin() -> None:
+            nonlocal before
+            before = self.call("hipGetDevice")
+            self.checked("hipSetDevice", (set_device(device),))
+
+        def end() -> None:
+            if before is not None:
+                set_device(before)
+
+        return Between(begin, end)
+
+    def relaxed(self, device: int) -> AbstractContextManager[None]:
         """Like `current`, and what is called meanwhile disturbs no capture, not even this thread's."""
+        set_device = self.function("hipSetDevice")
         exchange = self.function("hipThreadExchangeStreamCaptureMode")
+        before: int | None = None
         mode = c_int(_RELAXED)
         place = byref(mode)
-        with self.current(device):
-            try:
-                self.checked("hipThreadExchangeStreamCaptureMode", (exchange(place),))
-                yield
-            finally:
-                if mode.value != _RELAXED:  # else nothing was exchanged, or nothing has to be
-                    exchange(place)
+
+        def begin() -> None:
+            nonlocal before
+            before = self.call("hipGetDevice")
+            self.checked("hipSetDevice", (set_device(device),))
+            self.checked("hipThreadExchangeStreamCaptureMode", (exchange(place),))
+
+        def end() -> None:
+            if mode.value != _RELAXED:  # else nothing was exchanged, or nothing has to be
+                exchange(place)
+            if before is not None:
+                set_device(before)
+
+        return Between(begin, end)

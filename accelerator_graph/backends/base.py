@@ -220,7 +220,11 @@ class Backend(ABC):
 
     @abstractmethod
     def destroy_stream(self, stream: Any) -> None:
-        """Release a stream that `create_stream` made. Work enqueued on it still completes."""
+        """Release a stream that `create_stream` made. Work enqueued on it still completes.
+
+        Like the other methods that destroy, it is called again if a call was interrupted, or ran out of
+        memory or stack. What is gone by then must not be destroyed a second time.
+        """
 
     @abstractmethod
     def device_of(self, stream: Any) -> int:

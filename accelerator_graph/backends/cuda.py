@@ -113,8 +113,7 @@ class CudaBackend(Backend):
 
     def destroy_stream(self, stream: Any) -> None:
         """Release a stream of ours."""
-        with self._driver.relaxed(self._driver.context_of(stream)):
-            self._driver.call("cuStreamDestroy", stream)
+        self._driver.destroy_stream(stream)
 
     def device_of(self, stream: Any) -> int:
         """Return the ordinal of a stream's device: the current one for the default streams."""
@@ -163,8 +162,7 @@ class CudaBackend(Backend):
 
     def destroy_event(self, event: Event) -> None:
         """Release an event."""
-        with self._driver.relaxed(event.context):
-            self._driver.call("cuEventDestroy", event.handle)
+        self._driver.destroy("cuEventDestroy", event)
 
     def query(self, stream: Any) -> bool:
         """Say whether all work on the stream is done."""
@@ -331,13 +329,11 @@ class CudaBackend(Backend):
 
     def destroy_graph(self, graph: Graph) -> None:
         """Release a graph."""
-        with self._driver.relaxed(graph.context):
-            self._driver.call("cuGraphDestroy", graph.handle)
+        self._driver.destroy("cuGraphDestroy", graph)
 
     def destroy_executable(self, executable: Executable) -> None:
         """Release an executable."""
-        with self._driver.relaxed(executable.context):
-            self._driver.call("cuGraphExecDestroy", executable.handle)
+        self._driver.destroy("cuGraphExecDestroy", executable)
 
     # ---- looking into a graph ------------------------------------------------------------------
 

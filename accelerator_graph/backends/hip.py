@@ -119,8 +119,7 @@ class HipBackend(Backend):
 
     def destroy_stream(self, stream: Any) -> None:
         """Release a stream of ours."""
-        with self._driver.relaxed(self._driver.device_of(stream)):
-            self._driver.call("hipStreamDestroy", int(stream))
+        self._driver.destroy_stream(int(stream))
 
     def device_of(self, stream: Any) -> int:
         """Return the ordinal of a stream's device: the current one for the default streams."""
@@ -169,8 +168,7 @@ class HipBackend(Backend):
 
     def destroy_event(self, event: Event) -> None:
         """Release an event."""
-        with self._driver.relaxed(event.device):
-            self._driver.call("hipEventDestroy", event.handle)
+        self._driver.destroy("hipEventDestroy", event)
 
     def query(self, stream: Any) -> bool:
         """Say whether all work on the stream is done."""
@@ -321,15 +319,15 @@ class HipBackend(Backend):
 
     def destroy_graph(self, graph: Graph) -> None:
         """Release a graph."""
-        with self._driver.relaxed(graph.device):
-            self._driver.call("hipGraphDestroy", graph.handle)
+        self._driver.destroy("hipGraphDestroy", graph)
 
     def destroy_executable(self, executable: Executable) -> None:
         """Release an executable."""
-        with self._driver.relaxed(executable.device):
-            if executable.event:
-                self._driver.answer("hipEventDestroy", executable.event)
-            self._driver.call("hipGraphExecDestroy", executable.handle)
+        event, executable.event = executable.event, 0
+        if event:
+            with self._driver.relaxed(executable.device):
+                self._driver.answer("hipEventDestroy", event)
+        self._driver.destroy("hipGraphExecDestroy", executable)
 
     # ---- looking into a graph ------------------------------------------------------------------
 

@@ -10,10 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accelerator_graph import _lifetime
+from accelerator_graph._sure_exit import Between
 
 from .vendor import vendor
 
 _DRAIN = _lifetime.drain.__code__
+_BETWEEN = (Between.__enter__.__code__, Between.__exit__.__code__)
+"""What sets the context or the mode of the thread, and what sets it back."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class Recorder:
         elif vendor.unsaid(function, codes):
             role, destroying = "clean-up", function in vendor.DESTROYS
         if function in (vendor.SET_PLACE, vendor.EXCHANGE):
-            setting = function, next(frame for frame in frames if frame.f_code in vendor.SETTING)
+            setting = function, next(frame.f_locals["self"] for frame in frames if frame.f_code in _BETWEEN)
             if setting in self._set:
                 role, destroying = "restore", False
             self._set ^= {setting}

@@ -13,7 +13,7 @@ from cuda.bindings import driver
 from driver.faults import Accounts
 from works.cuda import call, device
 
-from accelerator_graph.backends import _cuda_capture, _cuda_driver, registry
+from accelerator_graph.backends import _cuda_capture, registry
 from accelerator_graph.backends.cuda import CudaBackend as Backend
 
 __all__ = ["Accounts", "Backend"]
@@ -193,11 +193,6 @@ DESTROYS = {
     "cuStreamDestroy": "streams",
 }
 ABANDON, OVER = _cuda_capture.abandon.__code__, _cuda_capture._over.__code__
-SETTING = frozenset(
-    each.__wrapped__.__code__  # type: ignore[attr-defined]
-    for each in (_cuda_driver.Driver._switched, _cuda_driver.Driver.relaxed)
-)
-"""The functions of the backend that set what they restore."""
 
 
 def unsaid(function: str, codes: list[Any]) -> bool:

@@ -219,11 +219,6 @@ DESTROYS = {
     "hipStreamDestroy": "streams",
 }
 ABANDON, OVER = _hip_capture.abandon.__code__, _hip_capture._over.__code__
-SETTING = frozenset(
-    each.__wrapped__.__code__  # type: ignore[attr-defined]
-    for each in (_hip_driver.Driver.current, _hip_driver.Driver.relaxed)
-)
-"""The functions of the backend that set what they restore."""
 
 _ANSWER, _CALL = _hip_driver.Driver.answer.__code__, _hip_driver.Driver.call.__code__
 

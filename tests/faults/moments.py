@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import dis
 import enum
 import inspect
 import linecache
 import os
 import sys
-from functools import cache
-from itertools import pairwise
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import accelerator_graph as ag
 
+from .signals import steps
 from .vendor import vendor
 
 OURS = os.path.dirname(str(ag.__file__))
 WATCHED = (OURS, contextlib.__file__, enum.__file__, *vendor.WATCHED)
 """Files: the library, and what runs within its calls, such as the binding's own Python."""
-
-LOOKS_FOR_SIGNALS = frozenset(("CALL", "CALL_KW", "CALL_FUNCTION_EX", "RESUME", "JUMP_BACKWARD"))
-"""The instructions after which it does so; a call of a Python function, which returns straight, is none."""
 
 
 class Interrupter:
@@ -47,8 +42,10 @@ class Interrupter:
         if not code.co_filename.startswith(WATCHED):
             return None
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
-        steps = _steps(code)
+        between = steps(code)
         last = -1
+        if event == "call" and not code.co_flags & inspect.CO_GENERATOR:  # where no `try` watches yet
+            self._moment(frame)
 
         def trace(frame: FrameType, event: str, arg: Any) -> Any:
             nonlocal last
@@ -56,18 +53,18 @@ class Interrupter:
                 before, last = last, frame.f_lasti
                 straight = id(frame) in self._entered
                 self._entered.discard(id(frame))
-                if (before, last) in steps and not straight:
-                    self.moments += 1
-                    if self.moments == self.at:
-                        self._raise(frame)
+                if (before, last) in between and not straight:
+                    self._moment(frame)
             return trace
 
         return trace
 
-    def _raise(self, frame: FrameType) -> None:
-        frame.f_trace_opcodes = False
-        self.where = self._place(frame)
-        raise self.error
+    def _moment(self, frame: FrameType) -> None:
+        self.moments += 1
+        if self.moments == self.at:
+            frame.f_trace_opcodes = False
+            self.where = self._place(frame)
+            raise self.error
 
     def _place(self, frame: FrameType) -> str:
         """Name the functions from the library's own line inwards."""
@@ -81,23 +78,3 @@ class Interrupter:
         file, line = each.f_code.co_filename, each.f_lineno
         source = linecache.getline(file, line).strip()
         return " > ".join((f"{os.path.basename(file)}:{line} {source}", *names))
-
-
-@cache
-def _steps(code: CodeType) -> frozenset[tuple[int, int]]:
-    """Return the steps from one instruction to the next between which a signal can be handled.
-
-    Raising before the second has the same effect as raising in the first, as long as the same
-    ``except`` and ``finally`` watch over both: other steps are left out.
-    """
-    instructions = list(dis.get_instructions(code))
-    watched = dis._parse_exception_table(code)  # type: ignore[attr-defined]
-
-    def handler(offset: int) -> int:
-        return next((each.target for each in watched if each.start <= offset < each.end), -1)
-
-    return frozenset(
-        (first.offset, second.offset)
-        for first, second in pairwise(instructions)
-        if first.opname in LOOKS_FOR_SIGNALS and handler(first.offset) == handler(second.offset)
-    )
