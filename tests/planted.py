@@ -73,6 +73,23 @@ class NotesTheEndBeforeItEnds(CpuBackend):
             super().capture_abandon(token)
 
 
+class DestroysOnce(CpuBackend):
+    """Forgets an executable before it has destroyed it."""
+
+    def open(self) -> None:
+        super().open()
+        self.alive: set[Any] = set()
+
+    def instantiate(self, graph: Any) -> Any:
+        executable = super().instantiate(graph)
+        self.alive.add(executable)
+        return executable
+
+    def destroy_executable(self, executable: Any) -> None:
+        self.alive.remove(executable)
+        super().destroy_executable(executable)
+
+
 class SaysThatItSerialises(CpuBackend):
     """Two threads may read which run is the last one before either notes its own."""
 

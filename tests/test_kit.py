@@ -63,6 +63,7 @@ FOUND_BY = [
     (planted.AbandonsTheNextCapture, "test_capture_abandon_twice_is_harmless"),
     (planted.BeginsBeforeItNotes, "test_interrupted_capture_begin_leaves_no_capture"),
     (planted.NotesTheEndBeforeItEnds, "test_interrupted_capture_end_leaves_no_capture"),
+    (planted.DestroysOnce, "test_interrupted_destroy_can_be_called_again"),
     (planted.SaysThatItSerialises, "test_replays_of_two_threads_on_two_streams_are_not_lost"),
     (planted.ForgetsRunsOfOtherThreads, "test_replays_of_two_threads_on_two_streams_are_not_lost"),
     (planted.FillIgnoresCaptures, "test_fill_and_copy_are_recorded"),

@@ -63,6 +63,40 @@ class InterruptRules(Case):
             self.works(each, self.graph(each))
         assert self.read(cell) == applied(0)
 
+    def test_interrupted_destroy_can_be_called_again(self) -> None:
+        """A graph, an executable or an event whose release was interrupted can be released again."""
+        backend, stream, cell = self.backend, self.stream(), self.cell()
+        graphs: list[Any] = []
+
+        def graph() -> Any:
+            token = backend.capture_begin(stream.native, backend.default_capture_mode)
+            self.enqueue(stream, cell)
+            return backend.capture_end(token)
+
+        def executable() -> Any:
+            graphs.append(graph())
+            return backend.instantiate(graphs[-1])
+
+        made: list[tuple[Callable[[], Any], Callable[[Any], None]]] = [
+            (graph, backend.destroy_graph),
+            (executable, backend.destroy_executable),
+        ]
+        if self.has(Capability.EVENTS):
+            made.append((partial(backend.record_event, stream.native), backend.destroy_event))
+        for make, destroy in made:
+            for at in count(1):
+                interrupter, value = Interrupter(backend, at), make()
+                try:
+                    interrupter.run(partial(destroy, value))
+                except KeyboardInterrupt:
+                    destroy(value)
+                if not interrupter.where:
+                    break
+        for each in graphs:
+            backend.destroy_graph(each)
+        self.works(stream, self.graph(stream))
+        assert self.read(cell) == 0
+
 
 class Interrupter:
     """Raises KeyboardInterrupt in a call, at the n-th moment at which Python could in the backend's code.
@@ -92,8 +126,16 @@ class Interrupter:
         begins = event == "call" and not code.co_flags & inspect.CO_GENERATOR
         if not (begins or event == "c_return") or not code.co_filename.startswith(self._folders):
             return
+        if _in_a_finalizer(frame):  # nobody would hear of it
+            return
         self._left -= 1
         if self._left == 0:
             what = f"after {getattr(arg, '__name__', arg)}" if event == "c_return" else "at the beginning"
             self.where = f"interrupted in {code.co_qualname}, line {frame.f_lineno}, {what}"
             raise KeyboardInterrupt
+
+
+def _in_a_finalizer(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
