@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from explicit_runtime import Latch
+
 import accelerator_graph as ag
 from accelerator_graph.backends._cpu_graph import Executable, Graph
-from accelerator_graph.backends._cpu_stream import Latch
 from accelerator_graph.backends.base import Availability, Capability, CaptureStatus
 from accelerator_graph.backends.cpu import CpuBackend
 
@@ -128,7 +131,13 @@ class FillIgnoresCaptures(CpuBackend):
 
 class FillChecksTooLate(CpuBackend):
     def fill(self, stream: Any, dst: Any, value: int, nbytes: int | None) -> None:
-        self.launch(stream, super().fill, self.create_stream(0), dst, value, nbytes)
+        fill = partial(super().fill, self.create_stream(0), dst, value, nbytes)
+
+        def when_it_runs() -> None:
+            with suppress(TypeError, ValueError):
+                fill()
+
+        self.launch(stream, when_it_runs)
 
 
 class DoesNotWait(CpuBackend):
