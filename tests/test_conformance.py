@@ -43,8 +43,10 @@ class TestCuda(BackendConformance):
 
 
 class TestHip(BackendConformance):
-    expected_failures: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        DEAD_GLOBAL_CAPTURES if "runtime" in HipBackend.probe().versions else (), STAYS_FORBIDDEN
+    expected_failures: ClassVar[Mapping[str, str]] = (
+        dict.fromkeys(DEAD_GLOBAL_CAPTURES, STAYS_FORBIDDEN)
+        if "runtime" in HipBackend.probe().versions
+        else {}
     )
 
     def work(self) -> Work:

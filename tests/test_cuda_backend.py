@@ -18,6 +18,7 @@ from types import SimpleNamespace
 import pytest
 from backend_tools import check_forked, in_thread, in_threads_of_one_ident, interrupted
 
+import accelerator_graph as ag
 from accelerator_graph import errors
 from accelerator_graph.backends import _cuda_nodes, _cuda_probe, _launch
 from accelerator_graph.backends._cuda_driver import Driver, Executable, Graph
@@ -1184,6 +1185,22 @@ def test_memory_nodes_allow_one_executable(backend, driver, stream, block):
     first = backend.instantiate(plain)
     replayed(backend, plain, stream)
     backend.destroy_executable(first)
+
+
+def test_graph_that_only_frees_can_be_instantiated_again(backend, driver, stream, block):
+    """The driver allows it one executable at a time, as it does graphs that allocate."""
+    allocates, pointer = allocating(backend, driver, stream, block, free=False)
+    executable = backend.instantiate(allocates)
+    frees = ag.Graph(keep_graph=True, stream=ag.Stream(backend="cuda", like=stream))
+    with frees, current(driver, block.context):
+        cu(driver.cuMemFreeAsync, pointer, frees.stream.native)
+    for _ in range(2):
+        frees.instantiate()
+        backend.replay(executable, stream)
+        frees.replay(stream)
+        backend.synchronize(stream)
+    backend.destroy_executable(executable)
+    backend.destroy_graph(allocates)
 
 
 def test_memory_that_a_graph_leaves_is_freed_by_its_next_replay(backend, driver, stream, block):

@@ -33,6 +33,24 @@ for replay in (bound, graph.replay):
 graph.instantiate()
 print(getattr(bound, "target", None) is not None)
 bound()
+
+class Array:
+    pass
+
+array = graph.watch(Array())
+bound()
+stream.synchronize()
+del array
+memory[:] = bytes(4)
+for replay in (bound, graph.replay, graph.bind(stream)):
+    try:
+        replay()
+    except ag.GraphStateError as error:
+        assert "gone" in str(error)
+    else:
+        raise AssertionError("a replay used memory that is gone")
+stream.synchronize()
+assert bytes(memory) == bytes(4)
 graph.reset()
 print(getattr(bound, "target", None) is not None)
 try:
@@ -43,7 +61,7 @@ except ag.GraphStateError as error:
 
 
 @pytest.mark.parametrize("pure", ["", "1"], ids=["in C", "in Python"])
-def test_a_bound_replay(software_driver: Path, pure: str) -> None:
+def test_bound_replays(software_driver: Path, pure: str) -> None:
     if not pure and importlib.util.find_spec("accelerator_graph._fast") is None:
         lack("the fast path was not built")
     done = subprocess.run(

@@ -21,9 +21,10 @@ FILES = (
     *sorted(path.name for path in Path(__file__).parent.glob("test_hip_*.py") if path.name not in ELSEWHERE),
 )
 LEAST_PASSED = {"test_conformance.py": 240}
-MAY_SKIP = (  # the kit's tests of what a backend does without a capability, and what upstream breaks
+MAY_SKIP = (  # rules of the kit about capabilities, and what upstream breaks
     "backend 'hip' has ",
     "backend 'hip' enqueues work",
+    "backend 'hip' does not have the capability 'child_graphs'",
     "expected to fail: AMD's runtime",
     *(f"{how}HIP {version} answers" for how in ("", "that is how ") for version in VERSIONS),
     "it needs two devices",  # they are run in a process that has two
@@ -35,13 +36,13 @@ def runtime(request: pytest.FixtureRequest, amd_runtime: Callable[[str], Path]) 
     return amd_runtime(request.param)
 
 
-def run(runtime: Path, tmp_path: Path, *arguments: str) -> str:
+def run(runtime: Path, tmp_path: Path, *arguments: str, **variables: str) -> str:
     """Run Python on the runtime, which must lack nothing below it; return what it printed."""
     unknown = tmp_path / "unknown"
     done = subprocess.run(
         [*command(runtime), *arguments],
         cwd=ROOT,
-        env=environment(runtime, SOFTWARE_HSA_UNKNOWN=str(unknown)),
+        env=environment(runtime, SOFTWARE_HSA_UNKNOWN=str(unknown), **variables),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -55,11 +56,14 @@ def run(runtime: Path, tmp_path: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def outcome(runtime: Path, tmp_path: Path, *files: str) -> SimpleNamespace:
+def outcome(
+    runtime: Path, tmp_path: Path, *files: str, tests: str = MOST_TESTS, **variables: str
+) -> SimpleNamespace:
     """Run tests on the runtime and return what was counted."""
     report = tmp_path / "report.json"
-    how = ("-q", "-p", "no:cacheprovider", "--color=no", "-k", MOST_TESTS)
-    run(runtime, tmp_path, "-m", "amd.report", str(report), *how, *(f"tests/{name}" for name in files))
+    how = ("-q", "-p", "no:cacheprovider", "--color=no", "-k", tests)
+    paths = (f"tests/{name}" for name in files)
+    run(runtime, tmp_path, "-m", "amd.report", str(report), *how, *paths, **variables)
     return SimpleNamespace(**json.loads(report.read_text(encoding="utf-8")))
 
 
@@ -73,6 +77,14 @@ def test_the_tests_of_the_backend_pass(runtime: Path, tmp_path: Path) -> None:
     assert [reason for reason in found.skipped if not reason.startswith(MAY_SKIP)] == []
     assert found.launches > 1000
     assert (found.unknown_kernels, found.unknown_calls) == (0, 0)
+
+
+def test_the_rules_about_devices_on_two(runtime: Path, tmp_path: Path) -> None:
+    found = outcome(
+        runtime, tmp_path, "test_conformance.py", tests="TestHip and device", SOFTWARE_HSA_DEVICES="2"
+    )
+    assert found.passed["test_conformance.py"] > 5
+    assert found.skipped == {}
 
 
 def test_the_library_below_the_runtime_is_what_it_says(runtime: Path, tmp_path: Path) -> None:

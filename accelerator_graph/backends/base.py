@@ -8,7 +8,7 @@ A backend is one class in a package of its own, named by an entry point::
 `accelerator_graph.api` has checked the order of calls, so a backend does not. It translates its
 vendor's codes into `accelerator_graph.errors` and nothing else. Streams, events, graphs,
 executables and tokens are objects of the backend's own choice; the library only hands them back.
-Cold calls may come from any thread, also from one that has never touched the device.
+Cold calls may come from any thread, even from one that has never touched the device.
 """
 
 from __future__ import annotations
@@ -128,8 +128,9 @@ class LaunchFunction(NamedTuple):
 class Backend(ABC):
     """Base class of all backends. One instance of it is made in a process, on first use.
 
-    Raises of every method that reaches the driver: `DriverError` (or `OutOfMemoryError`) when it
-    fails, `UnsupportedError` when the installed driver is too old to have what is needed.
+    Every method that reaches the driver raises `DriverError` (or `OutOfMemoryError`) when the driver
+    fails, with the neutral reason where it is known, and `UnsupportedError` when the installed driver is
+    too old. The vendor's own exceptions never come out of a backend, except as the cause of these.
     """
 
     __slots__ = ("__weakref__", "name")
@@ -184,9 +185,10 @@ class Backend(ABC):
     @classmethod
     @abstractmethod
     def probe(cls) -> Availability:
-        """Say whether the backend could run here. Initialises nothing and never raises.
+        """Return whether the backend could run here. Initialises nothing and never raises.
 
-        A process that has only probed can still be forked, and the child can use the backend.
+        A process that has only probed can still be forked, and the child can open the backend and use it.
+        If only initialising the driver could tell, the answer is that it is usable, and `open` raises.
         """
 
     def open(self) -> None:
@@ -215,7 +217,7 @@ class Backend(ABC):
         Parameters
         ----------
         device : int
-            Ordinal of the device.
+            Ordinal of the device that work on the stream runs on.
         like : stream, optional
             A stream whose context the new one has to share. It is on `device`.
         priority : int
@@ -245,10 +247,12 @@ class Backend(ABC):
 
     @abstractmethod
     def synchronize(self, stream: Any) -> None:
-        """Wait until all work on the stream is done. Other Python threads run meanwhile.
+        """Wait until all work on the stream is done, replays included. Other Python threads run meanwhile.
 
-        What a driver refuses during a capture is a `DriverError` with reason ``"illegal_call"``. A
-        backend that records explicitly may refuse a capturing stream, or find nothing to wait for.
+        A capturing stream can't be waited for: that is a `DriverError` with reason ``"illegal_call"``, or
+        ``"invalidated"`` if the capture was broken before. Whether it breaks the capture is the backend's to
+        decide: `capture_status` is ``"invalidated"`` then. A backend that records explicitly may raise
+        `CaptureError` instead, or return at once, since nothing runs.
         """
 
     def current_stream(self, device: int | None = None) -> Any | None:
@@ -266,18 +270,36 @@ class Backend(ABC):
     # ---- capability: events --------------------------------------------------------------------
 
     def record_event(self, stream: Any) -> Any:
-        """Mark the present end of the stream's work. The caller owns the event (`destroy_event`)."""
+        """Mark the present end of the stream's work, replays included.
+
+        The caller owns the event (`destroy_event`). It may outlive the stream. It is never moved: what is
+        recorded later is another event, even if this one has been destroyed while a stream waits for it.
+        """
         raise self.unsupported(Capability.EVENTS)
 
     def wait_event(self, stream: Any, event: Any) -> None:
-        """Let later work on `stream` wait for the event. Links `stream` into the event's capture."""
+        """Let later work on `stream` wait for the event, replays included. Any number of streams may wait.
+
+        An event of a capture in progress takes an idle stream into that capture, behind what the event
+        marks. The streams of a capture can wait for events of the same capture and for no others, since a
+        replay could not keep the order.
+
+        Raises
+        ------
+        DriverError
+            The stream is capturing and the event was recorded outside its capture, or the event belongs to
+            another capture or to one that has ended. The reason is ``"foreign_capture"``, or ``"other"``
+            where the driver can't tell an event of an ended capture from one that is not valid. Whether a
+            capture in progress is broken is the backend's to decide: `capture_status` is ``"invalidated"``
+            then.
+        """
         raise self.unsupported(Capability.EVENTS)
 
     def destroy_event(self, event: Any) -> None:
         """Release an event. Streams that wait for it go on waiting for what it marked."""
 
     def query(self, stream: Any) -> bool:
-        """Say whether all work on the stream is done."""
+        """Return True if all work on the stream is done. Raises as `synchronize`."""
         raise self.unsupported(Capability.EVENTS)
 
     # ---- capability: enqueue -------------------------------------------------------------------
@@ -285,8 +307,9 @@ class Backend(ABC):
     def fill(self, stream: Any, dst: Any, value: int, nbytes: int | None) -> None:
         """Set `nbytes` bytes at `dst` to `value` (0 to 255); all of `dst` if `nbytes` is None.
 
-        Like `copy` and `launch`: runs on an idle stream, is recorded on a capturing one. The caller
-        keeps the memory alive. `value` and the sign and type of `nbytes` have been checked.
+        Like `copy` and `launch`: runs on an idle stream, is recorded on a capturing one, whichever thread
+        calls it. The caller keeps the memory alive. `value` and the sign and type of `nbytes` have been
+        checked.
 
         Raises
         ------
@@ -311,7 +334,11 @@ class Backend(ABC):
 
     @abstractmethod
     def capture_status(self, stream: Any) -> CaptureStatus:
-        """Say whether the stream is capturing, for whomever. Disturbs nothing."""
+        """Return whether the stream takes part in a capture, no matter who began it. Disturbs nothing.
+
+        The same answer on every thread, and for every stream that takes part: ``"active"`` until the capture
+        ends or is broken, and ``"invalidated"`` from the moment it is broken until it is ended.
+        """
 
     def prepare_capture(self, stream: Any) -> None:
         """Get ready for a capture: wait until a stream's work is done. Disturbs no capture.
@@ -326,7 +353,7 @@ class Backend(ABC):
 
     @abstractmethod
     def capture_begin(self, stream: Any, mode: str) -> Any:
-        """Begin a capture on an idle stream.
+        """Begin a capture on an idle stream. Work that is on the stream already runs; it is not recorded.
 
         Parameters
         ----------
@@ -345,22 +372,30 @@ class Backend(ABC):
         CaptureError
             With reason ``"default_stream"``, if the stream is one that can never capture.
         BaseException
-            Whatever is raised (KeyboardInterrupt too), no capture of this call's making is left.
+            Whatever is raised (even KeyboardInterrupt), no capture of this call's making is left.
         """
 
     @abstractmethod
     def capture_end(self, token: Any) -> Any:
         """End the capture and return the graph, which the caller owns (`destroy_graph`).
 
-        Called by the thread that began it. If it raises, there is no graph and no capture left,
-        and nothing that would have to be destroyed.
+        Called by the thread that began it. All streams that took part are ordinary ones again. If it
+        raises, there is no graph and no capture left, and nothing that would have to be destroyed; after a
+        KeyboardInterrupt, `capture_abandon` is called as well.
+
+        Raises
+        ------
+        DriverError
+            An invalidated capture never becomes a graph; the reason is that of the call that broke it, or
+            ``"invalidated"``. With reason ``"unjoined"``: work on a forked stream was not waited for.
         """
 
     def capture_abandon(self, token: Any) -> None:
         """End the capture and throw away what was recorded. Does not raise.
 
-        May be called again for a capture that has ended already, and by another thread once the
-        thread that began it has ended.
+        All streams that took part are ordinary ones again. Does nothing for a capture that has ended
+        already, as a graph or not: the default relies on `capture_end`, which has to raise then. May be
+        called by another thread once the thread that began it has ended.
         """
         with suppress(AcceleratorGraphError):
             self.destroy_graph(self.capture_end(token))
@@ -376,15 +411,23 @@ class Backend(ABC):
         """
 
     def single_executable(self, graph: Any) -> bool:
-        """Say whether only one executable of this graph can live at a time. Asked before a second one."""
+        """Return True if only one executable of this graph can live at a time. Asked before a second one."""
         return False
 
     @abstractmethod
     def replay(self, executable: Any, stream: Any) -> None:
-        """Enqueue one run of the executable on the stream.
+        """Enqueue one run of the executable on the stream, behind all that is on it, and return.
 
         Runs of one executable take effect one after another in call order, on whatever streams;
-        asking for the next while one runs is never an error.
+        asking for the next while one runs is never an error. Threads may ask at once only if
+        `serialises_replays`: then no run is lost either, on one stream or on several. The streams that
+        were captured, and the graph unless `executable_needs_graph`, may be gone by then.
+
+        On a capturing stream the run is recorded if the backend has the capability ``"child_graphs"``; what
+        is recorded outlives the executable. Otherwise the library refuses to replay there.
+
+        The library keeps the stream of an executable's latest run alive until the next run, unless the
+        backend says `serialises_replays`.
         """
 
     def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
@@ -399,7 +442,7 @@ class Backend(ABC):
         """Return a function in C that does what `replay` does; None if there is none for these two.
 
         The library may call it in the place of what `bind` returned, and keeps executable and stream
-        alive meanwhile. Who overrides `replay` or `bind` of a backend that has this overrides this, too.
+        alive meanwhile. A subclass that overrides `replay` or `bind` has to override this as well.
         """
         return None
 
@@ -431,7 +474,10 @@ class Backend(ABC):
     # ---- looking into a graph ------------------------------------------------------------------
 
     def is_empty(self, graph: Any) -> bool:
-        """Say whether a graph has no nodes, in a time that does not grow with their number."""
+        """Return True if a graph has no nodes, in a time that does not grow with their number.
+
+        False if that can't be known: True makes the library warn that nothing was captured.
+        """
         return self.node_count(graph) == 0
 
     def node_count(self, graph: Any) -> int | None:
@@ -443,7 +489,10 @@ class Backend(ABC):
         raise self.unsupported(Capability.NODES)
 
     def dump(self, graph: Any, path: str, verbose: bool) -> None:
-        """Write the graph to `path` in the DOT language. By default drawn from `nodes`."""
+        """Write the graph to `path` in the DOT language: its nodes, and an arrow for each dependency.
+
+        By default drawn from `nodes`.
+        """
         nodes, edges = self.nodes(graph)
         with open(path, "w", encoding="utf-8") as file:
             file.write(to_dot(nodes, edges))

@@ -109,7 +109,7 @@ class Case(ABC):
     # ---- asking --------------------------------------------------------------------------------
 
     def has(self, capability: Capability) -> bool:
-        """Say whether the backend has a capability."""
+        """Return True if the backend has a capability."""
         return capability in self.backend.capabilities(0)
 
     def needs(self, capability: Capability) -> None:
@@ -118,8 +118,16 @@ class Case(ABC):
             raise SkipTest(f"backend {self.backend.name!r} does not have the capability {str(capability)!r}")
 
     def status(self, stream: ag.Stream) -> CaptureStatus:
-        """Say whether a stream is capturing."""
+        """Return whether a stream is capturing."""
         return self.backend.capture_status(stream.native)
+
+    def refusal(self, call: Callable[[], object]) -> ag.DriverError | ag.CaptureError | None:
+        """Return the error by which the library refuses a call, or None. What else is raised passes."""
+        try:
+            call()
+        except (ag.DriverError, ag.CaptureError) as error:
+            return error.with_traceback(None)
+        return None
 
     def open_streams(self) -> list[ag.Stream]:
         """Return the streams of this test that were not closed."""
@@ -261,7 +269,7 @@ def applied(times: int, a: int = A, b: int = B, start: int = 0) -> int:
 
 
 def is_closed(stream: ag.Stream) -> bool:
-    """Say whether a stream was closed."""
+    """Return True if a stream was closed."""
     try:
         stream.native  # noqa: B018
     except ag.GraphStateError:
@@ -270,7 +278,7 @@ def is_closed(stream: ag.Stream) -> bool:
 
 
 def is_same(first: ag.Stream | None, second: ag.Stream | None) -> bool:
-    """Say whether two are the same stream, or both none."""
+    """Return True if two are the same stream, or both None."""
     if first is None or second is None:
         return first is second
     return first is second or bool(first.native == second.native)

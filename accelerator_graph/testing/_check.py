@@ -41,7 +41,7 @@ def check_backend(work: Work, expected_failures: Mapping[str, str] | None = None
     BackendError
         The backend is not known or can't run here.
     ExceptionGroup
-        Rules failed; with their errors, each with a note that names the rule.
+        Rules failed; with their errors, each with a note that has the rule's name and sentence.
     ValueError
         `expected_failures` names a rule that does not exist.
     """
@@ -62,7 +62,6 @@ def check_backend(work: Work, expected_failures: Mapping[str, str] | None = None
         except SkipTest as skip:
             results.append(CheckResult(name, "skipped", str(skip)))
         except Exception as error:
-            error.add_note(f"in the rule {name}")
             failures.append(error)
         else:
             results.append(CheckResult(name, "passed"))

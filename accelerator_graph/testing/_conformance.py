@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from traceback import clear_frames
@@ -49,20 +50,24 @@ def _guarded(rule: Callable[..., None], reason: str | None) -> Callable[..., Non
 
     @wraps(rule)
     def test(self: Any, *args: Any, **how: Any) -> None:
+        sentence = f"The rule {rule.__name__}: {inspect.getdoc(rule)}"
         try:
             self.run(partial(rule, self, *args, **how))
         except SkipTest:
             raise
         except Exception as error:
             if reason is None:
+                error.add_note(sentence)
                 raise
             clear_frames(error.__traceback__)  # else what it made lives until somebody forgets the error
             gc.collect()
             raise ExpectedFailure(f"expected to fail: {reason}") from error
         if reason is not None:
-            raise AssertionError(
+            passes = AssertionError(
                 f"expected to fail ({reason}), but it passes; remove it from expected_failures."
             )
+            passes.add_note(sentence)
+            raise passes
 
     test.rule = rule  # type: ignore[attr-defined]
     return test

@@ -49,12 +49,15 @@ PAUSE = 2_000_000
 
 
 class CudaWork(Work):
-    """Cells in the memory of device 0; a piece of work is a kernel, launched by the driver."""
+    """Cells in the memory of a device; a piece of work is a kernel, launched by the driver."""
 
     backend = "cuda"
 
-    def __init__(self) -> None:
-        self.device = device()
+    def __init__(self, number: int = 0) -> None:
+        self.device = device(number)
+
+    def on(self, device: int) -> CudaWork:
+        return CudaWork(device)
 
     def new(self) -> int:
         return self.device.take(4)
@@ -92,14 +95,14 @@ class Buffer:
 
 
 class Device:
-    """Device 0: its primary context, the kernel, and memory that is handed out and never comes back.
+    """A device: its primary context, the kernel, and memory that is handed out and never comes back.
 
     Freeing memory would break captures in progress.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
         call(driver.cuInit, 0)
-        self.number = call(driver.cuDeviceGet, 0)
+        self.number = call(driver.cuDeviceGet, number)
         self.context = call(driver.cuDevicePrimaryCtxRetain, self.number)
         with self.current():
             self.module = call(driver.cuModuleLoadData, KERNEL)
@@ -134,8 +137,12 @@ class Device:
 
 
 @cache
-def device() -> Device:
-    return Device()
+def _device(number: int) -> Device:
+    return Device(number)
+
+
+def device(number: int = 0) -> Device:
+    return _device(number)
 
 
 def call(function: Any, *args: Any) -> Any:

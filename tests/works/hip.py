@@ -33,12 +33,15 @@ PAUSE = 2_000_000
 
 
 class HipWork(Work):
-    """Cells in the memory of device 0; a piece of work is a kernel, launched by the runtime."""
+    """Cells in the memory of a device; a piece of work is a kernel, launched by the runtime."""
 
     backend = "hip"
 
-    def __init__(self) -> None:
-        self.device = device()
+    def __init__(self, number: int = 0) -> None:
+        self.device = device(number)
+
+    def on(self, device: int) -> HipWork:
+        return HipWork(device)
 
     def new(self) -> int:
         return self.device.take(4)
@@ -89,12 +92,13 @@ class Buffer:
 
 
 class Device:
-    """Device 0: the kernel, and memory that is handed out and never comes back.
+    """A device: the kernel, and memory that is handed out and never comes back.
 
     Freeing memory would break captures in progress.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        self.number = number
         with self.current():
             self.module = call(hip.hipModuleLoadData, compiled())
             self.kernel = call(hip.hipModuleGetFunction, self.module, b"step")
@@ -126,7 +130,7 @@ class Device:
     @contextmanager
     def current(self) -> Iterator[None]:
         before = call(hip.hipGetDevice)
-        call(hip.hipSetDevice, 0)
+        call(hip.hipSetDevice, self.number)
         try:
             yield
         finally:
@@ -154,8 +158,12 @@ def relaxed() -> Iterator[None]:
 
 
 @cache
-def device() -> Device:
-    return Device()
+def _device(number: int) -> Device:
+    return Device(number)
+
+
+def device(number: int = 0) -> Device:
+    return _device(number)
 
 
 def compiled() -> bytes:

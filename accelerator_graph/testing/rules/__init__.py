@@ -7,25 +7,32 @@ from .bind import BindRules
 from .by_hand import ByHandRules
 from .capture import CaptureRules
 from .dump import DumpRules
+from .events import EventRules
 from .failures import FailureRules
 from .foreign import ForeignRules
 from .fork import ForkRules
 from .handles import HandleRules
+from .interrupts import InterruptRules
+from .isolation import IsolationRules
 from .lifetime import LifetimeRules
 from .memory import MemoryRules
 from .modes import ModeRules
 from .nodes import NodeRules
 from .pools import PoolRules
+from .process import ProcessRules
 from .replay import ReplayRules
 from .side_stream import SideStreamRules
 from .state import StateRules
 from .streams import StreamRules
 from .threads import ThreadRules
 from .update import UpdateRules
+from .work import WorkRules
 
 ALL = (
+    WorkRules,
     BackendRules,
     StreamRules,
+    EventRules,
     HandleRules,
     StateRules,
     CaptureRules,
@@ -35,8 +42,11 @@ ALL = (
     ForkRules,
     FailureRules,
     ForeignRules,
+    InterruptRules,
+    IsolationRules,
     ThreadRules,
     LifetimeRules,
+    ProcessRules,
     ReplayRules,
     BindRules,
     PoolRules,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+from unittest import SkipTest
+
+import accelerator_graph as ag
 from accelerator_graph.backends.base import (
     BACKEND_API_VERSION,
     Availability,
@@ -59,6 +63,36 @@ class BackendRules(Case):
                 self.backend.destroy_stream(first)
                 self.backend.destroy_stream(second)
 
+    def test_work_runs_on_the_device_of_its_stream(self) -> None:
+        """Work on a stream reaches the memory of the device that the stream was made for."""
+        for device in range(1, self.backend.device_count()):
+            there = self.used.on(device)
+            if there is None:
+                raise SkipTest("the kit has no memory of other devices; override Work.on")
+            stream, cell = self.stream(device), there.new()
+            there.enqueue(stream, cell, 1, 5)
+            graph = self.graph(stream)
+            with graph:
+                there.enqueue(stream, cell, 3, 0)
+            graph.replay()
+            stream.synchronize()
+            assert there.read(cell) == 15, f"device {device}"
+
+    def test_is_empty_says_whether_anything_was_recorded(self) -> None:
+        """`is_empty` is True for a capture that recorded nothing, and False for any other."""
+        stream, cell = self.stream(), self.cell()
+        found: list[tuple[bool, int | None]] = []
+        for pieces in (0, 1, 3):
+            token = self.backend.capture_begin(stream.native, self.backend.default_capture_mode)
+            for _ in range(pieces):
+                self.enqueue(stream, cell)
+            graph = self.backend.capture_end(token)
+            found.append((self.backend.is_empty(graph), self.backend.node_count(graph)))
+            self.backend.destroy_graph(graph)
+        (nothing, count), *others = found
+        assert nothing is True or (nothing is False and count is None)
+        assert [empty for empty, _ in others] == [False, False]
+
     def test_capture_status_follows_the_capture(self) -> None:
         """`capture_status` is "active" from `capture_begin` to `capture_end`, else "none"."""
         stream, cell = self.stream(), self.cell()
@@ -96,6 +130,61 @@ class BackendRules(Case):
             self.enqueue(stream, cell)
         graph.replay()
         assert self.read(cell) == applied(2)
+
+    def test_capture_end_that_raises_leaves_no_capture(self) -> None:
+        """A `capture_end` that raises, for work that was not joined or a broken capture, has ended it."""
+        stream, fork, third, cell = self.stream(), self.stream(), self.stream(), self.cell()
+
+        def not_joined() -> None:
+            fork.wait(stream)
+            self.enqueue(fork, cell)
+
+        def joined_too_early() -> None:
+            not_joined()
+            stream.wait(fork)
+            self.enqueue(fork, cell)
+
+        def joined_to_a_fork() -> None:
+            fork.wait(stream)
+            third.wait(stream)
+            for each in (fork, third):
+                self.enqueue(each, cell)
+            fork.wait(third)
+            stream.wait(third)
+
+        def broken() -> None:
+            self.refusal(stream.synchronize)
+
+        wrong = [broken]
+        if self.has(Capability.EVENTS):
+            wrong += [not_joined, joined_too_early, joined_to_a_fork]
+        for body in wrong:
+            token = self.backend.capture_begin(stream.native, self.backend.default_capture_mode)
+            self.enqueue(stream, cell)
+            body()
+            if body is broken and self.status(stream) is CaptureStatus.ACTIVE:
+                self.backend.capture_abandon(token)
+                continue
+            error = self.refusal(partial(self.backend.capture_end, token))
+            assert isinstance(error, ag.DriverError), body.__name__
+            assert error.reason in (("illegal_call", "invalidated") if body is broken else ("unjoined",))
+            for each in (stream, fork, third):
+                assert self.status(each) is CaptureStatus.NONE, body.__name__
+                self.works(each, self.graph(each))
+        assert self.read(cell) == 0
+
+    def test_capture_abandon_after_the_end_leaves_the_graph(self) -> None:
+        """`capture_abandon` for a capture that has become a graph leaves the graph as it is."""
+        backend, stream, cell = self.backend, self.stream(), self.cell()
+        token = backend.capture_begin(stream.native, backend.default_capture_mode)
+        self.enqueue(stream, cell)
+        graph = backend.capture_end(token)
+        backend.capture_abandon(token)
+        executable = backend.instantiate(graph)
+        backend.replay(executable, stream.native)
+        assert self.read(cell) == applied(1)
+        backend.destroy_executable(executable)
+        backend.destroy_graph(graph)
 
     def test_destroyed_event_is_still_waited_for(self) -> None:
         """A stream that waits for an event goes on waiting when the event has been destroyed."""

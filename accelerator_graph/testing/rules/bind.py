@@ -11,7 +11,7 @@ from .._case import Case, applied, raises
 
 
 class BindRules(Case):
-    """A bound callable does what `replay` does, and knows when its graph is no more."""
+    """A bound callable does what `replay` does, and knows when its graph is gone."""
 
     def test_bound_callable_replays(self) -> None:
         """The callable from `bind` runs the graph once per call, on the captured stream or on another."""

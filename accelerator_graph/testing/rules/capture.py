@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 import warnings
 from unittest import SkipTest
 
@@ -64,6 +65,20 @@ class CaptureRules(Case):
         graph.replay()
         self.enqueue(stream, cell, 1, 2)
         assert self.read(cell) == (5 + 1) * 7 + 2
+
+    def test_work_under_way_when_a_capture_begins_is_not_recorded(self) -> None:
+        """What was enqueued before `capture_begin` runs once, even if it has not begun by then."""
+        stream, cell = self.stream(), self.cell()
+        for _ in range(5):
+            self.enqueue_slow(stream, cell)
+        graph = self.graph(stream)
+        graph.capture_begin()
+        self.enqueue(stream, cell)
+        time.sleep(0.02)  # by now the device has come to some of it
+        graph.capture_end()
+        assert self.read(cell) == applied(5)
+        graph.replay()
+        assert self.read(cell) == applied(6)
 
     def test_large_capture_is_whole(self) -> None:
         """A capture of a thousand pieces of work replays all of them, in order."""

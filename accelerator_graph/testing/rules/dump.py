@@ -29,6 +29,22 @@ class DumpRules(Case):
             graph.debug_dump(folder / "c.dot", verbose=False)
             assert sorted(os.listdir(folder)) == ["a.dot", "b.dot", "c.dot"]
 
+    def test_debug_dump_draws_every_dependency(self) -> None:
+        """The file has an arrow for each dependency, of the graph that is dumped and of no other."""
+        self._kept()
+        stream, cell = self.stream(), self.cell()
+        for pieces in (2, 4):
+            graph = self.graph(stream, keep_graph=True)
+            with graph:
+                for _ in range(pieces):
+                    self.enqueue(stream, cell)
+            with _folder() as folder:
+                graph.debug_dump(folder / "graph.dot")
+                arrows = (folder / "graph.dot").read_text(encoding="utf-8").count("->")
+            assert arrows >= pieces - 1
+            if self.used.nodes_per_piece == 1:
+                assert arrows == pieces - 1
+
     def test_debug_dump_replaces_a_file(self) -> None:
         """`debug_dump` replaces a file that is there, however long it was."""
         graph = self._kept()

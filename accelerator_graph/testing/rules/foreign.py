@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 
@@ -106,6 +107,21 @@ class ForeignRules(Case):
             assert self.read(cell) == applied(3 * runs + 2)
             replay()
             assert self.read(cell) == applied(3 * runs + 3)
+
+    def test_recorded_replay_outlives_its_graph(self) -> None:
+        """With "child_graphs", a replay that was recorded goes on working when its graph has been reset."""
+        self.needs(Capability.CHILD_GRAPHS)
+        stream, home, cell = self.stream(), self.stream(), self.cell()
+        inner, outer = self.captured(home, cell), self.graph(stream)
+        with outer:
+            inner.replay(stream)
+        inner.reset()
+        del inner
+        gc.collect()
+        self.graph().reset()  # an ordinary call: what was queued is destroyed now
+        outer.replay()
+        outer.replay()
+        assert self.read(cell) == applied(2)
 
     def test_bind_onto_a_capturing_stream_leaves_the_capture_valid(self) -> None:
         """`bind` onto a capturing stream enqueues nothing, and its callable works when that has ended."""

@@ -109,7 +109,7 @@ class HandleRules(Case):
                 ag.Graph(stream=bad, backend=name)
 
     def test_what_is_no_stream_is_refused(self) -> None:
-        """A negative handle is a ValueError and what is no stream a TypeError, where it is given."""
+        """A negative handle is a ValueError, any other object a TypeError, where it is given."""
         name = self.backend.name
         with raises(ValueError, match="negative"):
             ag.Graph(stream=-1, backend=name)

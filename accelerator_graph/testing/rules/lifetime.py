@@ -8,7 +8,7 @@ from collections.abc import Callable
 from unittest import SkipTest
 
 import accelerator_graph as ag
-from accelerator_graph.backends.base import CaptureStatus
+from accelerator_graph.backends.base import Capability, CaptureStatus
 
 from .._case import Case, applied
 
@@ -157,6 +157,24 @@ class LifetimeRules(Case):
         assert graph.stream is not None
         graph.stream.synchronize()
         assert self.read(cell) == applied(2)
+
+    def test_graph_outlives_the_streams_that_took_part(self) -> None:
+        """A graph can be replayed after streams that were forked into its capture were closed."""
+        self.needs(Capability.EVENTS)
+        stream, fork, cell = self.stream(), self.stream(), self.cell()
+        graph = self.graph(stream)
+        with graph:
+            self.enqueue(stream, cell, 1, 5)
+            fork.wait(stream)
+            self.enqueue(fork, cell, 3, 0)
+            stream.wait(fork)
+        fork.close()
+        stream.close()
+        gc.collect()
+        other = self.stream()
+        graph.replay(other)
+        graph.bind(other)()
+        assert self.read(cell) == (5 * 3 + 5) * 3
 
     def test_retained_objects_live_until_reset(self) -> None:
         """`retain` returns its argument and keeps it until `reset`, over captures and replays."""

@@ -65,7 +65,7 @@ class ModeRules(Case):
             self.graph(stream).capture_begin(capture_error_mode=mode)
 
     def test_nonsense_mode_is_refused_where_it_is_given(self) -> None:
-        """A mode that is no mode is a ValueError, one that is no string a TypeError, at once."""
+        """An unknown mode is a ValueError, one that is not a string a TypeError, at once."""
         stream = self.stream()
         graph = self.graph(stream)
         bad: list[tuple[object, type[Exception]]] = [

@@ -47,6 +47,43 @@ class NodeRules(Case):
         assert len(work) == 4
         assert sorted(len(after[node] & work) for node in work) == [0, 1, 1, 3]
 
+    def test_nodes_after_an_event(self) -> None:
+        """What waits for an event of a capture comes after the work before it, and not after later work."""
+        self.needs(Capability.EVENTS)
+        first, second, cells = self.stream(), self.stream(), [self.cell(), self.cell()]
+
+        def record() -> None:
+            self.enqueue(first, cells[0])
+            event = first.record()
+            self.enqueue(first, cells[0])
+            first.record()
+            second.wait(event)
+            self.enqueue(second, cells[1])
+            first.wait(second)
+
+        nodes, after = self._listed(first, record)
+        self._needs_one_node_per_piece()
+        work = {node.id for node in nodes if node.kind != "empty"}
+        assert sorted(len(after[node] & work) for node in work) == [0, 1, 1]
+
+    def test_nodes_of_streams_that_take_turns(self) -> None:
+        """A side stream that is entered again and again in a capture waits for the captured one each time."""
+        self.needs(Capability.EVENTS)
+        stream, side, cell = self.stream(), self.stream(), self.cell()
+
+        def record() -> None:
+            with stream:
+                for _ in range(2):
+                    self.enqueue(stream, cell)
+                    with side:
+                        self.enqueue(side, cell)
+                    stream.wait(side)
+
+        nodes, after = self._listed(stream, record)
+        self._needs_one_node_per_piece()
+        work = {node.id for node in nodes if node.kind != "empty"}
+        assert sorted(len(after[node] & work) for node in work) == [0, 1, 2, 3]
+
     def test_nodes_have_a_kind(self) -> None:
         """Every node has a kind in lower case, and a name, which may be empty."""
         stream, cell = self.stream(), self.cell()

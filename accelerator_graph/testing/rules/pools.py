@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import accelerator_graph as ag
 from accelerator_graph.backends.base import CaptureStatus
 
@@ -36,6 +38,28 @@ class PoolRules(Case):
             graph.replay()
         assert self.read(cell) == applied(4)
 
+    def test_graph_that_goes_leaves_the_pool_to_the_capture(self) -> None:
+        """A graph that is reset or dropped while another captures into its pool lets nobody else in."""
+        stream, other, cell, pool = self.stream(), self.stream(), self.cell(), ag.graph_pool_handle()
+        first, second = (self.captured(stream, cell, pool=pool) for _ in range(2))
+        graph, third = self.graph(stream, pool=pool), self.graph(other, pool=pool)
+
+        def refused() -> None:
+            with raises(ag.GraphStateError, match="pool"):
+                third.capture_begin()
+            assert self.status(other) is CaptureStatus.NONE
+
+        with graph:
+            self.enqueue(stream, cell)
+            first.reset()
+            refused()
+            del second
+            gc.collect()
+            refused()
+        graph.replay()
+        assert self.read(cell) == applied(1)
+        self.works(other, third)
+
     def test_pool_of_capture_begin_wins(self) -> None:
         """The pool that `capture_begin` is given wins over the constructor's and the attribute's."""
         stream, cell = self.stream(), self.cell()
@@ -53,7 +77,7 @@ class PoolRules(Case):
         assert graph.pool() == given
 
     def test_zero_means_none(self) -> None:
-        """``(0, 0)`` is no pool: the capture gets one of its own."""
+        """``(0, 0)`` means no pool: the capture gets one of its own."""
         stream, cell = self.stream(), self.cell()
         pool = self.captured(stream, cell, pool=(0, 0)).pool()
         assert pool[0] >= FIRST

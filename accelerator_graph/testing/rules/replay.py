@@ -33,7 +33,7 @@ class ReplayRules(Case):
         assert graph.stream is stream
 
     def test_replay_takes_anything_that_stands_for_a_stream(self) -> None:
-        """`replay` and `bind` take a handle where there are handles, and nothing that is no stream."""
+        """`replay` and `bind` take a handle where there are handles, and refuse what is not a stream."""
         stream, cell = self.stream(), self.cell()
         graph = self.captured(stream, cell)
         for bad in ("stream", 1.5, object()):

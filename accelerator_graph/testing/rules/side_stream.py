@@ -101,7 +101,7 @@ class SideStreamRules(Case):
         assert self.read(cell) == 0
 
     def test_wrong_arguments_of_graph_are_refused(self) -> None:
-        """What is no graph, no stream or no pool is refused before anything has begun."""
+        """A wrong graph, stream, pool or mode is refused before anything has begun."""
         stream = self.stream()
         graph = self.graph(stream)
         with raises(TypeError):

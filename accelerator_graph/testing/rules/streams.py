@@ -59,6 +59,18 @@ class StreamRules(Case):
             stream = ag.Stream()
             assert (stream.backend, stream.device) == (self.backend.name, last)
 
+    def test_current_stream_of_the_runtime_stays_the_same(self) -> None:
+        """The runtime's own current stream, where it has one, is the same as long as nobody changes it."""
+        for device in (None, *range(self.backend.device_count())):
+            native = self.backend.current_stream(device)
+            if native is None:
+                assert self.backend.current_stream(device) is None
+                continue
+            wanted = self.backend.device_of(native) if device is None else device
+            assert self.backend.device_of(native) == wanted
+            again = self.backend.current_stream(device)
+            assert again is native or again == native
+
     def test_entering_nests_and_restores(self) -> None:
         """``with stream`` makes it the current one, nested and repeated, and restores the one before."""
         first, second = self.stream(), self.stream()
@@ -105,6 +117,24 @@ class StreamRules(Case):
         graph.replay()
         assert self.read(cell) == applied(3 if self.has(Capability.EVENTS) else 2)
 
+    def test_entering_again_inside_a_capture_keeps_the_order(self) -> None:
+        """A stream that is entered again in a capture waits for what was recorded since the first time."""
+        self.needs(Capability.EVENTS)
+        stream, other, cell = self.stream(), self.stream(), self.cell()
+        graph = self.graph(stream)
+        with graph:
+            for _ in range(3):
+                self.enqueue_slow(stream, cell, 1, 5)
+                with other:
+                    self.enqueue_slow(other, cell, 3, 0)
+                stream.wait(other)
+        expected = 0
+        for _ in range(4):
+            graph.replay()
+            for _ in range(3):
+                expected = (expected + 5) * 3
+        assert self.read(cell) == expected % 2**32
+
     def test_wait_orders_streams(self) -> None:
         """After `wait`, work on a stream runs behind the other stream's work, or behind an event in it."""
         self.needs(Capability.EVENTS)
@@ -122,7 +152,7 @@ class StreamRules(Case):
         second.synchronize()
 
     def test_wait_refuses_what_is_no_mark(self) -> None:
-        """`wait` takes an event or a stream; all else is a TypeError."""
+        """`wait` takes an event or a stream; anything else is a TypeError."""
         self.needs(Capability.EVENTS)
         stream = self.stream()
         for bad in (None, 1.5, "event", object()):
@@ -152,7 +182,7 @@ class StreamRules(Case):
             assert caught.error.capability == Capability.EVENTS
 
     def test_closed_stream_is_refused_everywhere(self) -> None:
-        """A closed stream is a `GraphStateError` wherever it is used; closing it again is nothing."""
+        """A closed stream is a `GraphStateError` wherever it is used; closing it twice does nothing."""
         stream, other, cell = self.stream(), self.stream(), self.cell()
         graph = self.captured(other, cell)
         own, made_before = self.graph(), self.graph(stream)

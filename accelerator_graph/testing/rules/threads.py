@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import random
 import sys
+import tempfile
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from unittest import SkipTest
 
 import accelerator_graph as ag
-from accelerator_graph.backends.base import CaptureStatus
+from accelerator_graph.backends.base import Capability, CaptureStatus
 
 from .._case import Case, applied, raises
 
@@ -160,6 +165,41 @@ class ThreadRules(Case):
         self.in_thread(graph.reset)
         self.works(stream, graph)
 
+    def test_every_call_works_on_a_thread_that_never_saw_the_device(self) -> None:
+        """Each call may be the first that its thread makes: events, captures, looking, letting go."""
+        stream, other, cell = self.stream(), self.stream(), self.cell()
+        graph, expected = self.graph(stream, keep_graph=True), applied(1)
+
+        def capture() -> None:
+            with graph:
+                self.enqueue(stream, cell)
+
+        self.enqueue(stream, cell)
+        if self.has(Capability.EVENTS):
+            event = self.in_thread(stream.record)
+            self.in_thread(lambda: other.wait(event))
+            self.in_thread(stream.query)
+            del event
+        self.in_thread(capture)
+        if self.has(Capability.NODES):
+            assert self.in_thread(lambda: graph.num_nodes) > 0
+            with tempfile.TemporaryDirectory() as folder:
+                self.in_thread(lambda: graph.debug_dump(Path(folder, "graph.dot")))
+        if self.has(Capability.ENQUEUE):
+            buffers = self.used.buffer(8), self.used.buffer(8)
+            self.in_thread(lambda: stream.fill(buffers[0], 1))
+            self.in_thread(lambda: stream.copy(buffers[1], buffers[0]))
+        self.in_thread(graph.instantiate)
+        launch = self.in_thread(graph.bind)
+        for run in (graph.replay, launch, partial(graph.replay, other)):
+            self.in_thread(run)
+            expected = applied(1, start=expected)
+        assert self.read(cell) == expected
+        self.in_thread(graph.reset)
+        for each in (stream, other):
+            self.in_thread(each.synchronize)
+            self.in_thread(each.close)
+
     def test_replays_from_several_threads_are_all_counted(self) -> None:
         """Four threads replay one graph at once: no run is lost, on one stream and on one each."""
         stream, cell = self.stream(), self.cell()
@@ -180,6 +220,43 @@ class ThreadRules(Case):
             before = self.read(cell)
             self.in_threads([partial(repeat, call) for call in calls])
             assert self.read(cell) == applied(4 * runs, start=before)
+
+    def test_replays_of_two_threads_on_two_streams_are_not_lost(self) -> None:
+        """Two threads replay slow work at once, each on a stream of its own: runs don't overlap."""
+        first, second, cell = self.stream(), self.stream(), self.cell()
+        graph = self.graph(first)
+        with graph:
+            self.enqueue_slow(first, cell)
+        runs = 15
+
+        def repeat(call: Callable[[], None], seed: int) -> None:
+            chance = random.Random(seed)
+            with switching(chance):
+                for _ in range(runs):
+                    call()
+
+        ways: list[list[Callable[[], None]]] = [
+            [partial(graph.replay, first), partial(graph.replay, second)],
+            [graph.bind(first), graph.bind(second)],
+        ]
+        for calls in ways:
+            before = self.read(cell)
+            self.in_threads([partial(repeat, call, seed) for seed, call in enumerate(calls)])
+            assert self.read(cell) == applied(2 * runs, start=before)
+
+    def test_work_of_another_thread_on_the_captured_stream_is_recorded(self) -> None:
+        """A capture belongs to the stream: another thread sees it, and what it enqueues is recorded."""
+        stream, cell = self.stream(), self.cell()
+        graph = self.graph(stream)
+        with graph:
+            self.enqueue(stream, cell, 1, 5)
+            assert self.in_thread(lambda: self.status(stream)) is CaptureStatus.ACTIVE
+            self.in_thread(lambda: self.enqueue(stream, cell, 3, 0))
+            self.enqueue(stream, cell, 1, 1)
+        assert self.in_thread(lambda: self.status(stream)) is CaptureStatus.NONE
+        assert self.read(cell) == 0
+        graph.replay()
+        assert self.read(cell) == 16
 
     def test_reset_while_another_thread_replays(self) -> None:
         """A `reset` during replays of another thread lets those that began complete, and refuses the rest."""
@@ -207,3 +284,18 @@ class ThreadRules(Case):
             self.in_threads(calls)
             assert completed[0] >= 1
             assert self.read(cell) == applied(completed[0])
+
+
+@contextmanager
+def switching(chance: random.Random) -> Iterator[None]:
+    """Let other threads run, for a moment, in the middle of whatever this thread calls meanwhile."""
+
+    def switch(*event: object) -> None:
+        time.sleep(chance.choice((0, 0, 0, 1e-4)))
+
+    before = sys.getprofile()
+    sys.setprofile(switch)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)

@@ -109,8 +109,9 @@ class TapeBackend(Backend):
 
     def capture_end(self, token: tuple[TapeStream, list[Entry]]) -> list[Entry]:
         stream, tape = token
-        if stream.tape is tape:
-            stream.tape = None
+        if stream.tape is not tape:
+            raise CaptureError("the capture has ended already.")
+        stream.tape = None
         return tape
 
     # ---- graphs and executables ----------------------------------------------------------------

@@ -1,0 +1,141 @@
+"""A KeyboardInterrupt may come at any moment of a call of the backend."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from abc import ABC
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from types import FrameType
+from typing import Any, TypeVar
+
+from accelerator_graph.backends.base import Backend, Capability, CaptureStatus
+
+from .._case import Case, applied
+
+T = TypeVar("T")
+
+
+class InterruptRules(Case):
+    """Calls that begin and end a capture either do so or have done nothing."""
+
+    def test_interrupted_capture_begin_leaves_no_capture(self) -> None:
+        """A KeyboardInterrupt at any moment of `capture_begin` leaves no capture on the stream."""
+        backend, stream, cell = self.backend, self.stream(), self.cell()
+        mode = backend.default_capture_mode
+        for at in count(1):
+            interrupter = Interrupter(backend, at)
+            try:
+                token = interrupter.run(partial(backend.capture_begin, stream.native, mode))
+            except KeyboardInterrupt:
+                assert self.status(stream) is CaptureStatus.NONE, interrupter.where
+                token = backend.capture_begin(stream.native, mode)
+            self.enqueue(stream, cell)
+            backend.capture_abandon(token)
+            if not interrupter.where:
+                break
+        self.works(stream, self.graph(stream))
+        assert self.read(cell) == 0
+
+    def test_interrupted_capture_end_leaves_no_capture(self) -> None:
+        """After a KeyboardInterrupt at any moment of `capture_end`, `capture_abandon` leaves no capture."""
+        backend, stream, fork, cell = self.backend, self.stream(), self.stream(), self.cell()
+        for at in count(1):
+            token = backend.capture_begin(stream.native, backend.default_capture_mode)
+            self.enqueue(stream, cell)
+            if self.has(Capability.EVENTS):
+                fork.wait(stream)
+                self.enqueue(fork, cell)
+                stream.wait(fork)
+            interrupter = Interrupter(backend, at)
+            try:
+                backend.destroy_graph(interrupter.run(partial(backend.capture_end, token)))
+            except KeyboardInterrupt:
+                backend.capture_abandon(token)
+                for each in (stream, fork):
+                    assert self.status(each) is CaptureStatus.NONE, interrupter.where
+            if not interrupter.where:
+                break
+        for each in (stream, fork):
+            self.works(each, self.graph(each))
+        assert self.read(cell) == applied(0)
+
+    def test_interrupted_destroy_can_be_called_again(self) -> None:
+        """A graph, an executable or an event whose release was interrupted can be released again."""
+        backend, stream, cell = self.backend, self.stream(), self.cell()
+        graphs: list[Any] = []
+
+        def graph() -> Any:
+            token = backend.capture_begin(stream.native, backend.default_capture_mode)
+            self.enqueue(stream, cell)
+            return backend.capture_end(token)
+
+        def executable() -> Any:
+            graphs.append(graph())
+            return backend.instantiate(graphs[-1])
+
+        made: list[tuple[Callable[[], Any], Callable[[Any], None]]] = [
+            (graph, backend.destroy_graph),
+            (executable, backend.destroy_executable),
+        ]
+        if self.has(Capability.EVENTS):
+            made.append((partial(backend.record_event, stream.native), backend.destroy_event))
+        for make, destroy in made:
+            for at in count(1):
+                interrupter, value = Interrupter(backend, at), make()
+                try:
+                    interrupter.run(partial(destroy, value))
+                except KeyboardInterrupt:
+                    destroy(value)
+                if not interrupter.where:
+                    break
+        for each in graphs:
+            backend.destroy_graph(each)
+        self.works(stream, self.graph(stream))
+        assert self.read(cell) == 0
+
+
+class Interrupter:
+    """Raises KeyboardInterrupt in a call, at the n-th moment at which Python could in the backend's code.
+
+    These are the beginnings of functions, and the returns from C. `where` says at which it was.
+    """
+
+    def __init__(self, backend: Backend, at: int) -> None:
+        kinds = set(type(backend).__mro__) - {Backend, ABC, object}
+        functions = (each for kind in kinds for each in vars(kind).values() if inspect.isfunction(each))
+        folders = {os.path.dirname(function.__code__.co_filename) + os.sep for function in functions}
+        self._folders = tuple(folders)
+        self._left = at
+        self.where = ""
+
+    def run(self, call: Callable[[], T]) -> T:
+        """Return what a call returns, if it is not interrupted."""
+        before = sys.getprofile()
+        sys.setprofile(self._look)
+        try:
+            return call()
+        finally:
+            sys.setprofile(before)
+
+    def _look(self, frame: FrameType, event: str, arg: Any) -> None:
+        code = frame.f_code
+        begins = event == "call" and not code.co_flags & inspect.CO_GENERATOR
+        if not (begins or event == "c_return") or not code.co_filename.startswith(self._folders):
+            return
+        if _in_a_finalizer(frame):  # nobody would hear of it
+            return
+        self._left -= 1
+        if self._left == 0:
+            what = f"after {getattr(arg, '__name__', arg)}" if event == "c_return" else "at the beginning"
+            self.where = f"interrupted in {code.co_qualname}, line {frame.f_lineno}, {what}"
+            raise KeyboardInterrupt
+
+
+def _in_a_finalizer(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None

@@ -1,0 +1,163 @@
+"""Waits that a capture can't record, and captures that are broken: nothing is lost without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import accelerator_graph as ag
+from accelerator_graph.backends.base import Capability, CaptureStatus
+
+from .._case import Case, applied
+
+BROKEN = ("illegal_call", "invalidated", "foreign_capture", "other")
+"""What the reason may be where an invalidated capture ends."""
+
+
+class IsolationRules(Case):
+    """The streams of a capture wait for events of that capture and for no others."""
+
+    def test_wait_for_an_event_from_before_the_capture_is_refused(self) -> None:
+        """A capturing stream can't wait for an event that was recorded on another stream before."""
+        outside, cell = self._outside()
+        event = outside.record()
+        self._refused_in_a_capture(lambda stream: stream.wait(event))
+        assert self.read(cell) == applied(1)
+
+    def test_wait_for_an_event_of_its_own_from_before_the_capture_is_refused(self) -> None:
+        """A capturing stream can't wait for an event that it recorded before its capture."""
+        stream = self._outside()[0]
+        event = stream.record()
+        self._refused_in_a_capture(lambda stream: stream.wait(event), stream)
+
+    def test_wait_for_a_stream_outside_the_capture_is_refused(self) -> None:
+        """A capturing stream can't wait for a stream that is not in its capture, idle or not."""
+        outside, cell = self._outside()
+        self._refused_in_a_capture(lambda stream: stream.wait(outside))
+        self.enqueue_slow(outside, cell)
+        self._refused_in_a_capture(lambda stream: stream.wait(outside))
+        assert self.read(cell) == applied(2)
+        assert self.status(outside) is CaptureStatus.NONE
+
+    def test_forked_stream_can_not_wait_for_a_stream_outside(self) -> None:
+        """What holds for the captured stream holds for every stream that was forked from it."""
+        outside, fork = self._outside()[0], self.stream()
+
+        def wait(stream: ag.Stream) -> None:
+            fork.wait(stream)
+            try:
+                fork.wait(outside)
+            finally:
+                if self.status(stream) is CaptureStatus.ACTIVE:
+                    stream.wait(fork)
+
+        self._refused_in_a_capture(wait)
+        assert self.status(fork) is CaptureStatus.NONE
+
+    def test_wait_for_an_event_of_another_capture_is_refused(self) -> None:
+        """A capturing stream can't wait for an event of another capture; neither loses anything silently."""
+        self.needs(Capability.EVENTS)
+        first, second, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
+        graph, theirs = self.graph(first), self.graph(second)
+        theirs.capture_begin()
+        self.enqueue(second, other)
+        event = second.record()
+        graph.capture_begin()
+        self.enqueue(first, cell)
+        self._refused(lambda: first.wait(event), "foreign_capture")
+        captures = (graph, first, cell), (theirs, second, other)
+        ended = [self._end(each, stream, cell) for each, stream, cell in captures]
+        for (each, stream, cell), as_a_graph in zip(captures, ended, strict=True):
+            self._check(each, stream, cell, as_a_graph)
+
+    def test_wait_for_an_event_of_an_ended_capture_is_refused(self) -> None:
+        """No stream can wait for an event of a capture that has ended, as a graph or not."""
+        self.needs(Capability.EVENTS)
+        for as_a_graph in (True, False):
+            stream, idle, cell = self.stream(), self.stream(), self.cell()
+            graph = self.graph(stream)
+            graph.capture_begin()
+            self.enqueue(stream, cell)
+            event = stream.record()
+            self.enqueue(stream, cell)
+            if as_a_graph:
+                graph.capture_end()
+            else:
+                graph.reset()
+            self._refused(lambda: idle.wait(event), "foreign_capture", "other")  # noqa: B023
+            assert self.status(idle) is CaptureStatus.NONE
+            self.works(idle, self.graph(idle))
+            for capturing in (idle, stream):
+                self._refused_in_a_capture(
+                    lambda stream: stream.wait(event),  # noqa: B023
+                    capturing,
+                    "foreign_capture",
+                    "other",
+                )
+            assert self.read(cell) == 0
+
+    def test_capture_is_a_graph_only_if_it_is_active(self) -> None:
+        """After an illegal call, an active capture becomes a whole graph, an invalidated one an error."""
+        calls: list[Callable[[ag.Stream], object]] = [ag.Stream.synchronize]
+        if self.has(Capability.EVENTS):
+            calls.append(ag.Stream.query)
+        for call in calls:
+            stream, cell = self.stream(), self.cell()
+            graph = self.graph(stream)
+            graph.capture_begin()
+            self.enqueue(stream, cell)
+            if self.backend.recording == "stream":
+                self._refused(lambda: call(stream), "illegal_call")  # noqa: B023
+            else:
+                self.refusal(lambda: call(stream))  # noqa: B023
+            self._ends_as_it_says(graph, stream, cell)
+
+    def _outside(self) -> tuple[ag.Stream, Any]:
+        """Return a stream that does slow work, and the cell that it works on."""
+        self.needs(Capability.EVENTS)
+        stream, cell = self.stream(), self.cell()
+        self.enqueue_slow(stream, cell)
+        return stream, cell
+
+    def _refused_in_a_capture(
+        self,
+        wait: Callable[[ag.Stream], None],
+        stream: ag.Stream | None = None,
+        *reasons: str,
+    ) -> None:
+        stream, cell = stream or self.stream(), self.cell()
+        graph = self.graph(stream)
+        graph.capture_begin()
+        self.enqueue(stream, cell)
+        self._refused(lambda: wait(stream), *(reasons or ("foreign_capture",)))
+        self._ends_as_it_says(graph, stream, cell)
+
+    def _refused(self, call: Callable[[], object], *reasons: str) -> None:
+        error = self.refusal(call)
+        assert error is not None, f"no error; one with the reason {' or '.join(reasons)} has to be raised"
+        assert error.reason in reasons, error
+
+    def _ends_as_it_says(self, graph: ag.Graph, stream: ag.Stream, cell: Any) -> None:
+        self._check(graph, stream, cell, self._end(graph, stream, cell))
+
+    def _end(self, graph: ag.Graph, stream: ag.Stream, cell: Any) -> bool:
+        """End a capture that has one piece of work; return whether it became a graph, of two."""
+        active = self.status(stream) is CaptureStatus.ACTIVE
+        if active:
+            self.enqueue(stream, cell)
+            graph.capture_end()
+        else:
+            assert self.status(stream) is CaptureStatus.INVALIDATED
+            error = self.refusal(graph.capture_end)
+            assert error is not None, "a capture that was invalidated became a graph"
+            assert error.reason in BROKEN, error
+        assert self.status(stream) is CaptureStatus.NONE
+        return active
+
+    def _check(self, graph: ag.Graph, stream: ag.Stream, cell: Any, as_a_graph: bool) -> None:
+        assert self.read(cell) == 0
+        if as_a_graph:
+            graph.replay()
+            assert self.read(cell) == applied(2)
+            graph.reset()
+        self.works(stream, graph)

@@ -1,0 +1,66 @@
+"""Forks: what a process that has only probed leaves to its children."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from unittest import SkipTest
+
+from .._case import Case
+
+PROGRAM = """
+import importlib, json, os, sys, traceback
+
+path, module, names, name = json.loads(sys.argv[1])
+sys.path[:] = path
+found = importlib.import_module(module)
+for each in names.split("."):
+    found = getattr(found, each)
+assert found.probe().usable, found.probe().reason
+
+child = os.fork()
+if child:
+    sys.exit(os.waitpid(child, 0)[1] != 0)
+try:
+    backend = found()
+    backend.name = name
+    backend.open()
+    stream = backend.create_stream(0)
+    graph = backend.capture_end(backend.capture_begin(stream, backend.default_capture_mode))
+    executable = backend.instantiate(graph)
+    backend.replay(executable, stream)
+    backend.synchronize(stream)
+    backend.destroy_executable(executable)
+    backend.destroy_graph(graph)
+    backend.destroy_stream(stream)
+except BaseException:
+    traceback.print_exc()
+    os._exit(1)
+os._exit(0)
+"""
+
+
+class ProcessRules(Case):
+    """Processes that fork."""
+
+    def test_child_of_a_process_that_has_probed_can_use_the_backend(self) -> None:
+        """`probe` initialises nothing: after it, a forked child can open the backend, capture and replay."""
+        if not hasattr(os, "fork"):
+            raise SkipTest("this system has no fork")
+        kind = type(self.backend)
+        found: object = sys.modules.get(kind.__module__)
+        for name in kind.__qualname__.split("."):
+            found = getattr(found, name, None)
+        if found is not kind or kind.__module__ == "__main__":
+            raise SkipTest(f"another process can't import {kind.__qualname__} from {kind.__module__}")
+        facts = json.dumps([sys.path, kind.__module__, kind.__qualname__, self.backend.name])
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, facts],
+            capture_output=True,
+            text=True,
+            timeout=self.time_limit / 2,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr

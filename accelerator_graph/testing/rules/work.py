@@ -1,0 +1,112 @@
+"""The `Work` that the kit is given: rules about work that is not what it says could not fail."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+from unittest import SkipTest
+
+import accelerator_graph as ag
+from accelerator_graph.backends.base import Capability
+
+from .._case import Case, applied
+
+PIECES = 10
+MILLISECOND = 1e-3
+ATTEMPTS = 30
+
+
+class WorkRules(Case):
+    """Cells, pieces of work, slow ones, and buffers."""
+
+    def test_work_new_cells_hold_zero(self) -> None:
+        """`Work.new` returns a cell that holds 0, another one each time."""
+        stream, cells = self.stream(), [self.cell() for _ in range(3)]
+        assert [self.read(cell) for cell in cells] == [0, 0, 0]
+        self.enqueue(stream, cells[1], 1, 5)
+        assert [self.read(cell) for cell in (*cells, self.cell())] == [0, 5, 0, 0]
+
+    def test_work_computes_what_it_says(self) -> None:
+        """A piece of work, slow or not, is ``cell = (cell * a + b) % 2**32``, for all 32-bit factors."""
+        for enqueue in (self.enqueue, self.enqueue_slow):
+            chance, stream, cell, expected = random.Random(7), self.stream(), self.cell(), 0
+            for a, b in [(2**32 - 1, 2**32 - 1), *((chance.getrandbits(32), 1) for _ in range(5)), (0, 7)]:
+                enqueue(stream, cell, a, b)
+                expected = applied(1, a, b, expected)
+                assert self.read(cell) == expected, (a, b)
+
+    def test_work_that_is_slow_takes_a_millisecond(self) -> None:
+        """`Work.enqueue_slow` takes a millisecond or more between reading the cell and writing it."""
+        stream, cell = self.stream(), self.cell()
+        elapsed = self._seconds(lambda: self._enqueue_slow(cell, stream))
+        assert elapsed >= PIECES * MILLISECOND, (
+            f"{PIECES} slow pieces of work took {elapsed * 1000:.3f} ms; override Work.enqueue_slow"
+        )
+        assert self._loses_an_update() or not self._runs_beside(), (
+            "work that ran beside it was never lost: it has to wait after the reading and before the writing"
+        )
+
+    def test_work_read_waits_for_nothing(self) -> None:
+        """`Work.read` returns what the cell holds now, while work on it is still going on."""
+        stream, cell, quick = self.stream(), self.cell(), 0
+        for attempt in range(1, ATTEMPTS + 1):  # a busy machine may have been done by then
+            quick += self._enqueue_slow(cell, stream) < PIECES * MILLISECOND
+            found = self.used.read(cell)
+            stream.synchronize()
+            if found != applied(attempt * PIECES):
+                return
+        if not quick:
+            raise SkipTest("work is done when enqueue_slow returns")
+        raise AssertionError("all work that was asked for was always done when Work.read returned")
+
+    def test_work_buffers_hold_zeros(self) -> None:
+        """`Work.buffer` returns memory of that many bytes, all 0, and `Work.read_bytes` returns them."""
+        self.needs(Capability.ENQUEUE)
+        stream, buffers = self.stream(), [self.used.buffer(nbytes) for nbytes in (1, 8, 8)]
+        stream.fill(buffers[1], 3)
+        stream.synchronize()
+        assert [self.used.read_bytes(buffer) for buffer in buffers] == [bytes(1), b"\x03" * 8, bytes(8)]
+
+    def _loses_an_update(self) -> bool:
+        """Return whether work that is not ordered is lost beside a slow piece, in one of many attempts."""
+        slow, fast, cell = self.stream(), self.stream(), self.cell()
+        for _ in range(ATTEMPTS):
+            before = self.used.read(cell)
+            self.enqueue_slow(slow, cell, 1, 5)
+            self.enqueue(fast, cell, 1, 1)
+            if self.read(cell) != before + 6:
+                return True
+        return False
+
+    def _runs_beside(self) -> bool:
+        """Return whether two streams were seen to do slow work at the same time."""
+        first, second, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
+
+        def on_both() -> None:
+            self._enqueue_slow(cell, first)
+            self._enqueue_slow(other, second)
+
+        def on_one() -> None:
+            self._enqueue_slow(cell, first, first)
+
+        quick = min(self._enqueue_slow(cell, first) for _ in range(5)) < PIECES * MILLISECOND
+        both, one = (min(self._seconds(work) for _ in range(5)) for work in (on_both, on_one))
+        return quick and both < 0.75 * one
+
+    def _enqueue_slow(self, cell: Any, *streams: ag.Stream) -> float:
+        """Enqueue some slow work on each stream in turn, and return how many seconds that took."""
+        begin = time.perf_counter()
+        for stream in streams:
+            for _ in range(PIECES):
+                self.enqueue_slow(stream, cell)
+        return time.perf_counter() - begin
+
+    def _seconds(self, enqueue: Callable[[], object]) -> float:
+        """Return how many seconds work takes."""
+        self.synchronize()
+        begin = time.perf_counter()
+        enqueue()
+        self.synchronize()
+        return time.perf_counter() - begin

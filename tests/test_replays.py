@@ -1,0 +1,100 @@
+"""Replays and what they are bound to, on a backend that says which executable runs and what is destroyed."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph import _lifetime
+from accelerator_graph.backends.cpu import CpuBackend
+
+NAME = "watched"
+LIMIT = 20
+
+
+class Watched(CpuBackend):
+    """Keeps the order of what was called."""
+
+    def open(self) -> None:
+        super().open()
+        self.ran: list[Any] = []
+        self.made: list[Any] = []
+        self.destroyed: list[Any] = []
+        self.while_binding: Callable[[], object] = int
+
+    def instantiate(self, graph: Any) -> Any:
+        self.made.append(super().instantiate(graph))
+        return self.made[-1]
+
+    def replay(self, executable: Any, stream: Any) -> None:
+        self.ran.append(executable)
+        super().replay(executable, stream)
+
+    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
+        self.while_binding()
+        return lambda: self.replay(executable, stream)
+
+    def destroy_executable(self, executable: Any) -> None:
+        self.destroyed.append(executable)
+        super().destroy_executable(executable)
+
+    def destroy_stream(self, stream: Any) -> None:
+        self.destroyed.append(stream)
+        super().destroy_stream(stream)
+
+
+@pytest.fixture(name="backend")
+def backend_fixture() -> Any:
+    ag.backends.register(NAME, Watched)
+    yield ag.backends.get(NAME)
+    ag.backends.unregister(NAME)
+
+
+@pytest.fixture(name="kept")
+def kept_fixture(backend: Watched) -> ag.Graph:
+    stream = ag.Stream(backend=NAME)
+    graph = ag.Graph(keep_graph=True, stream=stream)
+    with graph:
+        stream.launch(int)
+    graph.instantiate()
+    return graph
+
+
+def test_instantiate_in_another_thread_reaches_what_is_being_bound(backend: Watched, kept: ag.Graph) -> None:
+    def instantiate() -> None:
+        backend.while_binding = int
+        other = threading.Thread(target=kept.instantiate)
+        other.start()
+        other.join(LIMIT)
+        assert len(backend.made) == 2
+
+    backend.while_binding = instantiate
+    launch = kept.bind(ag.Stream(backend=NAME))
+    launch()
+    assert backend.ran == [backend.made[1]]
+    _lifetime.drain()
+    assert backend.destroyed == [backend.made[0]]
+
+
+def test_stream_of_the_latest_run_lives_until_the_next_run(backend: Watched, kept: ag.Graph) -> None:
+    """A backend may have to order the next run behind it."""
+    first, second = ag.Stream(backend=NAME), ag.Stream(backend=NAME)
+    natives = [first.native, second.native]
+    kept.replay(first)
+    del first
+    gc.collect()
+    _lifetime.drain()
+    assert backend.destroyed == []
+    kept.replay(second)
+    _lifetime.drain()
+    assert backend.destroyed == natives[:1]
+    second.close()
+    assert backend.destroyed == natives[:1]
+    kept.bind()()
+    _lifetime.drain()
+    assert backend.destroyed == natives
