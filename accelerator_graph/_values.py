@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copyreg
+import threading
 from collections import Counter
 from collections.abc import Callable, Hashable
 from enum import Enum
-from types import BuiltinMethodType, MethodType
+from types import BuiltinMethodType, EllipsisType, MethodType, NoneType, NotImplementedType
 from typing import Any
 
 from ._arrays import family_of
@@ -14,8 +15,18 @@ from ._arrays import family_of
 Way = Callable[[Any], Hashable]
 """Returns what two values of a type have in common if and only if they behave alike."""
 
-_EXACT = {bool, int, str, bytes, MethodType, BuiltinMethodType}
+_EXACT = {bool, int, str, bytes, MethodType, BuiltinMethodType, NoneType, EllipsisType, NotImplementedType}
 """Types whose values behave alike if they are equal."""
+
+_DEEPEST = 50
+"""How many values may be taken apart within one another."""
+
+
+class _Thread(threading.local):
+    depth = 0
+
+
+_thread = _Thread()
 
 
 class Itself:
@@ -87,14 +98,24 @@ class Values:
         return frozenset(Counter(map(self.describe, x)).items())
 
     def _parts_of(self, x: Any) -> Hashable:
+        depth = _thread.depth
         try:
+            if depth == _DEEPEST:  # what it is made of leads on and on
+                raise RecursionError
+            _thread.depth += 1
             reduce = copyreg.dispatch_table.get(type(x))
             parts = x.__reduce_ex__(4) if reduce is None else reduce(x)
             if isinstance(parts, str):  # a global's name
                 return Itself(x)
             return self.all_of([list(each) if i in (3, 4) and each else each for i, each in enumerate(parts)])
+        except RecursionError:
+            if depth:
+                raise
+            return Itself(x)
         except Exception:
             return Itself(x)
+        finally:
+            _thread.depth = depth
 
 
 def _same(x: Any) -> Hashable:

@@ -12,6 +12,7 @@ import pathlib
 import pickle
 import re
 import sys
+import time
 import types
 import uuid
 import weakref
@@ -23,6 +24,7 @@ import numpy as np
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph._values import Values
 
 UTC = datetime.UTC
 EAST = datetime.timezone(datetime.timedelta(hours=1))
@@ -362,3 +364,23 @@ def test_a_read_only_argument_is_read(stream, outputs):
         stream.synchronize()
         assert out.tolist() == [2.0 * i] * 2
     assert f.cache_info().captures == 1
+
+
+class Endless:
+    """Is made of others of its kind."""
+
+    def __eq__(self, other):
+        return isinstance(other, Endless)
+
+    def __hash__(self):
+        return 1
+
+    def __reduce__(self):
+        return Endless, (Endless(), Endless(), Endless())
+
+
+@pytest.mark.parametrize("value", [Endless(), [Endless(), 1], None, ..., NotImplemented], ids=str)
+def test_a_value_is_described_in_no_time(value):
+    begin = time.perf_counter()
+    assert Values().describe(value) == Values().describe(value)
+    assert time.perf_counter() - begin < 5

@@ -386,7 +386,9 @@ def test_a_launch_into_somebody_elses_capture_is_refused(backend, block, cells, 
             assert in_thread(lambda: bare_begin(stream.handle, "relaxed")) == 0
         stream.fill(block, 6)
         for _ in range(2):
-            with pytest.raises(errors.CaptureError, match="another library is capturing the stream") as raised:
+            with pytest.raises(
+                errors.CaptureError, match="another library is capturing the stream"
+            ) as raised:
                 replay()
             assert raised.value.reason == "illegal_call"
         home.fill(block, 5)
