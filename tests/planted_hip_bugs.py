@@ -44,6 +44,14 @@ BUGS = (
         r"leaked\n.*'events': 1",
     ),
     Bug(
+        "an object is destroyed again if an interrupt follows",
+        DRIVER,
+        "if handle.destroyed is None:",
+        "if True:",
+        ("interrupts", "-k", "any_moment_of_a_destruction"),
+        "at .*: a stale handle",
+    ),
+    Bug(
         "a launch that fails is taken for one that works",
         LAUNCH,
         "failed(code)",
@@ -110,8 +118,10 @@ BUGS = (
     Bug(
         "a device that was set in spite of an error stays",
         DRIVER,
-        'before = self.call("hipGetDevice")\n            self.checked("hipSetDevice", (set_device(device),))\n\n',
-        'now = self.call("hipGetDevice")\n            self.checked("hipSetDevice", (set_device(device),))\n'
+        'before = self.call("hipGetDevice")\n'
+        '            self.checked("hipSetDevice", (set_device(device),))\n\n',
+        'now = self.call("hipGetDevice")\n'
+        '            self.checked("hipSetDevice", (set_device(device),))\n'
         "            before = now\n\n",
         calls("stream-query-hipSetDevice"),
         "late: the current device",
