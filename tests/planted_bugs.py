@@ -83,6 +83,14 @@ BUGS = (
         "at .*: a stale handle",
     ),
     Bug(
+        "a graph whose executable made room for none is called ready",
+        "api.py",
+        'self._launch, self._state = None, "captured"',
+        "pass",
+        calls("instantiate-allocating-again-cuGraphInstantiate"),
+        "the graph's state",
+    ),
+    Bug(
         "an executable is destroyed under its launch",
         "_replay.py",
         "            owner.backend.replay(owner.value, self._stream.native)\n        else:\n",
