@@ -13,7 +13,7 @@ BUGS = (
     Bug(
         "an executable is never destroyed",
         HIP,
-        'self._driver.call("hipGraphExecDestroy", executable.handle)',
+        'self._driver.destroy("hipGraphExecDestroy", executable)',
         "pass",
         ("collection", "-k", "in_a_capture_of_ours and relaxed"),
         r"leaked\n.*ecutables': \d",
@@ -42,6 +42,14 @@ BUGS = (
         "pass",
         calls("stream-record-hipEventRecord"),
         r"leaked\n.*'events': 1",
+    ),
+    Bug(
+        "an object is destroyed again if an interrupt follows",
+        DRIVER,
+        "if handle.destroyed is None:",
+        "if True:",
+        ("interrupts", "-k", "any_moment_of_a_destruction"),
+        "at .*: a stale handle",
     ),
     Bug(
         "a launch that fails is taken for one that works",
@@ -102,16 +110,19 @@ BUGS = (
     Bug(
         "the capture mode of the thread is not exchanged back",
         DRIVER,
-        "                    exchange(place)\n",
-        "                    pass\n",
+        "exchange(place)\n",
+        "pass\n",
         calls("stream-hipStreamCreateWithPriority"),
         "the capture mode",
     ),
     Bug(
         "a device that was set in spite of an error stays",
         DRIVER,
-        '        try:\n            self.checked("hipSetDevice", (make_current(device),))\n',
-        '        self.checked("hipSetDevice", (make_current(device),))\n        try:\n',
+        'before = self.call("hipGetDevice")\n'
+        '            self.checked("hipSetDevice", (set_device(device),))\n\n',
+        'now = self.call("hipGetDevice")\n'
+        '            self.checked("hipSetDevice", (set_device(device),))\n'
+        "            before = now\n\n",
         calls("stream-query-hipSetDevice"),
         "late: the current device",
     ),

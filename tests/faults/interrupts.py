@@ -11,9 +11,10 @@ import pytest
 from test_interrupts import HandlerRaised, by_hand, with_graph, with_side_stream
 
 import accelerator_graph as ag
+from accelerator_graph import _lifetime
 
 from . import figures
-from .bench import MODE, capture_mode, leaked, no_capture, released
+from .bench import MODE, accounts, capture_mode, leaked, no_capture, released
 from .every_call import clear
 from .moments import Interrupter
 from .vendor import BACKEND, vendor
@@ -120,6 +121,52 @@ def every_moment(way, body, error):
 @pytest.mark.parametrize("way", [with_graph, with_side_stream, by_hand])
 def test_an_interrupt_at_any_moment_leaves_no_trace(way, body, error):
     problems = [each for each in every_moment(way, body, error) if vendor.NOT_COVERED not in each]
+    assert not problems, "\n".join(problems)
+
+
+def used() -> None:
+    """Make one object of each kind, which nobody holds afterwards."""
+    stream = ag.Stream(0, backend=BACKEND)
+    with stream, ag.Graph(keep_graph=True) as graph:
+        stream.fill(MEMORY, 1)
+    graph.replay()
+    stream.synchronize()
+    stream.record()
+
+
+def interrupted_drain(at):
+    """Destroy what is due with an interrupt at the given moment; return where that was."""
+    interrupter = Interrupter(at, KeyboardInterrupt)
+    before = sys.gettrace()
+    try:
+        sys.settrace(interrupter)
+        _lifetime.drain()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(before)
+    return interrupter.where
+
+
+def test_after_an_interrupt_at_any_moment_of_a_destruction_all_is_destroyed_once():
+    problems = []
+    for at in count(1):
+        before, stale = released(), accounts.stale_handles
+        used()
+        where = interrupted_drain(at)
+        if not where:
+            break
+        try:
+            assert leaked(before) == {}, "leaked"
+            assert accounts.stale_handles == stale, "a stale handle"
+            assert vendor.place() == ELSEWHERE, f"the {vendor.PLACE}"
+            assert capture_mode() == int(MODE), "the capture mode"
+            figures.states_checked += 1
+        except AssertionError as found:
+            problems.append(f"at {where}: {found}")
+            clear(ELSEWHERE)
+    assert at > 60
+    problems = [each for each in problems if vendor.NOT_COVERED not in each]
     assert not problems, "\n".join(problems)
 
 
