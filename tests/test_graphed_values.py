@@ -238,7 +238,7 @@ SAME = [
     lambda: np.dtype("f4"),
     lambda: np.dtype([("a", "i4"), ("b", "f8", (2,))]),
     lambda: np.float32(0.1),
-    lambda: np.datetime64("NaT"),
+    lambda: np.datetime64("NaT", "s"),
     lambda: np.datetime64("2020-01-01"),
     lambda: np.str_("a"),
     lambda: b"abc",
