@@ -34,7 +34,7 @@ def out_of_time(signum, frame):
 
 @pytest.fixture(autouse=True)
 def time_limit():
-    staying.update(workers())  # a thread's side stream does
+    staying.update(everyone())  # those of other tests, and of a thread's side stream
     before = signal.signal(signal.SIGALRM, out_of_time)
     signal.alarm(LIMIT)
     yield
@@ -42,14 +42,19 @@ def time_limit():
     signal.signal(signal.SIGALRM, before)
 
 
-def workers():
+def everyone():
     return [thread for thread in threading.enumerate() if isinstance(thread, WorkerThread)]
 
 
+def workers():
+    """Return the threads that this test has started."""
+    return [thread for thread in everyone() if thread not in staying]
+
+
 def no_workers_left():
-    for thread in set(workers()) - staying:
+    for thread in workers():
         thread.join(LIMIT)
-    return not set(workers()) - staying
+    return not workers()
 
 
 @pytest.fixture
@@ -849,7 +854,7 @@ def test_work_that_leads_back_to_its_graph_is_collected(keep, outcome):
     ag.Stream(backend="cpu").close()
     gc.collect()
     assert gone() is None
-    assert not [each for each in gc.get_objects() if isinstance(each, Holder | OwnStream)]
+    assert not [each for each in gc.get_objects() if type(each) in (Holder, OwnStream)]
 
 
 # ---- branches ------------------------------------------------------------------------------------

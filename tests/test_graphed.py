@@ -22,6 +22,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph import pools
 from accelerator_graph._recorded_call import RecordedCall
+from accelerator_graph.interop import registry
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT = 20
@@ -554,7 +555,13 @@ def test_a_capture_error_means_eager_from_then_on(stream):
     assert f.cache_info() == ag.CacheInfo(0, 4, 0, 0, 0, 16)
 
 
-def test_no_current_stream():
+@pytest.fixture
+def no_frameworks():
+    with registry.left_out():
+        yield
+
+
+def test_no_current_stream(no_frameworks):
     double, runs = doubled()
     for _ in range(2):
         with pytest.raises(ag.CaptureError, match="while no stream is current") as info:
@@ -571,7 +578,7 @@ def test_no_current_stream():
         double(np.ones(2))
 
 
-def test_no_current_stream_means_eager_where_capture_errors_do():
+def test_no_current_stream_means_eager_where_capture_errors_do(no_frameworks):
     runs = []
 
     @ag.graphed(on_capture_error="eager")

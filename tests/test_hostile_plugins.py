@@ -332,7 +332,8 @@ def test_a_framework_that_answers_nonsense_hurts_no_other(lanes, method, answer)
     works()
 
 
-def test_a_framework_on_a_backend_that_is_not_there_hurts_no_other(lanes):
+def test_a_framework_on_a_backend_that_is_not_there_hurts_no_other(lanes, monkeypatch):
+    monkeypatch.setattr(frameworks, "names", lambda: ["lanes"])
     lanes(on="vulcan", current_stream=lambda self, device=None: (0, 0))
     with ag.Stream(backend="cpu") as stream, ag.Graph():
         stream.launch(int)

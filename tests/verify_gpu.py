@@ -108,7 +108,7 @@ def installed():
 
 def tests(report, selection):
     """Run the tests; return the exit status, the summary line, and per file: passed, skipped."""
-    how = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
+    how = ["-q", "-rfE", "-p", "no:cacheprovider", f"--junitxml={report}"]
     status, output = run(["python", "-m", "pytest", *how, *selection], 500)
     if not os.path.exists(report):
         sys.exit(output)

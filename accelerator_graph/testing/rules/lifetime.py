@@ -216,7 +216,7 @@ class LifetimeRules(Case):
         self.graph().reset()
         gc.collect()
         assert gone() is None
-        assert not [each for each in gc.get_objects() if isinstance(each, _Owner)]
+        assert not [each for each in gc.get_objects() if type(each) is _Owner]
         assert self.read(cell) == applied(1)
 
 
