@@ -1,4 +1,4 @@
-"""An exception of a callable on a cpu stream reaches whoever waits; it is never lost."""
+"""An exception of a callable on a cpu stream reaches everyone who waits; it is never lost."""
 
 import gc
 import inspect

@@ -43,7 +43,7 @@ class Latch:
         self.worker = worker
         self.is_set = False
         self.failure: Failure | None = None
-        """The worker's failure at that time, which whoever waits has to be told of."""
+        """The worker's failure at that time. Everyone who waits has to be told of it."""
         self._lock = threading.Lock()
         self._lock.acquire()
 
