@@ -163,7 +163,7 @@ def graphed(
     wrote an argument itself, or it returned an array that no recorded work was given, or a scalar of
     NumPy's. What ordinary code computes from an array and passes on can't be told from a constant: in
     ``launch(np.add, x * 2, y, out)``, ``float(x.sum())`` and ``if x[0] > 0``, it stays what it was in the
-    call that was captured.
+    call that was captured. Nor is a write to an argument seen that changes nothing in that call.
 
     As a method, the function has graphs of its own for every instance, which go with it. Copies and
     pickles of it, and of instances, begin without graphs.
