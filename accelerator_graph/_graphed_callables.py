@@ -17,6 +17,7 @@ from .backends.base import Capability
 from .errors import EmptyGraphWarning, UnsupportedError, capture_error
 from .interop import registry as interop
 from .pools import PoolId, check_pool, graph_pool_handle
+from .streams import captured_by
 
 if TYPE_CHECKING:
     from .interop._torch_autograd import Passes
@@ -150,8 +151,8 @@ def _check_place(passes: list[Passes], home: Stream) -> None:
     """Refuse what would not be captured on this stream, or not be replayed right."""
     backend, name = home._backend, home.backend
     if home._is_capturing():
-        fact = "the current stream is being captured already; end that capture first"
-        raise capture_error("the callables can't be captured", reason="foreign_capture", fact=fact)
+        subject = "the callables can't be captured"
+        raise capture_error(subject, reason="foreign_capture", fact=captured_by(home))
     if not interop.active(name):
         raise UnsupportedError(f"no framework takes part in captures on backend {name!r}, so torch does not.")
     device = Capability.HANDLES in backend.capabilities(home.device)

@@ -93,7 +93,7 @@ class SynchronizeMissesReplays(Explicit):
 
 
 class ReusesEvents(Explicit):
-    """An event that was destroyed is given out again, and whoever waits for it waits for the new mark."""
+    """An event that was destroyed is given out again, and those who wait for it wait for the new mark."""
 
     def open(self) -> None:
         self.unused: list[Event] = []
