@@ -8,7 +8,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from ._cache import CacheInfo, Options
 from ._graphed_function import Graphed
-from ._integers import integer
+from ._interpreter.integers import integer
 from .pools import AnyPool, check_pool
 
 __all__ = ["CacheInfo", "graphed"]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ._arrays import place_of, writable
-from ._integers import integer
+from ._interpreter.integers import integer
 from ._lanes import Lanes
 from ._side_streams import side_of
 from ._traffic import current

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 from . import _lifetime
 from ._array_placement import check_arguments
 from ._cache import CacheInfo, Options, Seen, SeenTable
+from ._interpreter.process import after_fork
+from ._interpreter.sure_exit import Between
 from ._methods import Instances
 from ._nested import rebuild
-from ._process import after_fork
 from ._recorded_call import NOT_NOW, RecordedCall
 from ._signature import Arguments, Leaves, Reader, Shape, repeats, same_among
-from ._sure_exit import Between
 from ._traffic import Traffic, current, here_or_none
 from .errors import CaptureError, GraphStateError
 from .pools import graph_pool_handle

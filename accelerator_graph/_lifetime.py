@@ -17,7 +17,7 @@ from sys import getrefcount
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ._fast_path import new_lock
-from ._process import after_fork, at_exit
+from ._interpreter.process import after_fork, at_exit
 from .errors import DriverError
 from .interop.base import Recorder
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import ref
 
 from ._fast_path import fast, launch_of
+from ._interpreter.process import after_fork
 from ._lifetime import Owned, captures, drain
 from ._liveness import checked
-from ._process import after_fork
 from ._traffic import make_room
 from .backends.base import Capability
 from .errors import CaptureError, GraphStateError

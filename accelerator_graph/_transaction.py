@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
 from . import _collector, _lifetime, streams
-from ._thread_identity import this_thread
+from ._interpreter.threads import this_thread
 from .backends.base import Capability, CaptureStatus
 from .errors import AcceleratorGraphError, CaptureError, DriverError, UnsupportedError, capture_error
 from .interop import registry as interop

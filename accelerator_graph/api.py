@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 from . import _lifetime, _liveness, pools, streams
 from ._fast_path import calling
 from ._inspection import Inspection, State
+from ._interpreter.sure_exit import if_skipped, sure_exit
 from ._replay import Runner
 from ._side_streams import side_of
-from ._sure_exit import if_skipped, sure_exit
 from ._transaction import MODES, Capture, Site
 from .backends import registry
 from .backends.base import Capability

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary, ref
 
-from ._integers import integer
+from ._interpreter.integers import integer
+from ._interpreter.process import after_fork
 from ._lifetime import Finalizer
-from ._process import after_fork
 from .errors import GraphStateError
 
 if TYPE_CHECKING:

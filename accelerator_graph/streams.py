@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from . import _lifetime
-from ._integers import integer
-from ._sure_exit import if_skipped, sure_exit
+from ._interpreter.integers import integer
+from ._interpreter.sure_exit import if_skipped, sure_exit
 from ._their_streams import current_streams, placed
 from .backends import registry
 from .backends.base import Capability, CaptureStatus

@@ -173,7 +173,7 @@ BUGS = (
     ),
     Bug(
         "a context that was set in spite of an error stays",
-        "_sure_exit.py",
+        "_interpreter/sure_exit.py",
         "self._guard = if_skipped(self, self._end)\n        try:\n            self._begin()\n",
         "self._begin()\n        try:\n            self._guard = if_skipped(self, self._end)\n",
         calls("stream-query-cuCtxSetCurrent"),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Set
 from threading import RLock
 from typing import Generic, TypeVar
 
-from .._process import after_fork
+from .._interpreter.process import after_fork
 from ..errors import BackendContractError, BackendError, BackendLoadError, UnknownBackendError, text_of
 from ._entry_points import (
     BACKEND_NAMES,

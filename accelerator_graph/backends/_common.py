@@ -7,7 +7,7 @@ import re
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from .._integers import integer
+from .._interpreter.integers import integer
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

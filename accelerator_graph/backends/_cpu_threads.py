@@ -9,7 +9,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from .._process import at_exit
+from .._interpreter.process import at_exit
 
 if TYPE_CHECKING:
     from ._cpu_stream import Worker

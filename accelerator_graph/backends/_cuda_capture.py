@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 from weakref import ref
 
-from .._thread_identity import this_thread
+from .._interpreter.threads import this_thread
 from ..errors import AcceleratorGraphError, DriverError, driver_error
 from ._cuda_driver import PER_THREAD_STREAM, Driver, Graph, Handle
 

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, NoReturn
 
-from .._sure_exit import Between
+from .._interpreter.sure_exit import Between
 from ..errors import DriverError
 from ._cuda_errors import call_broke, call_failed
 from ._cuda_probe import import_driver, version_text

@@ -7,7 +7,7 @@ from ctypes import byref, c_void_p
 from typing import Any
 from weakref import ref
 
-from .._thread_identity import this_thread
+from .._interpreter.threads import this_thread
 from ..errors import AcceleratorGraphError, DriverError, driver_error
 from ._hip_driver import PER_THREAD_STREAM, Driver, Graph, Handle
 

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, NoReturn
 
-from .._sure_exit import Between
+from .._interpreter.sure_exit import Between
 from ..errors import DriverError, UnsupportedError
 from ._hip_errors import call_failed
 from ._hip_library import Library, import_hip, prepare

@@ -7,7 +7,7 @@ from numbers import Integral
 from threading import Event, RLock, get_ident
 from typing import Any
 
-from .._process import after_fork
+from .._interpreter.process import after_fork
 from ..errors import BackendError, BackendUnavailableError, message_of, text_of
 from ._catalogue import raises_again
 from .base import Availability, Backend

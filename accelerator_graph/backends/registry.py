@@ -13,7 +13,7 @@ from numbers import Real
 from threading import RLock
 from typing import Any
 
-from .._process import after_fork
+from .._interpreter.process import after_fork
 from ..errors import BackendContractError, BackendLoadError, UnknownBackendError
 from ._automatic import Decision, any_usable, decide, nothing_usable
 from ._catalogue import Catalogue

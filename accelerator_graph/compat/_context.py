@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, ClassVar
 
 from .. import api
-from .._sure_exit import if_skipped, sure_exit
+from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..errors import UnsupportedError
 from ._graphs import CUDAGraph, TorchGraph, torch_module
 

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .._process import after_fork
+from .._interpreter.process import after_fork
 from ..errors import CaptureError
 from ._torch_errors import as_driver_error, translated
 from ._torch_pools import spend, usable

@@ -15,7 +15,7 @@ from operator import index
 from threading import RLock
 from typing import TypeVar
 
-from .._process import after_fork
+from .._interpreter.process import after_fork
 from ..backends._catalogue import Catalogue, raises_again
 from ..backends._entry_points import IMPORT_NAMES
 from ..errors import BackendError, text_of

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accelerator_graph import _lifetime
-from accelerator_graph._sure_exit import Between
+from accelerator_graph._interpreter.sure_exit import Between
 
 from .vendor import vendor
 

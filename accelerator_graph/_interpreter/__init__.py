@@ -1,0 +1,1 @@
+"""What Python itself leaves open: forks and exits, the ends of `with` blocks, threads, integers."""
