@@ -13,7 +13,6 @@ from test_on_software_driver import libraries, outcome  # noqa: F401
 
 import accelerator_graph as ag
 from accelerator_graph import interop
-from accelerator_graph.backends import _entry_points
 from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.interop import registry
 from accelerator_graph.interop.base import Framework, Recorder

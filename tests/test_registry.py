@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint
 import pytest
 from registry_fakes import built_in, fake, no_environment_fixture, site_fixture  # noqa: F401
 
-from accelerator_graph.backends import _entry_points
+from accelerator_graph._plugins import entry_points
 from accelerator_graph.backends.base import BACKEND_API_VERSION, Backend
 from accelerator_graph.errors import (
     BackendContractError,
@@ -28,8 +28,8 @@ def entry(name, value):
 
 def test_entry_points_are_grouped_by_name_whatever_their_order():
     found = [entry("b", "m:B"), entry("a", "m:A [extra]"), entry("b", "n:B"), entry("b", "m : B")]
-    scan = _entry_points.sort_out(found, frozenset())
-    assert scan == _entry_points.sort_out(found[::-1], frozenset())
+    scan = entry_points.sort_out(found, frozenset())
+    assert scan == entry_points.sort_out(found[::-1], frozenset())
     assert {name: [offer.target for offer in offers] for name, offers in scan.offers.items()} == {
         "a": ["m:A"],
         "b": ["m:B", "n:B"],
@@ -39,13 +39,13 @@ def test_entry_points_are_grouped_by_name_whatever_their_order():
 
 @pytest.mark.parametrize("name", ["Bad", "1st", "_a", "a-b", "a b", "", "ä"])
 def test_bad_names_of_entry_points_are_ignored_with_a_reason(name):
-    scan = _entry_points.sort_out([entry(name, "m:A"), entry("good_1", "m:A")], frozenset())
+    scan = entry_points.sort_out([entry(name, "m:A"), entry("good_1", "m:A")], frozenset())
     assert list(scan.offers) == ["good_1"]
     assert [(found.name, "does not match" in found.reason) for found in scan.ignored] == [(name, True)]
 
 
 def test_entry_points_with_reserved_names_are_ignored_with_a_reason():
-    scan = _entry_points.sort_out([entry("cuda", "m:A")], {"cuda"})
+    scan = entry_points.sort_out([entry("cuda", "m:A")], {"cuda"})
     assert scan.offers == {}
     assert "reserved" in scan.ignored[0].reason
     assert scan.ignored[0].origin == "a distribution without metadata"
@@ -166,7 +166,7 @@ def test_equal_duplicates_are_one(site):
 
 def test_a_miss_looks_again_once(site, monkeypatch, tmp_path):
     scans = []
-    looked = _entry_points.installed
+    looked = entry_points.installed
     monkeypatch.setattr(_entry_points, "installed", lambda group: scans.append(group) or looked(group))
     backends = built_in(cpu=fake())
     os.utime(tmp_path, ns=(0, 0))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from .._plugins.catalogue import Catalogue
 from ..errors import BackendError, BackendUnavailableError
-from ._catalogue import Catalogue
 from ._instances import Instances, reason_of
 from .base import Backend
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Set
 from functools import partial
 from typing import Any
 
+from .._plugins.catalogue import Catalogue, raises_again
 from ..errors import AcceleratorGraphError, BackendContractError, BackendError, text_of
 from ._automatic import third_parties
-from ._catalogue import Catalogue, raises_again
 from ._instances import Instances
 from .base import Backend
 

@@ -8,8 +8,8 @@ from threading import Event, RLock, get_ident
 from typing import Any
 
 from .._interpreter.process import after_fork
+from .._plugins.catalogue import raises_again
 from ..errors import BackendError, BackendUnavailableError, message_of, text_of
-from ._catalogue import raises_again
 from .base import Availability, Backend
 
 _FORKED = (

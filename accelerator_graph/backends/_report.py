@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from .._plugins.catalogue import Catalogue
 from ..errors import BackendError
-from ._catalogue import Catalogue
 from ._instances import Instances, reason_of
 from .base import Backend
 

@@ -14,9 +14,9 @@ from threading import RLock
 from typing import Any
 
 from .._interpreter.process import after_fork
+from .._plugins.catalogue import Catalogue
 from ..errors import BackendContractError, BackendLoadError, UnknownBackendError
 from ._automatic import Decision, any_usable, decide, nothing_usable
-from ._catalogue import Catalogue
 from ._claim import claim as _claim
 from ._instances import Instances
 from ._naming import VARIABLE, Block, by_block, by_environment

@@ -16,8 +16,8 @@ from threading import RLock
 from typing import TypeVar
 
 from .._interpreter.process import after_fork
-from ..backends._catalogue import Catalogue, raises_again
-from ..backends._entry_points import IMPORT_NAMES
+from .._plugins.catalogue import Catalogue, raises_again
+from .._plugins.entry_points import IMPORT_NAMES
 from ..errors import BackendError, text_of
 from .base import INTEROP_API_VERSION, Framework
 

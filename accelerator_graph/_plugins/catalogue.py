@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from .._interpreter.process import after_fork
 from ..errors import BackendContractError, BackendError, BackendLoadError, UnknownBackendError, text_of
-from ._entry_points import (
+from .entry_points import (
     BACKEND_NAMES,
     SWITCH,
     Candidate,

@@ -1,0 +1,1 @@
+"""How plug-ins are found, backends and frameworks alike."""
