@@ -16,12 +16,12 @@ from typing import Any
 from .._interpreter.process import after_fork
 from .._plugins.catalogue import Catalogue
 from ..errors import BackendContractError, BackendLoadError, UnknownBackendError
-from ._automatic import Decision, any_usable, decide, nothing_usable
-from ._claim import claim as _claim
-from ._instances import Instances
-from ._naming import VARIABLE, Block, by_block, by_environment
-from ._report import BackendReport
-from ._report import report as _report
+from ._registry.choice import Decision, any_usable, decide, nothing_usable
+from ._registry.claim import claim as _claim
+from ._registry.instances import Instances
+from ._registry.naming import VARIABLE, Block, by_block, by_environment
+from ._registry.report import BackendReport
+from ._registry.report import report as _report
 from .base import BACKEND_API_VERSION, Backend
 
 BUILTINS = {

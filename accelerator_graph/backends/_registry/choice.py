@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .._plugins.catalogue import Catalogue
-from ..errors import BackendError, BackendUnavailableError
-from ._instances import Instances, reason_of
-from .base import Backend
+from ..._plugins.catalogue import Catalogue
+from ...errors import BackendError, BackendUnavailableError
+from ..base import Backend
+from .instances import Instances, reason_of
 
 ACCELERATORS = ("cuda", "hip")
 """The built-in ones that are tried, in this order, before any third party is loaded."""

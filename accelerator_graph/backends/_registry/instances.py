@@ -7,10 +7,10 @@ from numbers import Integral
 from threading import Event, RLock, get_ident
 from typing import Any
 
-from .._interpreter.process import after_fork
-from .._plugins.catalogue import raises_again
-from ..errors import BackendError, BackendUnavailableError, message_of, text_of
-from .base import Availability, Backend
+from ..._interpreter.process import after_fork
+from ..._plugins.catalogue import raises_again
+from ...errors import BackendError, BackendUnavailableError, message_of, text_of
+from ..base import Availability, Backend
 
 _FORKED = (
     "it was opened before this process was forked, and its driver does not survive that; start the "

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Set
 from functools import partial
 from typing import Any
 
-from .._plugins.catalogue import Catalogue, raises_again
-from ..errors import AcceleratorGraphError, BackendContractError, BackendError, text_of
-from ._automatic import third_parties
-from ._instances import Instances
-from .base import Backend
+from ..._plugins.catalogue import Catalogue, raises_again
+from ...errors import AcceleratorGraphError, BackendContractError, BackendError, text_of
+from ..base import Backend
+from .choice import third_parties
+from .instances import Instances
 
 STREAM_MODULES: dict[str, Set[str]] = {
     "cuda": {"cuda"},

@@ -9,7 +9,7 @@ from contextlib import ContextDecorator
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from .._plugins.entry_points import is_name
+from ..._plugins.entry_points import is_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from .._plugins.catalogue import Catalogue
-from ..errors import BackendError
-from ._instances import Instances, reason_of
-from .base import Backend
+from ..._plugins.catalogue import Catalogue
+from ...errors import BackendError
+from ..base import Backend
+from .instances import Instances, reason_of
 
 
 class BackendReport(NamedTuple):

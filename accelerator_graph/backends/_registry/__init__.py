@@ -1,0 +1,1 @@
+"""How a name becomes a backend that is open."""
