@@ -20,9 +20,10 @@ from backend_tools import check_forked, in_thread, in_threads_of_one_ident, inte
 
 import accelerator_graph as ag
 from accelerator_graph import errors
-from accelerator_graph.backends import _cuda_nodes, _cuda_probe, _launch
+from accelerator_graph.backends import _cuda_nodes, _cuda_probe
 from accelerator_graph.backends._cuda_driver import Driver, Executable, Graph
 from accelerator_graph.backends._cuda_errors import call_broke, call_failed
+from accelerator_graph.backends._shared import kernels as _launch
 from accelerator_graph.backends.base import Backend, Capability, CaptureStatus
 from accelerator_graph.backends.cuda import CudaBackend
 

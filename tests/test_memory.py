@@ -6,7 +6,7 @@ import mmap
 
 import pytest
 
-from accelerator_graph.backends._common import memory_of
+from accelerator_graph.backends.memory import memory_of
 
 
 def host(obj, nbytes=None, writable=False):

@@ -16,13 +16,13 @@ from collections.abc import Callable, Set
 from functools import partial
 from typing import Any, ClassVar
 
-from ._common import Memory, memory_of
 from ._cpu_branches import Helpers
 from ._cpu_capture import MODES, Capture, Captures
 from ._cpu_graph import Executable, Graph
 from ._cpu_stream import Event, Stream
 from ._cpu_work import Call, caller, check_callable, run_calls
 from .base import Availability, Backend, Capability, CaptureStatus, GraphEdge, GraphNode
+from .memory import Memory, memory_of
 
 
 class CpuBackend(Backend):

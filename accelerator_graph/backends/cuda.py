@@ -15,11 +15,10 @@ from typing import Any, ClassVar, Literal
 from ..errors import BackendUnavailableError, capture_error
 from . import _cuda_capture as _capture
 from . import _cuda_nodes as _nodes
-from ._common import memory_of
 from ._cuda_capture import Capture
 from ._cuda_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Event, Executable, Graph, Handle
 from ._cuda_probe import probe
-from ._launch import Arguments, extent, kernel_handle, shared_size
+from ._shared.kernels import Arguments, extent, kernel_handle, shared_size
 from .base import (
     Availability,
     Backend,
@@ -30,6 +29,7 @@ from .base import (
     GraphNode,
     LaunchFunction,
 )
+from .memory import memory_of
 
 _LEGACY_STREAMS = (0, 1)
 _NOT_READY = 600

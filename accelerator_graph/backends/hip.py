@@ -16,7 +16,6 @@ from ..errors import BackendUnavailableError, capture_error
 from . import _hip_capture as _capture
 from . import _hip_events as _events
 from . import _hip_nodes as _nodes
-from ._common import memory_of
 from ._hip_capture import Capture
 from ._hip_driver import LEGACY_STREAMS, PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Graph, Handle
 from ._hip_errors import update_problem
@@ -25,7 +24,7 @@ from ._hip_launch import launch_function, launcher
 from ._hip_probe import probe
 from ._hip_roots import one_root
 from ._hip_runs import Executable, has_runs, settle
-from ._launch import Arguments, extent, kernel_handle, shared_size
+from ._shared.kernels import Arguments, extent, kernel_handle, shared_size
 from .base import (
     Availability,
     Backend,
@@ -36,6 +35,7 @@ from .base import (
     GraphNode,
     LaunchFunction,
 )
+from .memory import memory_of
 
 _LEGACY = 1
 _NOT_READY = 600

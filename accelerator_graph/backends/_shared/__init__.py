@@ -1,0 +1,1 @@
+"""What two vendors have in common, once."""
