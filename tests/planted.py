@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from explicit_runtime import Latch
 
 import accelerator_graph as ag
-from accelerator_graph.backends._cpu_graph import Executable, Graph
+from accelerator_graph.backends._cpu.graph import Executable, Graph
 from accelerator_graph.backends.base import Availability, Capability, CaptureStatus
 from accelerator_graph.backends.cpu import CpuBackend
 

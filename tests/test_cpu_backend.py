@@ -15,10 +15,10 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph import streams as stream_module
-from accelerator_graph.backends import _cpu_graph
-from accelerator_graph.backends._cpu_branches import Helpers, split
-from accelerator_graph.backends._cpu_stream import Stream
-from accelerator_graph.backends._cpu_threads import WorkerThread
+from accelerator_graph.backends._cpu import graph as _cpu_graph
+from accelerator_graph.backends._cpu.branches import Helpers, split
+from accelerator_graph.backends._cpu.stream import Stream
+from accelerator_graph.backends._cpu.threads import WorkerThread
 from accelerator_graph.backends.base import BACKEND_API_VERSION, Capability, CaptureStatus, GraphEdge
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import DriverError

@@ -16,11 +16,11 @@ from collections.abc import Callable, Set
 from functools import partial
 from typing import Any, ClassVar
 
-from ._cpu_branches import Helpers
-from ._cpu_capture import MODES, Capture, Captures
-from ._cpu_graph import Executable, Graph
-from ._cpu_stream import Event, Stream
-from ._cpu_work import Call, caller, check_callable, run_calls
+from ._cpu.branches import Helpers
+from ._cpu.capture import MODES, Capture, Captures
+from ._cpu.graph import Executable, Graph
+from ._cpu.stream import Event, Stream
+from ._cpu.work import Call, caller, check_callable, run_calls
 from .base import Availability, Backend, Capability, CaptureStatus, GraphEdge, GraphNode
 from .memory import Memory, memory_of
 

@@ -10,7 +10,7 @@ from functools import partial
 from types import BuiltinFunctionType, CodeType
 from typing import Any
 
-from ..errors import DriverError, driver_error
+from ...errors import DriverError, driver_error
 
 Site = tuple[CodeType, int]
 """A place in a program: a function's code, and the offset of an instruction in it."""

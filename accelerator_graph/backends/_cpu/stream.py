@@ -19,12 +19,12 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from ..errors import DriverError, driver_error
-from ._cpu_threads import Notices, here, start
-from ._cpu_work import Failure
+from ...errors import DriverError, driver_error
+from .threads import Notices, here, start
+from .work import Failure
 
 if TYPE_CHECKING:
-    from ._cpu_capture import Capture
+    from .capture import Capture
 
 _GLANCE = 0.01
 """Seconds between two looks at what another thread does for a deserted worker."""

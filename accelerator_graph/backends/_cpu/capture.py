@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 
-from ..errors import DriverError, Reason, driver_error
-from ._cpu_graph import Node
-from ._cpu_stream import Event, Stream
-from ._cpu_work import Call, name_of
-from .base import CaptureStatus
+from ...errors import DriverError, Reason, driver_error
+from ..base import CaptureStatus
+from .graph import Node
+from .stream import Event, Stream
+from .work import Call, name_of
 
 MODES = frozenset({"global", "thread_local", "relaxed"})
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
-from ._cpu_threads import Notices, here, start
-from ._cpu_work import Call, Failure, failure_of
+from .threads import Notices, here, start
+from .work import Call, Failure, failure_of
 
 _MOST_HELPERS = max(2, os.cpu_count() or 1)
 

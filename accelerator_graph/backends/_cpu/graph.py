@@ -7,9 +7,9 @@ from functools import partial
 from time import perf_counter
 from typing import NamedTuple
 
-from ._cpu_branches import Branch, Helpers, run_branches, split
-from ._cpu_stream import Latch, Worker
-from ._cpu_work import Call, caller, run_calls
+from .branches import Branch, Helpers, run_branches, split
+from .stream import Latch, Worker
+from .work import Call, caller, run_calls
 
 _WORTH_SHARING = 100e-6
 """Seconds. Handing work to another thread and back costs some tens of microseconds."""

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from .._interpreter.process import at_exit
+from ..._interpreter.process import at_exit
 
 if TYPE_CHECKING:
-    from ._cpu_stream import Worker
+    from .stream import Worker
 
 Notices = SimpleQueue[Callable[[], None] | None]
 
