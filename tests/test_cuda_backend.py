@@ -20,9 +20,10 @@ from backend_tools import check_forked, in_thread, in_threads_of_one_ident, inte
 
 import accelerator_graph as ag
 from accelerator_graph import errors
-from accelerator_graph.backends import _cuda_nodes, _cuda_probe
-from accelerator_graph.backends._cuda_driver import Driver, Executable, Graph
-from accelerator_graph.backends._cuda_errors import call_broke, call_failed
+from accelerator_graph.backends._cuda import nodes as _cuda_nodes
+from accelerator_graph.backends._cuda import probe
+from accelerator_graph.backends._cuda.driver import Driver, Executable, Graph
+from accelerator_graph.backends._cuda.errors import call_broke, call_failed
 from accelerator_graph.backends._shared import kernels as _launch
 from accelerator_graph.backends.base import Backend, Capability, CaptureStatus
 from accelerator_graph.backends.cuda import CudaBackend
@@ -82,11 +83,9 @@ def machine(monkeypatch):
             raise FileNotFoundError(folder)
         return folders[folder]
 
-    monkeypatch.setattr(_cuda_probe.importlib, "import_module", import_module)
-    monkeypatch.setattr(
-        _cuda_probe.ctypes, "CDLL", lambda name: SimpleNamespace(cuDriverGetVersion=get_version)
-    )
-    monkeypatch.setattr(_cuda_probe.os, "listdir", listdir)
+    monkeypatch.setattr(probe.importlib, "import_module", import_module)
+    monkeypatch.setattr(probe.ctypes, "CDLL", lambda name: SimpleNamespace(cuDriverGetVersion=get_version))
+    monkeypatch.setattr(probe.os, "listdir", listdir)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return state
 
@@ -100,7 +99,7 @@ def unusable(machine, monkeypatch, how):
         def fail(name):
             raise OSError(error)
 
-        monkeypatch.setattr(_cuda_probe.ctypes, "CDLL", fail)
+        monkeypatch.setattr(probe.ctypes, "CDLL", fail)
 
     match how:
         case "no binding":
@@ -118,7 +117,7 @@ def unusable(machine, monkeypatch, how):
         case "library needs another":
             load("libother.so.1: cannot open shared object file: No such file or directory")
         case "no driver":
-            monkeypatch.setattr(_cuda_probe.ctypes, "CDLL", lambda name: SimpleNamespace())
+            monkeypatch.setattr(probe.ctypes, "CDLL", lambda name: SimpleNamespace())
         case "link stub":
             machine.code = 34
         case "error":
@@ -529,7 +528,7 @@ class FakeApi:
 @pytest.fixture
 def fake(monkeypatch):
     api = FakeApi()
-    monkeypatch.setattr("accelerator_graph.backends._cuda_driver.import_driver", lambda: api)
+    monkeypatch.setattr("accelerator_graph.backends._cuda.driver.import_driver", lambda: api)
     backend = CudaBackend()
     backend.name = "cuda"
     backend._driver = Driver("cuda")

@@ -13,11 +13,11 @@ from functools import partial
 from typing import Any, ClassVar, Literal
 
 from ..errors import BackendUnavailableError, capture_error
-from . import _cuda_capture as _capture
-from . import _cuda_nodes as _nodes
-from ._cuda_capture import Capture
-from ._cuda_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Event, Executable, Graph, Handle
-from ._cuda_probe import probe
+from ._cuda import capture as _capture
+from ._cuda import nodes as _nodes
+from ._cuda.capture import Capture
+from ._cuda.driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Event, Executable, Graph, Handle
+from ._cuda.probe import probe
 from ._shared.kernels import Arguments, extent, kernel_handle, shared_size
 from .base import (
     Availability,

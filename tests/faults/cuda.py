@@ -13,7 +13,8 @@ from cuda.bindings import driver
 from driver.faults import Accounts
 from works.cuda import call, device
 
-from accelerator_graph.backends import _cuda_capture, registry
+from accelerator_graph.backends import registry
+from accelerator_graph.backends._cuda import capture
 from accelerator_graph.backends.cuda import CudaBackend as Backend
 
 __all__ = ["Accounts", "Backend"]
@@ -192,7 +193,7 @@ DESTROYS = {
     "cuGraphExecDestroy": "executables",
     "cuStreamDestroy": "streams",
 }
-ABANDON, OVER = _cuda_capture.abandon.__code__, _cuda_capture._over.__code__
+ABANDON, OVER = capture.abandon.__code__, capture._over.__code__
 
 
 def unsaid(function: str, codes: list[Any]) -> bool:

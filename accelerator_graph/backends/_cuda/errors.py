@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..errors import DriverError, Reason, UnsupportedError, driver_error
+from ...errors import DriverError, Reason, UnsupportedError, driver_error
 
 _REASONS: dict[int, Reason] = {
     2: "out_of_memory",

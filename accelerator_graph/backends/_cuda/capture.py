@@ -6,9 +6,9 @@ from contextlib import suppress
 from typing import Any
 from weakref import ref
 
-from .._interpreter.threads import this_thread
-from ..errors import AcceleratorGraphError, DriverError, driver_error
-from ._cuda_driver import PER_THREAD_STREAM, Driver, Graph, Handle
+from ..._interpreter.threads import this_thread
+from ...errors import AcceleratorGraphError, DriverError, driver_error
+from .driver import PER_THREAD_STREAM, Driver, Graph, Handle
 
 _ILLEGAL_STATE = 401
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import AcceleratorGraphError
-from ._cuda_driver import Driver
-from .base import GraphEdge, GraphNode
+from ...errors import AcceleratorGraphError
+from ..base import GraphEdge, GraphNode
+from .driver import Driver
 
 
 def node_handles(driver: Driver, graph: Any) -> list[Any]:

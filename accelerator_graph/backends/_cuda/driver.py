@@ -7,10 +7,10 @@ from functools import partial
 from itertools import chain
 from typing import Any, NoReturn
 
-from .._interpreter.sure_exit import Between
-from ..errors import DriverError
-from ._cuda_errors import call_broke, call_failed
-from ._cuda_probe import import_driver, version_text
+from ..._interpreter.sure_exit import Between
+from ...errors import DriverError
+from .errors import call_broke, call_failed
+from .probe import import_driver, version_text
 
 _IT_IS = nullcontext()
 _ASKED = object()

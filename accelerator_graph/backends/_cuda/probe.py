@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any
 
-from .base import Availability
+from ..base import Availability
 
 _INSTALL = 'Install it with: pip install "cuda-python>=12.9,<14"'
 _LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
