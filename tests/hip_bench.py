@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
-from accelerator_graph.backends._hip_library import Library
+from accelerator_graph.backends._hip.library import Library
 from accelerator_graph.backends.hip import HipBackend
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from types import SimpleNamespace
 
-from accelerator_graph.backends._hip_library import _SIGNATURES, _TEXTS
+from accelerator_graph.backends._hip.library import _SIGNATURES, _TEXTS
 
 
 class FakeRuntime:

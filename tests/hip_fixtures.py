@@ -7,7 +7,7 @@ from hip_bench import Block, Cells, Gate, answer, call, loaded, opened, step, un
 from hip_fakes import API, FakeRuntime
 
 from accelerator_graph import errors
-from accelerator_graph.backends import _hip_driver
+from accelerator_graph.backends._hip import driver
 from accelerator_graph.backends.hip import HipBackend
 
 
@@ -111,7 +111,7 @@ def fake(monkeypatch):
     monkeypatch.setattr(_hip_driver, "Library", lambda: runtime)
     backend = HipBackend()
     backend.name = "hip"
-    backend._driver = _hip_driver.Driver("hip")
+    backend._driver = driver.Driver("hip")
     backend._stream_type, backend._pointer_type = int, bytes
     runtime.seen.clear()
     return backend, runtime

@@ -25,7 +25,7 @@ from hip_bench import (
 )
 
 from accelerator_graph import errors
-from accelerator_graph.backends._hip_library import import_hip
+from accelerator_graph.backends._hip.library import import_hip
 from accelerator_graph.backends.base import CaptureStatus
 
 pytest_plugins = ["hip_fixtures"]

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from hip_bench import ROOT
 
-from accelerator_graph.backends import _hip_nodes
-from accelerator_graph.backends._hip_library import _SIGNATURES, _TEXTS, import_hip
+from accelerator_graph.backends._hip import nodes as _hip_nodes
+from accelerator_graph.backends._hip.library import _SIGNATURES, _TEXTS, import_hip
 
 SOURCES = sorted((ROOT / "accelerator_graph" / "backends").glob("*hip*.py"))
 FROM_THE_BINDING = {"has_symbol"}
@@ -69,18 +69,19 @@ def test_what_is_taken_from_hip_python_is_there(binding):
 
 
 def test_numbers_that_the_backend_knows_are_those_of_hip_python(binding):
-    from accelerator_graph.backends import _hip_capture, _hip_driver, hip
+    from accelerator_graph.backends import hip
+    from accelerator_graph.backends._hip import capture, driver
 
     assert [int(each) for each in binding.hipStreamCaptureStatus] == [0, 1, 2]
     modes = binding.hipStreamCaptureMode.__members__
     assert {name.lower().removeprefix("hipstreamcapturemode"): int(mode) for name, mode in modes.items()} == {
-        name.replace("_", ""): index for index, name in enumerate(_hip_capture._MODES)
+        name.replace("_", ""): index for index, name in enumerate(capture._MODES)
     }
-    assert _hip_capture._MODES.index("relaxed") == _hip_driver._RELAXED
+    assert capture._MODES.index("relaxed") == driver._RELAXED
     errors = binding.hipError_t
     assert errors.hipErrorNotReady == hip._NOT_READY
-    assert errors.hipErrorNoDevice == _hip_driver._NO_DEVICE
-    assert errors.hipErrorIllegalState == _hip_capture._ILLEGAL_STATE
+    assert errors.hipErrorNoDevice == driver._NO_DEVICE
+    assert errors.hipErrorIllegalState == capture._ILLEGAL_STATE
     kinds = [
         re.sub(r"(?<!^)(?=[A-Z])", "_", name.removeprefix("hipGraphNodeType")).lower()
         for name in binding.hipGraphNodeType.__members__

@@ -8,13 +8,13 @@ import shutil
 import pytest
 from hip_bench import python
 
-from accelerator_graph.backends._hip_library import mapped_copies
+from accelerator_graph.backends._hip.library import mapped_copies
 
 pytest_plugins = ["hip_fixtures"]
 
 START = (
     "import ctypes\n"
-    "from accelerator_graph.backends._hip_library import import_hip, mapped_copies\n"
+    "from accelerator_graph.backends._hip.library import import_hip, mapped_copies\n"
     "from accelerator_graph.backends.hip import HipBackend\n"
     "from hip_bench import opened\n"
     "hip = import_hip()\n"
@@ -125,7 +125,7 @@ def test_a_link_to_the_same_file_is_no_copy(own, tmp_path):
 def test_the_loader_of_hip_python_is_left_as_it_was(copies):
     code = (
         f"{START}"
-        "from accelerator_graph.backends._hip_library import _loader\n"
+        "from accelerator_graph.backends._hip.library import _loader\n"
         "loader = _loader(hip)\n"
         "before = getattr(loader, 'get_library_path', None)\n"
         f"ctypes.CDLL({copies[0]!r})\n"

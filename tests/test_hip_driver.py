@@ -11,10 +11,10 @@ from hip_bench import MODES
 from hip_fakes import API, FakeRuntime, untouched
 
 from accelerator_graph import errors
-from accelerator_graph.backends import _hip_driver, _hip_nodes
-from accelerator_graph.backends._hip_driver import Driver, Graph
-from accelerator_graph.backends._hip_events import Event
-from accelerator_graph.backends._hip_runs import Executable, has_runs, settle
+from accelerator_graph.backends._hip import nodes
+from accelerator_graph.backends._hip.driver import Driver, Graph
+from accelerator_graph.backends._hip.events import Event
+from accelerator_graph.backends._hip.runs import Executable, has_runs, settle
 
 pytest_plugins = ["hip_fixtures"]
 
@@ -201,9 +201,9 @@ def test_the_name_of_a_kernel_that_cannot_be_had_is_empty():
     def fails(*args):
         raise errors.DriverError("")
 
-    assert _hip_nodes._kernel_name(SimpleNamespace(call=fails), 41) == ""
+    assert nodes._kernel_name(SimpleNamespace(call=fails), 41) == ""
     nothing = SimpleNamespace(call=lambda *args: None)
-    assert _hip_nodes._kernel_name(nothing, 41) == ""
+    assert nodes._kernel_name(nothing, 41) == ""
 
 
 # ---- replays -------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from enum import IntEnum
 import pytest
 
 from accelerator_graph import errors
-from accelerator_graph.backends._hip_errors import call_failed
-from accelerator_graph.backends._hip_library import import_hip
+from accelerator_graph.backends._hip.errors import call_failed
+from accelerator_graph.backends._hip.library import import_hip
 
 
 def test_every_code_becomes_one_readable_sentence():

@@ -10,7 +10,7 @@ import pytest
 from amd.runtime import command, environment
 from faults import parts
 
-from accelerator_graph.backends import _hip_library
+from accelerator_graph.backends._hip import library
 
 PARTS = {
     "7.2": parts.PARTS,
@@ -52,6 +52,6 @@ def test_every_fault_leaves_no_trace(reports, version, part):
 def test_figures(reports, capsys):
     with capsys.disabled():
         calls, injected, states_checked = parts.figures(reports("7.2"), "hip")
-    assert calls == {*_hip_library._SIGNATURES} - NOT_CALLED
+    assert calls == {*library._SIGNATURES} - NOT_CALLED
     assert injected > 8000
     assert states_checked > 10000

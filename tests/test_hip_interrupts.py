@@ -11,7 +11,7 @@ from hip_bench import MODES
 from hip_fakes import untouched
 
 from accelerator_graph import errors
-from accelerator_graph.backends._hip_driver import Graph
+from accelerator_graph.backends._hip.driver import Graph
 from accelerator_graph.backends.base import CaptureStatus
 
 pytest_plugins = ["hip_fixtures"]

@@ -11,7 +11,8 @@ import pytest
 from hip_bench import MODES, python
 
 from accelerator_graph import errors
-from accelerator_graph.backends import _hip_library, _hip_probe
+from accelerator_graph.backends._hip import library as _hip_library
+from accelerator_graph.backends._hip import probe
 from accelerator_graph.backends.base import Backend, Capability
 from accelerator_graph.backends.hip import HipBackend
 
@@ -44,7 +45,7 @@ def machine(monkeypatch):
     def version(name):
         assert name == "hip-python"
         if state.version is None:
-            raise _hip_probe.importlib.metadata.PackageNotFoundError(name)
+            raise probe.importlib.metadata.PackageNotFoundError(name)
         return state.version
 
     def library():
@@ -72,14 +73,14 @@ def machine(monkeypatch):
     )
     for place, name, value in (
         (_hip_probe, "import_hip", import_hip),
-        (_hip_probe.importlib.metadata, "version", version),
+        (probe.importlib.metadata, "version", version),
         (_hip_probe, "Library", library),
         (_hip_probe, "mapped_copies", lambda: state.maps),
         (_hip_probe, "os", system),
     ):
         monkeypatch.setattr(place, name, value)
     monkeypatch.setattr(_hip_probe, "open", opened, raising=False)
-    for name in _hip_probe._VISIBLE:
+    for name in probe._VISIBLE:
         monkeypatch.delenv(name, raising=False)
     return state
 
@@ -290,7 +291,7 @@ def test_a_missing_package_is_a_reason():
 
 PROBE = "from accelerator_graph.backends.hip import HipBackend\nfound = HipBackend.probe()\n"
 LOADER = (
-    "from accelerator_graph.backends._hip_library import import_hip, mapped_copies, _loader\n"
+    "from accelerator_graph.backends._hip.library import import_hip, mapped_copies, _loader\n"
     "hip = import_hip(); loader = _loader(hip)\n"
 )
 

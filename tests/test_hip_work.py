@@ -10,7 +10,7 @@ import pytest
 from hip_bench import Block, call, made, recorded, replayed, step
 
 from accelerator_graph import errors
-from accelerator_graph.backends._hip_library import import_hip
+from accelerator_graph.backends._hip.library import import_hip
 
 pytest_plugins = ["hip_fixtures"]
 pytestmark = pytest.mark.usefixtures("no_error_left")

@@ -13,17 +13,17 @@ from functools import partial
 from typing import Any, ClassVar, Literal
 
 from ..errors import BackendUnavailableError, capture_error
-from . import _hip_capture as _capture
-from . import _hip_events as _events
-from . import _hip_nodes as _nodes
-from ._hip_capture import Capture
-from ._hip_driver import LEGACY_STREAMS, PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Graph, Handle
-from ._hip_errors import update_problem
-from ._hip_events import Event
-from ._hip_launch import launch_function, launcher
-from ._hip_probe import probe
-from ._hip_roots import one_root
-from ._hip_runs import Executable, has_runs, settle
+from ._hip import capture as _capture
+from ._hip import events as _events
+from ._hip import nodes as _nodes
+from ._hip.capture import Capture
+from ._hip.driver import LEGACY_STREAMS, PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Graph, Handle
+from ._hip.errors import update_problem
+from ._hip.events import Event
+from ._hip.launch import launch_function, launcher
+from ._hip.probe import probe
+from ._hip.roots import one_root
+from ._hip.runs import Executable, has_runs, settle
 from ._shared.kernels import Arguments, extent, kernel_handle, shared_size
 from .base import (
     Availability,

@@ -15,7 +15,9 @@ from works import hip as works
 
 from accelerator_graph import _replay
 from accelerator_graph._fast_path import fast
-from accelerator_graph.backends import _hip_capture, _hip_driver, registry
+from accelerator_graph.backends import registry
+from accelerator_graph.backends._hip import capture
+from accelerator_graph.backends._hip import driver as _hip_driver
 from accelerator_graph.backends.hip import HipBackend as Backend
 
 __all__ = ["Accounts", "Backend"]
@@ -220,7 +222,7 @@ DESTROYS = {
     "hipGraphExecDestroy": "executables",
     "hipStreamDestroy": "streams",
 }
-ABANDON, OVER = _hip_capture.abandon.__code__, _hip_capture._over.__code__
+ABANDON, OVER = capture.abandon.__code__, capture._over.__code__
 
 _ASKED_IN_C = {_replay.refuse_capturing.__code__, _replay.Binding._launch_alone.__code__}
 _ANSWER, _CALL = _hip_driver.Driver.answer.__code__, _hip_driver.Driver.call.__code__

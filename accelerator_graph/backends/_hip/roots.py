@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import byref, c_void_p
 
-from ._hip_driver import Driver
-from ._hip_nodes import dependencies, node_handles, root_count
+from .driver import Driver
+from .nodes import dependencies, node_handles, root_count
 
 
 @contextmanager

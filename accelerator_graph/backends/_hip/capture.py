@@ -7,9 +7,9 @@ from ctypes import byref, c_void_p
 from typing import Any
 from weakref import ref
 
-from .._interpreter.threads import this_thread
-from ..errors import AcceleratorGraphError, DriverError, driver_error
-from ._hip_driver import PER_THREAD_STREAM, Driver, Graph, Handle
+from ..._interpreter.threads import this_thread
+from ...errors import AcceleratorGraphError, DriverError, driver_error
+from .driver import PER_THREAD_STREAM, Driver, Graph, Handle
 
 _ILLEGAL_STATE = 401
 _ACTIVE = 1

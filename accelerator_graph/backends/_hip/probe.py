@@ -6,8 +6,8 @@ import importlib.metadata
 import os
 import re
 
-from ._hip_library import NAME, Library, SeveralLibrariesError, import_hip, mapped_copies
-from .base import Availability
+from ..base import Availability
+from .library import NAME, Library, SeveralLibrariesError, import_hip, mapped_copies
 
 _KNOWN_BINDINGS = "hip-python>=6.4,<11"
 _INSTALL = f'Install it with: pip install "{_KNOWN_BINDINGS}"'

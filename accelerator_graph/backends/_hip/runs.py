@@ -7,7 +7,7 @@ from ctypes import c_void_p
 from threading import RLock
 from weakref import WeakSet
 
-from ._hip_driver import Handle
+from .driver import Handle
 
 _moving = RLock()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import DriverError, Reason, driver_error
+from ...errors import DriverError, Reason, driver_error
 
 _REASONS: dict[int, Reason] = {
     2: "out_of_memory",

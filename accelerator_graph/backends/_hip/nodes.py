@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 from ctypes import byref, c_size_t, c_void_p
 
-from ..errors import AcceleratorGraphError
-from ._hip_driver import Driver
-from .base import GraphEdge, GraphNode
+from ...errors import AcceleratorGraphError
+from ..base import GraphEdge, GraphNode
+from .driver import Driver
 
 _KINDS = (
     *("kernel", "memcpy", "memset", "host", "graph", "empty", "wait_event", "event_record"),

@@ -8,10 +8,10 @@ from functools import partial
 from itertools import chain
 from typing import Any, NoReturn
 
-from .._interpreter.sure_exit import Between
-from ..errors import DriverError, UnsupportedError
-from ._hip_errors import call_failed
-from ._hip_library import Library, import_hip, prepare
+from ..._interpreter.sure_exit import Between
+from ...errors import DriverError, UnsupportedError
+from .errors import call_failed
+from .library import Library, import_hip, prepare
 
 LEGACY_STREAMS = (0, 1)
 PER_THREAD_STREAM = 2

@@ -11,8 +11,8 @@ from __future__ import annotations
 from ctypes import byref, c_size_t, c_void_p
 from typing import NamedTuple
 
-from ..errors import DriverError, Reason, explain
-from ._hip_driver import LEGACY_STREAMS, Driver, Handle
+from ...errors import DriverError, Reason, explain
+from .driver import LEGACY_STREAMS, Driver, Handle
 
 _INVALIDATED = 2
 _ADD = 0  # hipStreamAddCaptureDependencies

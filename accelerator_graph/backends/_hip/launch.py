@@ -11,10 +11,10 @@ from collections.abc import Callable
 from ctypes import addressof, c_void_p
 from functools import partial
 
-from ..errors import CaptureError, DriverError
-from ._hip_driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver
-from ._hip_runs import Executable
-from .base import LaunchFunction
+from ...errors import CaptureError, DriverError
+from ..base import LaunchFunction
+from .driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver
+from .runs import Executable
 
 
 def launcher(driver: Driver, executable: Executable, stream: int) -> Callable[[], None]:
