@@ -17,6 +17,8 @@ from __future__ import annotations
 TYPE_CHECKING = False  # typing itself is the costliest import there is here
 if TYPE_CHECKING:
     from . import backends, compat, errors, interop
+    from ._core.pools import PoolId, graph_pool_handle
+    from ._core.streams import Event, Stream, current_stream, is_current_stream_capturing
     from ._graphed import CacheInfo, graphed
     from ._graphed_callables import make_graphed_callables
     from .api import Graph, current_graph, graph, is_graph_available
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
         UnknownBackendError,
         UnsupportedError,
     )
-    from .pools import PoolId, graph_pool_handle
-    from .streams import Event, Stream, current_stream, is_current_stream_capturing
 
 __version__ = "0.1.0"
 

@@ -10,7 +10,7 @@ from .backends.base import Capability
 from .interop import registry as interop
 
 if TYPE_CHECKING:
-    from .streams import Stream
+    from ._core.streams import Stream
 
 
 def on_host(home: Stream) -> bool:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Hashable
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from ._cache import CacheInfo, Options
+from ._core.pools import AnyPool, check_pool
 from ._graphed_function import Graphed
 from ._interpreter.integers import integer
-from .pools import AnyPool, check_pool
 
 __all__ = ["CacheInfo", "graphed"]
 

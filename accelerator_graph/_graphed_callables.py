@@ -8,20 +8,20 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ._arrays import place_of, writable
+from ._core.pools import PoolId, check_pool, graph_pool_handle
+from ._core.side_streams import side_of
+from ._core.streams import captured_by
 from ._interpreter.integers import integer
 from ._lanes import Lanes
-from ._side_streams import side_of
 from ._traffic import current
 from .api import Graph, graph
 from .backends.base import Capability
 from .errors import EmptyGraphWarning, UnsupportedError, capture_error
 from .interop import registry as interop
-from .pools import PoolId, check_pool, graph_pool_handle
-from .streams import captured_by
 
 if TYPE_CHECKING:
+    from ._core.streams import Stream
     from .interop._torch_autograd import Passes
-    from .streams import Stream
 
 C = TypeVar("C", bound=Callable[..., Any])
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
-from . import _lifetime
 from ._array_placement import check_arguments
 from ._cache import CacheInfo, Options, Seen, SeenTable
+from ._core import ownership
+from ._core.pools import graph_pool_handle
 from ._interpreter.process import after_fork
 from ._interpreter.sure_exit import Between
 from ._methods import Instances
@@ -22,10 +23,9 @@ from ._recorded_call import NOT_NOW, RecordedCall
 from ._signature import Arguments, Leaves, Reader, Shape, repeats, same_among
 from ._traffic import Traffic, current, here_or_none
 from .errors import CaptureError, GraphStateError
-from .pools import graph_pool_handle
 
 if TYPE_CHECKING:
-    from .streams import Stream
+    from ._core.streams import Stream
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -71,7 +71,7 @@ class Graphed(Generic[P, R]):
         self._instances: Instances[Graphed[..., R]] = Instances(name)
         self._lock = threading.RLock()
         self._start()
-        _lifetime.tracked.add(self)
+        ownership.tracked.add(self)
 
     def _start(self) -> None:
         """Be as before the first call."""
@@ -83,7 +83,7 @@ class Graphed(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function, or replay what it did."""
-        if _lifetime.thread.capturing:
+        if ownership.thread.capturing:
             return self._function(*args, **kwargs)
         given: tuple[Any, ...] = args
         if self._method is not None:
@@ -272,7 +272,7 @@ class Graphed(Generic[P, R]):
         GraphStateError
             This thread is capturing, or in the middle of a call, as a signal handler is.
         """
-        if _lifetime.thread.capturing:
+        if ownership.thread.capturing:
             raise GraphStateError(f"{self!r}: clear() has to wait for runs, and this thread is capturing.")
         for each in self._instances:
             each.clear()

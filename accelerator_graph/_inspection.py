@@ -12,12 +12,12 @@ from .backends.base import Capability
 from .errors import GraphStateError, UnsupportedError
 
 if TYPE_CHECKING:
-    from ._lifetime import Owned
-    from ._replay import Runner
-    from ._transaction import Capture
+    from ._core.capture import Capture
+    from ._core.ownership import Owned
+    from ._core.pools import Lease, PoolId
+    from ._core.replay import Runner
+    from ._core.streams import Stream
     from .backends.base import Backend
-    from .pools import Lease, PoolId
-    from .streams import Stream
 
 State = Literal["empty", "capturing", "captured", "ready"]
 

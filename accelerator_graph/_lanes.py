@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
-from . import streams
-from ._replay import refuse_capturing
+from ._core import streams
+from ._core.replay import refuse_capturing
 from ._traffic import Traffic, key_of, lasts, make_room
 from .interop import registry as interop
 
 if TYPE_CHECKING:
+    from ._core.streams import Stream
     from .api import Graph
     from .interop._torch_replay import Lane
-    from .streams import Stream
 
 
 class Lanes:

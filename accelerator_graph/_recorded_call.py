@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import _lifetime, streams
 from ._array_placement import on_host, only_ours
 from ._arrays import Family, forget_casts, frameworks_of, writable
+from ._core import ownership, streams
+from ._core.side_streams import side_of
 from ._nested import only_tuples, rebuild
 from ._recorded_work import RecordedWork, check_unwritten, contents, nothing_recorded
 from ._results import Output, Result, filler
-from ._side_streams import side_of
 from ._signature import Leaves, Reader
 from ._traffic import Traffic, current, key_of, lasts, make_room
 from .api import Graph, graph
 from .backends.base import CaptureStatus
 
 if TYPE_CHECKING:
-    from .pools import PoolId
-    from .streams import Stream
+    from ._core.pools import PoolId
+    from ._core.streams import Stream
 
 NOT_NOW: Any = object()
 """The result of a run on a stream that somebody else is capturing: nothing was done."""
@@ -71,7 +71,7 @@ class RecordedCall:
         if not self._host and lasts(home):
             made_on = traffic.stream(home)
             given_up = (self._statics, made_on, traffic)
-            self._end = _lifetime.Finalizer(_part, given_up, self._backend, made_on._owner)
+            self._end = ownership.Finalizer(_part, given_up, self._backend, made_on._owner)
         self._lanes: dict[Hashable, tuple[Stream, Callable[[], None], bool]] = {}
         self._graph = _NeverEmpty() if self._only_ours else Graph()
         self._status = self._backend.capture_status
@@ -286,7 +286,7 @@ class RecordedCall:
 def _part(kept: tuple[list[Any], Stream, Traffic]) -> None:
     """Give up static arrays: their memory is used again in the order of the stream that they were made on."""
     _, home, traffic = kept
-    if not _lifetime.captures and not home._is_capturing():
+    if not ownership.captures and not home._is_capturing():
         traffic.wait(home)
 
 

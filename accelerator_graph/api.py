@@ -18,13 +18,13 @@ from contextlib import AbstractContextManager, nullcontext
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 
-from . import _lifetime, _liveness, pools, streams
-from ._fast_path import calling
+from ._core import liveness, ownership, pools, streams
+from ._core.capture import MODES, Capture, Site
+from ._core.extension import calling
+from ._core.replay import Runner
+from ._core.side_streams import side_of
 from ._inspection import Inspection, State
 from ._interpreter.sure_exit import if_skipped, sure_exit
-from ._replay import Runner
-from ._side_streams import side_of
-from ._transaction import MODES, Capture, Site
 from .backends import registry
 from .backends.base import Capability
 from .errors import EmptyGraphWarning, GraphStateError, capture_error
@@ -33,7 +33,7 @@ from .interop import registry as interop
 if TYPE_CHECKING:
     from typing import Self
 
-    from .streams import Stream
+    from ._core.streams import Stream
 
 T = TypeVar("T")
 
@@ -136,12 +136,12 @@ class Graph(Inspection):
         self._mode = _check_mode(capture_error_mode)
         self._backend_name = None if backend is None else registry.get(backend).name
         self._home = None if stream is None else streams.as_stream(stream, backend)
-        self._finds_inputs = _liveness.asked_for(check_input_liveness)
-        self._watched: _liveness.Watchlist | None = None
+        self._finds_inputs = liveness.asked_for(check_input_liveness)
+        self._watched: liveness.Watchlist | None = None
         self._retained: list[object] | None = None
         self._generators: tuple[object, ...] = ()
         self._empty()
-        _lifetime.tracked.add(self)
+        ownership.tracked.add(self)
 
     def _empty(self) -> None:
         """Be as before the first capture."""
@@ -150,7 +150,7 @@ class Graph(Inspection):
         self._held = None
         self._capture: Capture | None = None
         self._guard: object = None
-        self._captured: _lifetime.Owned | None = None
+        self._captured: ownership.Owned | None = None
         self._lease: pools.Lease | None = None
         self._num_nodes: int | None = None
         self._runner: Runner | None = None
@@ -219,7 +219,7 @@ class Graph(Inspection):
         self._check("capture_begin()")
         chosen = pools.check_pool(self._graph_pool if pool is None else pool)
         mode = self._mode if mode is None else _check_mode(mode)
-        _lifetime.drain()
+        ownership.drain()
         target = stream or self._home or streams.current(self._backend_name)
         if target is None:
             registry.resolve(self._backend_name)
@@ -230,7 +230,7 @@ class Graph(Inspection):
         try:
             capture = self._capture = Capture(target, len(self._retained or ()))
             if self._finds_inputs and self._watched is None:
-                self._watched = _liveness.Watchlist()
+                self._watched = liveness.Watchlist()
             used = None if self._watched is None else self._watched.begin()
             observed = used if self._finds_inputs else None
             first = (target if home is None or home._is_capturing() else home) if prepare else None
@@ -282,7 +282,7 @@ class Graph(Inspection):
             raise
         state: State = "captured" if self._keep_graph else "ready"
         self._capture, self._guard, self._state = None, None, state
-        _lifetime.drain()
+        ownership.drain()
 
     def _found_empty(self, subject: str) -> None:
         """Warn that a capture recorded nothing."""
@@ -537,7 +537,7 @@ class Graph(Inspection):
         """
         with self._kept_lock():
             if self._watched is None:
-                self._watched = _liveness.Watchlist()
+                self._watched = liveness.Watchlist()
             self._watched.add(obj)
             if self._runner is not None:
                 self._runner.check_with(self._watched.check)
@@ -563,7 +563,7 @@ class Graph(Inspection):
         self._retained = None
         self._watched = None
         self._empty()
-        _lifetime.drain()
+        ownership.drain()
 
     def _let_go(self, why: str) -> None:
         if self._runner is not None:
@@ -698,7 +698,7 @@ def current_graph() -> Graph | None:
     The thread holds it until its capture ends. So a capture that was begun by hand, and whose graph is out of
     reach, can still be ended: ``current_graph().reset()`` abandons it.
     """
-    capturing = _lifetime.thread.capturing
+    capturing = ownership.thread.capturing
     return cast("Graph", capturing[-1]) if capturing else None
 
 

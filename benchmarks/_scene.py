@@ -200,4 +200,4 @@ def replays(scene, graph, stream):
 
 def in_c(call):
     """Say whether a callable of `bind` is the C extension's."""
-    return type(call).__module__ == "accelerator_graph._fast"
+    return type(call).__module__ == "accelerator_graph._core._fast"

@@ -9,7 +9,7 @@ import os
 import threading
 
 import accelerator_graph as ag
-from accelerator_graph import _lifetime
+from accelerator_graph._core import ownership
 
 
 def resident_kib():
@@ -68,10 +68,10 @@ def main():
     for n in range(options.cycles + 1):
         if n in (0, options.cycles // 10) or n % (options.cycles // 4) == 0:
             gc.collect()
-            owners = sum(type(each) is _lifetime.Owned for each in gc.get_objects())
+            owners = sum(type(each) is ownership.Owned for each in gc.get_objects())
             print(
                 f"| {n} | {resident_kib()} | {device_free(options.backend)} | {owners} "
-                f"| {len(_lifetime._pending)} | {threading.active_count()} |"
+                f"| {len(ownership._pending)} | {threading.active_count()} |"
             )
         cycle()
 

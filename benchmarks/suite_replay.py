@@ -41,7 +41,7 @@ def measure_pure_python(plan):
     """The same without the C extension and without peers."""
     if os.environ.get("ACCELERATOR_GRAPH_PURE_PYTHON") != "1":
         raise RuntimeError("ACCELERATOR_GRAPH_PURE_PYTHON=1 has to be set from the start.")
-    if importlib.util.find_spec("accelerator_graph._fast") is None:
+    if importlib.util.find_spec("accelerator_graph._core._fast") is None:
         plan.skip("pure Python", "there is no C extension here, so the section before is pure Python already")
         return
     scene = scene_of(plan.backend)

@@ -11,7 +11,7 @@ from interop_fake_torch import torch
 from interop_fakes import call, calls, cupy, get_device, install, set_device
 
 import accelerator_graph as ag
-from accelerator_graph import _lifetime, pools, streams
+from accelerator_graph._core import ownership, pools, streams
 from accelerator_graph.interop import _torch_recorder, registry
 
 
@@ -23,10 +23,10 @@ def clean_fixture(monkeypatch):
     calls.clear()
     yield
     gc.collect()
-    _lifetime.drain()
+    ownership.drain()
     assert get_device() == 0
     assert not streams._thread.stack
-    assert not _lifetime.captures
+    assert not ownership.captures
     assert not _torch_recorder._recording
     assert not interop_fake_torch._capturing
     assert not pools._pools

@@ -92,7 +92,7 @@ BUGS = (
     ),
     Bug(
         "an executable is destroyed under its launch",
-        "_replay.py",
+        "_core/replay.py",
         "            owner.backend.replay(owner.value, self._stream.native)\n        else:\n",
         "            backend, value, owner = owner.backend, owner.value, None\n"
         "            backend.replay(value, self._stream.native)\n        else:\n            owner = None\n",
@@ -157,7 +157,7 @@ BUGS = (
     ),
     Bug(
         "the capture of a thread that died is left open",
-        "_transaction.py",
+        "_core/capture.py",
         "self._abandon()\n        _lifetime",
         "_lifetime",
         ("threads", "-k", "died_is_abandoned and True"),
@@ -197,7 +197,7 @@ BUGS = (
     ),
     Bug(
         "a finalizer destroys directly",
-        "_lifetime.py",
+        "_core/ownership.py",
         "__del__ = lru_cache(maxsize=0)(_pending.append)",
         "__del__ = lambda self: self.act()",
         ("collection", "-k", "in_a_capture_of_ours and global"),
@@ -205,7 +205,7 @@ BUGS = (
     ),
     Bug(
         "a callable from before a reset still launches",
-        "_replay.py",
+        "_core/replay.py",
         "        self.target = (refuse, _Nobody)\n",
         "",
         ("replays", "-k", "from_before_a_reset"),
@@ -213,7 +213,7 @@ BUGS = (
     ),
     Bug(
         "a failed capture keeps its pool",
-        "_transaction.py",
+        "_core/capture.py",
         "                if self.lease is not None:\n                    self.lease.release()\n",
         "                pass\n",
         calls("capture-with-raises-cuStreamIsCapturing"),

@@ -10,7 +10,8 @@ import threading
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph import _lifetime, compat
+from accelerator_graph import compat
+from accelerator_graph._core import ownership
 from accelerator_graph.backends.cuda import CudaBackend
 
 there = CudaBackend.probe()
@@ -34,7 +35,7 @@ def installed():
     with compat.install():
         yield
         assert torch.cuda.current_stream() == before
-        assert not _lifetime.captures
+        assert not ownership.captures
         assert float(torch.rand(3, device="cuda").sum()) > 0  # the generators work
         torch.cuda.synchronize()
     assert (torch.cuda.CUDAGraph, torch.cuda.graph) == OWN
@@ -43,7 +44,7 @@ def installed():
 def recorded():
     """How many of the graphs that are there were captured by the drop-in."""
     gc.collect()
-    return sum(isinstance(g, compat.CUDAGraph) and g.state == "ready" for g in list(_lifetime.tracked))
+    return sum(isinstance(g, compat.CUDAGraph) and g.state == "ready" for g in list(ownership.tracked))
 
 
 def model(width=64):

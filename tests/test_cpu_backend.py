@@ -14,7 +14,7 @@ from functools import partial
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph import streams as stream_module
+from accelerator_graph._core import streams as stream_module
 from accelerator_graph.backends._cpu import graph as _cpu_graph
 from accelerator_graph.backends._cpu.branches import Helpers, split
 from accelerator_graph.backends._cpu.stream import Stream

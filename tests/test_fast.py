@@ -1,4 +1,4 @@
-"""The fast path by itself: `_fast.c`, compiled as it is now, above launch functions in C that watch."""
+"""The fast path by itself: `_core/_fast.c`, compiled as it is now, above launch functions in C that watch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from driver.build import compiler
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = "FAST_SOURCE"
-"""The environment's variable that names another file than `_fast.c`."""
+"""The environment's variable that names another file than `_core/_fast.c`."""
 CACHE = Path(__file__).resolve().parent / "__pycache__"
 FLAGS = ("-O2", "-g", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers")
 MORE_FLAGS = "FAST_FLAGS"
@@ -171,7 +171,7 @@ def compiled(name: str, source: str, suffix: str, *flags: str) -> Path:
 def extension() -> Path:
     if sys.platform != "linux":
         pytest.skip("the launch functions of these tests are for Linux")
-    file = os.environ.get(SOURCE) or ROOT / "accelerator_graph" / "_fast.c"
+    file = os.environ.get(SOURCE) or ROOT / "accelerator_graph" / "_core/_fast.c"
     source = Path(file).read_text(encoding="utf-8")
     include = sysconfig.get_paths()["include"]
     if not Path(include, "Python.h").exists():
@@ -180,7 +180,7 @@ def extension() -> Path:
 
 
 def load(path: Path):
-    loader = ExtensionFileLoader("accelerator_graph._fast", str(path))
+    loader = ExtensionFileLoader("accelerator_graph._core._fast", str(path))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
     loader.exec_module(module)
     return module
@@ -839,7 +839,7 @@ def test_other_interpreters_can_have_it_too(fast):
 import importlib.util
 import inspect
 from importlib.machinery import ExtensionFileLoader
-loader = ExtensionFileLoader("accelerator_graph._fast", {fast.__spec__.origin!r})
+loader = ExtensionFileLoader("accelerator_graph._core._fast", {fast.__spec__.origin!r})
 module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
 loader.exec_module(module)
 called = []

@@ -62,7 +62,7 @@ except ag.GraphStateError as error:
 
 @pytest.mark.parametrize("pure", ["", "1"], ids=["in C", "in Python"])
 def test_bound_replays(software_driver: Path, pure: str) -> None:
-    if not pure and importlib.util.find_spec("accelerator_graph._fast") is None:
+    if not pure and importlib.util.find_spec("accelerator_graph._core._fast") is None:
         lack("the fast path was not built")
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],

@@ -15,7 +15,7 @@ from conftest import lack
 from driver.build import compiler
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCE = ROOT / "accelerator_graph" / "_fast.c"
+SOURCE = ROOT / "accelerator_graph" / "_core/_fast.c"
 MEMORY = "address,undefined"
 THREADS = "thread"
 LIBRARIES = {MEMORY: "libasan.so", THREADS: "libtsan.so"}
@@ -82,7 +82,7 @@ def test_nothing_is_found(tmp_path: Path, sanitizer: str) -> None:
 
 
 class Bug(NamedTuple):
-    """What is changed in `_fast.c`; by default some test fails then, without a sanitizer."""
+    """What is changed in `_core/_fast.c`; by default some test fails then, without a sanitizer."""
 
     old: str
     new: str
@@ -150,7 +150,7 @@ def test_bug_is_found(tmp_path: Path, name: str) -> None:
     bug = BUGS[name]
     source = SOURCE.read_text(encoding="utf-8")
     assert source.count(bug.old) == 1, f"{bug.old!r} is there {source.count(bug.old)} times"
-    copy = tmp_path / "_fast.c"
+    copy = tmp_path / "_core/_fast.c"
     copy.write_text("#include <stdlib.h>\n" + source.replace(bug.old, bug.new), encoding="utf-8")
     status, said = run(bug.sanitizer, tmp_path, "-x", FAST_SOURCE=str(copy), FAST_SECONDS="2")
     assert status != 0, said

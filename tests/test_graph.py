@@ -13,7 +13,7 @@ import threading
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph import _replay
+from accelerator_graph._core import replay
 from accelerator_graph.backends.cpu import CpuBackend
 
 
@@ -418,7 +418,7 @@ def test_a_stream_of_a_backend_that_took_over_the_name_is_refused():
 def test_a_replay_that_loses_the_race_against_reset_is_a_state_error(stream):
     graph = captured(stream, [])
     runner = graph._runner
-    assert isinstance(runner, _replay.Runner)
+    assert isinstance(runner, replay.Runner)
     graph.reset()
     for use in (lambda: runner.replay(stream), lambda: runner.bind(stream, None)):
         with pytest.raises(ag.GraphStateError, match="reset"):

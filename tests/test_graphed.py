@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph import pools
+from accelerator_graph._core import pools
 from accelerator_graph._recorded_call import RecordedCall
 from accelerator_graph.interop import registry
 

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph import streams
 from accelerator_graph._arrays import family_of
+from accelerator_graph._core import streams
 
 
 @pytest.fixture

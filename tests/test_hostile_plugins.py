@@ -9,7 +9,8 @@ import pytest
 from registry_fakes import built_in, fake, no_environment_fixture  # noqa: F401
 
 import accelerator_graph as ag
-from accelerator_graph import _lifetime, interop
+from accelerator_graph import interop
+from accelerator_graph._core import ownership
 from accelerator_graph.backends.base import Availability
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import BackendContractError, BackendLoadError, BackendUnavailableError
@@ -451,13 +452,13 @@ def test_an_attribute_named_base_does_not_let_a_capture_be_disturbed(recorder, m
     try:
         backend = ag.backends.get("careful")
         graph = _an_empty_graph(backend)
-        owner = _lifetime.Owned(Recording(backend) if recorder else backend, "destroy_graph", graph)
+        owner = ownership.Owned(Recording(backend) if recorder else backend, "destroy_graph", graph)
         with ag.Stream(backend="careful") as stream, ag.Graph():
             stream.launch(int)
             del owner
-            _lifetime.drain()
+            ownership.drain()
             assert graph not in Careful.destroyed
-        _lifetime.drain()
+        ownership.drain()
         assert graph in Careful.destroyed
     finally:
         ag.backends.unregister("careful")

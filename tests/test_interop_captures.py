@@ -26,7 +26,7 @@ from interop_scene import (  # noqa: F401
 from test_interrupts import Interrupter
 
 import accelerator_graph as ag
-from accelerator_graph import _lifetime, pools
+from accelerator_graph._core import ownership, pools
 from accelerator_graph.interop import registry
 
 
@@ -46,7 +46,7 @@ def test_after_an_error_nothing_is_routed(cupy, monkeypatch, moment):
     assert cupy.cuda.get_allocator() == before
     assert cupy.cuda.get_current_stream().ptr == 0
     gc.collect()
-    _lifetime.drain()
+    ownership.drain()
     [there] = registry.loaded()
     assert not there._pools
     assert not there._ended
@@ -70,7 +70,7 @@ def test_an_undo_that_raises_loses_no_other(cupy, torch, monkeypatch):
     assert g.state == "empty"
 
 
-OURS = ("_transaction.py", "pools.py", "cupy.py", "warp.py", "cuda_core.py", "numba.py")
+OURS = ("_core/capture.py", "pools.py", "cupy.py", "warp.py", "cuda_core.py", "numba.py")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import weakref
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph import interop, streams
+from accelerator_graph import interop
+from accelerator_graph._core import streams
 from accelerator_graph.backends.cuda import CudaBackend
 
 there = CudaBackend.probe()

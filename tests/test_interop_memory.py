@@ -16,7 +16,7 @@ from interop_fakes import calls, cuda_core, install
 from interop_scene import Array, captured, clean_fixture, cupy_fixture, filled, value  # noqa: F401
 
 import accelerator_graph as ag
-from accelerator_graph import _lifetime
+from accelerator_graph._core import ownership
 from accelerator_graph.interop import registry
 
 
@@ -109,7 +109,7 @@ def test_memory_of_a_graph_that_is_collected(cupy):
     captured(g, lambda: cupy.empty(64).fill(1))
     del g
     gc.collect()
-    _lifetime.drain()
+    ownership.drain()
     assert calls["cudaFree"] == 1
 
 

@@ -28,7 +28,8 @@ from interop_fakes import (
 from interop_fakes import GraphBuilder as CoreBuilder
 
 import accelerator_graph as ag
-from accelerator_graph import interop, streams
+from accelerator_graph import interop
+from accelerator_graph._core import streams
 from accelerator_graph.interop import registry
 from accelerator_graph.interop.base import Framework
 

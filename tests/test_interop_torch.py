@@ -26,7 +26,7 @@ from interop_fakes import call, calls, install
 from interop_scene import Array, captured, clean_fixture, torch_fixture, value  # noqa: F401
 
 import accelerator_graph as ag
-from accelerator_graph import _collector, _lifetime
+from accelerator_graph._core import gc_pause, ownership
 
 
 @pytest.fixture(name="newest")
@@ -40,9 +40,9 @@ def nothing_stays():
     assert gc.isenabled()
     yield
     gc.collect()
-    _lifetime.drain()
+    ownership.drain()
     assert gc.isenabled()
-    assert not _collector._captures
+    assert not gc_pause._captures
     assert not interop_fake_torch._routed
     assert not pool_uses
 
@@ -548,14 +548,14 @@ def test_a_collection_in_the_body_is_harmless(torch):
         assert foreign() is None
     g.replay()
     assert value(x) == 5
-    assert not _collector._captures
+    assert not gc_pause._captures
 
 
 @pytest.fixture(name="unrelaxed")
 def unrelaxed_fixture(monkeypatch):
     before = list(gc.callbacks)
     monkeypatch.setattr(_collector, "_around", lambda phase, info: None)
-    gc.callbacks[:] = [each for each in before if getattr(each, "__module__", "") != _collector.__name__]
+    gc.callbacks[:] = [each for each in before if getattr(each, "__module__", "") != gc_pause.__name__]
     yield
     gc.callbacks[:] = before
 
@@ -569,10 +569,10 @@ def test_without_relaxing_a_collection_in_the_body_breaks_the_capture(torch, unr
 
 
 def test_an_interrupt_while_the_collector_is_switched_on(torch):
-    _collector.pause(1, nullcontext)
-    del _collector._captures[1]  # as far as the first clean-up came
+    gc_pause.pause(1, nullcontext)
+    del gc_pause._captures[1]  # as far as the first clean-up came
     assert not gc.isenabled()
-    _collector.resume(1)
+    gc_pause.resume(1)
     assert gc.isenabled()
 
 
@@ -587,9 +587,9 @@ def test_a_collection_outlives_the_capture_that_it_began_in(torch):
 
     class Ends:
         def __del__(self):
-            _collector.resume(1)
+            gc_pause.resume(1)
 
-    _collector.pause(1, relaxed)
+    gc_pause.pause(1, relaxed)
     ends = Ends()
     ends.itself = ends
     del ends
@@ -634,17 +634,17 @@ def test_a_collector_that_the_user_has_switched_off_stays_off(torch):
 
 def test_the_last_of_several_captures_switches_the_collector_on():
     for first, second in ((1, 2), (2, 1)):
-        _collector.pause(1, nullcontext)
-        _collector.pause(2, nullcontext)
-        _collector.pause(2, nullcontext)
-        _collector.resume(first)
+        gc_pause.pause(1, nullcontext)
+        gc_pause.pause(2, nullcontext)
+        gc_pause.pause(2, nullcontext)
+        gc_pause.resume(first)
         assert not gc.isenabled()
-        _collector.resume(second)
+        gc_pause.resume(second)
         assert gc.isenabled()
-        _collector.resume(second)
-    _collector.pause(1, nullcontext)
+        gc_pause.resume(second)
+    gc_pause.pause(1, nullcontext)
     gc.enable()  # the user, in the body
-    _collector.resume(1)
+    gc_pause.resume(1)
     assert gc.isenabled()
 
 
@@ -667,7 +667,7 @@ def test_a_thread_that_ends_in_a_capture_gives_everything_back(torch):
 
     in_a_thread(left_open)
     ag.Stream(backend="cuda").synchronize()
-    _lifetime.drain()
+    ownership.drain()
     assert gc.isenabled()
     stream.close()  # it is refused while it captures
 

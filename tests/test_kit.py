@@ -19,7 +19,8 @@ import pytest
 from works.host import HostWork
 
 import accelerator_graph as ag
-from accelerator_graph import _lifetime, api
+from accelerator_graph import api
+from accelerator_graph._core import ownership
 from accelerator_graph.backends.base import Backend
 from accelerator_graph.testing import BackendConformance, CheckResult, Work, check_backend
 from accelerator_graph.testing._case import Case
@@ -41,7 +42,7 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     ag.backends.unregister(NAME)
     gc.collect()
     monkeypatch.setattr(sys, "excepthook", lambda *error: None)
-    _lifetime.drain()
+    ownership.drain()
 
 
 class Conformance(BackendConformance):

@@ -14,7 +14,7 @@ from explicit_runtime import Explicit
 from works.host import HostWork
 
 import accelerator_graph as ag
-from accelerator_graph import _lifetime
+from accelerator_graph._core import ownership
 from accelerator_graph.testing import BackendConformance, Work, check_backend
 
 NAME = "explicit"
@@ -74,7 +74,7 @@ def register_fixture(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[type
     yield lambda backend: ag.backends.register(NAME, backend)
     ag.backends.unregister(NAME)
     monkeypatch.setattr(sys, "excepthook", lambda *error: None)  # what a bug leaves behind is destroyed here
-    _lifetime.drain()
+    ownership.drain()
 
 
 @pytest.mark.parametrize(("backend", "test"), FOUND_BY, ids=lambda each: getattr(each, "__name__", each))

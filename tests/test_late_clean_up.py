@@ -9,7 +9,8 @@ from contextlib import contextmanager
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph import _collector, _lifetime, backends
+from accelerator_graph import backends
+from accelerator_graph._core import gc_pause, ownership
 from accelerator_graph.backends.base import Capability
 from accelerator_graph.backends.cpu import CpuBackend
 
@@ -85,12 +86,12 @@ def test_a_capture_whose_thread_has_ended_is_abandoned_before_its_stream_goes(ba
     while made:
         made.pop(0)
     gc.collect()
-    _lifetime.drain()
-    _lifetime.drain()
+    ownership.drain()
+    ownership.drain()
     assert len(backend.abandoned) == 1
     assert backend.destroyed == backend.abandoned
     assert backend.misused == []
-    assert not _lifetime.captures
+    assert not ownership.captures
     assert gc.isenabled()
 
 
@@ -103,8 +104,8 @@ def test_graph_and_stream_of_an_ended_thread_are_collected_together(backend):
 
     in_thread(begin)
     gc.collect()
-    _lifetime.drain()
-    _lifetime.drain()
+    ownership.drain()
+    ownership.drain()
     assert backend.destroyed == backend.abandoned != []
     assert backend.misused == []
 
@@ -116,11 +117,11 @@ def test_a_stream_is_closed_while_its_broken_capture_is_still_to_be_ended(backen
     with pytest.raises(ag.DriverError):
         stream.synchronize()
     stream.close()
-    _lifetime.drain()
+    ownership.drain()
     graph.reset()
     assert backend.misused == []
     del graph, stream
-    _lifetime.drain()
+    ownership.drain()
     assert len(backend.destroyed) == 1
 
 
@@ -129,17 +130,17 @@ def test_a_collection_in_another_thread_holds_the_streams_that_it_relaxes(backen
     stream = ag.Stream(backend="strict")
     graph = ag.Graph(stream=stream)
     graph.capture_begin()
-    seen = list(_collector._captures.values())
+    seen = list(gc_pause._captures.values())
     assert seen
     graph.reset()
     del graph, stream
-    _lifetime.drain()
+    ownership.drain()
     for relaxed in seen:
         with relaxed():
             pass
     assert backend.misused == []
     del seen, relaxed
-    _lifetime.drain()
+    ownership.drain()
     assert len(backend.destroyed) == 1
 
 
@@ -153,9 +154,9 @@ def test_the_collector_goes_on_when_the_thread_that_captured_has_ended(backend):
         kept.append(graph)
 
     in_thread(begin)
-    _lifetime.drain()
+    ownership.drain()
     assert gc.isenabled()
-    assert not _lifetime.captures
+    assert not ownership.captures
     assert len(backend.abandoned) == 1
     kept[0].reset()
     with kept[0]:

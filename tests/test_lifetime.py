@@ -12,24 +12,24 @@ from types import SimpleNamespace
 import pytest
 from faults.signals import steps
 
-from accelerator_graph import _lifetime
+from accelerator_graph._core import ownership
 from accelerator_graph.interop.base import Recorder
 
 
 def due():
     """Call what is due; what is called by that, too."""
-    while _lifetime._pending:
-        _lifetime.drain()
+    while ownership._pending:
+        ownership.drain()
 
 
 def test_the_action_is_called_once_its_finalizer_is_gone():
     seen = []
-    one, other = _lifetime.Finalizer(seen.append, 1), _lifetime.Finalizer(seen.append, 2)
-    _lifetime.drain()
+    one, other = ownership.Finalizer(seen.append, 1), ownership.Finalizer(seen.append, 2)
+    ownership.drain()
     assert seen == []
     del one
     assert seen == []
-    _lifetime.drain()
+    ownership.drain()
     assert seen == [1]
     del other
     due()
@@ -42,9 +42,9 @@ class Holder:
 
 def test_what_leads_back_to_its_finalizer_is_collected():
     seen, holder = [], Holder()
-    holder.finalizer = _lifetime.Finalizer(lambda value: seen.append(value.name), holder)
+    holder.finalizer = ownership.Finalizer(lambda value: seen.append(value.name), holder)
     holder.name = "still there"
-    holder.also = _lifetime.Finalizer(seen.append, "kept", None, holder)
+    holder.also = ownership.Finalizer(seen.append, "kept", None, holder)
     gone = weakref.ref(holder)
     del holder
     gc.collect()
@@ -64,20 +64,20 @@ def test_what_is_kept_outlives_what_keeps_it():
     for swapped in (False, True):
         for disturbed in (False, True):
             seen, cycle = [], Holder()
-            first = _lifetime.Finalizer(seen.append, "first")
-            second = _lifetime.Finalizer(seen.append, "second", recorder, first)
-            third = _lifetime.Finalizer(seen.append, "third", None, first, Holder(), second)
+            first = ownership.Finalizer(seen.append, "first")
+            second = ownership.Finalizer(seen.append, "second", recorder, first)
+            third = ownership.Finalizer(seen.append, "third", None, first, Holder(), second)
             three = [third, second, first]
             cycle.all, cycle.cycle = three[::-1] if swapped else three, cycle
             del first, second, third, three, cycle
             if disturbed:
-                _lifetime.captures[-1] = SimpleNamespace(stream=SimpleNamespace(_backend=recorder.base))
+                ownership.captures[-1] = SimpleNamespace(stream=SimpleNamespace(_backend=recorder.base))
             gc.collect()
-            _lifetime.drain()
+            ownership.drain()
             if disturbed:
                 assert seen == ["third"]
-                del _lifetime.captures[-1]
-                _lifetime.drain()
+                del ownership.captures[-1]
+                ownership.drain()
             assert seen == ["third", "second", "first"]
 
 
@@ -89,14 +89,14 @@ def test_what_is_kept_waits_for_a_thread_that_is_not_through():
         assert go.wait(20)
         seen.append(value)
 
-    kept = _lifetime.Finalizer(seen.append, "kept")
-    keeper = _lifetime.Finalizer(slow, "keeper", None, kept)
+    kept = ownership.Finalizer(seen.append, "kept")
+    keeper = ownership.Finalizer(slow, "keeper", None, kept)
     del keeper
-    thread = threading.Thread(target=_lifetime.drain)
+    thread = threading.Thread(target=ownership.drain)
     thread.start()
     assert there.wait(20)
     del kept
-    _lifetime.drain()
+    ownership.drain()
     assert seen == []
     go.set()
     thread.join()
@@ -105,10 +105,10 @@ def test_what_is_kept_waits_for_a_thread_that_is_not_through():
 
 
 def test_one_that_an_interrupt_left_half_made_is_nothing():
-    _lifetime.Finalizer.__new__(_lifetime.Finalizer)
-    _lifetime.Owned.__new__(_lifetime.Owned)
-    _lifetime.drain()
-    assert not _lifetime._pending
+    ownership.Finalizer.__new__(ownership.Finalizer)
+    ownership.Owned.__new__(ownership.Owned)
+    ownership.drain()
+    assert not ownership._pending
 
 
 class Disturbing(Recorder):
@@ -120,15 +120,15 @@ class Disturbing(Recorder):
 def test_what_a_recorder_destroys_waits_for_the_captures_of_its_backend():
     seen, recorder = [], Disturbing(object())
     for key, there in ((-1, object()), (-2, recorder.base)):
-        watched = _lifetime.Finalizer(seen.append, key, recorder)
-        _lifetime.captures[key] = SimpleNamespace(stream=SimpleNamespace(_backend=there))
+        watched = ownership.Finalizer(seen.append, key, recorder)
+        ownership.captures[key] = SimpleNamespace(stream=SimpleNamespace(_backend=there))
         try:
             del watched
-            _lifetime.drain()
+            ownership.drain()
             assert seen == [-1]
         finally:
-            del _lifetime.captures[key]
-    _lifetime.drain()
+            del ownership.captures[key]
+    ownership.drain()
     assert seen == [-1, -2]
 
 
@@ -141,14 +141,14 @@ def test_what_could_not_be_destroyed_stays_due(error):
             raise failures.pop()
         done.append(value)
 
-    watched = [_lifetime.Finalizer(destroy, value) for value in range(4)]
+    watched = [ownership.Finalizer(destroy, value) for value in range(4)]
     watched.clear()
     while failures:
         with suppress(KeyboardInterrupt, SystemExit):
-            _lifetime.drain()
-    _lifetime.drain()
+            ownership.drain()
+    ownership.drain()
     assert sorted(done) == [0, 1, 2, 3]
-    assert not _lifetime._pending
+    assert not ownership._pending
 
 
 class Interrupter:
@@ -163,7 +163,7 @@ class Interrupter:
         return self.left <= 0
 
     def __call__(self, frame, event, arg):
-        if frame.f_code.co_filename != _lifetime.__file__:
+        if frame.f_code.co_filename != ownership.__file__:
             return None
         frame.f_trace_opcodes = True
         if event in ("opcode", "call"):
@@ -185,23 +185,23 @@ def test_an_interrupt_at_any_moment_of_drain_loses_nothing(disturbed):
         at, done = at + 1, []
         recorder = Disturbing(object())
         watched = [
-            _lifetime.Finalizer(done.append, value, recorder if disturbed and value == 1 else None)
+            ownership.Finalizer(done.append, value, recorder if disturbed and value == 1 else None)
             for value in range(3)
         ]
         if disturbed:
-            _lifetime.captures[-1] = SimpleNamespace(stream=SimpleNamespace(_backend=recorder.base))
+            ownership.captures[-1] = SimpleNamespace(stream=SimpleNamespace(_backend=recorder.base))
 
         watched.clear()
         interrupter = Interrupter(at)
         sys.settrace(interrupter)
         try:
-            _lifetime.drain()
+            ownership.drain()
         except KeyboardInterrupt:
             pass
         finally:
             sys.settrace(None)
-            _lifetime.captures.pop(-1, None)
-        _lifetime.drain()
+            ownership.captures.pop(-1, None)
+        ownership.drain()
         assert set(done) == {0, 1, 2}, f"interrupted at {at}: {done}"
         assert len(done) <= 4
     assert at > 20

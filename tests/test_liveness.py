@@ -14,7 +14,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph import _replay, interop
+from accelerator_graph import interop
+from accelerator_graph._core import replay as _replay
 from accelerator_graph.interop import registry
 from accelerator_graph.interop.base import Framework
 

@@ -12,7 +12,7 @@ import warnings
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._fast_path import fast
+from accelerator_graph._core.extension import fast
 from accelerator_graph.backends.cuda import CudaBackend
 
 there = CudaBackend.probe()

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph import _lifetime, pools
+from accelerator_graph._core import ownership, pools
 
 
 class MemPool:
@@ -88,10 +88,10 @@ def test_a_pool_that_is_used_anew_before_its_end_was_seen_to_has_not_ended():
     first = lease()
     del first
     second = lease()
-    _lifetime.drain()
+    ownership.drain()
     assert ended == []
     del second
-    _lifetime.drain()
+    ownership.drain()
     assert ended == [pool]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph import _lifetime
+from accelerator_graph._core import ownership
 from accelerator_graph.backends.cpu import CpuBackend
 
 NAME = "watched"
@@ -77,7 +77,7 @@ def test_instantiate_in_another_thread_reaches_what_is_being_bound(backend: Watc
     launch = kept.bind(ag.Stream(backend=NAME))
     launch()
     assert backend.ran == [backend.made[1]]
-    _lifetime.drain()
+    ownership.drain()
     assert backend.destroyed == [backend.made[0]]
 
 
@@ -88,13 +88,13 @@ def test_stream_of_the_latest_run_lives_until_the_next_run(backend: Watched, kep
     kept.replay(first)
     del first
     gc.collect()
-    _lifetime.drain()
+    ownership.drain()
     assert backend.destroyed == []
     kept.replay(second)
-    _lifetime.drain()
+    ownership.drain()
     assert backend.destroyed == natives[:1]
     second.close()
     assert backend.destroyed == natives[:1]
     kept.bind()()
-    _lifetime.drain()
+    ownership.drain()
     assert backend.destroyed == natives

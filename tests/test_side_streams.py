@@ -5,7 +5,7 @@ import threading
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph import _side_streams
+from accelerator_graph._core import side_streams
 
 
 @pytest.fixture
@@ -68,4 +68,4 @@ def test_a_graph_without_a_current_stream_has_one_of_its_own():
         one, two = ag.Graph(), ag.Graph()
         first, second = captured_on(one), captured_on(two)
     assert first.native is not second.native
-    assert not any(side._native is first.native for _, side in _side_streams._thread.streams.values())
+    assert not any(side._native is first.native for _, side in side_streams._thread.streams.values())

@@ -6,17 +6,18 @@ import gc
 import importlib
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .. import _lifetime, _liveness, api
+from .. import api
+from .._core import liveness, ownership
+from .._core.streams import Stream, as_stream
 from ..backends import registry
 from ..errors import UnsupportedError, capture_error
 from ..interop import registry as interop
 from ..interop.torch import Torch
-from ..streams import Stream, as_stream
 from . import _words as words
 from ._words import ahead
 
 if TYPE_CHECKING:
-    from ..pools import AnyPool
+    from .._core.pools import AnyPool
 
 _PASSED_ON = {
     "get_graph_data",
@@ -63,7 +64,7 @@ class TorchGraph(api.Graph):
         torch = torch_module()
         with ahead(words.DEFAULT_STREAM, hip=_for_hip()):
             target = _current() if stream is None else stream
-            if prepare and not _lifetime.captures:
+            if prepare and not ownership.captures:
                 _prepare(torch, target.device)
             super()._begin(target, pool, mode, prepare=prepare, home=home or _following(target.device))
         try:
@@ -94,7 +95,7 @@ class TorchGraph(api.Graph):
 
     def _watch_inputs(self, given: bool) -> None:
         """Watch what the next capture uses, or only do so if the environment says it."""
-        self._finds_inputs = _liveness.asked_for(given or None)
+        self._finds_inputs = liveness.asked_for(given or None)
 
     def _recorded(self) -> Any:
         """Return torch's object, which records and replays."""

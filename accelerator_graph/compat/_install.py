@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from operator import attrgetter
 from typing import Any
 
-from .. import _lifetime
+from .._core import ownership
 
 _PLACES = {
     "CUDAGraph": ("cuda", "cuda.graphs"),
@@ -94,7 +94,7 @@ def _put_back(module: Any, name: str, before: Any, stand_in: Any) -> None:
 def _emptying(torchs_own: Callable[[], None]) -> Callable[[], None]:
     def empty_cache() -> None:
         """As torch's own; what belonged to graphs that are gone is given back first."""
-        _lifetime.drain()
+        ownership.drain()
         torchs_own()
 
     empty_cache.torchs_own = torchs_own  # type: ignore[attr-defined]

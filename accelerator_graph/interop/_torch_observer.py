@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..pools import PoolId
+    from .._core.pools import PoolId
     from .base import Undo
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import CaptureError
 
 if TYPE_CHECKING:
-    from ..pools import PoolId
+    from .._core.pools import PoolId
 
 _instead: dict[PoolId, PoolId | None] = {}
 

@@ -21,8 +21,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
+    from .._core.pools import PoolId
     from ..backends.base import Backend, LaunchFunction
-    from ..pools import PoolId
 
 INTEROP_API_VERSION = 1
 """Raised when a method becomes abstract or changes its meaning; a new optional method does not."""

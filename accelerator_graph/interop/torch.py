@@ -15,8 +15,8 @@ from ._torch_recorder import TorchRecorder
 from .base import Framework, Undo
 
 if TYPE_CHECKING:
+    from .._core.pools import PoolId
     from ..backends.base import Backend
-    from ..pools import PoolId
     from .base import Recorder
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from driver.__main__ import Outcomes
 
-from accelerator_graph import _lifetime
+from accelerator_graph._core import ownership
 
 from .accounts import Accounts
 
@@ -22,7 +22,7 @@ def main(report: str, *arguments: str) -> int:
     outcomes = Outcomes()
     status = pytest.main([*arguments], plugins=[outcomes])
     gc.collect()
-    _lifetime.drain()
+    ownership.drain()
     accounts = Accounts()
     found = {
         "status": int(status),

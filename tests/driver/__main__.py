@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from accelerator_graph import _lifetime
+from accelerator_graph._core import ownership
 
 from .faults import Accounts, Faults
 
@@ -39,7 +39,7 @@ def main(report: str, *arguments: str) -> int:
     outcomes = Outcomes()
     status = pytest.main([*arguments], plugins=[outcomes])
     gc.collect()
-    _lifetime.drain()
+    ownership.drain()
     accounts = Accounts()
     found = {
         "status": int(status),

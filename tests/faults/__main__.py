@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import accelerator_graph
-from accelerator_graph import _lifetime
+from accelerator_graph._core import ownership
 
 from . import figures
 
@@ -49,7 +49,7 @@ def main(report: str, *arguments: str) -> int:
     options = ("-q", "-p", "no:cacheprovider", "--tb=short", "-rfE")
     status = int(pytest.main([*options, *paths, *arguments[len(modules) :]], plugins=[outcomes]))
     gc.collect()
-    _lifetime.drain()
+    ownership.drain()
     from .bench import accounts  # not before pytest, which explains its assertions
 
     found = {

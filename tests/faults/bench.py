@@ -11,7 +11,7 @@ from typing import Any
 from driver.faults import Faults
 
 import accelerator_graph as ag
-from accelerator_graph import _collector, _lifetime, _side_streams, pools, streams
+from accelerator_graph._core import gc_pause, ownership, pools, side_streams, streams
 
 from .vendor import BACKEND, vendor
 
@@ -30,7 +30,7 @@ class Bench:
     """Two streams, a graph that captures the first, a pool, and work on the memory above."""
 
     def __init__(self, **options: Any) -> None:
-        _side_streams._thread.streams.clear()  # or what is called would depend on what was done before
+        side_streams._thread.streams.clear()  # or what is called would depend on what was done before
         self.stream = ag.Stream(0, backend=BACKEND)
         self.fork = ag.Stream(0, backend=BACKEND)
         self.pool = ag.graph_pool_handle()
@@ -100,8 +100,8 @@ def capture_mode() -> int:
 
 def released() -> dict[str, int]:
     """Return what lives once all that is due was destroyed, a thread's side streams too."""
-    _side_streams._thread.streams.clear()
-    _lifetime.drain()
+    side_streams._thread.streams.clear()
+    ownership.drain()
     return accounts.live()
 
 
@@ -134,8 +134,8 @@ def nothing_left() -> Iterator[None]:
 
 def no_capture() -> None:
     """Find no trace of a capture on this thread nor in the driver."""
-    assert not _lifetime.captures, "a capture is still noted"
-    assert not _lifetime.thread.capturing, "the thread still holds a graph"
-    assert not _collector._captures, "the collector still waits"
+    assert not ownership.captures, "a capture is still noted"
+    assert not ownership.thread.capturing, "the thread still holds a graph"
+    assert not gc_pause._captures, "the collector still waits"
     assert not streams._thread.stack, "a stream is still the current one"
     assert accounts.live()["captures"] == 0, "a capture was left open"

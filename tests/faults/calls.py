@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from accelerator_graph import _lifetime
+from accelerator_graph._core import ownership
 from accelerator_graph._interpreter.sure_exit import Between
 
 from .vendor import vendor
 
-_DRAIN = _lifetime.drain.__code__
+_DRAIN = ownership.drain.__code__
 _BETWEEN = (Between.__enter__.__code__, Between.__exit__.__code__)
 """What sets the context or the mode of the thread, and what sets it back."""
 

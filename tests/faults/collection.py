@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph import _lifetime
+from accelerator_graph._core import ownership
 from accelerator_graph.backends import registry
 
 from . import figures
@@ -85,7 +85,7 @@ def collected(before: list[int], captures: int = 0) -> None:
     called = {name for name, times in faults.calls().items() if times}
     assert called <= vendor.RELAXES, "the collection called the driver"
     drains()
-    _lifetime.drain()
+    ownership.drain()
     now = all_kinds()
     assert (now[0], now[1], now[3]) == (before[0], before[1], before[3])
     assert now[2] == before[2] + 1  # the driver's graph of the capture
@@ -102,7 +102,7 @@ def test_in_a_capture_of_somebody_else(mode):
         vendor.enqueue(stream)
         gc.collect()
         drains()
-        _lifetime.drain()
+        ownership.drain()
         now = all_kinds()
         assert now == [before[0] + 1, before[1], before[2] + 1, before[3]]
         with ag.Stream(0, backend=BACKEND) as mine, ag.Graph() as graph:  # and a capture of ours within it

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph import _lifetime, pools, streams
+from accelerator_graph._core import ownership, pools, streams
 
 from . import figures
 from .bench import (
@@ -41,7 +41,7 @@ def calls_of(operation: Operation, place: Any) -> list[Call]:
     with recording() as recorder:
         bench = Bench(**operation.options)
         operation.prepare(bench)
-        _lifetime.drain()
+        ownership.drain()
         recorder.notes.clear()
         faults.reset()
         with suppress(*filter(None, [operation.ends])):
@@ -120,7 +120,7 @@ def inject(operation: Operation, call: Call, code: int, late: bool) -> None:
     ids = set(pools._pools)
     bench = Bench(**operation.options)
     operation.prepare(bench)
-    _lifetime.drain()
+    ownership.drain()
     place = vendor.place()
     bench.left_undone = "" if late else call.function
     faults.fail(call.function, code=code, nth=call.nth, after=late)
@@ -211,9 +211,9 @@ def clear(place: Any) -> None:
     vendor.exchange(MODE)
     faults.reset()
     unraised.clear()
-    _lifetime.captures.clear()
-    _lifetime.thread.capturing.clear()
+    ownership.captures.clear()
+    ownership.thread.capturing.clear()
     streams._thread.stack.clear()
     gc.collect()
-    _lifetime.drain()
+    ownership.drain()
     vendor.end_all()

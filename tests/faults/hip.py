@@ -13,8 +13,8 @@ from amd.accounts import Accounts as BelowAccounts
 from driver.faults import Accounts as FaultAccounts
 from works import hip as works
 
-from accelerator_graph import _replay
-from accelerator_graph._fast_path import fast
+from accelerator_graph._core import replay
+from accelerator_graph._core.extension import fast
 from accelerator_graph.backends import registry
 from accelerator_graph.backends._hip import capture
 from accelerator_graph.backends._hip import driver as _hip_driver
@@ -224,7 +224,7 @@ DESTROYS = {
 }
 ABANDON, OVER = capture.abandon.__code__, capture._over.__code__
 
-_ASKED_IN_C = {_replay.refuse_capturing.__code__, _replay.Binding._launch_alone.__code__}
+_ASKED_IN_C = {replay.refuse_capturing.__code__, replay.Binding._launch_alone.__code__}
 _ANSWER, _CALL = _hip_driver.Driver.answer.__code__, _hip_driver.Driver.call.__code__
 
 

@@ -11,7 +11,7 @@ import pytest
 from test_interrupts import HandlerRaised, by_hand, with_graph, with_side_stream
 
 import accelerator_graph as ag
-from accelerator_graph import _lifetime
+from accelerator_graph._core import ownership
 
 from . import figures
 from .bench import MODE, accounts, capture_mode, leaked, no_capture, released
@@ -140,7 +140,7 @@ def interrupted_drain(at):
     before = sys.gettrace()
     try:
         sys.settrace(interrupter)
-        _lifetime.drain()
+        ownership.drain()
     except KeyboardInterrupt:
         pass
     finally:

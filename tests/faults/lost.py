@@ -9,7 +9,7 @@ import pytest
 from driver.faults import ALWAYS
 
 import accelerator_graph as ag
-from accelerator_graph import _lifetime, streams
+from accelerator_graph._core import ownership, streams
 
 from . import figures
 from .bench import Bench, faults
@@ -29,7 +29,7 @@ def found_again():
     faults.reset()
     vendor.go_to(vendor.HOME)
     gc.collect()
-    _lifetime.drain()
+    ownership.drain()
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
@@ -44,7 +44,7 @@ def test_it_is_said_to_be_lost_and_python_s_side_is_in_order(operation, monkeypa
     for number in range(1, len(calls_of(operation, vendor.HOME)) + 1):
         bench = Bench(**operation.options)
         operation.prepare(bench)
-        _lifetime.drain()
+        ownership.drain()
         faults.reset()
         faults.fail(code=719, nth=number, times=ALWAYS)
         error: Exception | None = None
@@ -52,8 +52,8 @@ def test_it_is_said_to_be_lost_and_python_s_side_is_in_order(operation, monkeypa
             operation.run(bench, no_phase)
         except Exception as raised:
             error = raised.with_traceback(None)
-        assert not _lifetime.captures
-        assert not _lifetime.thread.capturing
+        assert not ownership.captures
+        assert not ownership.thread.capturing
         assert not streams._thread.stack
         assert isinstance(error, (ag.DriverError, ag.CaptureError, type(None), operation.ends or type(None)))
         if isinstance(error, (ag.DriverError, ag.CaptureError)):
@@ -61,7 +61,7 @@ def test_it_is_said_to_be_lost_and_python_s_side_is_in_order(operation, monkeypa
         if bench.graph is not None:
             assert bench.graph.state in ("empty", "captured", "ready")
             bench.graph.reset()
-        _lifetime.drain()
+        ownership.drain()
         assert not printed
         figures.injected["every function from the n-th call on"] += 1
         figures.states_checked += 1
@@ -70,7 +70,7 @@ def test_it_is_said_to_be_lost_and_python_s_side_is_in_order(operation, monkeypa
         error = bench = None
         vendor.go_to(vendor.HOME)
         gc.collect()  # while destroying succeeds
-        _lifetime.drain()
+        ownership.drain()
 
 
 def end_captures(bench: Bench) -> None:

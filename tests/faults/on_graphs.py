@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 
 import accelerator_graph as ag
-from accelerator_graph import _lifetime
+from accelerator_graph._core import ownership
 
 from .bench import NOTHING, A, Bench, C, faults, found, left
 from .calls import Call, Phase
@@ -155,7 +155,7 @@ def handles(bench: Bench, phase: Phase) -> None:
 
 def drop(bench: Bench, phase: Phase) -> None:
     bench.graph = bench.kept = None
-    _lifetime.drain()
+    ownership.drain()
 
 
 def capturing(bench: Bench) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ctypes import addressof, c_uint32, c_uint64
 
 import accelerator_graph as ag
-from accelerator_graph import _lifetime
+from accelerator_graph._core import ownership
 
 from .bench import CELL, A, B, Bench
 from .calls import Phase, no_phase
@@ -56,7 +56,7 @@ def record(bench: Bench, phase: Phase = no_phase) -> None:
 
 def drop(bench: Bench, phase: Phase) -> None:
     bench.kept = None
-    _lifetime.drain()
+    ownership.drain()
 
 
 STREAMS = (

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph import _lifetime
+from accelerator_graph._core import ownership
 from accelerator_graph.errors import GraphStateError
 
 from . import figures
@@ -45,7 +45,7 @@ def test_a_reset_during_a_launch_in_another_thread_waits_for_nothing_and_harms_n
         assert not running.done(), "the launch was over too soon for this test"
         assert accounts.live()["executables"] == live, "the executable was destroyed under the launch"
         running.result(TIMEOUT)
-    _lifetime.drain()
+    ownership.drain()
     assert accounts.live()["executables"] == live - 1
     assert counted() == 1
     with pytest.raises(GraphStateError):

@@ -10,7 +10,7 @@ from ctypes import addressof, c_uint32, c_uint64
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph import _lifetime
+from accelerator_graph._core import ownership
 from accelerator_graph.errors import GraphStateError
 
 from . import figures
@@ -174,7 +174,7 @@ def test_the_capture_of_a_thread_that_died_is_abandoned(mode, forgotten):
     dying(capture)
     assert accounts.live()["captures"] == 1
     if forgotten:
-        _lifetime.drain()
+        ownership.drain()
     else:
         kept[0].reset()
         assert kept[0].state == "empty"

@@ -140,7 +140,7 @@ static PyType_Slot lock_slots[] = {
 };
 
 static PyType_Spec lock_spec = {
-    .name = "accelerator_graph._fast.Lock",
+    .name = "accelerator_graph._core._fast.Lock",
     .basicsize = sizeof(Lock),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = lock_slots,
@@ -276,7 +276,7 @@ static PyType_Slot launch_slots[] = {
 };
 
 static PyType_Spec launch_spec = {
-    .name = "accelerator_graph._fast.Launch",
+    .name = "accelerator_graph._core._fast.Launch",
     .basicsize = sizeof(Launch),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = launch_slots,
@@ -425,7 +425,7 @@ static PyType_Slot launcher_slots[] = {
 };
 
 static PyType_Spec launcher_spec = {
-    .name = "accelerator_graph._fast.Launcher",
+    .name = "accelerator_graph._core._fast.Launcher",
     .basicsize = sizeof(Launcher),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_VECTORCALL,
     .slots = launcher_slots,
@@ -563,7 +563,7 @@ static PyType_Slot follower_slots[] = {
 };
 
 static PyType_Spec follower_spec = {
-    .name = "accelerator_graph._fast.Follower",
+    .name = "accelerator_graph._core._fast.Follower",
     .basicsize = sizeof(Follower),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_VECTORCALL,
     .slots = follower_slots,
@@ -689,7 +689,7 @@ static PyType_Slot method_slots[] = {
 };
 
 static PyType_Spec method_spec = {
-    .name = "accelerator_graph._fast.Method",
+    .name = "accelerator_graph._core._fast.Method",
     .basicsize = sizeof(Method),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_VECTORCALL
              | Py_TPFLAGS_METHOD_DESCRIPTOR,
@@ -762,7 +762,7 @@ static PyModuleDef_Slot module_slots[] = {
 
 static struct PyModuleDef module_definition = {
     PyModuleDef_HEAD_INIT,
-    .m_name = "accelerator_graph._fast",
+    .m_name = "accelerator_graph._core._fast",
     .m_size = sizeof(State),
     .m_slots = module_slots,
     .m_traverse = module_traverse,

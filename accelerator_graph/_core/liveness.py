@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .errors import GraphStateError
+from ..errors import GraphStateError
 
 if TYPE_CHECKING:
     from types import FrameType

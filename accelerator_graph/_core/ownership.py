@@ -16,13 +16,13 @@ from itertools import starmap
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ._fast_path import new_lock
-from ._interpreter.process import after_fork, at_exit
-from .errors import DriverError
-from .interop.base import Recorder
+from .._interpreter.process import after_fork, at_exit
+from ..errors import DriverError
+from ..interop.base import Recorder
+from .extension import new_lock
 
 if TYPE_CHECKING:
-    from .backends.base import Backend
+    from ..backends.base import Backend
     from .streams import Stream
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from .streams import Stream
 
 if TYPE_CHECKING:
-    from .backends.base import Backend
+    from ..backends.base import Backend
 
 
 class _Thread(threading.local):

@@ -10,16 +10,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
-from . import _collector, _lifetime, streams
-from ._interpreter.threads import this_thread
-from .backends.base import Capability, CaptureStatus
-from .errors import AcceleratorGraphError, CaptureError, DriverError, UnsupportedError, capture_error
-from .interop import registry as interop
+from .._interpreter.threads import this_thread
+from ..backends.base import Capability, CaptureStatus
+from ..errors import AcceleratorGraphError, CaptureError, DriverError, UnsupportedError, capture_error
+from ..interop import registry as interop
+from . import gc_pause, ownership, streams
 from .pools import Lease, PoolId
 
 if TYPE_CHECKING:
-    from .backends.base import Backend
-    from .interop.base import Framework, Undo
+    from ..backends.base import Backend
+    from ..interop.base import Framework, Undo
 
 MODES = ("default", "global", "thread_local", "relaxed")
 """The capture modes; only ``"default"`` is portable."""
@@ -65,7 +65,7 @@ class Capture:
 
     def begin(
         self,
-        graph: _lifetime.Retaining,
+        graph: ownership.Retaining,
         mode: str,
         pool: PoolId | None,
         prepare: streams.Stream | None,
@@ -100,17 +100,17 @@ class Capture:
         self.lease = Lease(pool, backend.name, self.stream.device)
         frameworks = interop.active(backend.name)
         if prepare is not None:
-            if not _lifetime.captures:
+            if not ownership.captures:
                 for framework in frameworks:
                     framework.prepare(self.stream.device)
             backend.prepare_capture(prepare._native)
-        _lifetime.thread.unfinished[self._key] = self
-        _lifetime.captures[self._key] = self
-        _lifetime.thread.capturing.append(graph)
+        ownership.thread.unfinished[self._key] = self
+        ownership.captures[self._key] = self
+        ownership.thread.capturing.append(graph)
         relaxed: Callable[[], AbstractContextManager[object]] = nullcontext
         if Capability.BORROW in backend.capabilities(self.stream.device):
             relaxed = partial(_relaxed, self.stream.held())
-            _collector.pause(self._key, relaxed)
+            gc_pause.pause(self._key, relaxed)
         streams.enter(streams.Entry(self.stream, self), frameworks)
         self._route(frameworks, self.lease, relaxed)
         recorders = filter(None, (framework.recorder(backend) for framework in frameworks))
@@ -175,7 +175,7 @@ class Capture:
             return None
         return capture_error(f"{self.subject} failed", said, "invalidated")
 
-    def end(self, graph: _lifetime.Retaining) -> _lifetime.Owned:
+    def end(self, graph: ownership.Retaining) -> ownership.Owned:
         """End the capture and return the owner of what was captured.
 
         Raises
@@ -185,7 +185,7 @@ class Capture:
         """
         backend = self.backend
         try:
-            captured = _lifetime.Owned(
+            captured = ownership.Owned(
                 backend, "destroy_graph", backend.capture_end(self._token), self._owner
             )
         except DriverError as error:
@@ -194,7 +194,7 @@ class Capture:
         self._leave(graph)
         return captured
 
-    def abandon(self, graph: _lifetime.Retaining) -> None:
+    def abandon(self, graph: ownership.Retaining) -> None:
         """End the capture and throw away what was recorded. Again: what is still left to do."""
         try:
             self._abandon()
@@ -213,8 +213,8 @@ class Capture:
     def thread_ended(self) -> None:
         """Abandon what nobody can end any more; its graph stays as it is until it is reset."""
         self._abandon()
-        _lifetime.captures.pop(self._key, None)
-        _collector.resume(self._key)
+        ownership.captures.pop(self._key, None)
+        gc_pause.resume(self._key)
 
     def is_here(self) -> bool:
         """Return True if the calling thread began the capture."""
@@ -224,12 +224,12 @@ class Capture:
         """Return True if the thread that began the capture has not ended."""
         return self._identity() is not None
 
-    def _leave(self, graph: _lifetime.Retaining) -> None:
-        _lifetime.captures.pop(self._key, None)
-        _lifetime.thread.unfinished.pop(self._key, None)
-        _collector.resume(self._key)
-        if graph in _lifetime.thread.capturing:
-            _lifetime.thread.capturing.remove(graph)
+    def _leave(self, graph: ownership.Retaining) -> None:
+        ownership.captures.pop(self._key, None)
+        ownership.thread.unfinished.pop(self._key, None)
+        gc_pause.resume(self._key)
+        if graph in ownership.thread.capturing:
+            ownership.thread.capturing.remove(graph)
         try:
             streams.undo(self._undos)
         finally:

@@ -14,20 +14,20 @@ from numbers import Integral
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from . import _lifetime
-from ._interpreter.integers import integer
-from ._interpreter.sure_exit import if_skipped, sure_exit
-from ._their_streams import current_streams, placed
-from .backends import registry
-from .backends.base import Capability, CaptureStatus
-from .errors import AcceleratorGraphError, BackendError, GraphStateError
-from .interop import registry as interop
+from .._interpreter.integers import integer
+from .._interpreter.sure_exit import if_skipped, sure_exit
+from ..backends import registry
+from ..backends.base import Capability, CaptureStatus
+from ..errors import AcceleratorGraphError, BackendError, GraphStateError
+from ..interop import registry as interop
+from . import ownership
+from .framework_streams import current_streams, placed
 
 if TYPE_CHECKING:
     from typing import Self
 
-    from .backends.base import Backend
-    from .interop.base import Framework
+    from ..backends.base import Backend
+    from ..interop.base import Framework
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class Event:
     __slots__ = ("__weakref__", "_native")
 
     def __init__(self, backend: Backend, native: Any) -> None:
-        self._native = _lifetime.Owned(backend, "destroy_event", native)
+        self._native = ownership.Owned(backend, "destroy_event", native)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an Event can't be pickled or copied: it belongs to its process; record another one.")
@@ -92,7 +92,7 @@ class Stream:
         cls, device: int | None = None, *, backend: str | None = None, like: object = None, priority: int = 0
     ) -> Self:
         """Make a stream; see the class."""
-        _lifetime.drain()
+        ownership.drain()
         priority = integer(priority, "priority")
         if device is not None:
             device = integer(device, "device")
@@ -108,7 +108,7 @@ class Stream:
             raise ValueError(f"device {device}: `like` is a stream of device {model._device}.")
         native_like = model._native if model is not None and model._device == device else None
         native = runtime.create_stream(device, like=native_like, priority=priority)
-        return cls._make(runtime, native, device, _lifetime.Owned(runtime, "destroy_stream", native))
+        return cls._make(runtime, native, device, ownership.Owned(runtime, "destroy_stream", native))
 
     @classmethod
     def _make(cls, backend: Backend, native: Any, device: int, owner: object) -> Self:
@@ -118,7 +118,7 @@ class Stream:
         self._device = device
         self._owner = owner
         self._closed = False
-        self._forks = _lifetime.forks
+        self._forks = ownership.forks
         return self
 
     @property
@@ -153,7 +153,7 @@ class Stream:
     def synchronize(self) -> None:
         """Wait until all work on the stream is done; raise `DriverError` if some of it failed."""
         held = self.held()  # another thread may close this one meanwhile
-        _lifetime.drain()
+        ownership.drain()
         self._backend.synchronize(held._native)
 
     def query(self) -> bool:
@@ -164,7 +164,7 @@ class Stream:
     def record(self) -> Event:
         """Mark the present end of the stream's work."""
         self._check()
-        _lifetime.drain()
+        ownership.drain()
         return Event(self._backend, self._backend.record_event(self._native))
 
     def wait(self, other: Event | Stream | Any) -> None:
@@ -253,7 +253,7 @@ class Stream:
             raise GraphStateError(f"Stream.close(): {captured_by(self)}.")
         self._closed = True
         self._owner = None
-        _lifetime.drain()
+        ownership.drain()
 
     def __enter__(self) -> Self:
         self._check()
@@ -310,7 +310,7 @@ class Stream:
             before.synchronize()
 
     def _retain(self, *objects: Any) -> None:
-        for graph in _lifetime.thread.capturing:
+        for graph in ownership.thread.capturing:
             graph.retain(objects)
 
     def _check(self) -> None:
@@ -322,7 +322,7 @@ class Stream:
         """Why it can't be used any more; empty as long as it can."""
         if self._closed:
             return "was closed"
-        return "" if self._forks == _lifetime.forks else "was made before this process was forked"
+        return "" if self._forks == ownership.forks else "was made before this process was forked"
 
 
 class Entry:
@@ -598,7 +598,7 @@ def _of_runtime(obj: object, backend: str | None, reasons: dict[str, str]) -> tu
 def captured_by(stream: Stream) -> str:
     """Return who is capturing a stream, and the way out: a clause for a message."""
     backend = stream._backend
-    for capture in list(_lifetime.captures.values()):
+    for capture in list(ownership.captures.values()):
         if capture.stream._backend is backend:
             with suppress(AcceleratorGraphError):
                 ours = backend.capture_id(capture.stream._native)

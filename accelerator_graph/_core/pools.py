@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary, ref
 
-from ._interpreter.integers import integer
-from ._interpreter.process import after_fork
-from ._lifetime import Finalizer
-from .errors import GraphStateError
+from .._interpreter.integers import integer
+from .._interpreter.process import after_fork
+from ..errors import GraphStateError
+from .ownership import Finalizer
 
 if TYPE_CHECKING:
-    from .backends.base import Backend
+    from ..backends.base import Backend
 
 PoolId = tuple[int, int]
 

@@ -8,14 +8,14 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import ref
 
-from ._fast_path import fast, launch_of
-from ._interpreter.process import after_fork
-from ._lifetime import Owned, captures, drain
-from ._liveness import checked
-from ._traffic import make_room
-from .backends.base import Capability
-from .errors import CaptureError, GraphStateError
-from .interop.base import Framework, Recorder
+from .._interpreter.process import after_fork
+from .._traffic import make_room
+from ..backends.base import Capability
+from ..errors import CaptureError, GraphStateError
+from ..interop.base import Framework, Recorder
+from .extension import fast, launch_of
+from .liveness import checked
+from .ownership import Owned, captures, drain
 from .streams import Stream, captured_by, describe
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, suppress
 
-from ._interpreter.process import after_fork
+from .._interpreter.process import after_fork
 
 _captures: dict[object, Callable[[], AbstractContextManager[object]]] = {}
 _ours = False

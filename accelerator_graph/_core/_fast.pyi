@@ -1,4 +1,4 @@
-"""Replays without a line of Python. Optional: built where there is a C compiler; see `_fast.c`."""
+"""Replays without a line of Python. Optional: built where there is a C compiler; see `_core/_fast.c`."""
 
 from collections.abc import Callable
 from types import TracebackType

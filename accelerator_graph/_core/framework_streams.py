@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .backends import registry
-from .errors import BackendError
-from .interop import registry as interop
+from ..backends import registry
+from ..errors import BackendError
+from ..interop import registry as interop
 
 if TYPE_CHECKING:
-    from .backends.base import Backend
-    from .interop.base import Framework
+    from ..backends.base import Backend
+    from ..interop.base import Framework
 
 
 class Current(NamedTuple):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
     from ._fast import Launch
-    from ._lifetime import Owned
+    from .ownership import Owned
     from .streams import Stream
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -25,7 +25,7 @@ def _extension() -> Any:
     if os.environ.get(SWITCH, "").strip() not in ("", "0"):
         return None
     try:
-        import accelerator_graph._fast as extension
+        import accelerator_graph._core._fast as extension
     except ImportError:
         return None
     return extension

@@ -1,0 +1,1 @@
+"""Everything under `Graph`: captures, replays, streams, pools, and who destroys what."""
