@@ -12,7 +12,8 @@ from interop_fakes import call, calls, cupy, get_device, install, set_device
 
 import accelerator_graph as ag
 from accelerator_graph._core import ownership, pools, streams
-from accelerator_graph.interop import _torch_recorder, registry
+from accelerator_graph.interop import registry
+from accelerator_graph.interop._torch import recorder
 
 
 @pytest.fixture(name="clean", autouse=True)
@@ -27,7 +28,7 @@ def clean_fixture(monkeypatch):
     assert get_device() == 0
     assert not streams._thread.stack
     assert not ownership.captures
-    assert not _torch_recorder._recording
+    assert not recorder._recording
     assert not interop_fake_torch._capturing
     assert not pools._pools
 

@@ -468,7 +468,6 @@ def torch_fixture(monkeypatch):
         torch = pytest.importorskip("torch")
     if not hasattr(torch, "utils") or torch.cuda.is_available():
         pytest.skip("for torch without a GPU")
-    from accelerator_graph.interop import _torch_observer
     from accelerator_graph.interop.torch import Torch
 
     class OnHost(Torch):
@@ -661,10 +660,10 @@ def test_compiled_code_stays_compiled(torch, runs, warm):
 
 
 def test_a_storage_in_the_place_of_one_that_is_gone(torch):
-    from accelerator_graph.interop import _torch_observer
+    from accelerator_graph.interop._torch import observer
 
     x, used = torch.ones(3), []
-    inputs = _torch_observer._Inputs(torch, used.append)
+    inputs = observer._Inputs(torch, used.append)
     inputs._known[id(x.untyped_storage())] = weakref.ref(torch.ones(1).untyped_storage())
     inputs.note([x], None)
     inputs.note([x], None)

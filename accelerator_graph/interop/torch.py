@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ._torch_pools import spend
-from ._torch_recorder import TorchRecorder
+from ._torch.pools import spend
+from ._torch.recorder import TorchRecorder
 from .base import Framework, Undo
 
 if TYPE_CHECKING:
@@ -103,6 +103,6 @@ class Torch(Framework):
 
     def observe(self, pool: PoolId, used: Callable[[object], Undo]) -> Undo:
         """Call `used` for the tensors of others' that torch's operators use."""
-        from ._torch_observer import observe
+        from ._torch.observer import observe
 
         return observe(self.torch, pool, used)

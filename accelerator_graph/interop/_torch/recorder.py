@@ -8,16 +8,16 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .._interpreter.process import after_fork
-from ..errors import CaptureError
-from ._torch_errors import as_driver_error, translated
-from ._torch_pools import spend, usable
-from ._torch_recording import Executable, Recording, decides_itself, new_graph, offsets
-from .base import Recorder
+from ..._interpreter.process import after_fork
+from ...errors import CaptureError
+from ..base import Recorder
+from .errors import as_driver_error, translated
+from .pools import spend, usable
+from .recording import Executable, Recording, decides_itself, new_graph, offsets
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend, LaunchFunction
-    from .torch import Torch
+    from ...backends.base import Backend, LaunchFunction
+    from ..torch import Torch
 
 _recording: dict[int, Recording] = {}
 """By device: what torch is recording. A second one would end the process."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import DriverError, Reason, driver_error
+from ...errors import DriverError, Reason, driver_error
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend
+    from ...backends.base import Backend
 
 _REASONS: dict[int, Reason] = {
     2: "out_of_memory",

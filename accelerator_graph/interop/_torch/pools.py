@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CaptureError
+from ...errors import CaptureError
 
 if TYPE_CHECKING:
-    from .._core.pools import PoolId
+    from ..._core.pools import PoolId
 
 _instead: dict[PoolId, PoolId | None] = {}
 

@@ -1,0 +1,1 @@
+"""The rooms of torch's interop module."""
