@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from . import backends, compat, errors, interop
     from ._core.pools import PoolId, graph_pool_handle
     from ._core.streams import Event, Stream, current_stream, is_current_stream_capturing
-    from ._graphed import CacheInfo, graphed
-    from ._graphed_callables import make_graphed_callables
+    from ._graphed.decorator import CacheInfo, graphed
+    from ._graphed.torch.callables import make_graphed_callables
     from .api import Graph, current_graph, graph, is_graph_available
     from .backends.registry import use_backend
     from .errors import (

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from accelerator_graph._graphed.decorator.recorded_call import RecordedCall
 
 import accelerator_graph as ag
 from accelerator_graph._core import pools
-from accelerator_graph._recorded_call import RecordedCall
 from accelerator_graph.interop import registry
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,10 +9,10 @@ import weakref
 import graphed_fakes as fakes
 import numpy as np
 import pytest
+from accelerator_graph._graphed.decorator.arrays import family_of
 from graphed_fakes import Block, Grid, Grids, Tensor, calls, casts, current, full, modes
 
 import accelerator_graph as ag
-from accelerator_graph._arrays import family_of
 from accelerator_graph.backends import registry
 from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.interop import registry as interop

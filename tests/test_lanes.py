@@ -8,16 +8,16 @@ from types import SimpleNamespace
 
 import graphed_fakes as fakes
 import pytest
+from accelerator_graph._graphed.decorator.torch.backward_streams import Lanes
+from accelerator_graph._graphed.decorator.torch.callables import _check_place
+from accelerator_graph._graphed.decorator.torch.captured_passes import current_handle
 
 import accelerator_graph as ag
-from accelerator_graph import _traffic
-from accelerator_graph._graphed_callables import _check_place
-from accelerator_graph._lanes import Lanes
+from accelerator_graph._graphed.decorator import call_order
 from accelerator_graph.backends import registry
 from accelerator_graph.backends.base import Capability
 from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.interop import registry as interop
-from accelerator_graph.interop._torch_autograd import current_handle
 
 LIMIT = 60
 
@@ -62,7 +62,7 @@ def thread_of(device, handle):
 
 def test_a_pass_runs_on_the_stream_that_is_current_by_then(device):
     done = []
-    lane = Lanes(_traffic.current("fakedevice")).of(captured(done))
+    lane = Lanes(call_order.current("fakedevice")).of(captured(done))
     handles = [0, *(device.handle_int(device.create_stream(0)) for _ in range(2)), 0]
     for handle in handles:
         fakes.current.handle = handle
@@ -80,7 +80,7 @@ def test_a_pass_runs_on_the_stream_that_is_current_by_then(device):
 @pytest.mark.parametrize("before", ["the capture", "a pass"])
 def test_a_pass_waits_for_what_was_before_on_another_stream(device, before):
     done, passed, seen = [], threading.Event(), []
-    lanes = Lanes(_traffic.current("fakedevice"))
+    lanes = Lanes(call_order.current("fakedevice"))
     lane, other = lanes.of(captured(done)), lanes.of(captured(done))
     device.launch(fakes.streams[0], lambda: seen.append(passed.wait(0.3)))  # it has to wait in vain
     if before == "a pass":
@@ -97,7 +97,7 @@ def test_a_stream_of_ours_lives_until_the_next_call(device, monkeypatch):
     destroyed = []
     monkeypatch.setattr(fakes.Device, "destroy_stream", lambda self, stream: destroyed.append(stream))
     g = captured([])
-    lane = Lanes(_traffic.current("fakedevice")).of(g)
+    lane = Lanes(call_order.current("fakedevice")).of(g)
     mine = ag.Stream(backend="fakedevice")
     native = mine.native
     with mine:
@@ -109,7 +109,7 @@ def test_a_stream_of_ours_lives_until_the_next_call(device, monkeypatch):
 
 def test_a_stream_that_is_captured_is_not_waited_for(device, monkeypatch):
     done = []
-    lane = Lanes(_traffic.current("fakedevice")).of(captured(done))
+    lane = Lanes(call_order.current("fakedevice")).of(captured(done))
     g = ag.Graph()
     with ag.Stream(backend="fakedevice") as s:
         with g:
@@ -155,7 +155,7 @@ def test_backends_like_cuda_are_asked_by_torchs_own_call(device, monkeypatch):
     native = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: handles[0])
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(_C=native))
     done = []
-    lane = Lanes(_traffic.current("fakedevice")).of(captured(done))
+    lane = Lanes(call_order.current("fakedevice")).of(captured(done))
     handles[0] = device.handle_int(device.create_stream(0))
     lane()()
     device.synchronize(fakes.streams[handles[0]])
@@ -170,5 +170,5 @@ def test_tensors_that_are_elsewhere_are_refused(device, kind, ordinal, error, wo
     tensor = fakes.full(3, 1, device=kind, ordinal=ordinal)
     passes = SimpleNamespace(name="callable 0 (f)", arguments=[("argument 0", tensor)], parameters=[])
     with pytest.raises(error, match=words) as raised:
-        _check_place([passes], _traffic.current("fakedevice"))
+        _check_place([passes], call_order.current("fakedevice"))
     assert str(raised.value).startswith("callable 0 (f): ")

@@ -8,8 +8,8 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import ref
 
+from .._graphed.call_order import make_room
 from .._interpreter.process import after_fork
-from .._traffic import make_room
 from ..backends.base import Capability
 from ..errors import CaptureError, GraphStateError
 from ..interop.base import Framework, Recorder

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._arrays import Family, place_of
-from .backends.base import Capability
-from .interop import registry as interop
+from ..backends.base import Capability
+from ..interop import registry as interop
+from .arrays import Family, place_of
 
 if TYPE_CHECKING:
-    from ._core.streams import Stream
+    from .._core.streams import Stream
 
 
 def on_host(home: Stream) -> bool:

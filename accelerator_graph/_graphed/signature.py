@@ -8,9 +8,9 @@ from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any
 
-from ._arrays import Family, family_of
-from ._nested import is_container, more_items, parts_of
-from ._values import Values
+from .arrays import Family, family_of
+from .containers import is_container, more_items, parts_of
+from .values import Values
 
 Leaves = list[Any]
 Kind = Callable[[Any, Leaves], Hashable]

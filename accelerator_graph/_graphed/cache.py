@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
-from ._core.pools import PoolId
+from .._core.pools import PoolId
 
 _MOST = 256
 _MANY = 64

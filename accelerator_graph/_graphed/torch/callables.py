@@ -7,21 +7,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from ._arrays import place_of, writable
-from ._core.pools import PoolId, check_pool, graph_pool_handle
-from ._core.side_streams import side_of
-from ._core.streams import captured_by
-from ._interpreter.integers import integer
-from ._lanes import Lanes
-from ._traffic import current
-from .api import Graph, graph
-from .backends.base import Capability
-from .errors import EmptyGraphWarning, UnsupportedError, capture_error
-from .interop import registry as interop
+from ..._core.pools import PoolId, check_pool, graph_pool_handle
+from ..._core.side_streams import side_of
+from ..._core.streams import captured_by
+from ..._interpreter.integers import integer
+from ...api import Graph, graph
+from ...backends.base import Capability
+from ...errors import EmptyGraphWarning, UnsupportedError, capture_error
+from ...interop import registry as interop
+from ..arrays import place_of, writable
+from ..call_order import current
+from .backward_streams import Lanes
 
 if TYPE_CHECKING:
-    from ._core.streams import Stream
-    from .interop._torch_autograd import Passes
+    from ..._core.streams import Stream
+    from .captured_passes import Passes
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -128,7 +128,7 @@ def make_graphed_callables(
 
 def _passes(functions: tuple[Any, ...], samples: Sequence[Any], allow_unused: bool) -> list[Passes]:
     """Check the callables and their arguments, before anything has begun."""
-    from .interop._torch_autograd import Passes
+    from .captured_passes import Passes
 
     if not isinstance(samples, tuple | list) or len(samples) != len(functions):
         raise ValueError("sample_args must hold one tuple for every callable, in the same order.")
@@ -183,7 +183,7 @@ def _check_place(passes: list[Passes], home: Stream) -> None:
 
 def _capture(passes: list[Passes], home: Stream, warmup: int, pool: PoolId) -> list[Callable[..., Any]]:
     """Warm up, and capture the forward passes in order and the backward passes in the reverse one."""
-    from .interop._torch_replay import loans_of
+    from .replay_autograd import loans_of
 
     side = side_of(home)
     graphs = [(Graph(), Graph()) for _ in passes]

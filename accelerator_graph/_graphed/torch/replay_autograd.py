@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
-from ..errors import GraphStateError
+from ...errors import GraphStateError
 
 Lane = Callable[[], Callable[[], None]]
 """Gets a pass ready to run on the stream that is current by then, and returns what launches it."""

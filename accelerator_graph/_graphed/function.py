@@ -11,21 +11,21 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
-from ._array_placement import check_arguments
-from ._cache import CacheInfo, Options, Seen, SeenTable
-from ._core import ownership
-from ._core.pools import graph_pool_handle
-from ._interpreter.process import after_fork
-from ._interpreter.sure_exit import Between
-from ._methods import Instances
-from ._nested import rebuild
-from ._recorded_call import NOT_NOW, RecordedCall
-from ._signature import Arguments, Leaves, Reader, Shape, repeats, same_among
-from ._traffic import Traffic, current, here_or_none
-from .errors import CaptureError, GraphStateError
+from .._core import ownership
+from .._core.pools import graph_pool_handle
+from .._interpreter.process import after_fork
+from .._interpreter.sure_exit import Between
+from ..errors import CaptureError, GraphStateError
+from .array_placement import check_arguments
+from .cache import CacheInfo, Options, Seen, SeenTable
+from .call_order import Traffic, current, here_or_none
+from .containers import rebuild
+from .per_instance import Instances
+from .recorded_call import NOT_NOW, RecordedCall
+from .signature import Arguments, Leaves, Reader, Shape, repeats, same_among
 
 if TYPE_CHECKING:
-    from ._core.streams import Stream
+    from .._core.streams import Stream
 
 P = ParamSpec("P")
 R = TypeVar("R")

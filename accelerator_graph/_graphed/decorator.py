@@ -6,10 +6,10 @@ import inspect
 from collections.abc import Callable, Hashable
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
-from ._cache import CacheInfo, Options
-from ._core.pools import AnyPool, check_pool
-from ._graphed_function import Graphed
-from ._interpreter.integers import integer
+from .._core.pools import AnyPool, check_pool
+from .._interpreter.integers import integer
+from .cache import CacheInfo, Options
+from .function import Graphed
 
 __all__ = ["CacheInfo", "graphed"]
 

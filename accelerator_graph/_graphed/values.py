@@ -10,7 +10,7 @@ from enum import Enum
 from types import BuiltinMethodType, EllipsisType, MethodType, NoneType, NotImplementedType
 from typing import Any
 
-from ._arrays import family_of
+from .arrays import family_of
 
 Way = Callable[[Any], Hashable]
 """Returns what two values of a type have in common if and only if they behave alike."""

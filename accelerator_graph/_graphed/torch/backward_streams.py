@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
-from ._core import streams
-from ._core.replay import refuse_capturing
-from ._traffic import Traffic, key_of, lasts, make_room
-from .interop import registry as interop
+from ..._core import streams
+from ..._core.replay import refuse_capturing
+from ...interop import registry as interop
+from ..call_order import Traffic, key_of, lasts, make_room
 
 if TYPE_CHECKING:
-    from ._core.streams import Stream
-    from .api import Graph
-    from .interop._torch_replay import Lane
+    from ..._core.streams import Stream
+    from ...api import Graph
+    from .replay_autograd import Lane
 
 
 class Lanes:
@@ -80,7 +80,7 @@ class Lanes:
 
 def _reader(home: Stream) -> Callable[[], int | None]:
     """Return what reads the handle of torch's current stream; it reads None if there is no such thing."""
-    from .interop._torch_autograd import current_handle
+    from .captured_passes import current_handle
 
     device = home.device
     if home._backend.cuda_like:

@@ -9,10 +9,10 @@ from contextlib import nullcontext
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
-from .interop import registry as interop
+from ..interop import registry as interop
 
 if TYPE_CHECKING:
-    from .interop.base import Framework
+    from ..interop.base import Framework
 
 _HOST = (1, 3, 11)  # of DLPack's kinds of devices: the CPU, and host memory that CUDA or ROCm pinned
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ._arrays import Family, place_of
-from ._nested import rebuild
-from ._recorded_work import RecordedWork
-from ._signature import Leaves, Reader
+from .arrays import Family, place_of
+from .containers import rebuild
+from .recorded_work import RecordedWork
+from .signature import Leaves, Reader
 
 
 class Argument:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from ._arrays import Family, extent
-from .errors import CaptureError
+from ..errors import CaptureError
+from .arrays import Family, extent
 
 _MOST = 100_000
 """How many objects are looked at before everything counts as given."""

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ._array_placement import on_host, only_ours
-from ._arrays import Family, forget_casts, frameworks_of, writable
-from ._core import ownership, streams
-from ._core.side_streams import side_of
-from ._nested import only_tuples, rebuild
-from ._recorded_work import RecordedWork, check_unwritten, contents, nothing_recorded
-from ._results import Output, Result, filler
-from ._signature import Leaves, Reader
-from ._traffic import Traffic, current, key_of, lasts, make_room
-from .api import Graph, graph
-from .backends.base import CaptureStatus
+from .._core import ownership, streams
+from .._core.side_streams import side_of
+from ..api import Graph, graph
+from ..backends.base import CaptureStatus
+from .array_placement import on_host, only_ours
+from .arrays import Family, forget_casts, frameworks_of, writable
+from .call_order import Traffic, current, key_of, lasts, make_room
+from .containers import only_tuples, rebuild
+from .recorded_work import RecordedWork, check_unwritten, contents, nothing_recorded
+from .results import Output, Result, filler
+from .signature import Leaves, Reader
 
 if TYPE_CHECKING:
-    from ._core.pools import PoolId
-    from ._core.streams import Stream
+    from .._core.pools import PoolId
+    from .._core.streams import Stream
 
 NOT_NOW: Any = object()
 """The result of a run on a stream that somebody else is capturing: nothing was done."""

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..errors import UnsupportedError
-from ._torch_replay import Captured, Lane, Loans, joined
+from ...errors import UnsupportedError
+from .replay_autograd import Captured, Lane, Loans, joined
 
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 

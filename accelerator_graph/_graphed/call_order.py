@@ -6,13 +6,13 @@ from collections.abc import Hashable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ._core import streams
-from ._core.ownership import Owned
-from .backends.base import Capability
-from .errors import CaptureError
+from .._core import streams
+from .._core.ownership import Owned
+from ..backends.base import Capability
+from ..errors import CaptureError
 
 if TYPE_CHECKING:
-    from ._core.streams import Event, Stream
+    from .._core.streams import Event, Stream
 
 MOST_STREAMS = 16
 """How many streams are remembered: more would only cost memory."""

@@ -1,0 +1,1 @@
+"""`graphed` and `make_graphed_callables`."""

@@ -1,0 +1,1 @@
+"""`make_graphed_callables`: what is torch's alone."""
