@@ -42,10 +42,10 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "api": ("Graph", "current_graph", "graph", "is_graph_available"),
-    "_graphed": ("CacheInfo", "graphed"),
-    "_graphed_callables": ("make_graphed_callables",),
-    "streams": ("Event", "Stream", "current_stream", "is_current_stream_capturing"),
-    "pools": ("PoolId", "graph_pool_handle"),
+    "_graphed.decorator": ("CacheInfo", "graphed"),
+    "_graphed.torch.callables": ("make_graphed_callables",),
+    "_core.streams": ("Event", "Stream", "current_stream", "is_current_stream_capturing"),
+    "_core.pools": ("PoolId", "graph_pool_handle"),
     "backends.registry": ("use_backend",),
     "errors": (
         "AcceleratorGraphError",

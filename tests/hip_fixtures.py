@@ -107,8 +107,8 @@ def apart(backend, kernels, stream):
 def fake(monkeypatch):
     """A backend and the runtime of a few lines that it calls."""
     runtime = FakeRuntime()
-    monkeypatch.setattr(_hip_driver, "import_hip", lambda: API)
-    monkeypatch.setattr(_hip_driver, "Library", lambda: runtime)
+    monkeypatch.setattr(driver, "import_hip", lambda: API)
+    monkeypatch.setattr(driver, "Library", lambda: runtime)
     backend = HipBackend()
     backend.name = "hip"
     backend._driver = driver.Driver("hip")

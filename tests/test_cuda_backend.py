@@ -196,9 +196,9 @@ def test_a_library_that_is_none(tmp_path, monkeypatch):
     pytest.importorskip("cuda.bindings")
     broken = tmp_path / "libcuda.so.1"
     broken.write_text("no library")
-    monkeypatch.setattr(_cuda_probe, "_LIBRARY", str(broken))
+    monkeypatch.setattr(probe, "_LIBRARY", str(broken))
     assert CudaBackend.probe().reason.startswith("the driver library can't be loaded (")
-    monkeypatch.setattr(_cuda_probe, "_LIBRARY", str(tmp_path / "libnone.so.1"))
+    monkeypatch.setattr(probe, "_LIBRARY", str(tmp_path / "libnone.so.1"))
     assert CudaBackend.probe().reason.startswith("no driver library (")
 
 

@@ -11,7 +11,7 @@ from hip_bench import MODES
 from hip_fakes import API, FakeRuntime, untouched
 
 from accelerator_graph import errors
-from accelerator_graph.backends._hip import nodes
+from accelerator_graph.backends._hip import driver, nodes
 from accelerator_graph.backends._hip.driver import Driver, Graph
 from accelerator_graph.backends._hip.events import Event
 from accelerator_graph.backends._hip.runs import Executable, has_runs, settle
@@ -182,8 +182,8 @@ def test_a_runtime_that_is_too_old(fake):
 
 def test_a_device_count_that_fails(monkeypatch):
     runtime = FakeRuntime()
-    monkeypatch.setattr(_hip_driver, "import_hip", lambda: API)
-    monkeypatch.setattr(_hip_driver, "Library", lambda: runtime)
+    monkeypatch.setattr(driver, "import_hip", lambda: API)
+    monkeypatch.setattr(driver, "Library", lambda: runtime)
     runtime.fail = "hipGetDeviceCount"
     with pytest.raises(errors.DriverError, match="hipGetDeviceCount answered hipErrorX"):
         Driver("hip")

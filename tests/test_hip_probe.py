@@ -72,14 +72,14 @@ def machine(monkeypatch):
         **{name: getattr(os, name) for name in ("R_OK", "W_OK", "environ")},
     )
     for place, name, value in (
-        (_hip_probe, "import_hip", import_hip),
+        (probe, "import_hip", import_hip),
         (probe.importlib.metadata, "version", version),
-        (_hip_probe, "Library", library),
-        (_hip_probe, "mapped_copies", lambda: state.maps),
-        (_hip_probe, "os", system),
+        (probe, "Library", library),
+        (probe, "mapped_copies", lambda: state.maps),
+        (probe, "os", system),
     ):
         monkeypatch.setattr(place, name, value)
-    monkeypatch.setattr(_hip_probe, "open", opened, raising=False)
+    monkeypatch.setattr(probe, "open", opened, raising=False)
     for name in probe._VISIBLE:
         monkeypatch.delenv(name, raising=False)
     return state

@@ -13,6 +13,7 @@ from test_on_software_driver import libraries, outcome  # noqa: F401
 
 import accelerator_graph as ag
 from accelerator_graph import interop
+from accelerator_graph._plugins import entry_points
 from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.interop import registry
 from accelerator_graph.interop.base import Framework, Recorder
@@ -133,7 +134,7 @@ def test_entry_points_are_named_as_the_framework_is_imported(monkeypatch):
         EntryPoint(name, "somewhere:Class", "accelerator_graph.interop")
         for name in ("PyOpenCL.Array", "mlx.core", "a-b", "cupy")
     ]
-    monkeypatch.setattr(_entry_points, "installed", lambda group: found)
+    monkeypatch.setattr(entry_points, "installed", lambda group: found)
     interop.refresh()
     try:
         assert set(interop.names()) == {*BUILTIN, "PyOpenCL.Array", "mlx.core"}

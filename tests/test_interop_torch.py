@@ -531,7 +531,7 @@ def test_the_collector_waits_for_the_end_of_a_capture(torch, lazy_collector):
 
 
 def test_without_the_pause_the_collector_breaks_the_capture(torch, lazy_collector, monkeypatch):
-    monkeypatch.setattr(_collector, "pause", lambda capture, relaxed: None)
+    monkeypatch.setattr(gc_pause, "pause", lambda capture, relaxed: None)
     held, _ = in_a_cycle()
     with pytest.raises(ag.CaptureError), ag.graph(ag.Graph()):  # noqa: PT012
         held.clear()
@@ -554,7 +554,7 @@ def test_a_collection_in_the_body_is_harmless(torch):
 @pytest.fixture(name="unrelaxed")
 def unrelaxed_fixture(monkeypatch):
     before = list(gc.callbacks)
-    monkeypatch.setattr(_collector, "_around", lambda phase, info: None)
+    monkeypatch.setattr(gc_pause, "_around", lambda phase, info: None)
     gc.callbacks[:] = [each for each in before if getattr(each, "__module__", "") != gc_pause.__name__]
     yield
     gc.callbacks[:] = before

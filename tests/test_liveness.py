@@ -468,6 +468,7 @@ def torch_fixture(monkeypatch):
         torch = pytest.importorskip("torch")
     if not hasattr(torch, "utils") or torch.cuda.is_available():
         pytest.skip("for torch without a GPU")
+    from accelerator_graph.interop._torch import observer
     from accelerator_graph.interop.torch import Torch
 
     class OnHost(Torch):
@@ -478,7 +479,7 @@ def torch_fixture(monkeypatch):
     monkeypatch.setitem(registry._made, "torch", OnHost())
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     monkeypatch.setattr(torch.cuda, "memory_snapshot", list)
-    monkeypatch.setattr(_torch_observer, "_on_device", lambda tensor: True)
+    monkeypatch.setattr(observer, "_on_device", lambda tensor: True)
     yield torch
     assert not torch.utils._python_dispatch._get_current_dispatch_mode_stack()
 

@@ -167,7 +167,7 @@ def test_equal_duplicates_are_one(site):
 def test_a_miss_looks_again_once(site, monkeypatch, tmp_path):
     scans = []
     looked = entry_points.installed
-    monkeypatch.setattr(_entry_points, "installed", lambda group: scans.append(group) or looked(group))
+    monkeypatch.setattr(entry_points, "installed", lambda group: scans.append(group) or looked(group))
     backends = built_in(cpu=fake())
     os.utime(tmp_path, ns=(0, 0))
     backends.names()
@@ -190,7 +190,7 @@ def test_metadata_that_cannot_be_read_hurts_nobody(monkeypatch):
     def unreadable(group):
         raise ValueError("garbage")
 
-    monkeypatch.setattr(_entry_points, "installed", unreadable)
+    monkeypatch.setattr(entry_points, "installed", unreadable)
     backends = built_in(cpu=fake())
     assert backends.names() == ["cpu"]
     with pytest.raises(UnknownBackendError, match="can't be read: ValueError: garbage"):
@@ -202,7 +202,7 @@ def test_plug_ins_can_be_switched_off(site, monkeypatch):
     site.backend("plug")
     site.distribution("plug-dist", "1.0", plug="plug:Plugin")
     monkeypatch.setenv("ACCELERATOR_GRAPH_DISABLE_PLUGINS", "1")
-    monkeypatch.setattr(_entry_points, "installed", lambda group: pytest.fail("scanned"))
+    monkeypatch.setattr(entry_points, "installed", lambda group: pytest.fail("scanned"))
     backends = built_in(cpu=fake())
     backends.register("mine", fake())
     assert backends.names() == ["cpu", "mine"]

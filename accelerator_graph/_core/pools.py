@@ -16,12 +16,11 @@ from weakref import WeakValueDictionary, ref
 from .._interpreter.integers import integer
 from .._interpreter.process import after_fork
 from ..errors import GraphStateError
+from ..interop.base import PoolId as PoolId
 from .ownership import Finalizer
 
 if TYPE_CHECKING:
     from ..backends.base import Backend
-
-PoolId = tuple[int, int]
 
 
 class MemoryPool(Protocol):

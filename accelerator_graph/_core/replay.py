@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import ref
 
-from .._graphed.call_order import make_room
 from .._interpreter.process import after_fork
 from ..backends.base import Capability
 from ..errors import CaptureError, GraphStateError
@@ -21,6 +20,9 @@ from .streams import Stream, captured_by, describe
 if TYPE_CHECKING:
     from ._fast import Launcher
 
+
+MOST_STREAMS = 16
+"""The most streams to remember; more would only cost memory."""
 
 _adding = threading.RLock()
 """Held while another binding is added."""
@@ -296,6 +298,13 @@ def refuse_capturing(stream: Stream) -> None:
             f"graph, and {captured_by(stream)}.",
             reason="illegal_call",
         )
+
+
+def make_room(table: dict[Any, Any]) -> None:
+    """Drop the oldest if there are too many."""
+    if len(table) >= MOST_STREAMS:
+        with suppress(KeyError, RuntimeError, StopIteration):  # another thread drops one
+            del table[next(iter(table))]
 
 
 def _after_fork() -> None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .._core import streams
 from .._core.ownership import Owned
+from .._core.replay import make_room
 from ..backends.base import Capability
 from ..errors import CaptureError
 
 if TYPE_CHECKING:
     from .._core.streams import Event, Stream
-
-MOST_STREAMS = 16
-"""How many streams are remembered: more would only cost memory."""
 
 _DEFAULT_STREAMS = (0, 1)
 """Those that every thread means the same stream by; by 2, each means its own."""
@@ -104,10 +101,3 @@ def here_or_none() -> Stream | None:
         return streams.current(or_default=True)
     except ValueError:
         return None
-
-
-def make_room(table: dict[Any, Any]) -> None:
-    """Drop the oldest if there are too many."""
-    if len(table) >= MOST_STREAMS:
-        with suppress(KeyError, RuntimeError, StopIteration):  # another thread drops one
-            del table[next(iter(table))]

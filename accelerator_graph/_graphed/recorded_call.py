@@ -6,12 +6,13 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .._core import ownership, streams
+from .._core.replay import make_room
 from .._core.side_streams import side_of
 from ..api import Graph, graph
 from ..backends.base import CaptureStatus
 from .array_placement import on_host, only_ours
 from .arrays import Family, forget_casts, frameworks_of, writable
-from .call_order import Traffic, current, key_of, lasts, make_room
+from .call_order import Traffic, current, key_of, lasts
 from .containers import only_tuples, rebuild
 from .recorded_work import RecordedWork, check_unwritten, contents, nothing_recorded
 from .results import Output, Result, filler

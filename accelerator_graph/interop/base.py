@@ -21,11 +21,13 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from .._core.pools import PoolId
     from ..backends.base import Backend, LaunchFunction
 
 INTEROP_API_VERSION = 1
 """Raised when a method becomes abstract or changes its meaning; a new optional method does not."""
+
+PoolId = tuple[int, int]
+"""The id of a memory pool, as in torch: ``(0, n)`` or ``(n, 0)``."""
 
 Undo = Callable[[], object]
 """Takes back what was done. Called on the same thread, also after an error, and again after an interrupt."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from .base import Framework, Undo
 
 if TYPE_CHECKING:
-    from .._core.pools import PoolId
+    from .base import PoolId
 
 _OUT_OF_MEMORY = 2  # the runtime's code, the same on CUDA and ROCm
 

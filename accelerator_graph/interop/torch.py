@@ -15,9 +15,8 @@ from ._torch.recorder import TorchRecorder
 from .base import Framework, Undo
 
 if TYPE_CHECKING:
-    from .._core.pools import PoolId
     from ..backends.base import Backend
-    from .base import Recorder
+    from .base import PoolId, Recorder
 
 
 class Torch(Framework):

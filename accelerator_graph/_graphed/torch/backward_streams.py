@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 from ..._core import streams
-from ..._core.replay import refuse_capturing
+from ..._core.replay import make_room, refuse_capturing
 from ...interop import registry as interop
-from ..call_order import Traffic, key_of, lasts, make_room
+from ..call_order import Traffic, key_of, lasts
 
 if TYPE_CHECKING:
     from ..._core.streams import Stream

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import CaptureError
 
 if TYPE_CHECKING:
-    from ..._core.pools import PoolId
+    from ..base import PoolId
 
 _instead: dict[PoolId, PoolId | None] = {}
 
