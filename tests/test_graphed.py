@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from accelerator_graph._graphed.decorator.recorded_call import RecordedCall
+from accelerator_graph._graphed.recorded_call import RecordedCall
 
 import accelerator_graph as ag
 from accelerator_graph._core import pools

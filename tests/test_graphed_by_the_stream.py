@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import graphed_fakes as fakes
 import numpy as np
 import pytest
-from accelerator_graph._graphed.decorator.arrays import extent
+from accelerator_graph._graphed.arrays import extent
 
 import accelerator_graph as ag
 

@@ -9,7 +9,7 @@ import weakref
 import graphed_fakes as fakes
 import numpy as np
 import pytest
-from accelerator_graph._graphed.decorator.arrays import family_of
+from accelerator_graph._graphed.arrays import family_of
 from graphed_fakes import Block, Grid, Grids, Tensor, calls, casts, current, full, modes
 
 import accelerator_graph as ag

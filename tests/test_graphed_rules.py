@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from accelerator_graph._graphed.decorator.arrays import family_of
+from accelerator_graph._graphed.arrays import family_of
 
 import accelerator_graph as ag
 from accelerator_graph._core import streams

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from accelerator_graph._graphed.decorator.values import Values
+from accelerator_graph._graphed.values import Values
 
 import accelerator_graph as ag
 

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import graphed_fakes as fakes
 import pytest
-from accelerator_graph._graphed.decorator.torch.backward_streams import Lanes
-from accelerator_graph._graphed.decorator.torch.callables import _check_place
-from accelerator_graph._graphed.decorator.torch.captured_passes import current_handle
+from accelerator_graph._graphed.torch.backward_streams import Lanes
+from accelerator_graph._graphed.torch.callables import _check_place
+from accelerator_graph._graphed.torch.captured_passes import current_handle
 
 import accelerator_graph as ag
-from accelerator_graph._graphed.decorator import call_order
+from accelerator_graph._graphed import call_order
 from accelerator_graph.backends import registry
 from accelerator_graph.backends.base import Capability
 from accelerator_graph.backends.cuda import CudaBackend
