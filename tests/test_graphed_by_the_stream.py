@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import graphed_fakes as fakes
 import numpy as np
 import pytest
-from accelerator_graph._graphed.arrays import extent
 
 import accelerator_graph as ag
+from accelerator_graph._graphed.array_placement import extent
 
 OUT = np.zeros(2)
 

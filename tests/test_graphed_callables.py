@@ -492,8 +492,8 @@ def test_gradients_of_gradients_are_refused():
         (lambda: ([1.0],), TypeError, "argument 0 is of type 'list'"),
         (lambda: (1.0,), TypeError, "argument 0 is of type 'float'"),
         (lambda: (None,), TypeError, "argument 0 is of type 'NoneType'"),
-        (lambda: (), TypeError, "not as many"),
-        (lambda: (x_of(), x_of()), TypeError, "not as many"),
+        (lambda: (), TypeError, "the number or the nesting"),
+        (lambda: (x_of(), x_of()), TypeError, "the number or the nesting"),
     ],
 )
 def test_arguments_that_differ_from_the_sample(pair, args, error, words):

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from accelerator_graph._graphed.arrays import family_of
 
 import accelerator_graph as ag
 from accelerator_graph._core import streams
+from accelerator_graph._graphed.arrays import array_type_of
 
 
 @pytest.fixture
@@ -152,9 +152,9 @@ def test_an_array_that_says_only_on_a_device_where_it_is(stream):
     def read(family, on_device):
         return family.read(Somewhere(on_device), [])
 
-    assert read(family_of(Somewhere(True)), True) == read(family_of(Somewhere(False)), True)
+    assert read(array_type_of(Somewhere(True)), True) == read(array_type_of(Somewhere(False)), True)
     f = ag.graphed(lambda x: None)
-    with pytest.raises(TypeError, match="argument x is no strided array whose address can be read"):
+    with pytest.raises(TypeError, match="argument x is not a strided array whose address can be read"):
         f(Somewhere(False))
 
 
@@ -190,7 +190,7 @@ def test_an_argument_that_always_changes_is_warned_of_once(stream):
     assert found[0].filename == __file__
     for i in range(65, 400):
         f(x, i)
-    assert len(f._seen._seen) == 256
+    assert len(f._cache._uncaptured) == 256
 
 
 def test_names_of_arguments_are_not_kept_for_ever(stream):
@@ -233,7 +233,7 @@ def test_an_instance_without_a_dictionary(stream):
         def run(self, x):
             return doubled(x)
 
-    slots, table = Slots(), Slots.run._instances._without_dictionary
+    slots, table = Slots(), Slots.run._instances._without_dict
     for _ in range(2):
         slots.run(np.ones(1))
     assert slots.run.cache_info() == ag.CacheInfo(2, 0, 1, 0, 1, 16)

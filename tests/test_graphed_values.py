@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from accelerator_graph._graphed.values import Values
 
 import accelerator_graph as ag
+from accelerator_graph._graphed.values import Values
 
 UTC = datetime.UTC
 EAST = datetime.timezone(datetime.timedelta(hours=1))

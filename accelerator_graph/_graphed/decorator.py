@@ -8,8 +8,9 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from .._core.pools import AnyPool, check_pool
 from .._interpreter.integers import integer
-from .cache import CacheInfo, Options
+from .cache import CacheInfo
 from .function import Graphed
+from .options import Options
 
 __all__ = ["CacheInfo", "graphed"]
 
@@ -170,7 +171,7 @@ def graphed(
     """
     times, most = integer(warmup, "warmup"), integer(max_graphs, "max_graphs")
     options = Options(times, key, most, outputs, check_pool(pool), on_capture_error)
-    _check(options)
+    options.check()
     if function is None:
         return lambda function: _graphed(function, options)
     return _graphed(function, options)
@@ -193,17 +194,3 @@ def _graphed(function: Callable[..., Any], options: Options) -> Graphed[..., Any
             "ordinary function."
         )
     return Graphed(function, options)
-
-
-def _check(options: Options) -> None:
-    for name, least in (("warmup", 0), ("max_graphs", 1)):
-        number = getattr(options, name)
-        if number < least:
-            raise ValueError(f"{name} must be at least {least}, not {number}.")
-    if options.key is not None and not callable(options.key):
-        raise TypeError(f"key must be a callable, not {options.key!r}.")
-    for name, choice in (("outputs", ("copy", "static")), ("on_capture_error", ("raise", "eager"))):
-        if getattr(options, name) not in choice:
-            raise ValueError(
-                f"{name} must be {' or '.join(map(repr, choice))}, not {getattr(options, name)!r}."
-            )

@@ -1,14 +1,19 @@
-"""The result of a captured call: the arrays in it, and what every call returns in their places."""
+"""The result of a captured call, and what every replay returns in its place."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .arrays import Family, place_of
-from .containers import rebuild
+from .array_placement import place_of
+from .arrays import ArrayType
+from .containers import only_tuples, rebuild
 from .recorded_work import RecordedWork
 from .signature import Leaves, Reader
+from .stream_copies import Copy
+
+if TYPE_CHECKING:
+    from .._core.streams import Stream
 
 
 class Argument:
@@ -21,31 +26,40 @@ class Argument:
 
 
 class Output(Argument):
-    """The place of an array of the function's own in a result."""
+    """The place of one of the function's own arrays in a result."""
 
 
 class Result:
-    """What a function returned in its capture.
+    """The result of a function in its capture, from which the results of replays are made.
 
     Parameters
     ----------
     value : object
         The result.
     arguments : dict
-        The static arrays' places among the arguments, by their ids.
+        The places of the static arrays among the arguments, by their ids.
     reader : Reader
         Knows the types of arrays.
-    host, copies : bool
-        Whether the graph works on memory of the host, and whether every call returns new arrays.
+    copy : callable
+        Copies an array in the order of a stream.
+    on_host, copies : bool
+        Whether the graph works on host memory, and whether every call returns new arrays.
     work : RecordedWork, optional
         What was recorded, if nothing else can change a result.
+
+    Attributes
+    ----------
+    returned : set
+        The indices of the arguments that are in the result.
+    array_types : list
+        Those of the function's own arrays in the result.
 
     Raises
     ------
     CaptureError
-        There is something in it that a replay would return unchanged.
+        A replay would return a part of the result unchanged.
     TypeError
-        There is an array of which no call can return a new one.
+        The result holds an array that no call can return a copy of.
     """
 
     def __init__(
@@ -53,35 +67,40 @@ class Result:
         value: Any,
         arguments: dict[int, int],
         reader: Reader,
+        copy: Copy,
         *,
-        host: bool,
+        on_host: bool,
         copies: bool,
         work: RecordedWork | None,
     ) -> None:
         self._arguments = arguments
         self._reader = reader
-        self._host = host
+        self._copy = copy
+        self._on_host = on_host
         self._copies = copies
         self._work = work
         self._places: dict[int, int] = {}
+        self._arrays: list[Any] = []
+        self.array_types: list[ArrayType] = []
         self.returned: set[int] = set()
-        """The arguments in it."""
-        self.outputs: list[tuple[Any, Family]] = []
-        """The function's own arrays in it."""
-        self.template = rebuild(value, self._adopt)
-        """The result with places in it."""
+        self._template = rebuild(value, self._place)
+        self._constant: Any = None
+        """The result of every call, if that is always the same object."""
+        if not copies and not self.returned and only_tuples(value):
+            self._constant = rebuild(self._template, _filler([], self._arrays))
 
-    def _adopt(self, value: Any) -> Any:
+    def _place(self, value: Any) -> Any:
+        """Return what stands for a part of the result in the template."""
         index = self._arguments.get(id(value))
         if index is not None:
             self.returned.add(index)
             return Argument(index)
-        family = self._reader.family(value)
+        array_type = self._reader.array_type(value)
         if self._work is not None:
-            self._work.check_result(value, is_array=family is not None)
-        if family is None:
+            self._work.check_result(value, is_array=array_type is not None)
+        if array_type is None:
             return value
-        if place_of(value)[0] != self._host:
+        if place_of(value)[0] != self._on_host:
             if not self._copies:
                 return value
             raise TypeError(
@@ -89,19 +108,39 @@ class Result:
                 "memory that its graph works on, so no call can return a new one; return it there, or use "
                 "outputs='static'."
             )
-        if family.kind == "place" and self._copies:
+        if array_type.kind == "place" and self._copies:
             raise TypeError(
                 f"the graphed function returned an array of type {type(value).__name__!r}, which can't be "
                 "copied; use outputs='static'."
             )
         if id(value) not in self._places:
-            self._places[id(value)] = len(self.outputs)
-            tracked = family.kind == "tensor" and value.requires_grad
-            self.outputs.append((value.detach() if tracked else value, family))
+            self._places[id(value)] = len(self._arrays)
+            tracked = array_type.kind == "tensor" and value.requires_grad
+            self._arrays.append(value.detach() if tracked else value)
+            self.array_types.append(array_type)
         return Output(self._places[id(value)])
 
+    def for_call(self, leaves: Leaves, stream: Stream) -> Any:
+        """Return the result of a replay on a stream, for the call with these arrays."""
+        arrays = self._new_arrays(stream) if self._copies else self._arrays
+        template = self._template
+        if type(template) is Output:
+            return arrays[template.index]
+        if self._constant is not None:
+            return self._constant
+        return rebuild(template, _filler(leaves, arrays))
 
-def filler(leaves: Leaves, arrays: list[Any]) -> Callable[[Any], Any]:
+    def _new_arrays(self, stream: Stream) -> list[Any]:
+        pairs = zip(self._arrays, self.array_types, strict=True)
+        if not self._on_host:
+            return [array_type.copy(array) for array, array_type in pairs]
+        new = [array_type.empty_like(array) for array, array_type in pairs]
+        for target, source, array_type in zip(new, self._arrays, self.array_types, strict=True):
+            self._copy(stream, array_type.assign, target, source)
+        return new
+
+
+def _filler(leaves: Leaves, arrays: list[Any]) -> Callable[[Any], Any]:
     """Return what puts the caller's and the function's arrays in their places in a template."""
 
     def fill(value: Any) -> Any:

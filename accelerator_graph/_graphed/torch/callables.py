@@ -12,16 +12,16 @@ from ..._core.side_streams import side_of
 from ..._core.streams import captured_by
 from ..._interpreter.integers import integer
 from ...api import Graph, graph
-from ...backends.base import Capability
 from ...errors import EmptyGraphWarning, UnsupportedError, capture_error
 from ...interop import registry as interop
-from ..arrays import place_of, writable
-from ..call_order import current
-from .backward_streams import Lanes
+from ..array_placement import check_place, writable
+from ..call_order import current_stream
+from .captured_passes import Passes
+from .pass_streams import PassStreams
+from .static_tensors import grad_aliases_of
 
 if TYPE_CHECKING:
     from ..._core.streams import Stream
-    from .captured_passes import Passes
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -119,17 +119,17 @@ def make_graphed_callables(
     functions = (callables,) if single else callables
     samples = (sample_args,) if single else sample_args
     passes = _passes(functions, samples, allow_unused_input)
-    home = current()
-    _check_place(passes, home)
-    made = _capture(passes, home, num_warmup_iters, graph_pool_handle() if pool is None else pool)
+    stream = current_stream()
+    _check_stream(stream)
+    for each in passes:
+        _check_places(each, stream)
+    made = _capture(passes, stream, num_warmup_iters, graph_pool_handle() if pool is None else pool)
     found = _install(passes, made)
     return found[0] if single else found
 
 
 def _passes(functions: tuple[Any, ...], samples: Sequence[Any], allow_unused: bool) -> list[Passes]:
     """Check the callables and their arguments, before anything has begun."""
-    from .captured_passes import Passes
-
     if not isinstance(samples, tuple | list) or len(samples) != len(functions):
         raise ValueError("sample_args must hold one tuple for every callable, in the same order.")
     if not functions:
@@ -140,79 +140,69 @@ def _passes(functions: tuple[Any, ...], samples: Sequence[Any], allow_unused: bo
             raise TypeError(f"callable {i} must be a module or a function, not {function!r}.")
         name = f"callable {i} ({getattr(function, '__qualname__', type(function).__qualname__)})"
         if not isinstance(args, tuple | list):
-            raise TypeError(f"{name}: sample_args has to hold a tuple of its arguments, not {type(args)!r}.")
+            raise TypeError(f"{name}: sample_args must hold a tuple of its arguments, not {type(args)!r}.")
         if any(function is each.function for each in passes if each.is_module):
             raise ValueError(f"{name} was given twice, and a module has one forward(); wrap it in functions.")
         passes.append(Passes(name, function, args, allow_unused))
     return passes
 
 
-def _check_place(passes: list[Passes], home: Stream) -> None:
-    """Refuse what would not be captured on this stream, or not be replayed right."""
-    backend, name = home._backend, home.backend
-    if home._is_capturing():
+def _check_stream(stream: Stream) -> None:
+    """Raise if nothing can be captured beside this stream."""
+    if stream._is_capturing():
         subject = "the callables can't be captured"
-        raise capture_error(subject, reason="foreign_capture", fact=captured_by(home))
-    if not interop.active(name):
-        raise UnsupportedError(f"no framework takes part in captures on backend {name!r}, so torch does not.")
-    device = Capability.HANDLES in backend.capabilities(home.device)
-    for each in passes:
-        places = set()
-        for label, tensor in (*each.arguments, *each.parameters):
-            on_host, ordinal = place_of(tensor)
-            if on_host is device:
-                where, there = ("host", "device") if on_host else ("device", "host")
-                raise TypeError(
-                    f"{each.name}: {label} is in {where} memory, and backend {name!r} captures work on "
-                    f"{there} memory; move it there."
-                )
-            if ordinal not in (None, home.device):
-                raise ValueError(
-                    f"{each.name}: {label} is on device {ordinal} and the current stream on device "
-                    f"{home.device}; make a stream of the other device the current one."
-                )
-        for label, tensor in each.arguments:
-            place = tensor.data_ptr()
-            if place and (place in places or not writable(tensor)):
-                raise ValueError(
-                    f"{each.name}: {label} shares memory with another argument, or with itself, and every "
-                    "call writes all of them; pass its clone()."
-                )
-            places.add(place)
+        raise capture_error(subject, reason="foreign_capture", fact=captured_by(stream))
+    if not interop.active(stream.backend):
+        raise UnsupportedError(
+            f"no framework takes part in captures on backend {stream.backend!r}, so torch does not."
+        )
 
 
-def _capture(passes: list[Passes], home: Stream, warmup: int, pool: PoolId) -> list[Callable[..., Any]]:
-    """Warm up, and capture the forward passes in order and the backward passes in the reverse one."""
-    from .replay_autograd import loans_of
+def _check_places(passes: Passes, stream: Stream) -> None:
+    """Raise if the passes could not read their tensors, or an argument shares memory with another."""
+    for label, tensor in (*passes.arguments, *passes.parameters):
+        check_place(tensor, f"{passes.name}: {label}", stream)
+    addresses = set()
+    for label, tensor in passes.arguments:
+        address = tensor.data_ptr()
+        if address and (address in addresses or not writable(tensor)):
+            raise ValueError(
+                f"{passes.name}: {label} shares memory with another argument, or with itself, and every "
+                "call writes all of them; pass its clone()."
+            )
+        addresses.add(address)
 
-    side = side_of(home)
+
+def _capture(passes: list[Passes], stream: Stream, warmup: int, pool: PoolId) -> list[Callable[..., Any]]:
+    """Warm up, and capture the forward passes in order and the backward passes in the reverse order."""
+    side = side_of(stream)
     graphs = [(Graph(), Graph()) for _ in passes]
-    lanes = Lanes(home)
+    streams = PassStreams(stream)
     try:
-        side._join(home)
+        side._join(stream)
         try:
             with side:
                 for each in passes:
                     for _ in range(warmup):
-                        with _told(each, "the warm-up"):
+                        with _noting(each, "the warm-up"):
                             each.forward()
                             if each.prepare_backward():
                                 each.backward()
                             each.forget()
         finally:
-            home._join(side)
+            stream._join(side)
         for each, (forward, _) in zip(passes, graphs, strict=True):
-            with _told(each, "the capture of the forward pass"), graph(forward, pool, side):
+            with _noting(each, "the capture of the forward pass"), graph(forward, pool, side):
                 each.forward()
         for each, (_, backward) in reversed(list(zip(passes, graphs, strict=True))):
-            with _told(each, "the capture of the backward pass"), warnings.catch_warnings():
-                warnings.simplefilter("ignore", EmptyGraphWarning)  # gradients may pass as they are
+            with _noting(each, "the capture of the backward pass"), warnings.catch_warnings():
+                warnings.simplefilter("ignore", EmptyGraphWarning)  # gradients may pass unchanged
                 if each.prepare_backward():
                     with graph(backward, pool, side):
                         each.backward()
-        loans = loans_of(tuple(pool))
+        aliases = grad_aliases_of(tuple(pool))
         return [
-            each.join(lanes.of(forward), lanes.of(backward), loans)
+            each.replaying(streams.preparing(forward), streams.preparing(backward), aliases)
             for each, (forward, backward) in zip(passes, graphs, strict=True)
         ]
     except BaseException:
@@ -225,8 +215,8 @@ def _capture(passes: list[Passes], home: Stream, warmup: int, pool: PoolId) -> l
 
 
 @contextmanager
-def _told(passes: Passes, when: str) -> Iterator[None]:
-    """Say with whatever is raised which callable it was."""
+def _noting(passes: Passes, when: str) -> Iterator[None]:
+    """Add a note that names the callable to whatever is raised."""
     try:
         yield
     except BaseException as error:
@@ -235,7 +225,7 @@ def _told(passes: Passes, when: str) -> Iterator[None]:
 
 
 def _install(passes: list[Passes], made: list[Callable[..., Any]]) -> tuple[Any, ...]:
-    """Put the replays into the modules, or into none; return what the caller gets."""
+    """Put the replays into all modules or, if that fails, into none; return the modules and functions."""
     before = [(each.function, vars(each.function).copy()) for each in passes if each.is_module]
     try:
         for each, replay in zip(passes, made, strict=True):
@@ -251,7 +241,7 @@ def _install(passes: list[Passes], made: list[Callable[..., Any]]) -> tuple[Any,
 
 
 def _forward(module: Any, replay: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what stands for a module's forward from now on."""
+    """Return the new ``forward`` of a module: the old one runs in the mode that was not captured."""
     before, captured_mode = module.forward, module.training
 
     def forward(*args: Any, **named: Any) -> Any:
