@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
-from .._core import streams
+from .._core.current_stream import current
 from .._core.ownership import Owned
 from .._core.replay import make_room
 from ..backends.base import Capability
@@ -87,7 +87,7 @@ def current_stream(backend: str | None = None) -> Stream:
     CaptureError
         No stream is current.
     """
-    stream = streams.current(backend, or_default=True)
+    stream = current(backend, or_default=True)
     if stream is None:
         raise CaptureError(
             "a graphed function can't be called while no stream is current on this thread; enter one, for "
@@ -100,6 +100,6 @@ def current_stream(backend: str | None = None) -> Stream:
 def current_stream_or_none() -> Stream | None:
     """Return the current stream; None if there is none, or frameworks have different ones."""
     try:
-        return streams.current(or_default=True)
+        return current(or_default=True)
     except ValueError:
         return None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from .._core import ownership
+from .._core import capture_table, ownership
 from ..errors import GraphStateError
 from .arguments import Arguments, Shape
 from .cache import CacheInfo, GraphCache, Uncaptured, check_bucket
@@ -67,7 +67,7 @@ class Graphed(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function, or replay what it did."""
-        if ownership.thread.capturing or self._in_a_call():
+        if capture_table.thread.graphs or self._in_a_call():
             return self._function(*args, **kwargs)
         given: tuple[Any, ...] = args
         if self._method is not None and self._instance is not None:
@@ -178,7 +178,7 @@ class Graphed(Generic[P, R]):
         GraphStateError
             This thread is capturing, or in the middle of a call, as a signal handler is.
         """
-        if ownership.thread.capturing:
+        if capture_table.thread.graphs:
             raise GraphStateError(f"{self!r}: clear() has to wait for runs, and this thread is capturing.")
         for each in self._instances:
             each.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
-from .._core import streams
+from .._core import stream_stack
 from .._core.side_streams import side_of
 from .call_order import CallOrder
 from .replay_streams import ReplayStream, ReplayStreams
@@ -84,7 +84,7 @@ class RecordedCall:
         """Copy the arrays of a call in, replay, and return the result of the call."""
         stream = where.stream
         if where.entered:
-            result = streams.within(stream, self._enqueue, leaves, stream, where.launch)
+            result = stream_stack.within(stream, self._enqueue, leaves, stream, where.launch)
         else:
             result = self._enqueue(leaves, stream, where.launch)
         if where.marked:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, NamedTuple
 
-from .._core import streams
+from .._core.current_stream import current as current_or_none
 from .._core.replay import make_room
+from .._core.streams import FrameworkCurrent, Stream
 from ..backends.base import CaptureStatus
 from .arrays import ArrayType, frameworks_of
 from .call_order import CallOrder, current_stream, lives_while_held, stream_key
 
 if TYPE_CHECKING:
-    from .._core.streams import Stream
     from ..api import Graph
 
 _IDLE = CaptureStatus.NONE
@@ -94,11 +94,12 @@ class ReplayStreams:
     def _prepare(self, handle: Hashable, elsewhere: bool) -> ReplayStream:
         """Make a stream ready that the graph was not replayed on yet."""
         framework, backend = self._framework, self._backend
-        current = streams.current(backend.name) if framework else current_stream(backend.name)
+        current = current_or_none(backend.name) if framework else current_stream(backend.name)
         if current is not None and stream_key(current) == handle and current.device == self._device:
             stream = current  # one of ours, if it was entered, which is kept
         else:
-            stream = streams.Stream._make(backend, backend.as_stream(handle), self._device, framework)
+            owner = None if framework is None else FrameworkCurrent(framework)
+            stream = Stream._make(backend, backend.as_stream(handle), self._device, owner)
         stream = self._order.hold(stream)
         launch = self._graph.bind(stream)
         return ReplayStream(stream, launch, self._entered or elsewhere, not lives_while_held(stream))

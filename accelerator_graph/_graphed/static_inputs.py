@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
-from .._core import ownership, streams
+from .._core import capture_table, stream_stack
+from .._core.ownership import Callback
 from .array_placement import works_on_host, writable
 from .arrays import ArrayType
 from .call_order import CallOrder, lives_while_held
@@ -49,12 +50,12 @@ class StaticInputs:
         ids = [id(leaf) for leaf in leaves]
         self._firsts = [i for i, each in enumerate(ids) if ids.index(each) == i]
         # with the stream entered in all frameworks: some would copy on another stream else
-        made = streams.within(stream, self._static_copies, leaves)
+        made = stream_stack.within(stream, self._static_copies, leaves)
         self.arrays = [made[each] for each in ids]
         if not self._on_host and lives_while_held(stream):
             held = order.hold(stream)
             kept = (self.arrays, held, order)
-            self._finalizer = ownership.Finalizer(_released, kept, held._backend, held._owner)
+            self._finalizer = Callback(_released, kept, held._backend, held._owner)
 
     def _static_copies(self, leaves: Leaves) -> dict[int, Any]:
         return {id(leaves[i]): self._array_types[i].static_copy(leaves[i]) for i in self._firsts}
@@ -140,7 +141,7 @@ class StaticInputs:
 def _released(kept: tuple[list[Any], Stream, CallOrder]) -> None:
     """Release static arrays: their memory is used again in the order of the stream that they were made on."""
     _, stream, order = kept
-    if not ownership.captures and not stream._is_capturing():
+    if not capture_table.live and not stream._is_capturing():
         order.wait(stream)
 
 

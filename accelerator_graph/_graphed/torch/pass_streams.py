@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
-from ..._core import streams
 from ..._core.replay import make_room, refuse_capturing
+from ..._core.streams import Stream, innermost
 from ...interop import registry as interop
 from ..call_order import CallOrder, lives_while_held, stream_key
 from .captured_passes import torch_module
 
 if TYPE_CHECKING:
-    from ..._core.streams import Stream
     from ...api import Graph
     from .replay_autograd import Prepare
 
@@ -70,13 +69,13 @@ class PassStreams:
 
     def _stream(self, handle: int | None) -> Stream:
         """Return the stream of a handle: if it is one of ours, a hold that keeps it alive."""
-        default, entered = self._default, streams._top()
+        default, entered = self._default, innermost()
         if handle is None:
             return default
         backend = default._backend
         if entered is not None and entered._backend is backend and stream_key(entered) == handle:
             return entered
-        return streams.Stream._make(backend, backend.as_stream(handle), default.device, None)
+        return Stream._make(backend, backend.as_stream(handle), default.device, None)
 
 
 def current_handle(device: int) -> Callable[[], int]:

@@ -1,0 +1,133 @@
+"""What can be given as a pool, and how long it lives."""
+
+from __future__ import annotations
+
+import weakref
+from types import SimpleNamespace
+
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph._core import ownership, pools
+
+
+class MemPool:
+    """Like ``torch.cuda.MemPool``."""
+
+    def __init__(self, number=7):
+        self.id = (0, number)
+
+
+@pytest.fixture(name="stream")
+def stream_fixture():
+    before = set(pools._pools)
+    with ag.Stream(backend="cpu") as stream:
+        yield stream
+    assert set(pools._pools) <= before
+
+
+def work():
+    ag.current_stream().launch(int)
+
+
+def captured(g, **how):
+    with ag.graph(g, **how):
+        work()
+    return g
+
+
+def test_ids():
+    assert pools.check_pool(None) is pools.check_pool((0, 0)) is None
+    assert pools.check_pool((0, 3)) == (0, 3)
+    assert pools.check_pool(MemPool()) == (0, 7)
+    for number in ((1, 1), (-1, 0)):
+        with pytest.raises(ValueError, match="one of its numbers must be 0"):
+            ag.Graph(pool=number)
+        with pytest.raises(ValueError, match="one of its numbers must be 0"):
+            ag.Graph(pool=SimpleNamespace(id=number))
+
+
+class MemoryPool:
+    """Like ``cupy.cuda.MemoryPool``."""
+
+
+@pytest.mark.parametrize("what", [MemoryPool(), [0, 1], (0, 1, 2), (0, True), SimpleNamespace(id=7), 7])
+def test_what_is_no_pool(what):
+    for give in (
+        lambda: ag.Graph(pool=what),
+        lambda: ag.graph(ag.Graph(), pool=what),
+        lambda: ag.Graph().capture_begin(what),
+        lambda: ag.graphed(int, pool=what),
+    ):
+        with pytest.raises(TypeError, match=r"such as a torch\.cuda\.MemPool, not"):
+            give()
+
+
+def test_a_pool_object_lives_as_long_as_a_graph_has_its_id(stream):
+    mine = MemPool()
+    there = weakref.ref(mine)
+    g = captured(ag.Graph(), pool=mine)
+    del mine
+    h = captured(ag.Graph(), pool=g.pool())
+    g.reset()
+    assert there() is not None
+    h.reset()
+    assert there() is None
+
+
+def test_a_pool_that_is_used_anew_before_its_end_was_seen_to_has_not_ended():
+    backend, ended, pool = ag.backends.get("cpu"), [], ag.graph_pool_handle()
+
+    def lease():
+        each = pools.Lease(pool)
+        each.begin("cpu", 0)
+        each.captured()
+        each.at_end(ended.append, backend)
+        each.at_end(ended.append, backend)
+        return each
+
+    first = lease()
+    del first
+    second = lease()
+    ownership.drain()
+    assert ended == []
+    del second
+    ownership.drain()
+    assert ended == [pool]
+
+
+def test_an_id_is_given_to_a_new_pool_when_somebody_asks(stream):
+    g, before = captured(ag.Graph()), set(pools._pools)
+    assert g.pool() not in before
+    assert g.pool() == g.pool()
+    captured(h := ag.Graph(), pool=g.pool())
+    g.reset()
+    captured(g, pool=h.pool())
+    assert g.pool() == h.pool()
+    for each in (g, h):
+        pool = each.pool()
+        each.reset()
+    with pytest.raises(ValueError, match="ended with the last graph"):
+        captured(g, pool=pool)
+
+
+def test_everything_takes_a_pool_object(stream):
+    mine = MemPool()
+    g = captured(ag.Graph(pool=mine))
+    h = ag.Graph()
+    h.graph_pool = mine
+    assert h.graph_pool is mine
+    h.capture_begin()
+    work()
+    h.capture_end()
+    k = ag.Graph()
+    k.capture_begin(mine)
+    work()
+    k.capture_end()
+    assert g.pool() == h.pool() == k.pool() == mine.id
+    for each in (g, h, k):
+        each.reset()
+    function = ag.graphed(work, warmup=0, pool=mine)
+    function()
+    assert mine.id in pools._pools
+    function.clear()
