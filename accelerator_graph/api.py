@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from ._core import capture_table, liveness, ownership, pools, streams
 from ._core.capture import Capture, Captured, caller, check_mode, outside
@@ -160,7 +160,11 @@ class Graph:
         """Raise `GraphStateError` if an operation is not allowed in the present state."""
         fact = REFUSED[what].get(self._state)
         if fact:
-            raise GraphStateError(f"Graph.{what}: {self._lost or fact}.")
+            raise GraphStateError(self._worded(what, f"Graph.{what}: {self._lost or fact}."))
+
+    def _worded(self, what: str, message: str) -> str:
+        """Return the message of an error or a warning about `what`; a subclass may use other words."""
+        return message
 
     # ---- capture -------------------------------------------------------------------------------
 
@@ -191,7 +195,8 @@ class Graph:
         BackendUnavailableError
             No stream was named, none is current, and there is no accelerator; with every reason.
         """
-        self._begin(None, pool, capture_error_mode)
+        self._check("capture_begin()")
+        self._enter(None, pool, capture_error_mode, prepare=False)
         assert self._capture is not None
         self._capture.begun_at = caller()
 
@@ -203,12 +208,13 @@ class Graph:
         *,
         prepare: bool = False,
         home: Stream | None = None,
+        finds_inputs: bool | None = None,
     ) -> None:
-        """Begin to capture `stream`; replays will go to `home`, if that is another one.
+        """Begin to capture `stream`, in a state that allows it; replays will go to `home`, if given.
 
-        To prepare is to wait for `home`, unless that is being captured.
+        To prepare is to wait for `home`, unless that is being captured. None for `finds_inputs` means what
+        the graph was made with.
         """
-        self._check("capture_begin()")
         lease = pools.Lease(self._graph_pool if pool is None else pool)
         mode = self._mode if mode is None else check_mode(mode)
         ownership.drain()
@@ -221,13 +227,12 @@ class Graph:
         target._check()
         try:
             capture = self._capture = Capture(self, target, lease, len(self._retained or ()))
-            if self._finds_inputs and self._watched is None:
+            finds_inputs = self._finds_inputs if finds_inputs is None else finds_inputs
+            if finds_inputs and self._watched is None:
                 self._watched = liveness.Watchlist()
             used = None if self._watched is None else self._watched.begin()
             first = target if home is None or home._is_capturing() else home
-            capture.begin(
-                mode, first if prepare else None, self._generators, used if self._finds_inputs else None
-            )
+            capture.begin(mode, first if prepare else None, self._generators, used if finds_inputs else None)
             self._home = home or target
             self._home_hold = self._home.held()
             self._state, self._lost = "capturing", ""
@@ -287,7 +292,8 @@ class Graph:
         )
         if self._home is not None and self._home._backend.recording == "explicit":
             why = "this backend records only work that is enqueued through accelerator_graph.Stream"
-        warn_of_nothing(f"{subject} recorded nothing: {why}.")
+        message = self._worded("empty capture", f"{subject} recorded nothing: {why}.")
+        warnings.warn(message, EmptyGraphWarning, stacklevel=outside()[0])
 
     def _capture_here(self, what: str) -> Capture:
         """Return the capture that is under way, if this thread may touch it."""
@@ -389,7 +395,8 @@ class Graph:
         """
         self._check("instantiate()")
         if self._captured is None or (self._state == "ready" and not self._keep_graph):
-            raise GraphStateError(f"Graph.instantiate(): {HAS_EXECUTABLE}.")
+            what = "instantiate()"
+            raise GraphStateError(self._worded(what, f"Graph.{what}: {HAS_EXECUTABLE}."))
         self._instantiate()
 
     def _instantiate(self) -> None:
@@ -619,8 +626,20 @@ class Graph:
     def _kept(self, what: str) -> Captured:
         self._check(what)
         if self._captured is None:
-            raise GraphStateError(f"Graph.{what}: {NOT_KEPT}.")
+            raise GraphStateError(self._worded(what, f"Graph.{what}: {NOT_KEPT}."))
         return self._captured
+
+    @property
+    def _recorded(self) -> Any:
+        """What the recorder has made last: its capture, its graph or its executable."""
+        if self._capture is not None:
+            return self._capture._token
+        if self._captured is not None:
+            return self._captured.value
+        self._check("replay()")
+        assert self._runner is not None
+        assert self._runner.executable is not None
+        return self._runner.executable.value
 
     @property
     def state(self) -> State:
@@ -814,8 +833,3 @@ def _check_cuda_like(backend: Backend) -> None:
             f"backend {backend.name!r} has no handles like CUDA's; raw_graph() and raw_executable() return "
             "its own, if it has any."
         )
-
-
-def warn_of_nothing(message: str) -> None:
-    """Issue an `EmptyGraphWarning` for the caller's line."""
-    warnings.warn(message, EmptyGraphWarning, stacklevel=outside()[0])
