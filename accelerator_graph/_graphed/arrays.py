@@ -127,6 +127,27 @@ def check_arguments(
             )
 
 
+Copy = Callable[["Stream", Callable[[Any, Any], object], Any, Any], None]
+"""``copy(stream, assign, target, source)``: copies in the order of the stream, unless both are one object."""
+
+
+def copy_on_device(stream: Stream, assign: Callable[[Any, Any], object], target: Any, source: Any) -> None:
+    """Copy on the framework's current stream, which is this stream."""
+    if target is not source:
+        assign(target, source)
+
+
+def copy_on_host(stream: Stream, assign: Callable[[Any, Any], object], target: Any, source: Any) -> None:
+    """Enqueue the copy of an array whose library does not know of the stream."""
+    if target is not source:
+        stream._backend.launch(stream._native, assign, _detached(target), _detached(source))
+
+
+def _detached(x: Any) -> Any:
+    """Return an array without gradients: the thread of the stream has grad modes of its own."""
+    return x.detach() if getattr(x, "requires_grad", False) else x
+
+
 def frameworks_of(types: list[ArrayType], backend: str) -> tuple[set[str], list[Framework]]:
     """Return the names of the packages that arrays come from, and those that take part in captures now."""
     packages = {getattr(each.package, "__name__", "") for each in types}

@@ -8,10 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._core.pools import graph_pool_handle
+from .._interpreter.process import after_fork
+from .._interpreter.sure_exit import Between
 from ..errors import CaptureError
 from .arrays import check_arguments
 from .call_order import CallOrder, current_stream
-from .capture_turn import has_turn, taking_turn
 from .options import Options
 from .recorded_call import RecordedCall
 from .recording import Swap, record
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 _REMEMBERED = 256
 _WARNED_OF = 64
+
+_capturing: dict[str, Call] = {}
+"""The call that is being captured, under ``"now"``: some frameworks record only one capture at a time. Nobody
+waits for the place: a signal handler would wait for the call that it has interrupted."""
 
 
 class CacheInfo(NamedTuple):
@@ -55,13 +60,7 @@ class Uncaptured:
 
 
 class GraphCache:
-    """The graphs of a function, by the keys of its calls.
-
-    Parameters
-    ----------
-    options : Options
-        As in `graphed`.
-    """
+    """The graphs of a function, by the keys of its calls."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -94,16 +93,8 @@ class GraphCache:
 
         None means that another library is capturing the current stream.
 
-        Parameters
-        ----------
-        call : Call
-            The call.
-        run : callable
-            Runs the call with other arrays in its arguments.
-        names : list
-            The names of the arguments, for messages.
-        function : Graphed
-            The function, for messages. Not an attribute: in a cycle, graphs would be kept too long.
+        `run` runs a call with other arrays in its arguments; the names of the arguments and the function are
+        for messages. None of them is an attribute: in a cycle with the function, graphs would be kept longer.
         """
         recorded = self.graphs.get(call.key)  # another thread may have captured it
         if recorded is not None:
@@ -120,8 +111,8 @@ class GraphCache:
             array_types = [self.reader.array_types[type(leaf)] for leaf in call.leaves]
             check_arguments(call.leaves, array_types, names, stream)
             if uncaptured.calls >= self._options.warmup:
-                with taking_turn(call):
-                    if has_turn(call):
+                with Between(partial(_capturing.setdefault, "now", call), partial(_end_capturing, call)):
+                    if _capturing.get("now") is call:
                         recorded = self._record(call, run, names, stream)
         except CaptureError as error:
             self._give_up(uncaptured, error, function)
@@ -197,3 +188,11 @@ def check_bucket(signature: Hashable, first: Hashable, function: object) -> None
 def _warn(message: str) -> None:
     """Warn the caller of the function."""
     warnings.warn(message, RuntimeWarning, stacklevel=6)
+
+
+def _end_capturing(call: Call) -> None:
+    if _capturing.get("now") is call:
+        _capturing.pop("now", None)
+
+
+after_fork(_capturing.clear)

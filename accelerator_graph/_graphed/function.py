@@ -117,7 +117,7 @@ class Graphed(Generic[P, R]):
             return None
         if self._choose is not None:
             check_bucket(signature, recorded.signature, self)
-        where = recorded.ready(current)
+        where = recorded.streams.ready(current)
         if where is None:
             return None
         result = recorded.run(leaves, where)

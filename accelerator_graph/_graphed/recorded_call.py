@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .._core import stream_stack
@@ -19,53 +20,20 @@ if TYPE_CHECKING:
     from ..api import Graph
 
 
+@dataclass(eq=False)
 class RecordedCall:
-    """A captured graph, with its static arrays.
+    """A captured graph, with what is needed to replay it for other calls with its signature."""
 
-    Parameters
-    ----------
-    graph : Graph
-        The graph.
-    pool : PoolId
-        The memory pool that it was captured into.
-    inputs : StaticInputs
-        What the graph reads.
-    result : Result
-        What the function returned in the capture.
-    streams : ReplayStreams
-        Where the graph is replayed.
-    order : CallOrder
-        The order of the calls of the same function.
-    signature : Hashable
-        What all calls of the graph have in common.
-
-    Attributes
-    ----------
-    used : int
-        When it was replayed last, counted in replays of the function.
-    closed : bool
-        Whether the graph is gone.
-    """
-
-    def __init__(
-        self,
-        graph: Graph,
-        pool: PoolId,
-        inputs: StaticInputs,
-        result: Result,
-        streams: ReplayStreams,
-        order: CallOrder,
-        signature: Hashable,
-    ) -> None:
-        self._graph = graph
-        self.pool = pool
-        self._inputs = inputs
-        self._result = result
-        self._streams = streams
-        self._order = order
-        self.signature = signature
-        self.used = 0
-        self.closed = False
+    graph: Graph
+    pool: PoolId
+    inputs: StaticInputs
+    result: Result
+    streams: ReplayStreams
+    order: CallOrder
+    signature: Hashable
+    used: int = 0
+    """When the graph was replayed last, counted in replays of the function."""
+    closed: bool = False
 
     def is_on_device_of(self, stream: Stream) -> bool:
         """Return True if the graph was captured on a stream's device."""
@@ -73,12 +41,8 @@ class RecordedCall:
         return captured._backend is stream._backend and captured.device == stream.device
 
     def _captured_stream(self) -> Stream:
-        assert self._graph.stream is not None
-        return self._graph.stream
-
-    def ready(self, current: Stream | None = None) -> ReplayStream | None:
-        """Return the stream of a call; see `ReplayStreams.ready`."""
-        return self._streams.ready(current)
+        assert self.graph.stream is not None
+        return self.graph.stream
 
     def run(self, leaves: Leaves, where: ReplayStream) -> Any:
         """Copy the arrays of a call in, replay, and return the result of the call."""
@@ -88,19 +52,19 @@ class RecordedCall:
         else:
             result = self._enqueue(leaves, stream, where.launch)
         if where.marked:
-            self._order.mark_end()
+            self.order.mark_end()
         return result
 
     def _enqueue(self, leaves: Leaves, stream: Stream, launch: Callable[[], None]) -> Any:
-        self._inputs.copy_in(leaves, stream)
+        self.inputs.copy_in(leaves, stream)
         launch()
-        self._inputs.copy_back(leaves, stream)
-        return self._result.for_call(leaves, stream)
+        self.inputs.copy_back(leaves, stream)
+        return self.result.for_call(leaves, stream)
 
     def close(self) -> None:
         """Give back the graph, once the calls so far are done."""
         self.closed = True
         side = side_of(self._captured_stream())  # no other thread captures on this stream
-        self._order.wait(side)
+        self.order.wait(side)
         side.synchronize()
-        self._graph.reset()
+        self.graph.reset()

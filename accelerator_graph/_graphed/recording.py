@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from .._core.side_streams import side_of
 from ..api import Graph, graph
 from .array_placement import only_our_streams, works_on_host, writable
-from .arrays import clear_autocast_caches
+from .arrays import clear_autocast_caches, copy_on_device, copy_on_host
 from .call_order import CallOrder
 from .recorded_call import RecordedCall
 from .recorded_work import RecordedWork, check_unwritten, nothing_recorded
@@ -16,7 +16,6 @@ from .replay_streams import ReplayStreams
 from .results import Result
 from .signature import Call, Reader
 from .static_inputs import StaticInputs
-from .stream_copies import copy_on_device, copy_on_host
 
 if TYPE_CHECKING:
     from .._core.pools import PoolId
@@ -46,16 +45,10 @@ def record(
     order: CallOrder,
     copies: bool,
 ) -> RecordedCall:
-    """Capture a call beside the current stream, which can read the arrays in its arguments.
+    """Capture a call beside the current stream, whose device can read the arrays in its arguments.
 
-    Parameters
-    ----------
-    run : callable
-        Runs the function on other arrays.
-    names : list
-        The names of the arrays, for messages.
-    copies : bool
-        Whether every call returns new arrays.
+    `run` runs the function on other arrays; `names` are those of the arrays, for messages; `copies` says
+    whether every call returns new arrays.
 
     Raises
     ------

@@ -33,18 +33,8 @@ class ReplayStream(NamedTuple):
 class ReplayStreams:
     """Finds the stream of each replay.
 
-    Parameters
-    ----------
-    graph : Graph
-        What is replayed.
-    order : CallOrder
-        The order of the calls of the same function.
-    stream : Stream
-        The stream beside which the graph was captured.
-    array_types : list
-        Those of the arrays that every call copies.
-    on_host : bool
-        Whether the graph works on host memory.
+    It is given the stream beside which the graph was captured, and the types of the arrays that every call
+    copies.
     """
 
     def __init__(
@@ -66,10 +56,7 @@ class ReplayStreams:
     def ready(self, current: Stream | None) -> ReplayStream | None:
         """Return the stream of a call, after the calls so far; None if somebody else is capturing it.
 
-        Parameters
-        ----------
-        current : Stream, optional
-            The current stream, if it is known already.
+        `current` is the current stream, if it is known already.
         """
         framework, elsewhere = self._framework, False
         if framework is None:

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .array_placement import place_of
-from .arrays import ArrayType
+from .arrays import ArrayType, Copy
 from .containers import only_tuples, rebuild
 from .recorded_work import RecordedWork
 from .signature import Leaves, Reader
-from .stream_copies import Copy
 
 if TYPE_CHECKING:
     from .._core.streams import Stream
@@ -32,20 +31,8 @@ class Output(Argument):
 class Result:
     """The result of a function in its capture, from which the results of replays are made.
 
-    Parameters
-    ----------
-    value : object
-        The result.
-    arguments : dict
-        The places of the static arrays among the arguments, by their ids.
-    reader : Reader
-        Knows the types of arrays.
-    copy : callable
-        Copies an array in the order of a stream.
-    on_host, copies : bool
-        Whether the graph works on host memory, and whether every call returns new arrays.
-    work : RecordedWork, optional
-        What was recorded, if nothing else can change a result.
+    `arguments` has the index of every static array among the arguments, by its id. `work` is what was
+    recorded, if nothing else can change a result.
 
     Attributes
     ----------

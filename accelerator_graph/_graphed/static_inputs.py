@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from .._core import capture_table, stream_stack
 from .._core.ownership import Callback
 from .array_placement import works_on_host, writable
-from .arrays import ArrayType
+from .arrays import ArrayType, Copy
 from .call_order import CallOrder, lives_while_held
 from .recorded_work import contents
 from .signature import Leaves
-from .stream_copies import Copy
 
 if TYPE_CHECKING:
     from .._core.streams import Stream
@@ -22,18 +21,7 @@ if TYPE_CHECKING:
 class StaticInputs:
     """One static array for each of the arrays in a call's arguments; one for those that are the same.
 
-    Parameters
-    ----------
-    leaves : list
-        The arrays in the arguments, which a graph that is captured beside `stream` can read.
-    array_types : list
-        Their types.
-    stream : Stream
-        The current stream.
-    order : CallOrder
-        The order of the calls of the same function.
-    copy : callable
-        Copies an array in the order of a stream.
+    A graph that is captured beside `stream` can read the leaves.
 
     Attributes
     ----------
@@ -101,10 +89,7 @@ class StaticInputs:
     def plan_copies(self, back: Iterable[int]) -> list[ArrayType]:
         """Decide what every run copies to the static arrays, and `back` to which of the caller's arrays.
 
-        Returns
-        -------
-        list of ArrayType
-            The types of the arrays that are copied.
+        Return the types of the arrays that are copied.
         """
         for i, array_type in enumerate(self._array_types):
             if array_type.kind == "tensor" and self.arrays[i].requires_grad:  # the function has set it

@@ -354,7 +354,7 @@ def test_a_graph_for_each_of_two_devices():
                 x = full(2, i, ordinal=ordinal)
                 assert f(x).tolist() == [i + 1.0] * 2
     assert f.cache_info().captures == 2
-    assert len({each._graph.pool() for each in f._cache.graphs.values()}) == 2
+    assert len({each.graph.pool() for each in f._cache.graphs.values()}) == 2
 
 
 def test_arrays_on_another_device_than_the_current_one(device, monkeypatch):
@@ -384,7 +384,7 @@ def test_static_arrays_are_there_until_the_last_run_is_done(device):
     f = ag.graphed(lambda x: x + 1, warmup=0)
     f(full(2, 1))
     (recorded,) = f._cache.graphs.values()
-    static = weakref.ref(recorded._inputs.arrays[0])
+    static = weakref.ref(recorded.inputs.arrays[0])
     del recorded
     current.handle = handle = stream_of(device)
     try:

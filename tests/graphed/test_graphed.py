@@ -404,7 +404,7 @@ def test_the_least_recently_used_goes(stream):
     one, two, three = (np.ones(n) for n in (1, 2, 3))
     for x in (one, two, one):
         double(x)
-    oldest = min(double._cache.graphs.values(), key=lambda recorded: recorded.used)._graph
+    oldest = min(double._cache.graphs.values(), key=lambda recorded: recorded.used).graph
     double(three)
     assert oldest.state == "empty"
     assert replays(double, one)
@@ -439,7 +439,7 @@ def test_clear(stream):
         double(np.ones(2))
     (recorded,) = double._cache.graphs.values()
     double.clear()
-    assert recorded._graph.state == "empty"
+    assert recorded.graph.state == "empty"
     assert double.cache_info() == ag.CacheInfo(0, 0, 0, 0, 0, 16)
     for i in range(4):
         y = double(np.full(2, float(i)))
@@ -469,10 +469,10 @@ def test_the_graphs_share_a_pool(stream):
         double, _ = doubled(warmup=0, **options)
         for n in (1, 2):
             double(np.ones(n))
-        used = {recorded._graph.pool() for recorded in double._cache.graphs.values()}
+        used = {recorded.graph.pool() for recorded in double._cache.graphs.values()}
         assert len(used) == 1
         assert not options or used == {pool}
-        captured = {recorded._graph.stream._native for recorded in double._cache.graphs.values()}
+        captured = {recorded.graph.stream._native for recorded in double._cache.graphs.values()}
         assert len(captured) == 1  # a framework reuses memory on one stream only
 
 
@@ -481,7 +481,7 @@ def test_a_pool_is_not_used_again_once_it_has_ended(stream):
     used = []
     for n in (1, 2):
         double(np.ones(n))
-        used += [recorded._graph.pool() for recorded in double._cache.graphs.values()]
+        used += [recorded.graph.pool() for recorded in double._cache.graphs.values()]
         double.clear()
     assert len(set(used)) == 2
 
@@ -490,7 +490,7 @@ def test_a_function_that_goes_takes_its_graphs_along(stream):
     double, _ = doubled(warmup=0)
     double(np.ones(3))
     (recorded,) = double._cache.graphs.values()
-    refs = weakref.ref(double), weakref.ref(recorded._graph), weakref.ref(recorded._inputs.arrays[0])
+    refs = weakref.ref(double), weakref.ref(recorded.graph), weakref.ref(recorded.inputs.arrays[0])
     del double, recorded
     stream.synchronize()
     gc.collect()

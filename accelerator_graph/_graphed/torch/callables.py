@@ -1,4 +1,4 @@
-"""`make_graphed_callables`: torch modules and functions whose forward and backward passes are replayed."""
+"""`make_graphed_callables`: replay the forward and backward passes of torch modules and functions."""
 
 from __future__ import annotations
 
@@ -53,40 +53,39 @@ def make_graphed_callables(
     allow_unused_input: bool = False,
     pool: PoolId | None = None,
 ) -> Any:
-    """Have torch modules and functions captured, forward and backward, and replayed in a training loop.
+    """Capture torch modules and functions, forward and backward, to replay them in a training loop.
 
     As `torch.cuda.make_graphed_callables`, on whatever backend torch's device has.
 
     Parameters
     ----------
     callables : callable or tuple of callables
-        Modules, whose ``forward`` is replaced, and functions. Several are given in the order in which they
-        will run.
+        Modules, whose ``forward`` is replaced, and functions, in the order in which they will run.
     sample_args : tuple, or tuple of tuples
         The arguments of the callable, or of each: tensors, which may be nested. They become the static
-        inputs. They require grad where the later arguments do.
+        inputs. They must require grad where the later arguments do.
     num_warmup_iters : int
-        How often every callable runs ahead of its capture, backward included.
+        How often every callable runs before its capture, backward included.
     allow_unused_input : bool
-        Whether an argument or a parameter that requires grad may be of no use for the outputs. Its gradient
-        is None then.
+        Whether the outputs may not depend on an argument or a parameter that requires grad. Its gradient is
+        None then.
     pool : PoolId, optional
         The pool that the graphs share; by default a new one.
 
     Returns
     -------
     callable or tuple of callables
-        The same modules, and for every function one that replays it.
+        The same modules, and for every function a callable that replays it.
 
     Raises
     ------
     TypeError, ValueError
-        An argument can't be captured: a sample that is no tensor, is on another device than the current
+        An argument can't be captured: a sample that is not a tensor, is on another device than the current
         stream's, or overlaps with itself or another; a module with hooks, or a buffer that requires grad;
-        an input of no use. All name the callable.
+        an input that the outputs don't depend on. The message names the callable.
     UnsupportedError
-        Torch does not take part in captures on the current stream's backend, or autocast keeps what it has
-        cast: enter it with ``cache_enabled=False``.
+        torch does not take part in captures on the current stream's backend, or autocast caches its casts:
+        enter it with ``cache_enabled=False``.
     CaptureError
         A callable does what can't be captured, or the current stream is being captured.
 
@@ -95,21 +94,21 @@ def make_graphed_callables(
     A call copies its arguments to the static inputs, unless they are these, and replays the forward pass
     on the current stream, without waiting; autograd gets one node, which replays the backward pass. Calls
     on several streams wait for each other. A module in the other mode, training or evaluation, runs as it
-    always did. A call under ``no_grad`` makes no node.
+    did before. A call under ``no_grad`` makes no node.
 
-    **Outputs and gradients** are static memory, which the next call or the next backward overwrites;
-    a parameter's ``grad`` is not, as far as gradients are accumulated in it. What is no tensor in a
-    result stays what it was in the capture.
+    **Outputs and gradients** are static memory, which the next call or the next backward pass overwrites,
+    except a parameter's ``grad``, in which gradients accumulate. A part of a result that is not a tensor
+    stays as it was in the capture.
 
-    **Order**: the backward pass of a call runs before the next call of the same callable, and once;
-    otherwise it is a `GraphStateError`. Callables of one pool run in the order in which they were given,
-    their backward passes in the reverse one. Gradients of gradients are refused.
+    **Order**: the backward pass of a call must run before the next call of the same callable, and only once,
+    otherwise `GraphStateError` is raised. Run the callables of one pool in the order in which they were
+    given, and their backward passes in the reverse order. Gradients of gradients are refused.
 
     **Parameters** must not be added, removed or moved afterwards. Hooks of a module may be registered
-    afterwards. Random numbers go on with every replay, and the backward pass sees those of its forward pass.
+    afterwards. Every replay draws new random numbers; the backward pass sees those of its forward pass.
 
-    **A failure** leaves the modules as they were, no graph, and the streams that were current. The
-    warm-up has run: it has drawn random numbers, and a module's buffers have taken note of it.
+    **A failure** leaves no graph, and leaves the modules and the current streams as they were. The warm-up
+    has run: it has drawn random numbers and updated the buffers of the modules.
     """
     num_warmup_iters = integer(num_warmup_iters, "num_warmup_iters")
     if num_warmup_iters < 0:
