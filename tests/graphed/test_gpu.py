@@ -253,7 +253,7 @@ def test_what_the_function_writes_to_its_arguments():
 
 def test_an_argument_on_the_host():
     f = ag.graphed(lambda x, y: x + y.cuda(), warmup=0)
-    with pytest.raises(TypeError, match="argument y is an array in host memory"):
+    with pytest.raises(TypeError, match="argument y is in host memory"):
         f(torch.ones(3, device="cuda"), torch.ones(3))
 
 
