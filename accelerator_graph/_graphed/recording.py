@@ -100,7 +100,8 @@ def record(
 
 def _recorded_work(captured: Graph, inputs: StaticInputs, passed: set[int]) -> RecordedWork | None:
     """Return the work of every replay; None if the graph has nodes that our streams were not given."""
-    seen, nodes = captured._retained or [], captured._num_nodes
+    seen, runner = captured._retained or [], captured._runner
+    nodes = None if runner is None else runner.counted
     if nodes is not None and nodes > len(seen):
         return None
     return RecordedWork([*seen, inputs.arrays], passed)

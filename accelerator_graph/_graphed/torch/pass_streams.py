@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
-from ..._core.replay import make_room, refuse_capturing
+from ..._core.binding import refuse_capturing
+from ..._core.replay import make_room
 from ..._core.streams import Stream, innermost
 from ...interop import registry as interop
 from ..call_order import CallOrder, lives_while_held, stream_key
