@@ -11,39 +11,16 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._graphed.arrays import array_type_of
-from accelerator_graph.backends import registry
-from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.interop import registry as interop
 from graphed import fakes
 from graphed.fakes import Block, Grid, Grids, Tensor, calls, casts, current, full, modes
-
-LIMIT = 20
-
-pytestmark = pytest.mark.skipif(
-    CudaBackend.probe().usable,
-    reason="the stand-ins are for machines without a GPU",
-)
+from graphed.functions import LIMIT
 
 
 @pytest.fixture(autouse=True)
-def device(monkeypatch):
-    """The device, with its framework imported."""
-    ag.backends.register("fakedevice", fakes.Device)
-    interop.register("fakeframe", fakes.Fake)
-    fakes.install(monkeypatch, "fakeframe")
-    backend = registry.get("fakedevice")
-    fakes.DEVICE[:] = [backend]
-    fakes.streams.clear()
-    fakes.handles.clear()
-    backend.as_stream(0)
-    calls.clear()
-    casts.clear()
-    yield backend
+def current_stream_is_restored(device):
+    yield
     assert current.handle == 0
-    for name in modes:
-        modes[name] = "half" if name == "dtype" else False
-    interop.unregister("fakeframe")
-    ag.backends.unregister("fakedevice")
 
 
 @pytest.fixture

@@ -12,35 +12,8 @@ import accelerator_graph as ag
 from accelerator_graph._graphed.call_order import current_stream
 from accelerator_graph._graphed.torch.callables import _check_places
 from accelerator_graph._graphed.torch.pass_streams import PassStreams, current_handle
-from accelerator_graph.backends import registry
 from accelerator_graph.backends.base import Capability
-from accelerator_graph.backends.cuda import CudaBackend
-from accelerator_graph.interop import registry as interop
 from graphed import fakes
-
-LIMIT = 60
-
-pytestmark = pytest.mark.skipif(
-    CudaBackend.probe().usable,
-    reason="the stand-ins are for machines without a GPU",
-)
-
-
-@pytest.fixture
-def device(monkeypatch):
-    """The device, with its framework imported."""
-    ag.backends.register("fakedevice", fakes.Device)
-    interop.register("fakeframe", fakes.Fake)
-    fakes.install(monkeypatch, "fakeframe")
-    backend = registry.get("fakedevice")
-    fakes.DEVICE[:] = [backend]
-    fakes.streams.clear()
-    fakes.handles.clear()
-    backend.as_stream(0)
-    yield backend
-    fakes.current.handle = 0
-    interop.unregister("fakeframe")
-    ag.backends.unregister("fakedevice")
 
 
 def captured(done):
