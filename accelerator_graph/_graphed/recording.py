@@ -13,7 +13,7 @@ from .call_order import CallOrder
 from .recorded_call import RecordedCall
 from .recorded_work import RecordedWork, check_unwritten, nothing_recorded
 from .replay_streams import ReplayStreams
-from .results import Result
+from .results import Places, Result
 from .signature import Call, Reader
 from .static_inputs import StaticInputs
 
@@ -87,10 +87,11 @@ def record(
             check_unwritten(contents, inputs.contents(), names)
         written = inputs.written(versions, leaves, names)
         work = _recorded_work(captured, inputs, passed) if all_seen else None
-        places = inputs.places(arguments)
-        result = Result(value, places, reader, copy, on_host=on_host, copies=copies, work=work)
-        back = [i for i in written | result.returned if writable(leaves[i])]
-        copied = inputs.plan_copies(back) + (result.array_types if copies else [])
+        indices = inputs.indices(arguments)
+        places = Places(indices, reader, on_host=on_host, copies=copies, work=work)
+        result = Result(value, places, copy, on_host=on_host, copies=copies)
+        back = [i for i in written | places.returned if writable(leaves[i])]
+        copied = inputs.plan_copies(back) + [array_type for _, array_type in places.outputs if copies]
         streams = ReplayStreams(captured, order, stream, copied, on_host)
         return RecordedCall(captured, pool, inputs, result, streams, order, call.signature)
     except BaseException:

@@ -82,7 +82,8 @@ class ReplayStreams:
         """Make a stream ready that the graph was not replayed on yet."""
         framework, backend = self._framework, self._backend
         current = current_or_none(backend.name) if framework else current_stream(backend.name)
-        if current is not None and stream_key(current) == handle and current.device == self._device:
+        on_device = framework is None or (current is not None and current.device == self._device)
+        if current is not None and stream_key(current) == handle and on_device:
             stream = current  # one of ours, if it was entered, which is kept
         else:
             owner = None if framework is None else FrameworkCurrent(framework)

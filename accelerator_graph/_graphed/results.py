@@ -28,8 +28,8 @@ class Output(Argument):
     """The place of one of the function's own arrays in a result."""
 
 
-class Result:
-    """The result of a function in its capture, from which the results of replays are made.
+class Places:
+    """Puts an `Argument` or an `Output` in the place of every array in the result of a capture.
 
     `arguments` has the index of every static array among the arguments, by its id. `work` is what was
     recorded, if nothing else can change a result.
@@ -38,23 +38,14 @@ class Result:
     ----------
     returned : set
         The indices of the arguments that are in the result.
-    array_types : list
-        Those of the function's own arrays in the result.
-
-    Raises
-    ------
-    CaptureError
-        A replay would return a part of the result unchanged.
-    TypeError
-        The result holds an array that no call can return a copy of.
+    outputs : list
+        The function's own arrays in the result, and their types.
     """
 
     def __init__(
         self,
-        value: Any,
         arguments: dict[int, int],
         reader: Reader,
-        copy: Copy,
         *,
         on_host: bool,
         copies: bool,
@@ -62,22 +53,23 @@ class Result:
     ) -> None:
         self._arguments = arguments
         self._reader = reader
-        self._copy = copy
         self._on_host = on_host
         self._copies = copies
         self._work = work
-        self._places: dict[int, int] = {}
-        self._arrays: list[Any] = []
-        self.array_types: list[ArrayType] = []
+        self._indices: dict[int, int] = {}
         self.returned: set[int] = set()
-        self._template = rebuild(value, self._place)
-        self._constant: Any = None
-        """The result of every call, if that is always the same object."""
-        if not copies and not self.returned and only_tuples(value):
-            self._constant = rebuild(self._template, _filler([], self._arrays))
+        self.outputs: list[tuple[Any, ArrayType]] = []
 
-    def _place(self, value: Any) -> Any:
-        """Return what stands for a part of the result in the template."""
+    def of(self, value: Any) -> Any:
+        """Return what stands for a part of the result.
+
+        Raises
+        ------
+        CaptureError
+            A replay would return this part unchanged.
+        TypeError
+            It is an array that no call can return a copy of.
+        """
         index = self._arguments.get(id(value))
         if index is not None:
             self.returned.add(index)
@@ -100,12 +92,27 @@ class Result:
                 f"the graphed function returned an array of type {type(value).__name__!r}, which can't be "
                 "copied; use outputs='static'."
             )
-        if id(value) not in self._places:
-            self._places[id(value)] = len(self._arrays)
+        if id(value) not in self._indices:
+            self._indices[id(value)] = len(self.outputs)
             tracked = array_type.kind == "tensor" and value.requires_grad
-            self._arrays.append(value.detach() if tracked else value)
-            self.array_types.append(array_type)
-        return Output(self._places[id(value)])
+            self.outputs.append((value.detach() if tracked else value, array_type))
+        return Output(self._indices[id(value)])
+
+
+class Result:
+    """The result of a capture with places in it, from which the results of replays are made."""
+
+    def __init__(self, value: Any, places: Places, copy: Copy, *, on_host: bool, copies: bool) -> None:
+        self._template = rebuild(value, places.of)
+        self._outputs = places.outputs
+        self._arrays = [array for array, _ in places.outputs]
+        self._copy = copy
+        self._on_host = on_host
+        self._copies = copies
+        self._constant: Any = None
+        """The result of every call, if that is always the same object."""
+        if not copies and not places.returned and only_tuples(value):
+            self._constant = rebuild(self._template, _filler([], self._arrays))
 
     def for_call(self, leaves: Leaves, stream: Stream) -> Any:
         """Return the result of a replay on a stream, for the call with these arrays."""
@@ -118,11 +125,10 @@ class Result:
         return rebuild(template, _filler(leaves, arrays))
 
     def _new_arrays(self, stream: Stream) -> list[Any]:
-        pairs = zip(self._arrays, self.array_types, strict=True)
         if not self._on_host:
-            return [array_type.copy(array) for array, array_type in pairs]
-        new = [array_type.empty_like(array) for array, array_type in pairs]
-        for target, source, array_type in zip(new, self._arrays, self.array_types, strict=True):
+            return [array_type.copy(array) for array, array_type in self._outputs]
+        new = [array_type.empty_like(array) for array, array_type in self._outputs]
+        for target, (source, array_type) in zip(new, self._outputs, strict=True):
             self._copy(stream, array_type.assign, target, source)
         return new
 

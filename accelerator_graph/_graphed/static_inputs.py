@@ -55,7 +55,7 @@ class StaticInputs:
         triples = zip(self._array_types, self.arrays, leaves, strict=True)
         return [array_type.as_argument(static, leaf) for array_type, static, leaf in triples]
 
-    def places(self, arguments: list[Any]) -> dict[int, int]:
+    def indices(self, arguments: list[Any]) -> dict[int, int]:
         """Return the index of each of the arguments, by its id."""
         return {id(arguments[i]): i for i in self._firsts}
 
