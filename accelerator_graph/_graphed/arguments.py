@@ -13,23 +13,14 @@ _MOST_PLANS = 64
 
 
 class Arguments:
-    """Brings the arguments of every call into one order, with the defaults filled in.
+    """Brings the arguments of every call of a function into one order, with the defaults filled in.
 
-    Parameters
-    ----------
-    function : callable
-        Whose arguments.
-    skip : int
-        How many of its first parameters to leave out.
-
-    Attributes
-    ----------
-    positional : int
-        As many arguments, if all are given by position, are in order already; -1 if no number is.
+    The first `skip` parameters are left out.
     """
 
     def __init__(self, function: Callable[..., Any], skip: int) -> None:
         self.positional = -1
+        """As many arguments, if all are given by position, are in order already."""
         self._plans: dict[Hashable, tuple[Shape, list[Any]]] = {}
         try:
             parameters = list(inspect.signature(function).parameters.values())[skip:]
@@ -43,13 +34,7 @@ class Arguments:
             self.positional = len(parameters)
 
     def ordered(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Shape, Sequence[Any]]:
-        """Return how the values are passed on, and the values.
-
-        Raises
-        ------
-        TypeError
-            The function can't take these arguments.
-        """
+        """Return how the values are passed on, and the values; TypeError if the function can't take them."""
         given = (len(args), *kwargs)
         plan = self._plans.get(given)
         if plan is None:

@@ -30,14 +30,10 @@ def only_our_streams(stream: Stream) -> bool:
 
 
 def check_place(x: Any, name: str, stream: Stream) -> None:
-    """Raise if a graph that is captured beside a stream could not read an array.
+    """Raise TypeError or ValueError if a graph that is captured beside a stream could not read an array.
 
-    Raises
-    ------
-    TypeError
-        The array is in host memory and the backend works on device memory, or the other way round.
-    ValueError
-        The array is on another device than the stream.
+    It can't if the array is in host memory and the backend works on device memory, or the other way round, or
+    if the array is on another device.
     """
     on_host, device = place_of(x)
     if on_host is not works_on_host(stream):

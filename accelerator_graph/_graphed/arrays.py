@@ -35,11 +35,6 @@ class ArrayType:
         Returns a new array like a given one, with any contents.
     assign : callable
         ``assign(target, source)`` copies, on the framework's current stream or at once.
-
-    Attributes
-    ----------
-    assign_all : callable, optional
-        The same for two lists.
     """
 
     __slots__ = ("assign", "assign_all", "empty_like", "kind", "package", "read")
@@ -58,6 +53,7 @@ class ArrayType:
         self.empty_like = empty_like
         self.assign = assign
         self.assign_all: Any = getattr(package, "_foreach_copy_", None) if kind == "tensor" else None
+        """The same for two lists, where there is such a function."""
 
     def copy(self, x: Any) -> Any:
         """Return a copy, made on the framework's current stream or at once; of a place, itself."""
@@ -107,12 +103,9 @@ def array_type_of(x: Any) -> ArrayType | None:
 def check_arguments(
     arrays: Sequence[Any], types: Sequence[ArrayType], names: Sequence[str], stream: Stream
 ) -> None:
-    """Raise if a graph that is captured beside a stream could not read the arrays of a call.
+    """Raise TypeError or ValueError if a graph beside a stream could not read the arrays of a call.
 
-    Raises
-    ------
-    TypeError, ValueError
-        An array, which is named, is in other memory, on another device, not strided, or requires grad.
+    It can't if an array is in other memory, on another device, not strided, or requires grad.
     """
     for x, array_type, name in zip(arrays, types, names, strict=True):
         check_place(x, f"argument {name}", stream)
@@ -127,17 +120,18 @@ def check_arguments(
             )
 
 
-Copy = Callable[["Stream", Callable[[Any, Any], object], Any, Any], None]
+Assign = Callable[[Any, Any], object]
+Copy = Callable[["Stream", Assign, Any, Any], None]
 """``copy(stream, assign, target, source)``: copies in the order of the stream, unless both are one object."""
 
 
-def copy_on_device(stream: Stream, assign: Callable[[Any, Any], object], target: Any, source: Any) -> None:
+def copy_on_device(stream: Stream, assign: Assign, target: Any, source: Any) -> None:
     """Copy on the framework's current stream, which is this stream."""
     if target is not source:
         assign(target, source)
 
 
-def copy_on_host(stream: Stream, assign: Callable[[Any, Any], object], target: Any, source: Any) -> None:
+def copy_on_host(stream: Stream, assign: Assign, target: Any, source: Any) -> None:
     """Enqueue the copy of an array whose library does not know of the stream."""
     if target is not source:
         stream._backend.launch(stream._native, assign, _detached(target), _detached(source))

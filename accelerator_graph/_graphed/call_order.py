@@ -19,19 +19,14 @@ _DEFAULT_STREAMS = (0, 1)
 
 
 class CallOrder:
-    """Makes each call of a function wait for the one before.
-
-    Attributes
-    ----------
-    last : Stream, optional
-        The stream of the last call. None once the end of that call is marked: the next call has to `move_to`
-        its stream in any case, since the same handle may be another stream by then.
-    """
+    """Makes each call of a function wait for the one before."""
 
     __slots__ = ("_end", "_streams", "last")
 
     def __init__(self) -> None:
         self.last: Stream | None = None
+        """The stream of the last call. None once the end of that call is marked: the next call has to
+        `move_to` its stream in any case, since the same handle may be another stream by then."""
         self._end: Event | None = None
         self._streams: dict[Hashable, Stream] = {}
 
@@ -80,13 +75,7 @@ def lives_while_held(stream: Stream) -> bool:
 
 
 def current_stream(backend: str | None = None) -> Stream:
-    """Return the current stream, which may be the default stream.
-
-    Raises
-    ------
-    CaptureError
-        No stream is current.
-    """
+    """Return the current stream, which may be the default stream; raise `CaptureError` if there is none."""
     stream = current(backend, or_default=True)
     if stream is None:
         raise CaptureError(

@@ -32,15 +32,8 @@ R = TypeVar("R")
 class Graphed(Generic[P, R]):
     """A function as `graphed` returns it; see there.
 
-    Parameters
-    ----------
-    function : callable
-        The function.
-    options : Options
-        As in `graphed`.
-    method, instance
-        The graphed function on the class, and a weak reference to the instance, if this is the graphed
-        function of one instance.
+    If it belongs to one instance, `method` is the graphed function on the class, and `instance` refers to the
+    instance weakly.
     """
 
     def __init__(

@@ -18,16 +18,11 @@ class PerInstance(Generic[T]):
     The object lies in the ``__dict__`` of its instance. Its graphs may refer to the instance: from a table
     they would keep it alive for ever, in a cycle with the instance they are collected. An instance without
     a ``__dict__`` has its object in a table, and is kept if its graphs refer to it.
-
-    Parameters
-    ----------
-    name : str
-        The name of the method.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, method: str) -> None:
         self._all: weakref.WeakSet[T] = weakref.WeakSet()
-        self._key = f"_graphed_{name}_{next(_numbers)}"
+        self._key = f"_graphed_{method}_{next(_numbers)}"
         self._without_dict: dict[int, _Entry] = {}
 
     def find(self, instance: Any) -> T | None:
@@ -39,13 +34,7 @@ class PerInstance(Generic[T]):
         return entry.value  # type: ignore[no-any-return]
 
     def add(self, instance: Any, make: Callable[[weakref.ref[Any]], T]) -> T:
-        """Make the object of an instance from a weak reference to it.
-
-        Raises
-        ------
-        TypeError
-            There can be no weak reference to the instance.
-        """
+        """Make the object of an instance from a weak reference to it; TypeError if there can be none."""
         table, key = self._table(instance)
         try:
             if table is self._without_dict:

@@ -32,12 +32,8 @@ def nothing_recorded() -> CaptureError:
 class RecordedWork:
     """The objects that recorded work can reach, and the memory of the arrays among them.
 
-    Parameters
-    ----------
-    work : sequence
-        The arguments of `Stream.launch`, `copy` and `fill`, and the static arrays, which every run fills.
-    passed : collection
-        The ids of the values in the arguments of the function.
+    `work` holds the arguments of `Stream.launch`, `copy` and `fill`, and the static arrays, which every run
+    fills. `passed` are the ids of the values in the arguments of the function.
     """
 
     def __init__(self, work: Sequence[object], passed: Iterable[int]) -> None:
@@ -48,12 +44,9 @@ class RecordedWork:
         self._extents = [each for each in found if each is not None]
 
     def check_result(self, value: Any, *, is_array: bool) -> None:
-        """Raise if a replay would return a part of the function's result unchanged.
+        """Raise `CaptureError` if a replay would return a part of the function's result unchanged.
 
-        Raises
-        ------
-        CaptureError
-            The value is an array that no recorded work was given, or a NumPy scalar that was not passed in.
+        That is an array that no recorded work was given, or a NumPy scalar that was not passed in.
         """
         if is_array:
             if not self._reaches(value):
@@ -90,13 +83,7 @@ def contents(x: Any, array_type: ArrayType) -> object:
 
 
 def check_unwritten(before: Sequence[object], after: Sequence[object], names: Sequence[str]) -> None:
-    """Raise if the `contents` of an argument changed during a capture, in which no recorded work runs.
-
-    Raises
-    ------
-    CaptureError
-        The function wrote an argument, which is named.
-    """
+    """Raise `CaptureError` if the `contents` of an argument changed in a capture: no recorded work ran."""
     for old, new, name in zip(before, after, names, strict=True):
         if new != old:
             raise CaptureError(

@@ -13,7 +13,7 @@ from .call_order import CallOrder
 from .recorded_call import RecordedCall
 from .recorded_work import RecordedWork, check_unwritten, nothing_recorded
 from .replay_streams import ReplayStreams
-from .results import Places, Result
+from .results import Result
 from .signature import Call, Reader
 from .static_inputs import StaticInputs
 
@@ -49,13 +49,8 @@ def record(
 
     `run` runs the function on other arrays; `names` are those of the arrays, for messages; `copies` says
     whether every call returns new arrays.
-
-    Raises
-    ------
-    CaptureError
-        The function does what can't be captured, or what a replay would not repeat.
-    TypeError, ValueError
-        No call can return a copy of the result, or the function writes an argument that can't be written.
+    Raises CaptureError if the function does what can't be captured or repeated, TypeError or ValueError if no
+    call can return a copy of the result, or the function writes an argument that can't be written.
     """
     leaves = call.leaves
     on_host = works_on_host(stream)
@@ -88,10 +83,9 @@ def record(
         written = inputs.written(versions, leaves, names)
         work = _recorded_work(captured, inputs, passed) if all_seen else None
         indices = inputs.indices(arguments)
-        places = Places(indices, reader, on_host=on_host, copies=copies, work=work)
-        result = Result(value, places, copy, on_host=on_host, copies=copies)
-        back = [i for i in written | places.returned if writable(leaves[i])]
-        copied = inputs.plan_copies(back) + [array_type for _, array_type in places.outputs if copies]
+        result = Result(value, indices, reader, copy, on_host=on_host, copies=copies, work=work)
+        back = [i for i in written | result.returned if writable(leaves[i])]
+        copied = inputs.plan_copies(back) + [array_type for _, array_type in result.outputs if copies]
         streams = ReplayStreams(captured, order, stream, copied, on_host)
         return RecordedCall(captured, pool, inputs, result, streams, order, call.signature)
     except BaseException:

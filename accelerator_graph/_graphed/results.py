@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .array_placement import place_of
@@ -28,55 +29,58 @@ class Output(Argument):
     """The place of one of the function's own arrays in a result."""
 
 
-class Places:
-    """Puts an `Argument` or an `Output` in the place of every array in the result of a capture.
+class Result:
+    """The result of a capture with places in it, from which the results of replays are made.
 
     `arguments` has the index of every static array among the arguments, by its id. `work` is what was
     recorded, if nothing else can change a result.
-
-    Attributes
-    ----------
-    returned : set
-        The indices of the arguments that are in the result.
-    outputs : list
-        The function's own arrays in the result, and their types.
     """
 
     def __init__(
         self,
+        value: Any,
         arguments: dict[int, int],
         reader: Reader,
+        copy: Copy,
         *,
         on_host: bool,
         copies: bool,
         work: RecordedWork | None,
     ) -> None:
-        self._arguments = arguments
-        self._reader = reader
+        self._copy = copy
         self._on_host = on_host
         self._copies = copies
-        self._work = work
-        self._indices: dict[int, int] = {}
         self.returned: set[int] = set()
+        """The indices of the arguments that are in the result."""
         self.outputs: list[tuple[Any, ArrayType]] = []
+        """The function's own arrays in the result."""
+        self._template = rebuild(value, partial(self._place, arguments, reader, work, {}))
+        self._arrays = [array for array, _ in self.outputs]
+        self._constant: Any = None
+        """The result of every call, if that is always the same object."""
+        if not copies and not self.returned and only_tuples(value):
+            self._constant = rebuild(self._template, _filler([], self._arrays))
 
-    def of(self, value: Any) -> Any:
-        """Return what stands for a part of the result.
+    def _place(
+        self,
+        arguments: dict[int, int],
+        reader: Reader,
+        work: RecordedWork | None,
+        outputs: dict[int, Output],
+        value: Any,
+    ) -> Any:
+        """Return what stands for a part of the result in the template.
 
-        Raises
-        ------
-        CaptureError
-            A replay would return this part unchanged.
-        TypeError
-            It is an array that no call can return a copy of.
+        Raises CaptureError if a replay would return this part unchanged, and TypeError if it is an array that
+        no call can return a copy of.
         """
-        index = self._arguments.get(id(value))
+        index = arguments.get(id(value))
         if index is not None:
             self.returned.add(index)
             return Argument(index)
-        array_type = self._reader.array_type(value)
-        if self._work is not None:
-            self._work.check_result(value, is_array=array_type is not None)
+        array_type = reader.array_type(value)
+        if work is not None:
+            work.check_result(value, is_array=array_type is not None)
         if array_type is None:
             return value
         if place_of(value)[0] != self._on_host:
@@ -92,27 +96,11 @@ class Places:
                 f"the graphed function returned an array of type {type(value).__name__!r}, which can't be "
                 "copied; use outputs='static'."
             )
-        if id(value) not in self._indices:
-            self._indices[id(value)] = len(self.outputs)
+        if id(value) not in outputs:
+            outputs[id(value)] = Output(len(self.outputs))
             tracked = array_type.kind == "tensor" and value.requires_grad
             self.outputs.append((value.detach() if tracked else value, array_type))
-        return Output(self._indices[id(value)])
-
-
-class Result:
-    """The result of a capture with places in it, from which the results of replays are made."""
-
-    def __init__(self, value: Any, places: Places, copy: Copy, *, on_host: bool, copies: bool) -> None:
-        self._template = rebuild(value, places.of)
-        self._outputs = places.outputs
-        self._arrays = [array for array, _ in places.outputs]
-        self._copy = copy
-        self._on_host = on_host
-        self._copies = copies
-        self._constant: Any = None
-        """The result of every call, if that is always the same object."""
-        if not copies and not places.returned and only_tuples(value):
-            self._constant = rebuild(self._template, _filler([], self._arrays))
+        return outputs[id(value)]
 
     def for_call(self, leaves: Leaves, stream: Stream) -> Any:
         """Return the result of a replay on a stream, for the call with these arrays."""
@@ -126,9 +114,9 @@ class Result:
 
     def _new_arrays(self, stream: Stream) -> list[Any]:
         if not self._on_host:
-            return [array_type.copy(array) for array, array_type in self._outputs]
-        new = [array_type.empty_like(array) for array, array_type in self._outputs]
-        for target, (source, array_type) in zip(new, self._outputs, strict=True):
+            return [array_type.copy(array) for array, array_type in self.outputs]
+        new = [array_type.empty_like(array) for array, array_type in self.outputs]
+        for target, (source, array_type) in zip(new, self.outputs, strict=True):
             self._copy(stream, array_type.assign, target, source)
         return new
 

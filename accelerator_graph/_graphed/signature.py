@@ -37,18 +37,7 @@ class Call(NamedTuple):
 class Reader:
     """Finds the arrays in the arguments of calls, and makes the signatures.
 
-    Parameters
-    ----------
-    by_value : bool
-        Whether arguments that are not arrays count, by type and value.
-
-    Attributes
-    ----------
-    array_types : dict
-        The `ArrayType` of every type that was seen; None if its objects are not arrays.
-    modes : callable, optional
-        Reads the modes of a framework in which the same function does different work. None until one of its
-        tensors was seen.
+    Arguments that are not arrays count `by_value`, that is by type and value, or not at all.
     """
 
     def __init__(self, by_value: bool) -> None:
@@ -56,15 +45,14 @@ class Reader:
         self._reads: dict[type, Read] = {}
         self._values = Values()
         self.array_types: dict[type, Any] = {}
+        """The `ArrayType` of every type that was seen; None if its objects are not arrays."""
         self.modes: Callable[[Leaves], Hashable] | None = None
+        """Reads the modes of a framework in which the same function does different work."""
 
     def read(self, values: Sequence[Any], leaves: Leaves) -> tuple[Hashable, ...]:
         """Return the values' part of the signature, and append the arrays to the leaves.
 
-        Raises
-        ------
-        TypeError
-            A value is neither an array, nor a container, nor hashable.
+        Raises TypeError if a value is neither an array, nor a container, nor hashable.
         """
         reads = self._reads
         return tuple([(reads.get(type(value)) or self._learn(value))(value, leaves) for value in values])

@@ -22,11 +22,6 @@ class StaticInputs:
     """One static array for each of the arrays in a call's arguments; one for those that are the same.
 
     A graph that is captured beside `stream` can read the leaves.
-
-    Attributes
-    ----------
-    arrays : list
-        The static arrays, in the order of the leaves.
     """
 
     def __init__(
@@ -40,6 +35,7 @@ class StaticInputs:
         # with the stream entered in all frameworks: some would copy on another stream else
         made = stream_stack.within(stream, self._static_copies, leaves)
         self.arrays = [made[each] for each in ids]
+        """In the order of the leaves."""
         if not self._on_host and lives_while_held(stream):
             held = order.hold(stream)
             kept = (self.arrays, held, order)
@@ -70,10 +66,7 @@ class StaticInputs:
     def written(self, versions: list[int | None], leaves: Leaves, names: list[str]) -> set[int]:
         """Return the indices of the arrays that were written since `versions` returned this.
 
-        Raises
-        ------
-        ValueError
-            One of them stands for an array that can't be written.
+        Raises ValueError if one of them stands for an array that can't be written.
         """
         changed = {i for i in self._firsts if versions[i] != _version(self.arrays[i])}
         for i in changed:

@@ -24,23 +24,9 @@ def torch_module() -> Any:
 class Passes:
     """The passes of one callable, which are run as warm-up, run to be captured, and then replayed.
 
-    Parameters
-    ----------
-    name : str
-        The name of the callable, for messages.
-    function : callable
-        A module or a function.
-    args : sequence
-        Its sample arguments. The tensors in them are what the graphs read: the static ones.
-    allow_unused : bool
-        Whether the outputs may not depend on an input.
-
-    Raises
-    ------
-    TypeError, ValueError
-        The callable can't be captured with these arguments. Nothing has run.
-    UnsupportedError
-        Autocast caches its casts.
+    The tensors in the sample arguments are the static inputs of the graphs. With `allow_unused`, the outputs
+    need not depend on all inputs. TypeError, ValueError or UnsupportedError says that the callable can't be
+    captured with these arguments; nothing has run then.
     """
 
     def __init__(self, name: str, function: Any, args: Sequence[Any], allow_unused: bool) -> None:

@@ -20,19 +20,15 @@ if TYPE_CHECKING:
 class PassStreams:
     """The streams and the order of the callables of one pool.
 
-    Parameters
-    ----------
-    captured_beside : Stream
-        The stream that was current when the callables were captured. Replays go there if torch has no
-        current stream.
+    They were captured while `stream` was current. Replays go there if torch has no current stream.
     """
 
-    def __init__(self, captured_beside: Stream) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._order = CallOrder()
-        self._default = self._order.last = self._order.hold(captured_beside)
-        if not lives_while_held(captured_beside):
+        self._default = self._order.last = self._order.hold(stream)
+        if not lives_while_held(stream):
             self._order.mark_end()
-        self._current_handle = _reader(captured_beside)
+        self._current_handle = _reader(stream)
 
     def preparing(self, captured: Graph) -> Prepare:
         """Return what prepares a launch of a graph on the current stream."""

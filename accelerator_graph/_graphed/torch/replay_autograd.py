@@ -111,12 +111,7 @@ def replaying(
 
 
 def _forward(
-    torch: Any,
-    passes: Captured,
-    prepare: Prepare,
-    outputs: list[Any],
-    calls: _Calls,
-    aliases: GradAliases,
+    torch: Any, passes: Captured, prepare: Prepare, outputs: list[Any], calls: _Calls, aliases: GradAliases
 ) -> Run:
     """Return what replays the forward pass on arguments, which parameters may follow."""
     copy_in = copying(torch, f"{passes.name}: argument", passes.statics)
