@@ -70,7 +70,10 @@ class Captures:
             capture = _active(stream, method)
             if capture is None:
                 return False
-            capture.record(stream, kind, name_of(call[0]) if kind == "host" else "", call)
+            nodes, name = capture.nodes, name_of(call[0]) if kind == "host" else ""
+            after = tuple(sorted(capture.ends[stream]))
+            nodes.append(Node(kind, name, call, after, capture.branches[stream]))
+            capture.ends[stream] = frozenset({len(nodes) - 1})
             return True
 
     def mark(self, stream: Stream) -> Event | None:

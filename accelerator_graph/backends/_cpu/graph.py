@@ -73,11 +73,11 @@ def _run_in_turn(plan: _Plan, previous: Latch | None, done: Latch) -> None:
 class _Plan:
     """What an executable runs."""
 
-    __slots__ = ("_branches", "_calls", "_nodes")
+    __slots__ = ("_branches", "_nodes", "calls")
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = nodes
-        self._calls = [node.call for node in nodes]
+        self.calls = [node.call for node in nodes]
         branches: dict[int, list[int]] = {}
         for index, node in enumerate(nodes):
             branches.setdefault(node.branch, []).append(index)
@@ -86,7 +86,7 @@ class _Plan:
     def run(self) -> None:
         """Make all calls; raise the first failure, and skip the calls that have not begun by then."""
         if len(self._branches) < 2:
-            run_calls(self._calls)
+            run_calls(self.calls)
         else:
             _Run(self._nodes).run(self._branches)
 

@@ -6,7 +6,6 @@ import threading
 
 from ..base import CaptureStatus
 from .graph import Node
-from .work import Call
 from .worker import Latch, Worker
 
 
@@ -59,11 +58,6 @@ class Capture:
         """Let the next node of a stream depend on these nodes, too."""
         self.ends[stream] = self.ends.get(stream, frozenset()) | nodes
         self.branches.setdefault(stream, len(self.branches))
-
-    def record(self, stream: Stream, kind: str, name: str, call: Call) -> None:
-        """Add a node behind what the stream has recorded or waited for."""
-        self.nodes.append(Node(kind, name, call, tuple(sorted(self.ends[stream])), self.branches[stream]))
-        self.ends[stream] = frozenset({len(self.nodes) - 1})
 
     def clear(self) -> None:
         """Forget the streams and what was recorded."""
