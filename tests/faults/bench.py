@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from ctypes import addressof, c_uint32, c_uint64
 from typing import Any
 
-from driver.faults import Faults
-
 import accelerator_graph as ag
 from accelerator_graph._core import gc_pause, ownership, pools, side_streams, streams
+from simulators.cuda.faults import Faults
 
 from .vendor import BACKEND, vendor
 

@@ -6,10 +6,10 @@ import gc
 import sys
 
 import pytest
-from driver.faults import ALWAYS
 
 import accelerator_graph as ag
 from accelerator_graph._core import ownership, streams
+from simulators.cuda.faults import ALWAYS
 
 from . import figures
 from .bench import Bench, faults
