@@ -115,11 +115,12 @@ def caller() -> Site | None:
 
     An offset is cheaper to get than a line number, which has to be looked up in a table.
     """
-    frame = sys._getframe(2)
-    while frame.f_code.co_filename.startswith(_PACKAGE):
-        if frame.f_back is None:
-            return None
-        frame = frame.f_back
+    depth = 2
+    try:
+        while (frame := sys._getframe(depth)).f_code.co_filename.startswith(_PACKAGE):
+            depth += 1  # not `f_back`: it is None if memory runs out, with the exception still pending
+    except ValueError:  # the stack is not that deep
+        return None
     return frame.f_code, frame.f_lasti
 
 
