@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import platform
 from collections.abc import Callable, Set
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, ClassVar
 
@@ -17,7 +18,7 @@ from ._cpu.capture import MODES, Captures
 from ._cpu.graph import Executable, Graph
 from ._cpu.stream import Capture, Event, Stream
 from ._cpu.work import Call, caller, check_callable, run_calls
-from .base import Availability, Backend, Capability, CaptureStatus, GraphEdge, GraphNode
+from .base import Availability, Backend, Capability, CaptureInfo, CaptureStatus, GraphEdge, GraphNode
 from .memory import Memory, memory_of
 
 
@@ -54,7 +55,6 @@ class CpuBackend(Backend):
 
     api_version: ClassVar[int] = 1
     capture_modes = MODES
-    default_capture_mode = "thread_local"
     stream_modules = frozenset({"accelerator_graph"})
     survives_fork = True
 
@@ -75,7 +75,6 @@ class CpuBackend(Backend):
             Capability.EVENTS,
             Capability.ENQUEUE,
             Capability.NODES,
-            Capability.REINSTANTIATE,
             Capability.CHILD_GRAPHS,
         }
 
@@ -166,13 +165,14 @@ class CpuBackend(Backend):
         capture = stream.capture
         return CaptureStatus.NONE if capture is None else capture.status
 
-    def prepare_capture(self, stream: Stream) -> None:
-        """Wait until all work on the stream is done, even where a capture forbids it."""
-        stream.worker.synchronize()
+    def capture_info(self, stream: Stream) -> CaptureInfo | None:
+        """Return a number for the capture that the stream takes part in; None if it takes part in none."""
+        capture = stream.capture
+        return None if capture is None else CaptureInfo(id(capture))
 
-    def capture_id(self, stream: Stream) -> int | None:
-        """Return a number that all streams of one capture have in common."""
-        return None if stream.capture is None else id(stream.capture)
+    def relaxed(self, stream: Stream) -> AbstractContextManager[None]:
+        """Return a context in which captures of other streams don't forbid this thread to wait."""
+        return self._captures.relaxed()
 
     def capture_begin(self, stream: Stream, mode: str) -> Capture:
         """Record what is enqueued on the stream from now on, instead of running it."""

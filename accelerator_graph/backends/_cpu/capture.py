@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import threading
 
+from ..._interpreter.sure_exit import Between
 from ...errors import DriverError, Reason, driver_error
 from ..base import CaptureStatus
 from .graph import Node
 from .stream import Capture, Event, Stream
 from .work import Call, name_of
 
-MODES = frozenset({"global", "thread_local", "relaxed"})
+MODES = ("thread_local", "global", "relaxed")
 
 
 class Captures:
     """All captures in progress, and what is permitted meanwhile."""
 
-    __slots__ = ("_lock", "_open")
+    __slots__ = ("_lock", "_open", "_relaxed")
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # guards all captures, and `Stream.capture`
         self._open: set[Capture] = set()
+        self._relaxed: dict[object, threading.Thread] = {}
+        """The threads that are inside of `relaxed`, by an object for each time."""
 
     def begin(self, stream: Stream, mode: str) -> Capture:
         """Begin a capture. If anything is raised, none has begun."""
@@ -101,13 +104,28 @@ class Captures:
             stream.capture = other
             return True
 
+    def relaxed(self) -> Between:
+        """Return a context in which captures of other streams don't forbid this thread to wait."""
+        key, thread = object(), threading.current_thread()
+
+        def begin() -> None:
+            with self._lock:
+                self._relaxed[key] = thread
+
+        def end() -> None:
+            with self._lock:
+                self._relaxed.pop(key, None)
+
+        return Between(begin, end)
+
     def check_waiting(self, stream: Stream, call: str) -> None:
         """Raise an error if a capture forbids waiting for the stream. The capture is broken then."""
         if not self._open:
             return
         with self._lock:
             own, thread = _of(stream), threading.current_thread()
-            broken = [own] if own else [each for each in self._open if each.forbids_waiting(thread)]
+            others = () if thread in self._relaxed.values() else self._open
+            broken = [own] if own else [each for each in others if each.forbids_waiting(thread)]
             for capture in broken:
                 capture.status = CaptureStatus.INVALIDATED
         if broken:
