@@ -9,10 +9,23 @@ from ...errors import AcceleratorGraphError
 from ..base import GraphEdge, GraphNode
 from .driver import Driver
 
-_KINDS = (
-    "kernel memcpy memset host graph empty wait_event event_record ext_semas_signal ext_semas_wait mem_alloc "
-    "mem_free memcpy_from_symbol memcpy_to_symbol batch_mem_op"
-).split()
+_KINDS = [
+    "kernel",
+    "memcpy",
+    "memset",
+    "host",
+    "graph",
+    "empty",
+    "wait_event",
+    "event_record",
+    "ext_semas_signal",
+    "ext_semas_wait",
+    "mem_alloc",
+    "mem_free",
+    "memcpy_from_symbol",
+    "memcpy_to_symbol",
+    "batch_mem_op",
+]
 """The kinds of nodes in the order of ``hipGraphNodeType``, by the names that CUDA uses."""
 
 
