@@ -161,10 +161,10 @@ def test_broken_neighbours_are_reported_and_hurt_nobody(environment):
         "not_a_class": "is an object of type Stranger, not a class",
         "not_a_backend": "is not a subclass of accelerator_graph.backends.base.Backend",
         "incomplete": "lacks the methods capture_begin, capture_end, ",
-        "old_version": "api_version 0, this accelerator_graph has api_version 1; update broken-graphs",
-        "new_version": "api_version 2, this accelerator_graph has api_version 1; update accelerator-graph",
+        "old_version": "has api_version 0, but this accelerator_graph supports",
+        "new_version": "supports api_version 1; upgrade accelerator-graph",
         "no_version": "does not say its api_version",
-        "probe_raises": "its probe(), which must not, raised OSError: the device is on fire",
+        "probe_raises": "its probe() must not raise, but raised OSError: the device is on fire",
         "cuda": "the name 'cuda' is reserved",
         "Bad-Name": "does not match",
     }

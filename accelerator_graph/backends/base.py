@@ -23,7 +23,6 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from ..errors import AcceleratorGraphError, UnsupportedError
 
-BACKEND_API_VERSION = 1
 BACKEND_API_VERSIONS = (1,)
 """The versions of this contract that the library supports, in ascending order.
 
