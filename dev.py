@@ -45,7 +45,7 @@ def environment(binding: str = "", version: str = "") -> Path:
     elif "cuda" in extras and find_library("nvcuda" if sys.platform == "win32" else "cuda"):
         wanted.append("nvidia-cuda-nvrtc>=13,<14")  # the demo compiles its kernel where there is a GPU
     if {"cuda", "hip"} <= set(extras):
-        wanted.append("nvidia-cuda-runtime>=13,<14")  # the headers for HIP on CUDA, in tests/shim
+        wanted.append("nvidia-cuda-runtime>=13,<14")  # the headers for tests/simulators/hip_on_cuda
 
     built_from = [ROOT / "pyproject.toml", *sorted(ROOT.glob("accelerator_graph/*.c"))]
     sources = (path.read_text(encoding="utf-8") for path in built_from)

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from . import compat as compat
     from . import errors as errors
     from . import interop as interop
+    from ._core.current_stream import current_stream as current_stream
+    from ._core.current_stream import is_current_stream_capturing as is_current_stream_capturing
     from ._core.pools import PoolId as PoolId
     from ._core.pools import graph_pool_handle as graph_pool_handle
     from ._core.streams import Event as Event
     from ._core.streams import Stream as Stream
-    from ._core.streams import current_stream as current_stream
-    from ._core.streams import is_current_stream_capturing as is_current_stream_capturing
     from ._graphed.decorator import CacheInfo as CacheInfo
     from ._graphed.decorator import graphed as graphed
     from ._graphed.torch.callables import make_graphed_callables as make_graphed_callables
@@ -52,7 +52,8 @@ __version__ = "0.1.0"
 _NAMES = {
     "": "backends compat errors interop",
     "._core.pools": "PoolId graph_pool_handle",
-    "._core.streams": "Event Stream current_stream is_current_stream_capturing",
+    "._core.current_stream": "current_stream is_current_stream_capturing",
+    "._core.streams": "Event Stream",
     "._graphed.decorator": "CacheInfo graphed",
     "._graphed.torch.callables": "make_graphed_callables",
     ".api": "Graph current_graph graph is_graph_available",

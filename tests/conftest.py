@@ -8,9 +8,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import amd.runtime
 import pytest
-from driver.build import build, compiler
+
+from simulators.amd import runtime as amd
+from simulators.cuda.build import build, compiler
 
 REQUIRED = "ACCELERATOR_GRAPH_REQUIRE_LANES"
 """Set where it is a failure if a lane that needs no GPU can't be had, such as in CI."""
@@ -45,7 +46,7 @@ def amd_runtime() -> Callable[[str], Path]:
         lack("hip-python is not installed")
 
     def folder(version: str) -> Path:
-        lack(amd.runtime.missing(version))
-        return amd.runtime.build(version)
+        lack(amd.missing(version))
+        return amd.build(version)
 
     return folder

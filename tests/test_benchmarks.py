@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from amd.runtime import command as on_amd
-from amd.runtime import environment as amd_environment
-from driver.build import environment
 
 from accelerator_graph.backends.cuda import CudaBackend
+from simulators.amd.runtime import command as on_amd
+from simulators.amd.runtime import environment as amd_environment
+from simulators.cuda.build import environment
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCHMARKS = ROOT / "benchmarks"

@@ -1,8 +1,8 @@
 """Run modules of the suite and write down what they showed: python -m faults REPORT MODULE [...] [-k ...]
 
 From the first argument with a dash on, they go to pytest. The process has to be where the driver can fail:
-with the software CUDA driver on its library path (`driver.build`), or, if FAULTS_BACKEND is hip, on AMD's
-runtime with the library of `faults.wrapper` before it.
+with the software CUDA driver on its library path (`simulators.cuda.build`), or, if FAULTS_BACKEND is hip,
+on AMD's runtime with the library of `faults.wrapper` before it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Outcomes:
         self.counts: Counter[str] = Counter()
 
     def pytest_configure(self) -> None:
-        pytest.register_assert_rewrite("faults.bench", "faults.operations", "test_interrupts")
+        pytest.register_assert_rewrite("faults.bench", "faults.operations", "core.test_interrupts")
 
     def pytest_collection_finish(self) -> None:
         gc.collect()

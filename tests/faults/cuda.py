@@ -10,12 +10,12 @@ from ctypes import c_ubyte
 from typing import Any
 
 from cuda.bindings import driver
-from driver.faults import Accounts
-from works.cuda import call, device
 
 from accelerator_graph.backends import registry
 from accelerator_graph.backends._cuda import capture
 from accelerator_graph.backends.cuda import CudaBackend as Backend
+from backends.works.cuda import call, device
+from simulators.cuda.faults import Accounts
 
 __all__ = ["Accounts", "Backend"]
 

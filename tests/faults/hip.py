@@ -9,16 +9,15 @@ from ctypes import byref, c_int, c_size_t, c_ubyte, c_void_p
 from functools import cache
 from typing import Any
 
-from amd.accounts import Accounts as BelowAccounts
-from driver.faults import Accounts as FaultAccounts
-from works import hip as works
-
 from accelerator_graph._core import replay
 from accelerator_graph._core.extension import fast
 from accelerator_graph.backends import registry
 from accelerator_graph.backends._hip import capture
 from accelerator_graph.backends._hip import driver as _hip_driver
 from accelerator_graph.backends.hip import HipBackend as Backend
+from backends.works import hip as works
+from simulators.amd.accounts import Accounts as BelowAccounts
+from simulators.cuda.faults import Accounts as FaultAccounts
 
 __all__ = ["Accounts", "Backend"]
 

@@ -8,10 +8,10 @@ import sys
 from itertools import count
 
 import pytest
-from test_interrupts import HandlerRaised, by_hand, with_graph, with_side_stream
 
 import accelerator_graph as ag
 from accelerator_graph._core import ownership
+from core.test_interrupts import HandlerRaised, by_hand, with_graph, with_side_stream
 
 from . import figures
 from .bench import MODE, accounts, capture_mode, leaked, no_capture, released

@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from driver.build import ROOT
-from planted_bugs import Bug
+from faults.planted_cuda import Bug
+from simulators.cuda.build import ROOT
 
 TIMEOUT = 60
 PACKAGE = "accelerator_graph"

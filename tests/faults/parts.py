@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from driver.build import ROOT
+from simulators.cuda.build import ROOT
 
 TIMEOUT = 280
 PARTS = {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from test_processes import FORK, needs_fork, run
+
+from core.test_processes import FORK, needs_fork, run
 
 from . import figures
 from .vendor import BACKEND, vendor

@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from amd import runtime
-from amd.packages import digest, locked, unfinished_for
-from driver import build as driver_build
+from simulators.amd import runtime
+from simulators.amd.packages import digest, locked, unfinished_for
+from simulators.cuda import build as driver_build
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE / "__pycache__"
@@ -19,7 +19,7 @@ NAME = "libamdhip64.so"
 
 
 def build(version: str) -> Path:
-    """Return a folder that is to AMD's runtime what `amd.runtime.build` returns, and can fail.
+    """Return a folder that is to AMD's runtime what `simulators.amd.runtime.build` returns, and can fail.
 
     Raises
     ------

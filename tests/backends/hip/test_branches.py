@@ -1,0 +1,309 @@
+"""Graphs of the HIP backend that begin or end with several nodes; updates; what is somebody else's."""
+
+from __future__ import annotations
+
+from ctypes import c_uint64
+from types import SimpleNamespace
+
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph import errors
+from backends.hip.bench import (
+    TIMEOUT,
+    bare_begin,
+    bare_end,
+    call,
+    edges_of,
+    last_error,
+    linked,
+    made,
+    nodes_of,
+    recorded,
+    status_of,
+    step,
+    until,
+)
+from backends.hip.fakes import untouched
+
+pytest_plugins = ["backends.hip.fixtures"]
+pytestmark = pytest.mark.usefixtures("no_error_left")
+
+
+def captured(backend, stream, work):
+    token = backend.capture_begin(stream, "thread_local")
+    work()
+    return backend.capture_end(token)
+
+
+def branches(backend, kernels, stream, cells, lengths, join):
+    """A graph of branches, one for each cell, which append ones; the last node appends a two to all."""
+    sides = [stream, *(backend.create_stream(0) for _ in lengths[1:])]
+
+    def work():
+        for side in sides[1:]:
+            linked(backend, stream, side)
+        for i, (side, length) in enumerate(zip(sides, lengths, strict=True)):
+            for _ in range(length):
+                step(backend, kernels, side, cells.at(i), 10, 1)
+        for side in sides[1:]:
+            linked(backend, side, stream)
+        if join:
+            for i in range(len(lengths)):
+                step(backend, kernels, stream, cells.at(i), 10, 2)
+
+    graph = captured(backend, stream, work)
+    for side in sides[1:]:
+        backend.destroy_stream(side)
+    return graph
+
+
+SHAPES = [(1, 1), (1, 2), (3, 1), (1, 2, 3), (2, 1, 2, 1)]
+
+
+@pytest.mark.parametrize("join", [False, True])
+@pytest.mark.parametrize("lengths", SHAPES)
+def test_branches_wait_for_what_is_ahead_and_are_waited_for(
+    backend, kernels, gate, cells, stream, lengths, join
+):
+    graph = branches(backend, kernels, stream, cells, lengths, join)
+    executable = backend.instantiate(graph)
+    for _ in range(3):
+        expected = []
+        gate.close(stream)
+        for i, length in enumerate(lengths):
+            cells[i] = 5
+            step(backend, kernels, stream, cells.at(i), 10, 3)
+            once = "1" * length + "2" * join
+            expected.append(int("53" + once + once + "4") % 2**32)
+        backend.replay(executable, stream)
+        backend.replay(executable, stream)
+        for i in range(len(lengths)):
+            step(backend, kernels, stream, cells.at(i), 10, 4)
+        gate.open()
+        backend.synchronize(stream)
+        assert [cells[i] for i in range(len(lengths))] == expected
+    backend.destroy_executable(executable)
+    backend.destroy_graph(graph)
+
+
+def test_upstream_first_nodes_run_ahead_of_their_stream(backend, runtime, kernels, gate, cells, stream):
+    """rocm-systems#3131. When they no longer do in any version that is supported, `one_root` can go."""
+    graph = branches(backend, kernels, stream, cells, (1,) * 6, False)
+    executable = made("hipGraphInstantiateWithFlags", graph.handle, c_uint64(1))
+    gate.close(stream)
+    call("hipGraphLaunch", executable, int(stream))
+    assert until(lambda: any(cells[i] for i in range(6)), limit=TIMEOUT if runtime == (7, 2) else 0.1) == (
+        runtime == (7, 2)
+    )
+    gate.open()
+    backend.synchronize(stream)
+    call("hipDeviceSynchronize")
+    call("hipGraphExecDestroy", executable)
+    backend.destroy_graph(graph)
+
+
+def nodes_and_edges(graph):
+    return sorted(nodes_of(graph.handle)), edges_of(graph.handle)
+
+
+@pytest.mark.parametrize("lengths", [(1,), (3,), *SHAPES])
+@pytest.mark.parametrize("join", [False, True])
+def test_the_graph_is_as_it_was_after_instantiate(
+    backend, kernels, cells, stream, lengths, join, monkeypatch
+):
+    graph = branches(backend, kernels, stream, cells, lengths, join)
+    before = nodes_and_edges(graph)
+    executables = [backend.instantiate(graph) for _ in range(2)]
+    assert nodes_and_edges(graph) == before
+
+    no_flags = SimpleNamespace(hipGraphInstantiateFlagAutoFreeOnLaunch=2)  # not to be had
+    with monkeypatch.context() as patched:
+        api = SimpleNamespace(hipGraphInstantiateFlags=no_flags, hipError_t=backend._driver.api.hipError_t)
+        patched.setattr(backend._driver, "api", api)
+        with pytest.raises(errors.DriverError, match="hipGraphInstantiateWithFlags answered"):
+            backend.instantiate(graph)
+    assert nodes_and_edges(graph) == before
+    assert last_error() == 0
+    for executable in executables:
+        backend.destroy_executable(executable)
+    backend.destroy_graph(graph)
+
+
+@pytest.mark.parametrize("fail", ["hipGraphAddDependencies", "hipGraphGetEdges", "hipGraphGetNodes"])
+def test_the_graph_is_as_it_was_after_a_failing_helper(backend, kernels, cells, stream, fail, monkeypatch):
+    graph = branches(backend, kernels, stream, cells, (1, 2), False)
+    before = nodes_and_edges(graph)
+    answered = type(backend._driver).answer
+
+    def failing(driver, function, *args):
+        if function == fail:
+            return (2,)
+        return answered(driver, function, *args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(backend._driver), "answer", failing)
+        with pytest.raises(errors.OutOfMemoryError, match=fail):
+            backend.instantiate(graph)
+    assert nodes_and_edges(graph) == before
+    backend.destroy_graph(graph)
+
+
+def test_a_chain_gets_no_helpers(backend, kernels, cells, stream, monkeypatch):
+    graph = branches(backend, kernels, stream, cells, (3,), False)
+    names = []
+    answered = type(backend._driver).answer
+
+    def noted(driver, function, *args):
+        names.append(function)
+        return answered(driver, function, *args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(backend._driver), "answer", noted)
+        executable = backend.instantiate(graph)
+    assert not {"hipGraphAddEmptyNode", "hipGraphAddDependencies"} & set(names)
+    backend.destroy_executable(executable)
+    backend.destroy_graph(graph)
+
+
+def test_branches_through_the_library(backend, kernels, cells):
+    """The node count, the kept graph and its second executable are those of what was captured."""
+    with ag.Stream(backend="hip") as stream:
+        graph = ag.Graph(keep_graph=True)
+        with graph:
+            linked(backend, stream.native, side := backend.create_stream(0))
+            step(backend, kernels, stream.native, cells.at(0), 10, 1)
+            step(backend, kernels, side, cells.at(1), 10, 1)
+            linked(backend, side, stream.native)
+        assert graph.num_nodes == 2
+        for _ in range(2):
+            graph.instantiate()
+            graph.replay()
+        assert len(nodes_of(graph.raw_graph())) == graph.num_nodes == 2
+        stream.synchronize()
+        assert (cells[0], cells[1]) == (11, 11)
+        graph.reset()
+        backend.destroy_stream(side)
+
+
+# ---- updates -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lengths", [(2,), *SHAPES])
+def test_an_update_takes_effect_at_the_next_run(backend, kernels, gate, cells, stream, lengths):
+    graphs = [branches(backend, kernels, stream, cells, lengths, join) for join in (True, True)]
+    executable = backend.instantiate(graphs[0])
+    before = [nodes_and_edges(graph) for graph in graphs]
+    assert backend.update(executable, graphs[1]) == ""
+    assert [nodes_and_edges(graph) for graph in graphs] == before
+    gate.close(stream)
+    for i in range(len(lengths)):
+        step(backend, kernels, stream, cells.at(i), 0, 5)
+    backend.replay(executable, stream)
+    gate.open()
+    backend.synchronize(stream)
+    assert [cells[i] for i in range(len(lengths))] == [int("5" + "1" * n + "2") for n in lengths]
+    backend.destroy_executable(executable)
+    for graph in graphs:
+        backend.destroy_graph(graph)
+
+
+def test_an_update_to_other_values(backend, stream, block):
+    graphs = [recorded(backend, stream, block, value) for value in (7, 8)]
+    executable = backend.instantiate(graphs[0])
+    assert backend.update(executable, graphs[1]) == ""
+    backend.replay(executable, stream)
+    backend.synchronize(stream)
+    assert block.read() == bytes([8] * block.nbytes)
+    backend.destroy_executable(executable)
+    for graph in graphs:
+        backend.destroy_graph(graph)
+
+
+def test_an_update_that_differs_too_much_says_how_and_changes_nothing(backend, kernels, stream, block, cells):
+    def two():
+        backend.fill(stream, block, 1, None)
+        backend.fill(stream, block, 2, None)
+
+    graph = recorded(backend, stream, block, 7)
+    executable = backend.instantiate(graph)
+    for other in (captured(backend, stream, two), branches(backend, kernels, stream, cells, (1,), False)):
+        problem = backend.update(executable, other)
+        assert problem
+        assert not problem.endswith(".")
+        assert last_error() == 0
+        backend.destroy_graph(other)
+    backend.replay(executable, stream)
+    backend.synchronize(stream)
+    assert block.read() == bytes([7] * block.nbytes)
+    backend.destroy_executable(executable)
+    backend.destroy_graph(graph)
+
+
+def test_an_update_that_fails_is_an_error(fake):
+    backend, runtime = fake
+    runtime.fail = "hipGraphExecUpdate"
+    with pytest.raises(errors.DriverError, match="hipGraphExecUpdate answered hipErrorX"):
+        backend.update(SimpleNamespace(handle=31, device=3), SimpleNamespace(handle=21, device=3))
+    untouched(runtime)
+
+
+@pytest.mark.parametrize("result", [3, 99])
+def test_what_the_runtime_says_of_an_update(fake, result):
+    backend, runtime = fake
+
+    def update(executable, graph, node, where):
+        where._obj.value = result
+        return 910
+
+    runtime._hipGraphExecUpdate = update
+    said = backend.update(SimpleNamespace(handle=31, device=3), SimpleNamespace(handle=21, device=3))
+    assert ("does not name" in said) == (result == 99)
+    untouched(runtime)
+
+
+# ---- memory, and what is somebody else's ---------------------------------------------------------
+
+
+def test_the_memory_of_graphs(backend, runtime, stream, block):
+    def work():
+        pointer = made("hipMallocAsync", 1 << 20, int(stream))
+        backend.fill(stream, pointer, 3, 1 << 20)
+        call("hipFreeAsync", pointer, int(stream))
+
+    graph = captured(backend, stream, work)
+    executable = backend.instantiate(graph)
+    backend.replay(executable, stream)
+    backend.synchronize(stream)
+    backend.destroy_executable(executable)
+    backend.destroy_graph(graph)
+    before = backend.graph_memory(0)
+    assert before.reserved >= before.used >= 0
+    backend.trim_graph_memory(0)
+    assert backend.graph_memory(0).reserved <= before.reserved
+
+
+def test_somebody_elses_graph_and_executable(backend, stream, block):
+    assert bare_begin(int(stream), "relaxed") == 0
+    backend.fill(stream, block, 6, None)
+    code, handle = bare_end(int(stream))
+    assert code == 0
+    graph = backend.borrow_graph(handle, stream)
+    executable = backend.borrow_executable(made("hipGraphInstantiateWithFlags", handle, c_uint64(1)), stream)
+    assert backend.node_count(graph) == 1
+    assert (graph.device, executable.device) == (0, 0)
+    backend.replay(executable, stream)
+    backend.synchronize(stream)
+    assert block.read() == bytes([6] * block.nbytes)
+    call("hipGraphExecDestroy", executable.handle)
+    call("hipGraphDestroy", handle)
+
+
+def test_relaxed_is_for_this_thread_and_for_a_while(backend, stream, other, block):
+    token = backend.capture_begin(stream, "global")
+    backend.fill(stream, block, 1, None)
+    with backend.relaxed(stream):
+        call("hipFree", made("hipMalloc", 64))
+        backend.synchronize(other)
+    assert status_of(stream) == "active"
+    backend.destroy_graph(backend.capture_end(token))

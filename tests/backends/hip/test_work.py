@@ -1,0 +1,245 @@
+"""What the HIP backend enqueues: fills, copies and kernels, with every kind of memory and argument."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_float, c_int, c_void_p
+from types import SimpleNamespace
+
+import pytest
+
+from accelerator_graph import errors
+from accelerator_graph.backends._hip.library import import_hip
+from backends.hip.bench import Block, call, made, recorded, replayed, step
+
+pytest_plugins = ["backends.hip.fixtures"]
+pytestmark = pytest.mark.usefixtures("no_error_left")
+
+
+class Pair(ctypes.Structure):
+    _fields_ = (("a", ctypes.c_int8), ("b", ctypes.c_double))
+
+
+# ---- memory --------------------------------------------------------------------------------------
+
+
+def test_copy_and_fill(backend, stream, block):
+    host = bytearray(b"abcdefgh" * 128)
+    backend.copy(stream, block, host, None)
+    backend.synchronize(stream)
+    assert block.read() == host
+    backend.fill(stream, block.pointer, 0, 4)
+    backend.fill(stream, block.pointer + 4, 255, 2)
+    backend.fill(stream, block, 1, 0)
+    back = bytearray(8)
+    backend.copy(stream, back, block, 8)
+    backend.synchronize(stream)
+    assert back == b"\0\0\0\0\xff\xffgh"
+    backend.copy(stream, back, block, 0)
+    with pytest.raises(ValueError, match="1024"):
+        backend.copy(stream, back, block, None)
+    with pytest.raises(ValueError, match="read-only"):
+        backend.copy(stream, bytes(8), block, 8)
+    with pytest.raises(ValueError, match="does not say how much memory is there"):
+        backend.fill(stream, block.pointer, 1, None)
+    for nothing in (None, "x", object()):
+        with pytest.raises(TypeError, match="has no memory that is understood"):
+            backend.fill(stream, nothing, 1, None)
+
+
+def test_a_refused_fill_leaves_a_capture_unhurt(backend, stream, block):
+    token = backend.capture_begin(stream, "global")
+    with pytest.raises(ValueError, match="were asked for"):
+        backend.fill(stream, block, 1, block.nbytes + 1)
+    with pytest.raises(TypeError):
+        backend.copy(stream, block, 1.5, None)
+    with pytest.raises(TypeError):
+        backend.launch(stream, None, grid=1, block=1)
+    backend.fill(stream, block, 2, None)
+    replayed(backend, backend.capture_end(token), stream)
+    assert block.read() == bytes([2] * block.nbytes)
+
+
+@pytest.mark.parametrize(
+    "buffer",
+    [
+        pytest.param(lambda: bytearray(1024), id="bytearray"),
+        pytest.param(lambda: memoryview(bytearray(2048))[512:1536], id="memoryview"),
+        pytest.param(lambda: (ctypes.c_uint32 * 256)(), id="ctypes"),
+        pytest.param(lambda: pytest.importorskip("numpy").zeros((16, 16), "f4"), id="numpy"),
+    ],
+)
+def test_host_memory(backend, stream, block, buffer):
+    buffer = buffer()
+    backend.fill(stream, block, 0x3C, None)
+    backend.copy(stream, buffer, block, None)
+    backend.synchronize(stream)
+    assert bytes(memoryview(buffer).cast("B")) == b"\x3c" * 1024
+    ctypes.memset((ctypes.c_char * 4).from_buffer(buffer), 0x5A, 4)
+    backend.copy(stream, block, buffer, None)
+    backend.synchronize(stream)
+    assert block.read() == b"\x5a" * 4 + b"\x3c" * 1020
+
+
+def test_pinned_memory(backend, stream, block):
+    address = made("hipHostMalloc", 1024, 0)
+    backend.fill(stream, address, 7, 1024)
+    backend.copy(stream, block, address, 1024)
+    backend.synchronize(stream)
+    assert block.read() == b"\7" * 1024
+    call("hipHostFree", address)
+
+
+def test_memory_in_a_graph_is_read_at_each_replay(backend, stream, block):
+    host = bytearray(1024)
+    token = backend.capture_begin(stream, "thread_local")
+    backend.copy(stream, block, host, None)
+    executable = backend.instantiate(graph := backend.capture_end(token))
+    for value in (3, 4):
+        host[:] = bytes([value] * 1024)
+        backend.replay(executable, stream)
+        backend.synchronize(stream)
+        assert block.read() == host
+    backend.destroy_executable(executable)
+    backend.destroy_graph(graph)
+
+
+# ---- the arrays and pointers of hip-python -------------------------------------------------------
+
+
+@pytest.fixture
+def array(backend):
+    """Memory of hip-python, whose interface has a type string that nobody understands."""
+    code, array = import_hip().hipMalloc(1024)
+    assert code == 0
+    yield array
+    call("hipFree", int(array))
+
+
+def bytes_of(array):
+    found = ctypes.create_string_buffer(1024)
+    call("hipMemcpy", found, int(array), 1024, 2)
+    return found.raw
+
+
+def test_arrays_of_hip_python(backend, stream, block, array):
+    with pytest.raises((TypeError, ValueError)):
+        int(array.__cuda_array_interface__["typestr"][2:])
+    backend.fill(stream, array, 1, None)
+    backend.fill(stream, array, 2, 16)
+    backend.copy(stream, block, array, None)
+    backend.synchronize(stream)
+    assert block.read() == bytes_of(array) == b"\2" * 16 + b"\1" * 1008
+    backend.copy(stream, array, bytes(1024), None)
+    backend.synchronize(stream)
+    assert bytes_of(array) == bytes(1024)
+    with pytest.raises(ValueError, match="has 1024 bytes, 1025 were asked for"):
+        backend.fill(stream, array, 1, 1025)
+
+
+def test_arrays_of_hip_python_with_a_shape(backend, stream, array):
+    array.configure(typestr="<f4", shape=(16, 16), _force=True)
+    backend.fill(stream, array, 9, None)
+    backend.synchronize(stream)
+    assert bytes_of(array) == b"\t" * 1024
+
+
+def test_pointers_of_hip_python_are_addresses(backend, stream, array):
+    pointer = type(array).__mro__[-2](int(array))
+    with pytest.raises(ValueError, match="does not say how much memory is there"):
+        backend.fill(stream, pointer, 1, None)
+    backend.fill(stream, pointer, 1, 1024)
+    backend.copy(stream, pointer, b"xy", None)
+    backend.synchronize(stream)
+    assert bytes_of(array) == b"xy" + b"\1" * 1022
+
+
+def test_a_graph_over_hip_python_alone(backend, stream, array):
+    replayed(backend, recorded(backend, stream, array, 6), stream)
+    assert bytes_of(array) == b"\6" * 1024
+
+
+# ---- kernels -------------------------------------------------------------------------------------
+
+
+def test_a_kernel_gets_its_arguments(backend, stream, block, kernels):
+    symbol = import_hip().ihipModuleSymbol_t(kernels.store)
+    pointer = import_hip().ihipStream_t.__mro__[-2]
+    expected = [i * 0.5 + 3 + 0.25 for i in range(128)]
+    for kernel in (kernels.store, symbol, SimpleNamespace(handle=symbol)):
+        for out in (block, c_void_p(block.pointer), pointer(block.pointer)):
+            backend.fill(stream, block, 0, None)
+            args = (out, c_int(128), c_float(0.5), Pair(3, 0.25))
+            backend.launch(stream, kernel, *args, grid=2, block=64)
+            backend.synchronize(stream)
+            assert block.doubles() == expected
+
+
+def test_a_kernel_gets_an_array_of_hip_python(backend, stream, array, kernels):
+    backend.launch(stream, kernels.store, array, c_int(128), c_float(0.5), Pair(3, 0.25), grid=2, block=64)
+    backend.synchronize(stream)
+    assert list(memoryview(bytes_of(array)).cast("d")) == [i * 0.5 + 3 + 0.25 for i in range(128)]
+
+
+def test_a_kernel_gets_numpy_scalars(backend, stream, block, kernels):
+    np = pytest.importorskip("numpy")
+    pair = np.zeros((), np.dtype([("a", "i1"), ("b", "f8")], align=True))
+    pair["a"], pair["b"] = 3, 0.25
+    args = (block, np.int32(128), np.float32(0.5), pair)
+    backend.launch(stream, kernels.store, *args, grid=(2,), block=[64, 1])
+    backend.synchronize(stream)
+    assert block.doubles() == [i * 0.5 + 3 + 0.25 for i in range(128)]
+
+
+def test_the_geometry_of_a_launch(backend, stream, block, kernels):
+    backend.launch(stream, kernels.geometry, block, grid=(2, 3, 4), block=(8, 4, 2), shared_bytes=128)
+    backend.synchronize(stream)
+    assert block.words()[:7] == [2, 3, 4, 8, 4, 2, 128]
+    with pytest.raises(errors.DriverError, match="hipModuleLaunchKernel answered"):
+        backend.launch(stream, kernels.geometry, block, grid=1, block=100_000)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"grid": 0, "block": 1}, ValueError),
+        ({"grid": 1, "block": (1, 1, 1, 1)}, ValueError),
+        ({"grid": 1.5, "block": 1}, TypeError),
+        ({"grid": 1, "block": 1, "shared_bytes": -1}, ValueError),
+        ({"grid": 1, "block": 1, "shared_bytes": True}, TypeError),
+    ],
+)
+def test_a_wrong_geometry_is_refused(backend, stream, block, kernels, wrong, error):
+    with pytest.raises(error):
+        backend.launch(stream, kernels.geometry, block, **wrong)
+
+
+def test_wrong_arguments_are_refused(backend, stream, block, kernels):
+    for wrong in (3, 0.5, "x", None, [block]):
+        with pytest.raises(TypeError, match="argument 1 of the kernel is a"):
+            backend.launch(stream, kernels.geometry, block, wrong, grid=1, block=1)
+    with pytest.raises(ValueError, match="0 is not the handle of any kernel"):
+        backend.launch(stream, 0, grid=1, block=1)
+
+
+def test_a_recorded_kernel_keeps_the_values_of_its_arguments(backend, stream, block, kernels):
+    n = c_int(128)
+    token = backend.capture_begin(stream, "thread_local")
+    backend.launch(stream, kernels.store, block, n, c_float(0.5), Pair(3, 0.25), grid=2, block=64)
+    graph = backend.capture_end(token)
+    n.value = 0
+    backend.fill(stream, block, 0, None)
+    replayed(backend, graph, stream)
+    assert block.doubles() == [i * 0.5 + 3 + 0.25 for i in range(128)]
+
+
+@pytest.mark.parametrize("handle", [0, 2])
+def test_work_on_the_default_streams(backend, block, kernels, handle):
+    stream = backend.as_stream(handle)
+    backend.fill(stream, block, 0, None)
+    step(backend, kernels, stream, block, 1, 5)
+    other = Block()
+    backend.copy(stream, other, block, None)
+    backend.synchronize(stream)
+    assert other.words()[0] == 5
+    other.free()

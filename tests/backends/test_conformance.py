@@ -1,0 +1,73 @@
+"""The conformance kit, for every backend that can run here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+from unittest import SkipTest
+
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph.backends.cuda import CudaBackend
+from accelerator_graph.backends.hip import HipBackend
+from accelerator_graph.testing import BackendConformance, Work
+from backends.works.host import HostWork
+
+STAYS_FORBIDDEN = (
+    "AMD's runtime lets only the thread that began a global capture take back what that forbids "
+    "(rocm-systems#6097, #11589); destroying the stream does"
+)
+DEAD_GLOBAL_CAPTURES = (
+    "test_global_capture_of_a_thread_that_ended_is_abandoned",
+    "test_reset_abandons_the_global_capture_of_a_thread_that_has_ended",
+)
+PLUGIN = Path(__file__).resolve().parents[1] / "plugins" / "good"
+
+
+class TestCpu(BackendConformance):
+    def work(self) -> Work:
+        return HostWork("cpu")
+
+
+class TestCuda(BackendConformance):
+    def work(self) -> Work:
+        there = CudaBackend.probe()
+        if not there.usable:
+            raise SkipTest(f"backend 'cuda' is not available: {there.reason}")
+        from backends.works.cuda import CudaWork
+
+        return CudaWork()
+
+
+class TestHip(BackendConformance):
+    expected_failures: ClassVar[Mapping[str, str]] = (
+        dict.fromkeys(DEAD_GLOBAL_CAPTURES, STAYS_FORBIDDEN)
+        if "runtime" in HipBackend.probe().versions
+        else {}
+    )
+
+    def work(self) -> Work:
+        there = HipBackend.probe()
+        if not there.usable:
+            raise SkipTest(f"backend 'hip' is not available: {there.reason}")
+        from backends.works.hip import HipWork
+
+        return HipWork()
+
+
+class TestTape(BackendConformance):
+    """The example of a plug-in: a runtime that records explicitly."""
+
+    @pytest.fixture(autouse=True)
+    def plugin(self, monkeypatch: pytest.MonkeyPatch) -> object:
+        monkeypatch.syspath_prepend(PLUGIN)
+        ag.backends.register("tape_in_the_kit", "accelerator_graph_tape:TapeBackend")
+        yield
+        ag.backends.unregister("tape_in_the_kit")
+        sys.modules.pop("accelerator_graph_tape", None)
+
+    def work(self) -> Work:
+        return HostWork("tape_in_the_kit")

@@ -1,0 +1,244 @@
+"""A KeyboardInterrupt at any line of the library, or on entry to a function, leaves no trace of a capture."""
+
+import inspect
+import linecache
+import os
+import random
+import signal
+import sys
+import threading
+
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph import interop
+from accelerator_graph._core import capture_table
+from accelerator_graph.interop.base import Framework
+
+PACKAGE = os.path.dirname(ag.__file__)
+UNINTERRUPTIBLE = ("try:", "finally:", "else:", "with ")  # no signal is handled there, only traced
+
+
+@pytest.fixture(autouse=True)
+def framework(monkeypatch):
+    """A framework takes part, so that it is asked during all this."""
+
+    class Loaded(Framework):
+        api_version = 1
+
+        def backend(self):
+            return "cpu"
+
+        def current_stream(self, device=None):
+            return None
+
+    interop.register("a_loaded_framework", Loaded)
+    monkeypatch.setitem(sys.modules, "a_loaded_framework", sys)
+    yield
+    interop.unregister("a_loaded_framework")
+
+
+class Interrupter:
+    """Raises at the n-th line, or entry to a function, of the package that this thread runs."""
+
+    def __init__(self, at, error):
+        self.at = at
+        self.error = error
+        self.lines = 0
+        self.where = ""
+
+    def __call__(self, frame, event, arg):
+        code = frame.f_code
+        if not code.co_filename.startswith(PACKAGE):
+            return None
+        if event == "line" or (event == "call" and not code.co_flags & inspect.CO_GENERATOR):
+            text = linecache.getline(code.co_filename, frame.f_lineno).strip()
+            if event == "call" or not text.startswith(UNINTERRUPTIBLE):
+                self.lines += 1
+                if self.lines == self.at:
+                    self.where = f"{os.path.basename(code.co_filename)}:{frame.f_lineno} {text}"
+                    sys.settrace(None)
+                    raise self.error
+        return self
+
+
+def body_passes(stream, log):
+    stream.launch(log.append, 1)
+
+
+def body_raises(stream, log):
+    stream.launch(log.append, 1)
+    raise LookupError
+
+
+def body_invalidates(stream, log):
+    stream.launch(log.append, 1)
+    stream.synchronize()
+
+
+def with_graph(graph, stream, body, log):
+    with graph:
+        body(stream, log)
+
+
+def with_side_stream(graph, stream, body, log):
+    with ag.graph(graph):
+        body(ag.current_stream(), log)
+
+
+def by_hand(graph, stream, body, log):
+    graph.capture_begin()
+    try:
+        body(stream, log)
+        graph.capture_end()
+    finally:
+        if graph.state == "capturing":
+            graph.reset()
+
+
+class HandlerRaised(Exception):
+    """What a signal handler may raise instead, a time limit for example."""
+
+
+def attempt(way, body, at, pool, error=KeyboardInterrupt):
+    """Capture with an interrupt at the given line; return what became of it."""
+    log = []
+    stream = ag.Stream(backend="cpu")
+    graph = ag.Graph(pool=pool)
+    interrupter = Interrupter(at, error)
+    with stream:
+        before = sys.gettrace()
+        try:
+            sys.settrace(interrupter)
+            way(graph, stream, body, log)
+        except (KeyboardInterrupt, HandlerRaised, LookupError, ag.CaptureError):
+            pass
+        finally:
+            sys.settrace(before)
+        assert ag.current_stream() is stream
+    return graph, stream, log, interrupter
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, HandlerRaised])
+@pytest.mark.parametrize("body", [body_passes, body_raises, body_invalidates])
+@pytest.mark.parametrize("way", [with_graph, with_side_stream])
+def test_an_interrupt_at_any_line_leaves_no_trace(way, body, error):
+    lines = attempt(way, body, 0, ag.graph_pool_handle())[3].lines
+    assert lines > 50
+    for at in range(1, lines + 1):
+        pool = ag.graph_pool_handle()
+        graph, stream, log, interrupter = attempt(way, body, at, pool, error)
+        where = f"interrupted at line {at} of {lines}, {interrupter.where}"
+        assert graph.state in ("empty", "ready"), where
+        assert not capture_table.live, where
+        assert not capture_table.thread.graphs, where
+        assert ag.current_stream() is None, where
+        assert stream._backend.capture_status(stream.native) == "none", where
+        stream.synchronize()
+        assert log == [], where
+        graph.reset()
+        with stream, graph:
+            stream.launch(log.append, 2)
+        graph.replay()
+        stream.synchronize()
+        assert log == [2], where
+        other = ag.Graph(pool=pool)
+        with stream, other:
+            stream.launch(log.append, 3)
+
+
+def test_by_hand_reset_recovers():
+    lines = attempt(by_hand, body_passes, 0, None)[3].lines
+    for at in range(1, lines + 1):
+        graph, stream, log, interrupter = attempt(by_hand, body_passes, at, None)
+        where = f"interrupted at line {at} of {lines}, {interrupter.where}"
+        graph.reset()
+        assert not capture_table.live, where
+        with stream, graph:
+            stream.launch(log.append, 2)
+        graph.replay()
+        stream.synchronize()
+        assert log == [2], where
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timer")
+def test_real_signals_at_random_moments_leave_no_trace():
+    def interrupt(number, frame):
+        raise KeyboardInterrupt
+
+    assert threading.current_thread() is threading.main_thread()
+    rng = random.Random(20)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    stream, log = ag.Stream(backend="cpu"), []
+    graph = ag.Graph(stream=stream)
+    struck = 0
+    try:
+        for _ in range(600):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, 150e-6))
+                try:
+                    with graph:
+                        stream.launch(log.append, 1)
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                struck += 1
+            graph.reset()
+            assert not capture_table.live
+            assert ag.current_stream() is None
+            assert stream._backend.capture_status(stream.native) == "none"
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert struck > 20
+    with stream, graph:
+        stream.launch(log.append, 2)
+    graph.replay()
+    stream.synchronize()
+    assert log == [2]
+
+
+@pytest.mark.parametrize("body", [lambda: None, lambda: [][0]], ids=["passes", "raises"])
+def test_an_interrupt_at_any_line_leaves_no_stream_current(body):
+    outer, inner = ag.Stream(backend="cpu"), ag.Stream(backend="cpu")
+    at, where = 0, "begin"
+    while where:
+        interrupter, at = Interrupter(at + 1, KeyboardInterrupt), at + 1
+        with outer:
+            sys.settrace(interrupter)
+            try:
+                with inner, inner:
+                    body()
+            except (KeyboardInterrupt, IndexError):
+                pass
+            finally:
+                sys.settrace(None)
+            where = interrupter.where
+            assert ag.current_stream() is outer, f"interrupted at {where}"
+    assert at > 60
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timer")
+def test_real_signals_leave_no_stream_current():
+    def interrupt(number, frame):
+        if armed:
+            raise KeyboardInterrupt
+
+    rng, stream, struck, armed = random.Random(20), ag.Stream(backend="cpu"), 0, False
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(2000):
+            try:
+                armed = True
+                signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, 40e-6))
+                try:
+                    with stream:
+                        pass
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                    armed = False
+            except KeyboardInterrupt:
+                struck += 1
+            assert ag.current_stream() is None
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert struck > 20

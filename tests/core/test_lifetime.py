@@ -1,0 +1,207 @@
+"""Finalizers, and what `drain` calls once they are gone."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import weakref
+from contextlib import suppress
+from types import SimpleNamespace
+
+import pytest
+
+from accelerator_graph._core import capture_table, ownership
+from accelerator_graph.interop.base import Recorder
+from faults.signals import steps
+
+
+def due():
+    """Call what is due; what is called by that, too."""
+    while ownership._queue:
+        ownership.drain()
+
+
+def test_the_action_is_called_once_its_finalizer_is_gone():
+    seen = []
+    one, other = ownership.Callback(seen.append, 1), ownership.Callback(seen.append, 2)
+    ownership.drain()
+    assert seen == []
+    del one
+    assert seen == []
+    ownership.drain()
+    assert seen == [1]
+    del other
+    due()
+    assert seen == [1, 2]
+
+
+class Holder:
+    """Something that can be referred to, and that refers to something."""
+
+
+def test_what_leads_back_to_its_finalizer_is_collected():
+    seen, holder = [], Holder()
+    holder.finalizer = ownership.Callback(lambda value: seen.append(value.name), holder)
+    holder.name = "still there"
+    holder.also = ownership.Callback(seen.append, "kept", None, holder)
+    gone = weakref.ref(holder)
+    del holder
+    gc.collect()
+    assert seen == []
+    due()
+    assert sorted(seen) == ["kept", "still there"]
+    gc.collect()
+    assert gone() is None
+    assert not [each for each in gc.get_objects() if type(each) is Holder]  # no isinstance: torch warns of it
+    due()
+    assert len(seen) == 2
+
+
+def test_what_is_kept_outlives_what_keeps_it():
+    """Even if both are collected together, in either order, or one has to wait for a capture."""
+    recorder = Disturbing(object())
+    for swapped in (False, True):
+        for disturbed in (False, True):
+            seen, cycle = [], Holder()
+            first = ownership.Callback(seen.append, "first")
+            second = ownership.Callback(seen.append, "second", recorder, first)
+            third = ownership.Callback(seen.append, "third", None, first, Holder(), second)
+            three = [third, second, first]
+            cycle.all, cycle.cycle = three[::-1] if swapped else three, cycle
+            del first, second, third, three, cycle
+            if disturbed:
+                capture_table.live[-1] = SimpleNamespace(stream=SimpleNamespace(_backend=recorder.base))
+            gc.collect()
+            ownership.drain()
+            if disturbed:
+                assert seen == ["third"]
+                del capture_table.live[-1]
+                ownership.drain()
+            assert seen == ["third", "second", "first"]
+
+
+def test_what_is_kept_waits_for_a_thread_that_is_not_through():
+    seen, go, there = [], threading.Event(), threading.Event()
+
+    def slow(value):
+        there.set()
+        assert go.wait(20)
+        seen.append(value)
+
+    kept = ownership.Callback(seen.append, "kept")
+    keeper = ownership.Callback(slow, "keeper", None, kept)
+    del keeper
+    thread = threading.Thread(target=ownership.drain)
+    thread.start()
+    assert there.wait(20)
+    del kept
+    ownership.drain()
+    assert seen == []
+    go.set()
+    thread.join()
+    due()
+    assert seen == ["keeper", "kept"]
+
+
+def test_one_that_an_interrupt_left_half_made_is_nothing():
+    ownership.Finalizer.__new__(ownership.Finalizer)
+    ownership.Owned.__new__(ownership.Owned)
+    ownership.drain()
+    assert not ownership._queue
+
+
+class Disturbing(Recorder):
+    """It stands in for a backend, and its graphs disturb captures when they go."""
+
+    destroy_disturbs_captures = True
+
+
+def test_what_a_recorder_destroys_waits_for_the_captures_of_its_backend():
+    seen, recorder = [], Disturbing(object())
+    for key, there in ((-1, object()), (-2, recorder.base)):
+        watched = ownership.Callback(seen.append, key, recorder)
+        capture_table.live[key] = SimpleNamespace(stream=SimpleNamespace(_backend=there))
+        try:
+            del watched
+            ownership.drain()
+            assert seen == [-1]
+        finally:
+            del capture_table.live[key]
+    ownership.drain()
+    assert seen == [-1, -2]
+
+
+@pytest.mark.parametrize("error", [MemoryError, RecursionError, KeyboardInterrupt, SystemExit])
+def test_what_could_not_be_destroyed_stays_due(error):
+    done, failures = [], [error(), error()]
+
+    def destroy(value):
+        if value == 2 and failures:
+            raise failures.pop()
+        done.append(value)
+
+    watched = [ownership.Callback(destroy, value) for value in range(4)]
+    watched.clear()
+    while failures:
+        with suppress(KeyboardInterrupt, SystemExit):
+            ownership.drain()
+    ownership.drain()
+    assert sorted(done) == [0, 1, 2, 3]
+    assert not ownership._queue
+
+
+class Interrupter:
+    """Raises at the n-th moment at which `_lifetime` can be interrupted by a signal."""
+
+    def __init__(self, at):
+        self.left = at
+        self.last = {}
+
+    @property
+    def struck(self):
+        return self.left <= 0
+
+    def __call__(self, frame, event, arg):
+        if frame.f_code.co_filename != ownership.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        if event in ("opcode", "call"):
+            step = (self.last.get(frame, -1), frame.f_lasti)
+            self.last[frame] = frame.f_lasti
+            if event == "call" or step in steps(frame.f_code):
+                self.left -= 1
+                if self.struck:
+                    sys.settrace(None)
+                    raise KeyboardInterrupt
+        return self
+
+
+@pytest.mark.parametrize("disturbed", [False, True])
+def test_an_interrupt_at_any_moment_of_drain_loses_nothing(disturbed):
+    """What was just destroyed may be destroyed again: a backend knows that it is gone."""
+    at, interrupter = 0, None
+    while interrupter is None or interrupter.struck:
+        at, done = at + 1, []
+        recorder = Disturbing(object())
+        watched = [
+            ownership.Callback(done.append, value, recorder if disturbed and value == 1 else None)
+            for value in range(3)
+        ]
+        if disturbed:
+            capture_table.live[-1] = SimpleNamespace(stream=SimpleNamespace(_backend=recorder.base))
+
+        watched.clear()
+        interrupter = Interrupter(at)
+        sys.settrace(interrupter)
+        try:
+            ownership.drain()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+            capture_table.live.pop(-1, None)
+        ownership.drain()
+        assert set(done) == {0, 1, 2}, f"interrupted at {at}: {done}"
+        assert len(done) <= 4
+    assert at > 20

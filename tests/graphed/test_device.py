@@ -1,0 +1,472 @@
+"""`graphed` over a framework's arrays on a device: a stand-in for both, so that every line runs anywhere."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph._graphed.arrays import family_of
+from accelerator_graph.backends import registry
+from accelerator_graph.backends.cuda import CudaBackend
+from accelerator_graph.interop import registry as interop
+from graphed import fakes
+from graphed.fakes import Block, Grid, Grids, Tensor, calls, casts, current, full, modes
+
+LIMIT = 20
+
+pytestmark = pytest.mark.skipif(
+    CudaBackend.probe().usable,
+    reason="the stand-ins are for machines without a GPU",
+)
+
+
+@pytest.fixture(autouse=True)
+def device(monkeypatch):
+    """The device, with its framework imported."""
+    ag.backends.register("fakedevice", fakes.Device)
+    interop.register("fakeframe", fakes.Fake)
+    fakes.install(monkeypatch, "fakeframe")
+    backend = registry.get("fakedevice")
+    fakes.DEVICE[:] = [backend]
+    fakes.streams.clear()
+    fakes.handles.clear()
+    backend.as_stream(0)
+    calls.clear()
+    casts.clear()
+    yield backend
+    assert current.handle == 0
+    for name in modes:
+        modes[name] = "half" if name == "dtype" else False
+    interop.unregister("fakeframe")
+    ag.backends.unregister("fakedevice")
+
+
+@pytest.fixture
+def other(monkeypatch):
+    """A second framework."""
+    interop.register("otherframe", fakes.Other)
+    fakes.install(monkeypatch, "otherframe")
+    yield
+    interop.unregister("otherframe")
+
+
+def stream_of(device):
+    """A stream that the framework made, by its handle."""
+    return device.handle_int(device.create_stream(0))
+
+
+@pytest.mark.parametrize("outputs", ["copy", "static"])
+def test_on_the_default_stream(outputs):
+    @ag.graphed(warmup=2, outputs=outputs)
+    def f(x, y):
+        return x + y
+
+    results = []
+    for i in range(6):
+        results.append(f(full(3, i), full(3, 10)))
+        assert results[-1].tolist() == [10.0 + i] * 3
+    assert f.cache_info() == ag.CacheInfo(4, 2, 1, 0, 1, 16)
+    assert (results[-1] is results[-2]) is (outputs == "static")
+
+
+def test_the_inputs_are_copied_at_once_where_they_are_alike():
+    f = ag.graphed(lambda x, y: x + y, warmup=0, outputs="static")
+    x, y = full(3, 1), full(3, 2)
+    f(x, y)
+    calls.clear()
+    f(x, y)
+    assert calls == [("all", 0)]
+    one = ag.graphed(lambda x: x + 1, warmup=0, outputs="static")
+    one(x)
+    calls.clear()
+    one(x)
+    assert calls == [("copy", 0)]
+
+
+def test_a_static_input_is_not_copied_onto_itself():
+    kept = []
+
+    @ag.graphed(warmup=0, outputs="static")
+    def f(x, y):
+        kept[:] = [x, y]
+        return x + y
+
+    f(full(3, 1), full(3, 2)).tolist()
+    kept[0].data[:] = 5
+    calls.clear()
+    assert f(kept[0], full(3, 3)).tolist() == [8.0] * 3
+    assert calls == [("copy", 0)]
+
+
+def test_calls_follow_the_frameworks_stream(device):
+    f = ag.graphed(lambda x: x + 1, warmup=0)
+    for handle in (0, stream_of(device), stream_of(device), 0):
+        current.handle = handle
+        try:
+            assert f(full(2, handle)).tolist() == [handle + 1.0] * 2
+        finally:
+            current.handle = 0
+    with ag.Stream(backend="fakedevice") as stream:
+        y = f(full(2, 7))
+        assert y.tolist() == [8.0] * 2
+        assert current.handle == stream.handle
+    assert f.cache_info().captures == 1
+
+
+def test_what_is_written_reaches_the_caller():
+    @ag.graphed(warmup=1)
+    def f(x, y):
+        x.add_(y)
+
+    x = full(2, 0)
+    for _ in range(4):
+        f(x, full(2, 3))
+    assert x.tolist() == [12.0] * 2
+
+
+def test_what_is_written_in_inference_mode_reaches_the_caller():
+    f = ag.graphed(lambda x: x.add_(full(1, 1)) and None, warmup=0)
+    modes["inference"] = True
+    x = full(1, 0)
+    for _ in range(3):
+        f(x)
+    assert x.tolist() == [3.0]
+
+
+def test_no_cast_of_autocasts_is_taken_from_outside_or_left_behind():
+    @ag.graphed(warmup=1)
+    def f(x):
+        seen.append(casts.setdefault("weight", len(seen)))
+        return x + 1
+
+    seen = []
+    for i in range(3):
+        f(full(2, i))
+    assert seen == [0, 1]
+    assert casts == {}
+
+
+def test_gradients():
+    f = ag.graphed(lambda x: x + 1, warmup=0)
+    modes["grad"] = True
+    with pytest.raises(ValueError, match="argument x requires grad"):
+        f(full(2, 0, requires_grad=True))
+    f(full(2, 0))
+    modes["grad"] = False
+    f(full(2, 0, requires_grad=True))
+    assert f.cache_info().captures == 2
+
+
+def test_an_argument_that_is_made_to_require_grad():
+    @ag.graphed(warmup=0)
+    def f(x, y):
+        x.requires_grad_()
+        return x + y
+
+    for i in range(3):
+        assert f(full(2, i), full(2, 1)).tolist() == [i + 1.0] * 2
+
+
+def test_outputs_are_detached():
+    def f(x):
+        y = x + 1
+        y.requires_grad = True
+        return y
+
+    for outputs in ("copy", "static"):
+        assert not ag.graphed(f, warmup=0, outputs=outputs)(full(2, 0)).requires_grad
+
+
+def test_modes_are_part_of_the_signature():
+    f = ag.graphed(lambda x: x + 1, warmup=0)
+    changes = [("grad", True), ("inference", True), ("autocast", True), ("dtype", "bfloat")]
+    for count, (name, value) in enumerate(changes, 1):
+        f(full(2, 0))
+        assert f.cache_info().captures == count
+        modes[name] = value
+        f(full(2, 0))
+        assert f.cache_info().captures == count + 1
+    bucket = ag.graphed(lambda x: x + 1, warmup=0, key=lambda x: 1)
+    bucket(full(2, 0))
+    modes["autocast"] = False
+    bucket(full(2, 0))
+    assert bucket.cache_info().captures == 2
+
+
+def test_arrays_in_the_wrong_place():
+    f = ag.graphed(lambda x, more=None: x + 1, warmup=0)
+    with pytest.raises(ValueError, match="argument x is on device 1 and the current stream on device 0"):
+        f(full(2, 0, ordinal=1))
+    with pytest.raises(TypeError, match=r"argument more\['a'\] is an array in host memory"):
+        f(full(2, 0), {"a": np.ones(3)})
+    with pytest.raises(TypeError, match="argument x is an array in host memory"):
+        f(full(2, 0, device=1))
+    sparse = full(2, 0)
+    sparse.layout = "sparse"
+    with pytest.raises(TypeError, match=r"argument x is no strided array .*have strides"):
+        f(sparse)
+    sparse.layout = "mkldnn"
+    with pytest.raises(TypeError, match="argument x is not a strided array"):
+        f(sparse)
+    assert f.cache_info().captures == 0
+
+
+def test_an_output_on_the_host():
+    array = full(2, 0, device=1)
+
+    def f(x):
+        array.copy_(x + 1)
+        return array
+
+    with pytest.raises(TypeError, match="no call can return a new one; return it there"):
+        ag.graphed(f, warmup=0)(full(2, 0))
+    static = ag.graphed(f, warmup=0, outputs="static")
+    assert static(full(2, 0)) is static(full(2, 4)) is array
+    assert array.tolist() == [5.0] * 2
+
+
+def test_memory_that_can_not_be_copied_is_read_where_it_is():
+    def f(block):
+        out = full(2, 0)
+        fakes.enqueue(np.add, block.data, 1, out.data)
+        return out
+
+    f = ag.graphed(f, warmup=0)
+    one, two = Block(np.zeros(2)), Block(np.full(2, 5.0))
+    for i in range(3):
+        one.data[:] = i
+        assert f(Block(one.data)).tolist() == [i + 1.0] * 2
+    assert f.cache_info().captures == 1
+    assert f(two).tolist() == [6.0] * 2
+    assert f.cache_info().captures == 2
+
+
+def test_arrays_of_a_package_that_takes_no_part(monkeypatch):
+    class Foreign:
+        __hash__ = None
+        __array_ufunc__ = None
+        __cuda_array_interface__ = np.ones(2).__array_interface__
+
+    Foreign.__module__ = "foreignframe.arrays"
+    fakes.install(monkeypatch, "foreignframe")
+    family = family_of(Foreign())
+    assert family.kind == "place"
+    monkeypatch.setattr(interop, "names", lambda: ["foreignframe"])
+    assert family_of(Foreign()).kind == "array"
+
+
+def test_two_frameworks(other, device):
+    def make(value):
+        return fakes.Strange(np.full(2, float(value)))
+
+    f = ag.graphed(lambda x, y: x + y, warmup=0)
+    current.handle = handle = stream_of(device)
+    try:
+        for i in range(3):
+            calls.clear()
+            assert f(full(2, i), make(i)).tolist() == [2.0 * i] * 2
+            assert calls[0] == ("use", handle)
+            assert fakes.Other.mine.handle == 0
+    finally:
+        current.handle = 0
+    assert f.cache_info().captures == 1
+
+
+def test_a_stream_that_may_be_destroyed_is_marked(other, device):
+    def make(value):
+        return fakes.Strange(np.full(2, float(value)))
+
+    f = ag.graphed(lambda x, y: x + y, warmup=0)
+    current.handle = first = stream_of(device)
+    f(full(2, 1), make(1))
+    f(full(2, 1), make(1))
+    native = fakes.streams[first]
+    current.handle = 0
+    record = device.record_event
+
+    def recording(stream):
+        assert stream is not native, "that stream may be gone"
+        return record(stream)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fakes.Device, "record_event", lambda self, stream: recording(stream))
+        assert f(full(2, 2), make(2)).tolist() == [4.0] * 2
+        f.clear()
+
+
+@pytest.mark.parametrize("handle", [2, None])
+def test_the_same_handle_may_be_another_stream(device, handle):
+    f = ag.graphed(lambda x: x + 1, warmup=0)
+    handle = handle or stream_of(device)
+    fakes.streams[handle] = first = device.create_stream(0)
+    fakes.handles[first] = current.handle = handle
+    try:
+        f(full(2, 1))
+        waits, wait = [], device.wait_event
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(device, "wait_event", lambda *pair: (waits.append(pair[0]), wait(*pair)))
+            f(full(2, 1))
+            assert waits == [first]
+            current.handle = 0
+            f(full(2, 1))
+            f(full(2, 1))
+            assert waits == [first, fakes.streams[0]]
+    finally:
+        current.handle = 0
+
+
+def test_the_default_streams_of_two_devices_without_arrays(device):
+    counts = [np.zeros(1), np.zeros(1)]
+
+    @ag.graphed(warmup=0)
+    def f():
+        stream = ag.current_stream()
+        stream.launch(np.add, counts[stream.device], 1, counts[stream.device])
+
+    for _ in range(3):
+        for ordinal in (0, 1):
+            with ag.Stream(ordinal, backend="fakedevice") as stream:
+                f()
+                stream.synchronize()
+    with ag.Stream(backend="cpu") as stream:
+        f()
+        stream.synchronize()
+    assert [each[0] for each in counts] == [4.0, 3.0]
+    assert f.cache_info().captures == 3
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fakes.Fake, "current_stream", lambda self, device=None: None)
+        with pytest.raises(ag.CaptureError, match="no stream is current"):
+            f()
+
+
+def test_a_graph_for_each_of_two_devices():
+    f = ag.graphed(lambda x: x + 1, warmup=0)
+    for i in range(3):
+        for ordinal in (0, 1):
+            with ag.Stream(ordinal, backend="fakedevice"), pytest.MonkeyPatch.context() as patch:
+                patch.setattr(
+                    fakes.Fake, "current_stream", lambda self, device=None, n=ordinal: (current.handle, n)
+                )
+                x = full(2, i, ordinal=ordinal)
+                assert f(x).tolist() == [i + 1.0] * 2
+    assert f.cache_info().captures == 2
+    assert len({each._graph.pool() for each in f._graphs.values()}) == 2
+
+
+def test_arrays_on_another_device_than_the_current_one(device, monkeypatch):
+    interop.register("gridframe", Grids)
+    fakes.install_grids(monkeypatch)
+    monkeypatch.setattr(fakes.Fake, "backend", lambda self: None)
+    try:
+        there = device.create_stream(1)
+        Grids.current[1] = device.handle_int(there)
+        Grids.current[0] = device.handle_int(device.create_stream(0))
+        Grids.device = 1
+        f = ag.graphed(lambda x, y: x + y, warmup=0)
+        for here in (1, 0, 0, 1):
+            Grids.device = here
+            Grids.used.clear()
+            y = f(Grid(np.ones(2), 1), Grid(np.full(2, 3.0), 1))
+            device.synchronize(there)
+            assert y.data.tolist() == [4.0] * 2
+            assert Grids.used[-3:] == [Grids.current[1]] * 3
+            assert Grids.device == here
+        assert f.cache_info().captures == 1
+    finally:
+        interop.unregister("gridframe")
+
+
+def test_static_arrays_are_there_until_the_last_run_is_done(device):
+    f = ag.graphed(lambda x: x + 1, warmup=0)
+    f(full(2, 1))
+    (recorded,) = f._graphs.values()
+    static = weakref.ref(recorded._statics[0])
+    del recorded
+    current.handle = handle = stream_of(device)
+    try:
+        f(full(2, 1))
+        gate, freed = threading.Event(), []
+        device.launch(fakes.streams[handle], gate.wait, LIMIT)
+        f(full(2, 2))
+    finally:
+        current.handle = 0
+    del f
+    gc.collect()
+    assert static() is not None
+    ag.Stream(backend="cpu")  # any call gives up what is due
+    assert static() is None
+    device.launch(fakes.streams[0], freed.append, device.query(fakes.streams[handle]))
+    assert not device.query(fakes.streams[0])  # which is where the memory is used again
+    gate.set()
+    device.synchronize(fakes.streams[0])
+    assert freed == [False]
+
+
+def test_the_current_stream_of_a_foreign_capture(device):
+    f = ag.graphed(lambda x: x + 1, warmup=0)
+    f(full(2, 0))
+    current.handle = handle = stream_of(device)
+    try:
+        token = device.capture_begin(fakes.streams[handle], "default")
+        y = f(full(2, 3))
+        graph = device.capture_end(token)
+    finally:
+        current.handle = 0
+    assert device.node_count(graph) == 1
+    assert isinstance(y, Tensor)
+    assert f.cache_info().replays == 1
+
+
+def expanded(value):
+    """A tensor whose elements are one place in memory."""
+    return Tensor(np.lib.stride_tricks.as_strided(np.full(1, float(value)), (3,), (0,)))
+
+
+def test_an_argument_whose_elements_share_memory():
+    f = ag.graphed(lambda x: (x, x + 1), warmup=1)
+    for i in range(3):
+        x = expanded(i)
+        same, y = f(x)
+        assert same is x
+        assert y.tolist() == [i + 1.0] * 3
+    g = ag.graphed(lambda x: x.add_(full(3, 1)), warmup=0)
+    with pytest.raises(ValueError, match="argument x is written by the graphed function"):
+        g(expanded(0))
+    assert g.cache_info().captures == 0
+
+
+def test_a_call_waits_for_the_one_before_and_not_only_for_an_older_one(device):
+    f = ag.graphed(lambda x: x + 1, warmup=0, outputs="static")
+    current.handle = stream_of(device)  # which may be destroyed, so the end of the call is marked
+    try:
+        f(full(2, 1))
+    finally:
+        current.handle = 0
+    one, two = ag.Stream(backend="fakedevice"), ag.Stream(backend="fakedevice")
+    gate = threading.Event()
+    with one:
+        one.launch(gate.wait, LIMIT)
+        f(full(2, 5))
+    with two:
+        y = f(full(2, 7))
+    try:
+        assert not two.query()
+    finally:
+        gate.set()
+    two.synchronize()
+    assert y.data.tolist() == [8.0] * 2
+
+
+def test_an_empty_capture_is_warned_of_where_other_libraries_may_enqueue():
+    f = ag.graphed(lambda x: x, warmup=0)
+    x = full(2, 3)
+    with pytest.warns(ag.EmptyGraphWarning, match="recorded nothing") as found:
+        assert f(x) is x
+    assert [each.filename for each in found] == [__file__]
+    assert f(x) is x
+    assert f.cache_info() == ag.CacheInfo(2, 0, 1, 0, 1, 16)

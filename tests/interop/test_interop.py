@@ -1,0 +1,323 @@
+"""Frameworks that take part: what needs no driver, and the rest on the software driver."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from operator import attrgetter
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph import interop
+from accelerator_graph._plugins import entry_points
+from accelerator_graph.backends.cuda import CudaBackend
+from accelerator_graph.interop import registry
+from accelerator_graph.interop.base import Framework, Recorder
+from simulators.test_cuda import libraries, outcome  # noqa: F401
+
+pytestmark = pytest.mark.skipif(
+    CudaBackend.probe().usable,
+    reason="the stand-ins are for machines without a GPU",
+)
+
+
+BUILTIN = sorted(registry.BUILTINS)
+LEAST_PASSED = {
+    "interop/test_streams.py": 32,
+    "interop/test_torch.py": 20,
+    "interop/test_memory.py": 12,
+    "interop/test_captures.py": 7,
+}
+
+
+def test_on_the_software_driver(libraries, tmp_path):  # noqa: F811
+    found = outcome(libraries, tmp_path, *LEAST_PASSED)
+    assert {
+        name: found.passed[name] for name, least in LEAST_PASSED.items() if found.passed[name] < least
+    } == {}
+    assert found.stale_handles == 0
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch):
+    monkeypatch.setattr(registry, "_made", {})
+    monkeypatch.setattr(registry, "_complaints", {})
+
+
+def parts():
+    """Every way in which an import may be half done, by its modules and their attributes."""
+    cuda = {
+        "cupy": [None, {}, {"runtime": {}}, {"runtime": {"is_hip": False}}],
+        "torch": [None, {}],
+        "warp": [None],
+        "numba.cuda": [None],
+        "cuda.core": [None],
+    }
+    for name, states in cuda.items():
+        for state in states:
+            yield name, None if state is None else {"cuda": space(state)}
+    for name in ("numba.cuda.cudadrv.driver", "warp._src.context", "warp.context"):
+        for state in ({}, {"driver": SimpleNamespace()}, {"runtime": None}, {"runtime": SimpleNamespace()}):
+            yield name, state
+
+
+def space(state):
+    return SimpleNamespace(
+        **{name: space(what) if isinstance(what, dict) else what for name, what in state.items()}
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "state"), [each for each in parts() if each != ("torch", {"cuda": space({})})]
+)
+def test_half_imported_modules_break_nothing(monkeypatch, name, state):
+    for top in (name, *(each for each in BUILTIN if name.startswith(each.partition(".")[0]))):
+        made = ModuleType(top)
+        if top == name:
+            made.__dict__.update(state or {})
+        monkeypatch.setitem(sys.modules, top, made)
+    assert [each.backend() for each in interop.loaded()] == [None] * len(interop.loaded())
+    assert interop.loaded()
+    with ag.Stream(backend="cpu") as s, ag.Graph() as g:
+        s.launch(lambda: None)
+    g.replay()
+    with pytest.raises(TypeError, match="is not a stream"):
+        ag.Graph(stream=object())
+
+
+def test_a_half_imported_torch_breaks_nothing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", made := ModuleType("torch"))
+    made.cuda = ModuleType("torch.cuda")
+    assert [each.backend() for each in interop.loaded()] == [None]
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+def test_a_module_that_may_not_be_imported_breaks_nothing(monkeypatch, name):
+    monkeypatch.setitem(sys.modules, name, None)
+    assert [each.backend() for each in interop.loaded()] == [None]
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+def test_nothing_is_imported(name):
+    code = (
+        "import sys; before = set(sys.modules)\n"
+        "import accelerator_graph as ag\n"
+        "from accelerator_graph.interop import registry\n"
+        f"registry._catalogue.load({name!r})()\n"
+        "assert ag.current_stream() is None\n"
+        "tops = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(*tops & {'torch', 'cupy', 'numba', 'warp', 'cuda'})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
+
+
+@pytest.mark.parametrize("name", ["Some", "some.module", "PyOpenCL.Array", "_private", "ñandú"])
+def test_any_name_that_can_be_imported_is_a_frameworks(monkeypatch, name):
+    interop.register(name, Silent)
+    try:
+        assert name in interop.names()
+        assert interop.loaded() == []
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+        assert [type(each) for each in interop.loaded()] == [Silent]
+    finally:
+        interop.unregister(name)
+
+
+def test_entry_points_are_named_as_the_framework_is_imported(monkeypatch):
+    found = [
+        EntryPoint(name, "somewhere:Class", "accelerator_graph.interop")
+        for name in ("PyOpenCL.Array", "mlx.core", "a-b", "cupy")
+    ]
+    monkeypatch.setattr(entry_points, "installed", lambda group: found)
+    interop.refresh()
+    try:
+        assert set(interop.names()) == {*BUILTIN, "PyOpenCL.Array", "mlx.core"}
+        ignored = {each.name: each.reason for each in registry._catalogue.ignored()}
+        assert "does not have the form of a module name" in ignored["a-b"]
+        assert "reserved" in ignored["cupy"]
+    finally:
+        monkeypatch.undo()
+        interop.refresh()
+
+
+@pytest.mark.parametrize("name", ["", ".", "a..b", "a.", "1st", "a-b", "a b", "a.1"])
+def test_what_can_not_be_imported_is_not_the_name_of_a_framework(name):
+    with pytest.raises(ValueError, match="does not have the form of a module name"):
+        interop.register(name, "a:B")
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+def test_names_of_the_built_in_ones_are_reserved(name):
+    with pytest.raises(ValueError, match="reserved"):
+        interop.register(name, "a:B")
+
+
+class Silent(Framework):
+    api_version = 1
+
+    def backend(self):
+        return "cpu"
+
+
+def test_the_defaults_take_no_part():
+    silent = Silent()
+    assert silent.as_stream(object()) is silent.current_stream() is silent.use_stream(1, 0) is None
+    assert silent.route((1, 0), 1, 0, SimpleNamespace) is silent.recorder(None) is None
+    silent.prepare(0)
+    silent.release((1, 0))
+    assert not Silent.always_has_a_stream
+
+
+def test_a_recorder_is_its_backend_for_all_else():
+    base = SimpleNamespace(name="cuda")
+    assert Recorder(base).name == "cuda"
+    with pytest.raises(AttributeError):
+        _ = Recorder(base).nothing
+    with pytest.raises(AttributeError, match=r"call super\(\).__init__\(backend\)"):
+        _ = Recorder.__new__(Recorder).name
+
+
+@pytest.mark.parametrize("target", ["nowhere_at_all:Class", "interop.fakes:nothing", "json:JSONDecoder"])
+def test_a_broken_third_party_is_left_out(monkeypatch, target):
+    monkeypatch.setitem(sys.modules, "brokenframework", ModuleType("brokenframework"))
+    interop.register("brokenframework", target)
+    try:
+        assert "brokenframework" in interop.names()
+        with pytest.warns(RuntimeWarning, match="^framework 'brokenframework' .*; it is left out"):
+            assert interop.loaded() == []
+        assert interop.loaded() == []
+    finally:
+        interop.unregister("brokenframework")
+
+
+def test_an_instance_that_can_not_be_made_is_left_out(monkeypatch):
+    class Raising(Silent):
+        def __init__(self):
+            raise LookupError
+
+    monkeypatch.setitem(sys.modules, "brokenframework", ModuleType("brokenframework"))
+    interop.register("brokenframework", Raising)
+    try:
+        with pytest.warns(
+            RuntimeWarning, match=r"^framework 'brokenframework': its __init__\(\) failed with "
+        ):
+            assert interop.loaded() == []
+        interop.register("brokenframework", Silent, replace=True)
+        assert [type(each) for each in interop.loaded()] == [Silent]
+        assert interop.loaded() == interop.loaded()
+    finally:
+        interop.unregister("brokenframework")
+
+
+def test_report_has_every_framework_and_warns_of_none(monkeypatch):
+    offered = "json=nowhere_at_all:Class mlx.core=never.loaded:Class twin=x:A twin=x:B a-b=x:Y"
+    found = [EntryPoint(*each.split("="), "accelerator_graph.interop") for each in offered.split()]
+    monkeypatch.setattr(entry_points, "installed", lambda group: found)
+    monkeypatch.setitem(sys.modules, "numba.cuda", ModuleType("numba.cuda"))
+    monkeypatch.setitem(sys.modules, "silent", ModuleType("silent"))
+    monkeypatch.setitem(sys.modules, "loud", ModuleType("loud"))
+    for name in ("torch", "cupy", "warp", "cuda.core"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    interop.refresh()
+    interop.register("silent", Silent)
+    interop.register("loud", type("Loud", (Silent,), {"backend": lambda self: 5}))
+    try:
+        rows = {row.name: row for row in interop.report()}
+    finally:
+        interop.unregister("silent")
+        interop.unregister("loud")
+        monkeypatch.undo()
+        interop.refresh()
+    assert rows["silent"] == ("silent", "registered", True, True, True, "", "cpu")
+    assert rows["loud"][:5] == ("loud", "registered", True, True, False)
+    assert rows["loud"].reason.startswith("its backend() failed with TypeError: ")
+    assert rows["numba.cuda"] == (
+        "numba.cuda", "built-in", True, True, False, "it has not initialised a device", None
+    )  # fmt: skip
+    for name, origin in (("torch", "built-in"), ("mlx.core", "a distribution without metadata")):
+        assert rows[name] == (name, origin, False, False, False, "it is not imported", None)
+    assert rows["json"][2:5] == (True, False, False)
+    assert "can't be loaded: ModuleNotFoundError: No module named 'nowhere_at_all'" in rows["json"].reason
+    assert "framework 'twin' is ambiguous" in rows["twin"].reason
+    assert "does not have the form of a module name" in rows["a-b"].reason
+    assert list(rows) == [*sorted(set(rows) - {"a-b"}), "a-b"]
+
+
+def test_report_repeats_the_reason_of_a_warning(monkeypatch):
+    broken = {"current_stream": lambda self, device=None: "nonsense"}
+    monkeypatch.setitem(sys.modules, "loud", ModuleType("loud"))
+    interop.register("loud", type("Loud", (Silent,), broken))
+    try:
+        with pytest.warns(RuntimeWarning, match="loud"):
+            ag.current_stream()
+        [row] = [row for row in interop.report() if row.name == "loud"]
+    finally:
+        interop.unregister("loud")
+    assert (row.loaded, row.usable, row.backend) == (True, False, "cpu")
+    assert row.reason.startswith("its current_stream() failed with ValueError: ")
+
+
+def test_with_torch_but_no_gpu_nothing_changes():
+    pytest.importorskip("torch")
+    code = (
+        "import torch, accelerator_graph as ag\n"
+        "from accelerator_graph import interop\n"
+        "assert not torch.cuda.is_available()\n"
+        "assert [each.backend() for each in interop.loaded()] == [None]\n"
+        "assert ag.current_stream() is None\n"
+        "log = []\n"
+        "with ag.Stream(backend='cpu') as s, ag.Graph() as g:\n"
+        "    s.launch(log.append, 1)\n"
+        "g.replay(); s.synchronize(); assert log == [1]\n"
+        "for obj in (object(), torch.zeros(1)):\n"
+        "    try: ag.Graph(stream=obj)\n"
+        "    except TypeError: pass\n"
+        "    else: raise AssertionError\n"
+        "assert not torch.cuda.is_initialized()\n"
+        "print('same')"
+    )
+    gone = "import os; os.environ['CUDA_VISIBLE_DEVICES'] = ''; os.environ['HIP_VISIBLE_DEVICES'] = ''\n"
+    done = subprocess.run(
+        [sys.executable, "-c", gone + code], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout.strip() == "same", done.stderr
+
+
+TOUCHED = {
+    "cupy": """
+        cuda.Stream.from_external cuda.Stream.use cuda.get_current_stream cuda.using_allocator
+        cuda.runtime.getDevice cuda.runtime.setDevice cuda.runtime.getDeviceCount cuda.runtime.is_hip
+        cuda.runtime.CUDARuntimeError cuda.driver.ctxGetCurrent cuda.memory.OutOfMemoryError
+        cuda.Memory.device_id cuda.MemoryPointer cuda.Device.__enter__ get_default_memory_pool
+        cuda.MemoryPool.malloc cuda.MemoryPool.used_bytes cuda.MemoryPool.total_bytes
+        cuda.MemoryPool.free_all_blocks
+    """,
+    "numba.cuda.cudadrv.driver": "Stream.__int__ driver.is_initialized driver.initialization_error",
+    "warp": """
+        Stream ScopedDevice.__enter__ get_device Device.is_cuda Device.has_stream Device.stream
+        Device.set_stream _src.context.runtime
+    """,
+    "cuda.core": "Stream.handle graph.GraphBuilder.stream",
+    "torch": """
+        cuda.is_initialized version.hip Stream.device cuda.Stream cuda.ExternalStream cuda.set_stream
+        cuda.current_stream cuda.current_device cuda.set_device cuda.device cuda.stream cuda.empty_cache
+        cuda.default_generators Generator.get_offset Generator.device cuda.CUDAGraph.capture_begin
+        cuda.CUDAGraph.capture_end cuda.CUDAGraph.instantiate cuda.CUDAGraph.replay cuda.CUDAGraph.reset
+        cuda.CUDAGraph.raw_cuda_graph cuda.CUDAGraph.raw_cuda_graph_exec cuda.MemPool.id
+        _C._cuda_endAllocateToPool _C._cuda_releasePool
+    """,
+}
+
+
+@pytest.mark.parametrize("name", TOUCHED)
+def test_the_real_ones_have_what_is_touched(name):
+    """The stand-ins are as good as this: run wherever a framework is installed."""
+    found = pytest.importorskip(name, exc_type=ImportError)
+    for path in TOUCHED[name].split():
+        attrgetter(path)(found)

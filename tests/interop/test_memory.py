@@ -1,0 +1,170 @@
+"""CuPy's allocations in captures: stand-ins on the software driver (see test_interop.py)."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+
+import pytest
+
+if "SOFTWARE_CUDA_UNKNOWN" not in os.environ:
+    pytest.skip("the stand-ins are for the software driver", allow_module_level=True)
+
+import accelerator_graph as ag
+from accelerator_graph._core import ownership
+from accelerator_graph.interop import registry
+from interop.fakes import calls, cuda_core, install
+from interop.scene import Array, captured, clean_fixture, cupy_fixture, filled, value  # noqa: F401
+from simulators.cuda.faults import Faults
+
+
+def memory_of(g):
+    [there] = [each for each in registry.loaded() if type(each).__name__ == "CuPy"]
+    return there._pools[g.pool()]
+
+
+@pytest.mark.parametrize("mode", ["global", "thread_local", "relaxed"])
+def test_cupy_allocates_in_any_mode_and_from_the_pool(cupy, mode):
+    before = cupy.cuda.get_allocator()
+    g = ag.Graph()
+    kept = []
+
+    def work():
+        kept.append(cupy.empty(64))
+        kept[0].fill(5)
+        cupy.empty(128).fill(1)
+
+    captured(g, work, capture_error_mode=mode)
+    assert cupy.cuda.get_allocator() == before
+    g.replay()
+    assert value(kept[0]) == 5
+    assert memory_of(g).pool.used_bytes() == 64
+    assert memory_of(g).pool.total_bytes() == 192
+    assert cupy.get_default_memory_pool().total_bytes() == 0
+
+
+def test_without_routing_the_capture_would_break(cupy, monkeypatch):
+    """What the routing is for: the test above could fail."""
+    [there] = registry.loaded()
+    monkeypatch.setattr(there, "route", lambda *_: None)
+    with pytest.raises((ag.CaptureError, RuntimeError)):
+        captured(ag.Graph(), lambda: cupy.empty(64).fill(1))
+
+
+def test_what_is_freed_in_a_capture_is_used_again_in_the_pool_alone(cupy):
+    seen = []
+
+    def work():
+        for _ in range(3):
+            seen.append(filled(cupy).ptr)
+
+    s = ag.Stream(backend="cuda")
+    a, b, other = ag.Graph(), ag.Graph(), ag.Graph()
+    captured(a, work, stream=s)
+    captured(b, work, stream=s, pool=a.pool())
+    captured(other, work, stream=s)
+    assert seen[:6] == [seen[0]] * 6
+    assert seen[6] != seen[0]
+    with s:
+        assert cupy.empty(64).ptr not in seen
+
+
+def test_memory_lives_until_the_last_graph_of_the_pool_is_reset(cupy):
+    a, b = ag.Graph(), ag.Graph()
+    captured(a, lambda: cupy.empty(64).fill(1))
+    memory = memory_of(a)
+    captured(b, lambda: cupy.empty(64).fill(1), pool=a.pool())
+    a.reset()
+    assert memory.pool.total_bytes() >= 64
+    assert calls["cudaFree"] == 0
+    b.reset()
+    assert memory.pool.total_bytes() == 0
+    assert calls["cudaFree"] >= 1
+
+
+def test_frameworks_are_told_once_and_after_the_executables_are_gone(cupy, monkeypatch):
+    install(monkeypatch, "cuda.core", cuda_core())
+    told, count = [], Faults("libcuda.so.1").calls
+    for there in registry.loaded():
+
+        def release(pool, real=there.release):
+            told.append((pool, count()["cuGraphExecDestroy"] - before))
+            real(pool)
+
+        monkeypatch.setattr(there, "release", release)
+    a, b = ag.Graph(), ag.Graph()
+    captured(a, lambda: filled(cupy))
+    captured(b, lambda: filled(cupy), pool=a.pool())
+    pool, before = a.pool(), count()["cuGraphExecDestroy"]
+    a.reset()
+    assert told == []
+    b.reset()
+    assert told == [(pool, 2)] * 2  # each of both
+
+
+def test_memory_of_a_graph_that_is_collected(cupy):
+    g = ag.Graph()
+    captured(g, lambda: cupy.empty(64).fill(1))
+    del g
+    gc.collect()
+    ownership.drain()
+    assert calls["cudaFree"] == 1
+
+
+def test_arrays_outlive_their_pool(cupy):
+    g, kept = ag.Graph(), []
+    captured(g, lambda: kept.extend(filled(cupy) for _ in range(2)))
+    g.reset()
+    assert calls["cudaFree"] == 0
+    kept[0].fill(3)
+    assert value(kept[0]) == 3
+    kept.clear()
+    other = ag.Graph()
+    captured(other, lambda: cupy.empty(32).fill(1))
+    assert calls["cudaFree"] == 2
+
+
+def test_memory_is_freed_in_somebodys_capture_without_breaking_it(cupy):
+    old, g = ag.Graph(), ag.Graph()
+    captured(old, lambda: cupy.empty(64).fill(1))
+    x = Array()
+    with ag.graph(g):
+        ag.current_stream().fill(x.ptr, 5, 64)
+        old.reset()
+        assert calls["cudaFree"] == 1
+    g.replay()
+    assert value(x) == 5
+
+
+def test_when_memory_is_short_nothing_of_a_graph_is_freed(cupy):
+    s, a, b = ag.Stream(backend="cuda"), ag.Graph(), ag.Graph()
+    captured(a, lambda: cupy.empty(64).fill(1), stream=s)
+    Faults("libcuda.so.1").fail("cuMemAlloc", code=2)
+    with pytest.raises(MemoryError, match="128 bytes"):
+        captured(b, lambda: cupy.empty(128).fill(1), stream=s, pool=a.pool())
+    assert calls["cudaFree"] == 0
+    Faults("libcuda.so.1").fail("cuMemAlloc", code=1)
+    with pytest.raises(cupy.cuda.runtime.CUDARuntimeError):
+        captured(b, lambda: cupy.empty(128).fill(1), stream=s, pool=a.pool())
+    assert calls["cudaFree"] == 0
+
+
+def test_preparing_frees_what_cupy_keeps(cupy):
+    cupy.empty(64)
+    assert cupy.get_default_memory_pool().total_bytes() == 64
+    g = ag.Graph()
+    captured(g, lambda: cupy.empty(8).fill(1), prepare=True)
+    assert cupy.get_default_memory_pool().total_bytes() == 0
+
+
+def test_other_threads_are_not_routed(cupy):
+    seen = []
+    with ag.graph(ag.Graph()):
+        here = cupy.cuda.get_allocator()
+        thread = threading.Thread(target=lambda: seen.append(cupy.cuda.get_allocator()))
+        thread.start()
+        thread.join(20)
+        cupy.empty(8).fill(1)
+    assert seen == [cupy.get_default_memory_pool().malloc]
+    assert here != seen[0]

@@ -1,0 +1,109 @@
+"""A third party's framework, found by its entry point: `tests/plugins/framework`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+import tomllib
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+FRAMEWORK = TESTS / "plugins" / "framework"
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """A folder that looks as if pip had installed the example there."""
+    project = tomllib.loads((FRAMEWORK / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    shutil.copy(FRAMEWORK / "accelerator_graph_lanes.py", tmp_path)
+    info = tmp_path / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+    [(group, entries)] = project["entry-points"].items()
+    lines = [f"[{group}]", *(f"{name} = {target}" for name, target in entries.items())]
+    (info / "entry_points.txt").write_text("\n".join(lines))
+    return tmp_path
+
+
+def run(installed, code, **variables):
+    paths = os.pathsep.join((str(installed), str(TESTS.parent), str(TESTS)))
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "PYTHONPATH": paths, **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+BODY = """
+    import sys
+    from types import ModuleType
+    import accelerator_graph as ag
+    from accelerator_graph import interop
+    from accelerator_graph.backends import registry
+    from accelerator_graph.backends.base import Capability
+    from accelerator_graph.backends.cpu import CpuBackend
+
+    assert interop.loaded() == []
+    lanes = sys.modules["lanes"] = ModuleType("lanes")
+    class Lane:
+        def __init__(self, handle):
+            self.handle = handle
+    lanes.Lane, lanes.started, lanes.arena, lanes.arenas = Lane, False, None, {}
+    lanes.lane = Lane(0)
+    lanes.current = lambda: lanes.lane
+    lanes.choose = lambda lane: setattr(lanes, "lane", lane)
+
+    streams = {}
+    backend = registry.get("cpu")
+    real = CpuBackend.capabilities
+    CpuBackend.capabilities = lambda self, device: {*real(self, device), "handles"}
+    CpuBackend.handle_int = lambda self, stream: streams.setdefault(id(stream), stream) and id(stream)
+    CpuBackend.as_stream = lambda self, obj: streams.get(obj)
+    assert ag.current_stream() is None
+    lanes.started = True
+"""
+
+
+def test_it_takes_part(installed):
+    code = (
+        BODY
+        + """
+    s = ag.Stream(backend="cpu")
+    g, log = ag.Graph(stream=s), []
+    with g:
+        assert lanes.current().handle == s.handle != 0
+        lanes.arena.append(1)
+        s.launch(log.append, 1)
+    assert lanes.current().handle == 0 and lanes.arena is None
+    assert list(lanes.arenas) == [g.pool()]
+    g.replay(); s.synchronize()
+    assert log == [1]
+    assert ag.Graph(stream=Lane(s.handle)).stream.backend == "cpu"
+    lanes.choose(Lane(s.handle))
+    assert ag.current_stream().handle == s.handle
+    g.reset()
+    assert lanes.arenas == {}
+    print(*interop.names())
+    """
+    )
+    assert "lanes" in run(installed, code)
+
+
+def test_without_plugins_it_takes_none(installed):
+    code = (
+        BODY
+        + """
+    assert interop.loaded() == []
+    """
+    )
+    run(installed, code, ACCELERATOR_GRAPH_DISABLE_PLUGINS="1")

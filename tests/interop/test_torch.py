@@ -1,0 +1,730 @@
+"""Captures that torch records: stand-ins on the software driver (see test_interop.py)."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import time
+import warnings
+import weakref
+from collections import Counter
+from contextlib import contextmanager, nullcontext
+
+import pytest
+
+if "SOFTWARE_CUDA_UNKNOWN" not in os.environ:
+    pytest.skip("the stand-ins are for the software driver", allow_module_level=True)
+
+from cuda.bindings import driver
+
+import accelerator_graph as ag
+from accelerator_graph._core import gc_pause, ownership
+from interop import fake_torch as interop_fake_torch
+from interop.fake_torch import AcceleratorError, CUDAGraph, CUDAGraphOf215, Generator, MemPool, pool_uses
+from interop.fakes import call, calls, install
+from interop.scene import Array, captured, clean_fixture, torch_fixture, value  # noqa: F401
+from simulators.cuda.faults import Faults
+from simulators.cuda.tools import Gate, read
+
+
+@pytest.fixture(name="newest")
+def newest_fixture(monkeypatch):
+    """torch 2.15: generators join captures by themselves, and replays run hooks."""
+    return install(monkeypatch, "torch", interop_fake_torch.torch(graph=CUDAGraphOf215))
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays():
+    assert gc.isenabled()
+    yield
+    gc.collect()
+    ownership.drain()
+    assert gc.isenabled()
+    assert not gc_pause._captures
+    assert not interop_fake_torch._routed
+    assert not pool_uses
+
+
+def raising(error):
+    def fail(*args, **how):
+        raise error
+
+    return fail
+
+
+def recording(g):
+    return g._runner.executable.value.recording.torch_graph
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_torch_records(torch, keep):
+    x = Array()
+    g = captured(ag.Graph(keep_graph=keep), lambda: torch.fill(x, 5))
+    assert value(x) == 0
+    g.replay()
+    assert value(x) == 5
+    assert isinstance(recording(g), CUDAGraph)
+    assert g.num_nodes == 1
+    assert calls["torch.cuda.empty_cache"] == 1
+    if keep:
+        assert g.raw_graph() == recording(g).raw_cuda_graph()
+        assert g.raw_executable() == recording(g).raw_cuda_graph_exec()
+        first = recording(g)
+        g.instantiate()
+        g.replay()
+        assert recording(g) is first
+    g.reset()
+    assert g.state == "empty"
+
+
+def test_inspection_goes_through(torch, tmp_path):
+    x = Array()
+    g = captured(ag.Graph(keep_graph=True), lambda: torch.fill(x, 5))
+    g.debug_dump(str(tmp_path / "g.dot"))
+    assert (tmp_path / "g.dot").read_text().startswith("digraph")
+    nodes, _ = g._captured.backend.nodes(g._captured.value)
+    assert [node.kind for node in nodes] == ["memset"]
+    g.instantiate()
+    other = ag.Stream(backend="cuda")
+    g.bind(other)()
+    other.synchronize()
+    assert value(x) == 5
+
+
+def test_without_random_numbers_torch_replays_once(torch):
+    x = Array()
+    g = captured(ag.Graph(), lambda: torch.fill(x, 5))
+    for _ in range(3):
+        g.replay()
+    assert recording(g).replays == 1
+    kept = g.bind()
+    kept()
+    assert recording(g).replays == 1
+
+
+def test_with_random_numbers_torch_always_replays(torch):
+    x = Array()
+    g = captured(ag.Graph(), lambda: torch.rand(x))
+    before = torch.cuda.default_generators[0].offset
+    for _ in range(3):
+        g.replay()
+    assert recording(g).replays == 3
+    assert torch.cuda.default_generators[0].offset == before + 12
+    other = ag.Stream(backend="cuda")
+    g.replay(other)
+    assert recording(g).replays == 4
+    assert torch.cuda.current_stream().cuda_stream == 0
+
+
+def test_random_numbers_of_a_registered_generator(torch):
+    x, mine = Array(), torch.Generator()
+    g = ag.Graph()
+    g.register_generator_state(mine)
+    captured(g, lambda: torch.rand(x, mine))
+    for _ in range(3):
+        g.replay()
+    assert (recording(g).replays, mine.offset) == (3, 12)
+
+
+@pytest.mark.parametrize("what", [object(), Generator("cpu")])
+def test_what_is_no_generator_is_refused_and_leaves_nothing(torch, what):
+    x, g = Array(), ag.Graph()
+    with pytest.raises(TypeError, match="must be a random generator of a device"):
+        g.register_generator_state(what)
+    captured(g, lambda: torch.fill(x, 5)).replay()
+    assert value(x) == 5
+
+
+def test_offsets_that_can_not_be_asked_for_leave_the_replays_to_torch(torch, monkeypatch):
+    x, g = Array(), ag.Graph()
+    captured(g, lambda: torch.fill(x, 5))
+    with monkeypatch.context() as patched:
+        patched.setattr(Generator, "get_offset", raising(RuntimeError))
+        g.replay()
+        g.replay()
+    assert recording(g).replays == 2
+    g.replay()
+    g.replay()
+    assert recording(g).replays == 3
+
+
+def test_replays_follow_torchs_current_stream(torch):
+    x, side, other = Array(), torch.cuda.Stream(), torch.cuda.Stream()
+    g = ag.Graph()
+    with torch.cuda.stream(side), g:
+        torch.fill(x, 5)
+    g.replay()
+    with torch.cuda.stream(other):
+        g.replay()
+    cells = [cell.cell_contents for cell in g._runner.launch.__closure__]
+    [launchers] = [each for each in cells if isinstance(each, dict)]
+    assert list(launchers) == [0, other.cuda_stream]
+
+
+@pytest.mark.parametrize("way", [ag.graph, lambda g: g], ids=["side stream", "current stream"])
+def test_bind_takes_the_stream_that_a_replay_would_go_to(torch, way):
+    """Decided when it is called: not when the graph was captured, and not at each launch."""
+    x, before, later = Array(), torch.cuda.Stream(), torch.cuda.Stream()
+    g = ag.Graph()
+    with torch.cuda.stream(before), way(g):
+        torch.fill(x, 5)
+    g.replay()  # the first goes through torch
+    with torch.cuda.stream(later):
+        launch = g.bind()
+        assert goes_to(g.replay, later, x)
+    assert goes_to(launch, later, x)
+    with torch.cuda.stream(before):
+        assert goes_to(launch, later, x)
+        assert goes_to(g.bind(), before, x)
+    assert goes_to(g.bind(before), before, x)
+
+
+def goes_to(launch, stream, x):
+    """Return True if what is launched waits for the stream."""
+    call(driver.cuCtxSynchronize)
+    call(driver.cuMemsetD8, x.ptr, 0, 1)
+    gate = Gate()
+    gate.close(stream.cuda_stream)
+    try:
+        launch()
+        time.sleep(0.05)
+        waits = read(x.ptr) == 0
+    finally:
+        gate.opened.set()
+    return waits and value(x) == 5
+
+
+def in_a_thread(work):
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(20)
+
+
+def test_a_second_capture_on_a_device_is_refused_naming_the_first(torch):
+    x = Array()
+    g, inner = ag.Graph(), ag.Graph()
+    with ag.graph(g):
+        torch.fill(x, 1)
+        with pytest.raises(ag.CaptureError, match="in thread 'MainThread'") as info, ag.graph(inner):
+            raise AssertionError
+        assert info.value.reason == "foreign_capture"
+        elsewhere = ag.Graph(stream=ag.Stream(1, backend="cuda"))
+        with pytest.raises(ag.CaptureError, match="on device 0 already"), elsewhere:
+            raise AssertionError
+        with pytest.warns(ag.EmptyGraphWarning):
+            in_a_thread(lambda: captured(elsewhere, lambda: None))
+        assert elsewhere.state == "ready"
+        torch.fill(x, 5)
+    g.replay()
+    assert value(x) == 5
+
+
+def test_an_error_in_the_body(torch):
+    x, g = Array(), ag.Graph()
+    with pytest.raises(LookupError), ag.graph(g):  # noqa: PT012
+        torch.rand(x)
+        raise LookupError
+    assert g.state == "empty"
+    assert torch.cuda.current_stream().cuda_stream == 0
+    captured(g, lambda: torch.fill(x, 5)).replay()
+    assert value(x) == 5
+
+
+def test_an_invalidated_capture(torch):
+    x, g = Array(), ag.Graph()
+    with pytest.raises(ag.CaptureError) as info, ag.graph(g):
+        driver.cuStreamSynchronize(torch.cuda.current_stream().cuda_stream)
+    assert info.value.reason == "invalidated"
+    captured(g, lambda: torch.fill(x, 5)).replay()
+
+
+def test_unjoined_work(torch):
+    g, side = ag.Graph(), ag.Stream(backend="cuda")
+    x = Array()
+    with pytest.raises(ag.CaptureError) as info, ag.graph(g):  # noqa: PT012
+        side.wait(ag.current_stream())
+        side.fill(x.ptr, 1, 4)
+    assert info.value.reason == "unjoined"
+    assert info.value.code_name == "AcceleratorError"
+
+
+@pytest.mark.parametrize(
+    ("method", "error", "reason"),
+    [
+        ("capture_begin", (RuntimeError, "on a non-default stream."), "default_stream"),
+        ("capture_begin", (RuntimeError, "who knows"), "other"),
+        ("capture_end", (AcceleratorError, "CUDA error: out of memory", 2), "out_of_memory"),
+        ("capture_end", (RuntimeError, "CUDA out of memory"), "out_of_memory"),
+        ("raw_cuda_graph", (RuntimeError, "no"), None),
+    ],
+)
+def test_when_torch_fails(torch, monkeypatch, method, error, reason):
+    x, g = Array(), ag.Graph()
+    real = getattr(CUDAGraph, method)
+    once = [error[0](*error[1:])]
+
+    def failing(self, *args, **how):
+        if once and method != "capture_begin":
+            real(self, *args, **how)
+        if once:
+            raise once.pop()
+        return real(self, *args, **how)
+
+    monkeypatch.setattr(CUDAGraph, method, failing)
+    with pytest.raises(ag.CaptureError if reason else RuntimeError) as info:
+        captured(g, lambda: torch.fill(x, 1))
+    if reason:
+        assert info.value.reason == reason
+    assert g.state == "empty"
+    captured(g, lambda: torch.fill(x, 5)).replay()
+    assert value(x) == 5
+
+
+def test_when_instantiate_fails(torch):
+    x, faults = Array(), Faults("libcuda.so.1")
+    g = captured(ag.Graph(keep_graph=True), lambda: torch.fill(x, 5))
+    faults.fail("cuGraphInstantiate", code=2)
+    with pytest.raises(ag.DriverError) as info:
+        g.instantiate()
+    assert (info.value.reason, info.value.call) == ("out_of_memory", "torch.cuda.CUDAGraph.instantiate")
+    g.replay()
+    assert value(x) == 5
+
+
+def test_pools_are_torchs(torch):
+    x, a, b = Array(), ag.Graph(), ag.Graph(keep_graph=True)
+    captured(a, lambda: torch.fill(x, 1), pool=(0, 3))
+    assert a.pool() == recording(a).pool() == (0, 3)
+    captured(b, lambda: torch.fill(x, 1))
+    b.instantiate()
+    assert b.pool() == recording(b).pool()
+    assert b.pool()[0] >= 2**40
+
+
+def test_an_empty_graph_is_warned_of_once(torch):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        captured(ag.Graph(), lambda: None)
+    assert [each.category for each in found] == [ag.EmptyGraphWarning]
+
+
+def test_a_capture_that_goes_on_while_the_generators_are_to_be_reset(torch, monkeypatch):
+    """The stream is still being captured: nothing more is recorded."""
+    g = ag.Graph()
+    monkeypatch.setattr(
+        CUDAGraph, "capture_end", lambda self: interop_fake_torch._capturing.pop(self._device)
+    )
+    with pytest.raises(LookupError), ag.graph(g):  # noqa: PT012
+        handle = torch.cuda.current_stream().cuda_stream
+        raise LookupError
+    driver.cuStreamEndCapture(handle)
+    interop_fake_torch._routed.clear()
+    pool_uses.clear()
+
+
+# ---- torch 2.14 and later ---------------------------------------------------------------------------------
+
+
+def test_generators_that_join_by_themselves(newest):
+    x, mine = Array(), newest.Generator()
+    g = ag.Graph()
+    g.register_generator_state(mine)
+    captured(g, lambda: newest.rand(x, mine))
+    unknown = newest.Generator()
+    h = captured(ag.Graph(), lambda: newest.rand(x, unknown))
+    for _ in range(3):
+        g.replay()
+        h.replay()
+    assert (recording(g).replays, mine.offset) == (3, 12)
+    assert (recording(h).replays, unknown.offset) == (3, 12)
+
+
+def test_hooks_of_replays_run_at_every_one(newest):
+    x, seen = Array(), []
+    g = captured(ag.Graph(), lambda: newest.fill(x, 5))
+    kept = g.bind()
+    for _ in range(3):
+        kept()
+        recording(g).register_replay_start_hook(seen.append)
+    assert seen == [recording(g)] * 3
+    assert value(x) == 5
+
+
+def test_a_hook_that_raises(newest):
+    x = Array()
+    g = captured(ag.Graph(), lambda: newest.fill(x, 5))
+    recording(g).register_replay_start_hook(raising(LookupError))
+    with pytest.raises(LookupError):
+        g.replay()
+
+
+def test_a_newer_torch_without_what_was_deprecated(newest, monkeypatch):
+    monkeypatch.delattr(CUDAGraph, "register_generator_state")
+    monkeypatch.delattr(CUDAGraphOf215, "register_generator_state")
+    x, g = Array(), ag.Graph()
+    g.register_generator_state(newest.Generator())
+    captured(g, lambda: newest.rand(x))
+    g.replay()
+    g.replay()
+    assert recording(g).replays == 2
+
+
+# ---- pools ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [CUDAGraph, CUDAGraphOf215])
+def test_a_failed_capture_leaves_the_pool_to_others(monkeypatch, version):
+    torch = install(monkeypatch, "torch", interop_fake_torch.torch(graph=version))
+    x, first, second = Array(), ag.Graph(), ag.Graph()
+    shared = ag.graph_pool_handle()
+    captured(first, lambda: torch.fill(x, 1), pool=shared)
+    for _ in range(2):
+        with pytest.raises(ag.CaptureError), ag.graph(second, pool=shared):
+            driver.cuStreamSynchronize(torch.cuda.current_stream().cuda_stream)
+        with pytest.raises(LookupError), ag.graph(second, pool=shared):
+            raise LookupError
+    captured(second, lambda: torch.fill(x, 5), pool=shared).replay()
+    assert value(x) == 5
+    assert first.pool() == shared
+    assert (second.pool() == shared) is (version is CUDAGraphOf215)  # older ones can't use it any more
+    assert pool_uses == Counter([first.pool(), second.pool()])
+
+
+def test_a_capture_that_the_driver_does_not_begin_gives_the_pool_back(torch):
+    faults, x, g = Faults("libcuda.so.1"), Array(), ag.Graph()
+    faults.fail("cuStreamBeginCapture", code=2)
+    with pytest.raises(ag.CaptureError), ag.graph(g):
+        raise AssertionError
+    assert not interop_fake_torch._routed
+    captured(g, lambda: torch.fill(x, 5)).replay()
+    assert value(x) == 5
+
+
+def test_a_pool_that_fails_again_and_again(torch):
+    x, pool = Array(), ag.graph_pool_handle()
+    for _ in range(2):
+        with pytest.raises(ag.CaptureError), ag.graph(ag.Graph(), pool=pool):
+            driver.cuStreamSynchronize(torch.cuda.current_stream().cuda_stream)
+        g = captured(ag.Graph(), lambda: torch.fill(x, 5), pool=pool)
+        pool, before = g.pool(), pool
+        assert pool != before
+    captured(ag.Graph(), lambda: torch.fill(x, 5), pool=before)
+
+
+@pytest.mark.parametrize("how", ["constructor", "capture_begin", "graph", "attribute"])
+def test_a_pool_object_of_torchs_lives_as_long_as_its_graphs(torch, how):
+    x, mine = Array(), MemPool()
+    number, there = mine.id, weakref.ref(mine)
+    g = ag.Graph(pool=mine) if how == "constructor" else ag.Graph()
+    if how == "attribute":
+        g.graph_pool = mine
+        assert g.graph_pool is mine
+    if how == "capture_begin":
+        with ag.Stream(backend="cuda"):
+            g.capture_begin(mine)
+            torch.fill(x, 5)
+            g.capture_end()
+    else:
+        captured(g, lambda: torch.fill(x, 5), **({"pool": mine} if how == "graph" else {}))
+    same = g.pool() == recording(g).pool() == number
+    assert same
+    if how in ("capture_begin", "graph"):
+        del mine
+        h = captured(ag.Graph(), lambda: torch.fill(x, 6), pool=g.pool())
+        g.reset()
+        lives = there() is not None
+        h.replay()
+        assert value(x) == 6
+        h.reset()
+        assert lives
+        assert there() is None
+
+
+def test_a_pool_object_that_goes_in_a_capture(torch):
+    x, old, g = Array(), ag.Graph(), ag.Graph()
+    captured(old, lambda: torch.fill(x, 1), pool=MemPool())
+    with ag.graph(g):
+        old.reset()
+        assert len(pool_uses) == 2  # it would have ended the process
+        torch.fill(x, 5)
+    assert len(pool_uses) == 1
+    g.replay()
+    assert value(x) == 5
+
+
+def test_a_pool_object_of_a_failed_capture(torch):
+    mine = MemPool()
+    with pytest.raises(ag.CaptureError), ag.graph(ag.Graph(), pool=mine):
+        driver.cuStreamSynchronize(torch.cuda.current_stream().cuda_stream)
+    assert pool_uses[mine.id] == 1
+    with (
+        pytest.raises(ag.CaptureError, match=r"make another torch\.cuda\.MemPool"),
+        ag.graph(ag.Graph(), pool=mine),
+    ):
+        raise AssertionError
+
+
+def test_a_pool_whose_last_graph_is_gone_has_another_id_in_torch(torch):
+    x, pool = Array(), ag.graph_pool_handle()
+    first = captured(ag.Graph(), lambda: torch.fill(x, 1), pool=pool)
+    assert first.pool() == pool
+    first.reset()
+    second = captured(ag.Graph(), lambda: torch.fill(x, 5), pool=pool)
+    third = captured(ag.Graph(), lambda: torch.fill(x, 5), pool=second.pool())
+    assert pool_uses == {second.pool(): 2}
+    assert third.pool() == second.pool() != pool
+    second.replay()
+    assert value(x) == 5
+
+
+# ---- somebody else's graphs, collected in the middle of a capture -----------------------------------------
+
+
+class Foreign:
+    """A graph that is destroyed as torch's is: without a thought for captures."""
+
+    def __init__(self):
+        self._graph = call(driver.cuGraphCreate, 0)
+        self._executable = call(driver.cuGraphInstantiate, self._graph, 0)
+
+    def __del__(self):
+        driver.cuGraphExecDestroy(self._executable)
+        driver.cuGraphDestroy(self._graph)
+
+
+def in_a_cycle():
+    """Return a list with a foreign graph that only the collector can destroy, and a weak reference to it."""
+    foreign = Foreign()
+    foreign.itself = foreign
+    return [foreign], weakref.ref(foreign)
+
+
+@pytest.fixture(name="lazy_collector")
+def lazy_collector_fixture():
+    before = gc.get_threshold()
+    gc.set_threshold(1_000_000)
+    yield
+    gc.set_threshold(*before)
+
+
+def many_objects():
+    """Have the collector look at what is young, if it is on."""
+    gc.set_threshold(10)
+    return [[] for _ in range(10_000)]
+
+
+def test_the_collector_waits_for_the_end_of_a_capture(torch, lazy_collector):
+    x, g = Array(), ag.Graph()
+    held, foreign = in_a_cycle()
+    with ag.graph(g):
+        held.clear()
+        torch.fill(x, 5)
+        many_objects()
+        waited = foreign() is not None
+    g.replay()
+    assert value(x) == 5
+    many_objects()
+    assert waited
+    assert foreign() is None
+
+
+def test_without_the_pause_the_collector_breaks_the_capture(torch, lazy_collector, monkeypatch):
+    monkeypatch.setattr(gc_pause, "pause", lambda capture, relaxed: None)
+    held, _ = in_a_cycle()
+    with pytest.raises(ag.CaptureError), ag.graph(ag.Graph()):  # noqa: PT012
+        held.clear()
+        many_objects()
+
+
+def test_a_collection_in_the_body_is_harmless(torch):
+    x, g = Array(), ag.Graph()
+    held, foreign = in_a_cycle()
+    with ag.graph(g):
+        held.clear()
+        torch.fill(x, 5)
+        gc.collect()
+        assert foreign() is None
+    g.replay()
+    assert value(x) == 5
+    assert not gc_pause._captures
+
+
+@pytest.fixture(name="unrelaxed")
+def unrelaxed_fixture(monkeypatch):
+    before = list(gc.callbacks)
+    monkeypatch.setattr(gc_pause, "_around", lambda phase, info: None)
+    gc.callbacks[:] = [each for each in before if getattr(each, "__module__", "") != gc_pause.__name__]
+    yield
+    gc.callbacks[:] = before
+
+
+def test_without_relaxing_a_collection_in_the_body_breaks_the_capture(torch, unrelaxed):
+    held, _ = in_a_cycle()
+    with pytest.raises(ag.CaptureError) as info, ag.graph(ag.Graph()):  # noqa: PT012
+        held.clear()
+        gc.collect()
+    assert info.value.reason == "invalidated"
+
+
+def test_an_interrupt_while_the_collector_is_switched_on(torch):
+    gc_pause.pause(1, nullcontext)
+    del gc_pause._captures[1]  # as far as the first clean-up came
+    assert not gc.isenabled()
+    gc_pause.resume(1)
+    assert gc.isenabled()
+
+
+def test_a_collection_outlives_the_capture_that_it_began_in(torch):
+    events = []
+
+    @contextmanager
+    def relaxed():
+        events.append("relaxed")
+        yield
+        events.append("as before")
+
+    class Ends:
+        def __del__(self):
+            gc_pause.resume(1)
+
+    gc_pause.pause(1, relaxed)
+    ends = Ends()
+    ends.itself = ends
+    del ends
+    gc.collect()
+    assert events == ["relaxed", "as before"]
+
+
+def test_a_foreign_graph_that_is_dropped_in_the_body_breaks_the_capture(torch):
+    foreign = Foreign()
+    with pytest.raises(ag.CaptureError) as info, ag.graph(ag.Graph()):
+        del foreign
+    assert info.value.reason == "invalidated"
+
+
+@pytest.mark.parametrize("end", ["well", "by an exception", "by the driver", "before it began"])
+def test_the_collector_is_on_again_after_a_capture(torch, end, monkeypatch):
+    x, g = Array(), ag.Graph()
+    if end == "before it began":
+        monkeypatch.setattr(CUDAGraph, "capture_begin", raising(RuntimeError("no")))
+    try:
+        with ag.graph(g):
+            assert not gc.isenabled()
+            torch.fill(x, 5)
+            if end == "by an exception":
+                raise LookupError
+            if end == "by the driver":
+                driver.cuStreamSynchronize(torch.cuda.current_stream().cuda_stream)
+    except (LookupError, ag.CaptureError):
+        assert end != "well"
+    assert gc.isenabled()
+
+
+def test_a_collector_that_the_user_has_switched_off_stays_off(torch):
+    x = Array()
+    gc.disable()
+    try:
+        captured(ag.Graph(), lambda: torch.fill(x, 5))
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_the_last_of_several_captures_switches_the_collector_on():
+    for first, second in ((1, 2), (2, 1)):
+        gc_pause.pause(1, nullcontext)
+        gc_pause.pause(2, nullcontext)
+        gc_pause.pause(2, nullcontext)
+        gc_pause.resume(first)
+        assert not gc.isenabled()
+        gc_pause.resume(second)
+        assert gc.isenabled()
+        gc_pause.resume(second)
+    gc_pause.pause(1, nullcontext)
+    gc.enable()  # the user, in the body
+    gc_pause.resume(1)
+    assert gc.isenabled()
+
+
+def test_a_forked_child_has_its_collector(torch):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with ag.graph(ag.Graph()):
+            child = os.fork()
+            if not child:
+                os._exit(0 if gc.isenabled() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_thread_that_ends_in_a_capture_gives_everything_back(torch):
+    stream = ag.Stream(backend="cuda")
+
+    def left_open():
+        with stream:
+            ag.Graph().capture_begin()
+
+    in_a_thread(left_open)
+    ag.Stream(backend="cuda").synchronize()
+    ownership.drain()
+    assert gc.isenabled()
+    stream.close()  # it is refused while it captures
+
+
+# ---- signal handlers ------------------------------------------------------------------------------------
+
+
+def test_a_signal_handler_that_captures_while_a_capture_is_noted(torch):
+    """At every line that notes what torch records: one capture is over before the other, or is refused."""
+    lines, outcomes, failed = [], [], []
+    context = driver.cuCtxGetCurrent()[1]
+
+    def handler():
+        x = Array()
+        try:
+            outcomes.append(captured(ag.Graph(), lambda: torch.fill(x, 7)).num_nodes)
+        except ag.CaptureError as error:
+            outcomes.append(error.reason)
+
+    def once(at):
+        count = [0]
+
+        def trace(frame, event, arg):
+            if frame.f_code.co_name not in ("_reserve", "_over"):
+                return trace if event == "call" and frame.f_code.co_name == "capture_begin" else None
+            if event == "line":
+                count[0] += 1
+                if count[0] == at:
+                    sys.settrace(None)
+                    handler()
+            return trace
+
+        x, g = Array(), ag.Graph()
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            captured(g, lambda: torch.fill(x, 5))
+        finally:
+            sys.settrace(before)
+        g.replay()
+        assert value(x) == 5
+        lines.append(count[0])
+        return count[0] >= at
+
+    def work():
+        try:
+            driver.cuCtxSetCurrent(context)
+            at = 1
+            while once(at):
+                at += 1
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive(), "it hangs"
+    assert failed == []
+    assert len(lines) > 5
+    assert set(outcomes) == {1, "foreign_capture"}

@@ -1,0 +1,345 @@
+"""The registry: names, loading, registering and opening."""
+
+import os
+import sys
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from accelerator_graph._plugins import entry_points
+from accelerator_graph.backends import registry
+from accelerator_graph.backends.base import BACKEND_API_VERSIONS, Backend
+from accelerator_graph.errors import (
+    BackendContractError,
+    BackendLoadError,
+    BackendUnavailableError,
+    UnknownBackendError,
+)
+from registry.fakes import built_in, fake, no_environment_fixture, site_fixture  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("no_environment")
+
+
+# ---- entry points, as literals ---------------------------------------------------------------------
+
+
+def entry(name, value):
+    return EntryPoint(name, value, "accelerator_graph.backends")
+
+
+def test_entry_points_are_grouped_by_name_whatever_their_order():
+    found = [entry("b", "m:B"), entry("a", "m:A [extra]"), entry("b", "n:B"), entry("b", "m : B")]
+    scan = entry_points.sort_out(found, frozenset())
+    assert scan == entry_points.sort_out(found[::-1], frozenset())
+    assert {name: [offer.target for offer in offers] for name, offers in scan.offers.items()} == {
+        "a": ["m:A"],
+        "b": ["m:B", "n:B"],
+    }
+    assert scan.ignored == []
+
+
+@pytest.mark.parametrize("name", ["Bad", "1st", "_a", "a-b", "a b", "", "ä"])
+def test_bad_names_of_entry_points_are_ignored_with_a_reason(name):
+    scan = entry_points.sort_out([entry(name, "m:A"), entry("good_1", "m:A")], frozenset())
+    assert list(scan.offers) == ["good_1"]
+    assert [(found.name, "does not match" in found.reason) for found in scan.ignored] == [(name, True)]
+
+
+def test_entry_points_with_reserved_names_are_ignored_with_a_reason():
+    scan = entry_points.sort_out([entry("cuda", "m:A")], {"cuda"})
+    assert scan.offers == {}
+    assert "reserved" in scan.ignored[0].reason
+    assert scan.ignored[0].origin == "a distribution without metadata"
+
+
+# ---- names and loading -----------------------------------------------------------------------------
+
+
+def test_names_lists_everything_and_loads_nothing(site):
+    site.distribution("some-dist", "2.0", plug="not_there:Plugin")
+    backends = built_in(cpu=fake(), cuda=fake())
+    backends.register("mine", "not_there_either:Plugin")
+    assert backends.names() == ["cpu", "cuda", "mine", "plug"]
+
+
+def test_unknown_names_come_with_the_known_ones_and_the_closest_match():
+    backends = built_in(cpu=fake(), cuda=fake())
+    with pytest.raises(
+        UnknownBackendError, match=r"^there is no backend 'CUDDA'; did you mean 'cuda'\? .*cpu, cuda\.$"
+    ):
+        backends.get("CUDDA")
+    with pytest.raises(LookupError, match=r"^there is no backend 'zzz'; the known ones are cpu, cuda\.$"):
+        backends.load("zzz")
+    with pytest.raises(TypeError, match="must be a str, not 5"):
+        backends.load(5)
+
+
+def test_hip_needs_nothing_but_its_line_in_the_table():
+    with pytest.raises(UnknownBackendError, match="this version of accelerator_graph has no HIP backend yet"):
+        built_in(cpu=fake()).get("hip")
+    assert built_in(cpu=fake(), hip=fake()).get("hip").name == "hip"
+
+
+def test_only_the_named_plug_in_is_loaded(site):
+    site.backend("plug_a")
+    site.module("plug_b", "raise AssertionError('loaded without being named')")
+    site.distribution("a", "1", plug_a="plug_a:Plugin")
+    site.distribution("b", "1", plug_b="plug_b:Plugin")
+    assert built_in(cpu=fake()).get("plug_a").name == "plug_a"
+
+
+def test_a_failed_import_is_explained_and_kept_until_refresh(site):
+    site.module("plug", "import missing_runtime")
+    site.distribution("plug-dist", "0.7", plug="plug:Plugin")
+    backends = built_in(cpu=fake())
+    for _ in range(2):
+        with pytest.raises(
+            BackendLoadError, match=r"plug-dist 0\.7.*No module named 'missing_runtime'; .*plug-dist"
+        ) as info:
+            backends.get("plug")
+        assert isinstance(info.value.__cause__, ModuleNotFoundError)
+        site.backend("plug")  # mended, but nobody has said so
+    backends.refresh()
+    assert backends.get("plug").name == "plug"
+
+
+def test_a_plug_in_that_exits_when_imported_does_not_end_the_process(site):
+    site.module("plug", "raise SystemExit(3)")
+    site.distribution("plug-dist", "1", plug="plug:Plugin")
+    with pytest.raises(BackendLoadError, match="SystemExit: 3"):
+        built_in(cpu=fake()).get("plug")
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (int, r"is not a subclass of accelerator_graph\.backends\.base\.Backend"),
+        (Backend, "does not say its api_version"),
+        (
+            type("Half", (Backend,), {"api_version": BACKEND_API_VERSIONS[-1]}),
+            "lacks the methods capture_begin, ",
+        ),
+        (
+            fake(api_version=BACKEND_API_VERSIONS[-1] + 1),
+            "version 2, .*version 1; upgrade accelerator-graph",
+        ),
+        (
+            fake(api_version=BACKEND_API_VERSIONS[0] - 1),
+            "version 0, .*version 1; upgrade (registry|test_registry)",
+        ),
+        (fake(api_version="1"), "does not say its api_version"),
+        (fake(priority="high"), "priority"),
+    ],
+)
+def test_what_is_no_backend_is_refused(target, message):
+    backends = built_in(cpu=fake())
+    with pytest.raises(BackendContractError, match=message):
+        backends.register("mine", target)
+    assert backends.names() == ["cpu"]
+    setattr(sys.modules[__name__], "no_backend", target)  # noqa: B010
+    backends.register("mine", f"{__name__}:no_backend")
+    for _ in range(2):
+        with pytest.raises(BackendContractError, match=message):
+            backends.load("mine")
+
+
+def test_one_release_of_a_plug_in_serves_two_versions_of_the_library(monkeypatch):
+    monkeypatch.setattr(registry, "BACKEND_API_VERSIONS", (2, 3))
+    backends = built_in(cpu=fake(api_version=3))
+    backends.register("older", fake(api_version=2))
+    assert [backends.get(name).name for name in ("cpu", "older")] == ["cpu", "older"]
+    for version, outdated in ((1, "registry"), (4, "accelerator-graph")):
+        with pytest.raises(BackendContractError) as info:
+            backends.register("other", fake(api_version=version))
+        assert str(info.value).endswith(
+            f"has api_version {version}, but this accelerator_graph supports api_version 2 and 3; "
+            f"upgrade {outdated}."
+        )
+
+
+def test_what_only_poses_as_a_subclass_is_refused():
+    pose = type("Pose", (), {"api_version": BACKEND_API_VERSIONS[-1]})
+    Backend.register(pose)
+    with pytest.raises(BackendContractError, match="not a subclass"):
+        built_in(cpu=fake()).register("mine", pose)
+
+
+def test_names_that_two_distributions_offer_are_refused_only_when_chosen(site):
+    site.module("plug", "raise AssertionError('loaded although ambiguous')")
+    site.distribution("one", "1.0", twin="plug:A")
+    site.distribution("two", "2.0", twin="plug:B")
+    backends = built_in(cpu=fake(), cuda=fake())
+    assert backends.names() == ["cpu", "cuda", "twin"]
+    assert backends.resolve().name == "cuda"
+    with pytest.raises(BackendLoadError, match=r"ambiguous: one 1\.0 \(plug:A\) and two 2\.0 \(plug:B\)"):
+        backends.get("twin")
+
+
+def test_equal_duplicates_are_one(site):
+    site.backend("plug")
+    site.distribution("plug-dist", "1.0", plug="plug:Plugin")
+    site.distribution("~lug-dist", "0.9", plug="plug:Plugin")
+    assert built_in(cpu=fake()).get("plug").name == "plug"
+
+
+def test_a_miss_looks_again_once(site, monkeypatch, tmp_path):
+    scans = []
+    looked = entry_points.installed
+    monkeypatch.setattr(entry_points, "installed", lambda group: scans.append(group) or looked(group))
+    backends = built_in(cpu=fake())
+    os.utime(tmp_path, ns=(0, 0))
+    backends.names()
+    backends.names()
+    assert len(scans) == 1
+    site.backend("plug")
+    site.distribution("plug-dist", "1.0", plug="plug:Plugin")
+    os.utime(tmp_path, ns=(0, 0))  # nothing may depend on the folder's time
+    assert backends.get("plug").name == "plug"
+    assert len(scans) == 2
+    with pytest.raises(UnknownBackendError):
+        backends.get("nope")
+    assert len(scans) == 3
+    backends.refresh()
+    backends.names()
+    assert len(scans) == 4
+
+
+def test_metadata_that_cannot_be_read_hurts_nobody(monkeypatch):
+    def unreadable(group):
+        raise ValueError("garbage")
+
+    monkeypatch.setattr(entry_points, "installed", unreadable)
+    backends = built_in(cpu=fake())
+    assert backends.names() == ["cpu"]
+    with pytest.raises(UnknownBackendError, match="can't be read: ValueError: garbage"):
+        backends.get("plug")
+    assert "garbage" in backends.report()[-1].reason
+
+
+def test_plug_ins_can_be_switched_off(site, monkeypatch):
+    site.backend("plug")
+    site.distribution("plug-dist", "1.0", plug="plug:Plugin")
+    monkeypatch.setenv("ACCELERATOR_GRAPH_DISABLE_PLUGINS", "1")
+    monkeypatch.setattr(entry_points, "installed", lambda group: pytest.fail("scanned"))
+    backends = built_in(cpu=fake())
+    backends.register("mine", fake())
+    assert backends.names() == ["cpu", "mine"]
+    with pytest.raises(UnknownBackendError, match="ACCELERATOR_GRAPH_DISABLE_PLUGINS switches plug-ins off"):
+        backends.get("plug")
+
+
+# ---- registering -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["cpu", "cuda", "hip", "Mine", "my-rt", "", "1st"])
+def test_names_that_cannot_be_registered(name):
+    with pytest.raises(ValueError, match=r"reserved|does not match"):
+        built_in(cpu=fake()).register(name, fake())
+
+
+@pytest.mark.parametrize("target", ["module", "module:", ":Class", "a b:C", "a:b:c"])
+def test_targets_that_cannot_be_registered(target):
+    with pytest.raises(ValueError, match="'module:Class'"):
+        built_in(cpu=fake()).register("mine", target)
+
+
+@pytest.mark.parametrize(("name", "target"), [("mine", 5), (None, fake()), ("mine", None)])
+def test_types_that_cannot_be_registered(name, target):
+    with pytest.raises(TypeError, match="is registered by a name and by"):
+        built_in(cpu=fake()).register(name, target)
+
+
+def test_registering_twice_has_to_be_asked_for():
+    backends = built_in(cpu=fake())
+    first, second = fake(), fake()
+    backends.register("mine", first)
+    one = backends.get("mine")
+    with pytest.raises(ValueError, match="is already registered"):
+        backends.register("mine", second)
+    assert backends.get("mine") is one
+    backends.register("mine", second, replace=True)
+    assert type(backends.get("mine")) is second
+    backends.unregister("mine")
+    with pytest.raises(UnknownBackendError):
+        backends.get("mine")
+    for name in ("mine", "cpu"):
+        with pytest.raises(ValueError, match="was not registered"):
+            backends.unregister(name)
+
+
+def test_a_registered_backend_never_shadows_an_installed_one(site):
+    site.backend("plug")
+    site.distribution("plug-dist", "1.0", plug="plug:Plugin")
+    backends = built_in(cpu=fake())
+    backends.register("plug", fake(), replace=True)
+    with pytest.raises(BackendLoadError, match=r"ambiguous: registered \(.*\) and plug-dist 1\.0"):
+        backends.get("plug")
+    backends.register("plug", "plug:Plugin", replace=True)
+    assert backends.get("plug").name == "plug"
+
+
+# ---- opening ---------------------------------------------------------------------------------------
+
+
+def test_get_probes_names_opens_and_keeps():
+    cpu = fake()
+    backends = built_in(cpu=cpu)
+    backend = backends.get("cpu")
+    assert backends.get("cpu") is backend
+    assert cpu.log == ["probe", "open cpu"]
+
+
+def test_what_probes_unusable_is_not_opened():
+    backend = fake(usable=False, reason="its library is missing. Install it.")
+    backends = built_in(cuda=backend)
+    with pytest.raises(BackendUnavailableError) as info:
+        backends.get("cuda")
+    assert str(info.value) == "backend 'cuda' is not available: its library is missing. Install it."
+    assert info.value.reasons == {"cuda": "its library is missing. Install it"}
+    assert backend.log == ["probe"]
+
+
+def test_a_probe_that_misbehaves_is_reported():
+    def burn(cls):
+        raise OSError("on fire")
+
+    backends = built_in(cpu=fake(probe=classmethod(burn)), cuda=fake(probe=classmethod(lambda cls: None)))
+    with pytest.raises(
+        BackendUnavailableError, match=r"its probe\(\) must not raise, but raised OSError: on fire\.$"
+    ):
+        backends.get("cpu")
+    with pytest.raises(BackendUnavailableError, match=r"its probe\(\) returned NoneType"):
+        backends.get("cuda")
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (BackendUnavailableError("no device."), "no device"),
+        (BackendUnavailableError("backend 'cuda' is not available: no device."), "no device"),
+        (BackendUnavailableError("whatever", reasons={"cuda": "no device"}), "no device"),
+        (RuntimeError("boom"), "its open() raised RuntimeError: boom"),
+    ],
+)
+def test_an_open_that_fails_is_explained_and_tried_again(error, reason):
+    backend = fake(open_error=error)
+    backends = built_in(cuda=backend)
+    with pytest.raises(BackendUnavailableError) as info:
+        backends.get("cuda")
+    assert str(info.value) == f"backend 'cuda' is not available: {reason}."
+    assert info.value.reasons == {"cuda": reason}
+    assert info.value.__cause__ is error
+    [row] = backends.report()
+    assert (row.opened, row.usable, row.reason) == (False, False, reason)
+    backends.refresh()
+    assert backends.report()[0].usable
+    backend.open_error = None
+    assert type(backends.get("cuda")) is backend
+    [row] = backends.report()
+    assert (row.opened, row.usable, row.reason) == (True, True, "")
+
+
+def test_an_open_that_asks_for_itself_is_an_error_and_no_deadlock():
+    backends = built_in(cpu=fake(open=lambda self: backends.get("cpu")))
+    with pytest.raises(BackendUnavailableError, match=r"its open\(\) asks for the backend that it opens"):
+        backends.get("cpu")

@@ -1,0 +1,141 @@
+"""Compile the shim, once for each state of its sources and of CUDA's headers."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parent
+ROOT = SOURCES.parents[2]
+CACHE = SOURCES / "__pycache__"
+FLAGS = (
+    *("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra"),
+    *("-fPIC", "-shared", "-fvisibility=hidden", "-pthread"),
+)
+LIBRARIES = {"libamdhip64.so": SOURCES, "libhiprtc.so": SOURCES / "hiprtc"}
+LEAST_CUDA = 13000
+
+
+def compiler() -> str | None:
+    """Return the system's C compiler, if there is one."""
+    return shutil.which(os.environ.get("CC") or "cc") or shutil.which("gcc") or shutil.which("clang")
+
+
+def headers() -> Path | None:
+    """Return the folder with ``cuda.h`` of CUDA 13 or newer, if there is one."""
+    for folder in _toolkits():
+        with_header = folder / "include"
+        try:
+            text = (with_header / "cuda.h").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        version = re.search(r"^#define CUDA_VERSION (\d+)", text, re.MULTILINE)
+        if version and int(version[1]) >= LEAST_CUDA:
+            return with_header
+    return None
+
+
+def missing() -> str:
+    """Say what the shim can't be built for; nothing, if it can."""
+    if compiler() is None:
+        return "there is no C compiler to build the shim with; install one as cc."
+    if headers() is None:
+        return (
+            "the headers of CUDA 13 are neither in $CUDA_HOME nor in /usr/local/cuda nor in an installed "
+            "wheel; install nvidia-cuda-runtime, version 13."
+        )
+    return ""
+
+
+def build(*flags: str) -> Path:
+    """Return a folder with the libraries in its ``lib``, as ``ROCM_PATH`` is laid out.
+
+    Parameters
+    ----------
+    *flags : str
+        More flags for the compiler, such as ``-fsanitize=address``.
+
+    Raises
+    ------
+    RuntimeError
+        There is no compiler, or there are no headers, or it refuses the sources.
+    """
+    cc, include = compiler(), headers()
+    if cc is None or include is None:
+        raise RuntimeError(missing())
+    folder = CACHE / f"hip-on-cuda-{_digest(cc, str(include), *flags)}"
+    if folder.exists():
+        return folder
+    CACHE.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as unfinished:
+        made = Path(unfinished) / "rocm"
+        (made / "lib").mkdir(parents=True)
+        for name, sources in LIBRARIES.items():
+            files = map(str, sorted(sources.glob("*.c")))
+            _compile(cc, *FLAGS, *flags, f"-I{include}", *files, "-o", str(made / "lib" / name), "-ldl")
+        try:
+            made.rename(folder)
+        except OSError:
+            if not folder.exists():  # another process was as fast
+                raise
+    return folder
+
+
+def environment(folder: Path, base: Mapping[str, str] | None = None, **variables: str) -> dict[str, str]:
+    """Return an environment for a Python whose hip-python is to find the libraries of `folder`.
+
+    Parameters
+    ----------
+    folder : Path
+        What `build` returned.
+    base : mapping, optional
+        The environment to start from; this process's own, if not given. That of the software CUDA driver
+        makes the shim forward to it.
+    **variables : str
+        Further variables.
+    """
+    env = dict(os.environ if base is None else base)
+    libraries = folder / "lib"
+    paths = [str(libraries), env.get("LD_LIBRARY_PATH", ""), *map(str, _nvrtc_folders())]
+    env["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, paths))
+    env["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(ROOT / "tests")))
+    env["ROCM_PATH"] = str(folder)
+    return env | variables
+
+
+def _toolkits() -> Iterator[Path]:
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if os.environ.get(variable):
+            yield Path(os.environ[variable])
+    yield Path("/usr/local/cuda")
+    wheels = importlib.util.find_spec("nvidia")
+    for folder in (wheels and wheels.submodule_search_locations) or ():
+        yield from sorted(Path(folder).glob("cu[0-9]*"), reverse=True)
+        yield Path(folder) / "cuda_nvrtc"
+
+
+def _nvrtc_folders() -> Iterator[Path]:
+    for folder in _toolkits():
+        for name in ("lib64", "lib"):
+            if any((folder / name).glob("libnvrtc.so*")):
+                yield folder / name
+
+
+def _compile(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode:
+        raise RuntimeError(f"the shim does not compile:\n{done.stderr}")
+
+
+def _digest(*facts: str) -> str:
+    digest = hashlib.sha256("\0".join((*facts, *FLAGS)).encode())
+    for path in sorted((*SOURCES.rglob("*.[ch]"), Path(__file__))):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]

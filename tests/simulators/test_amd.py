@@ -1,0 +1,105 @@
+"""The tests that want an AMD GPU, on AMD's own runtime above a GPU in software."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from simulators.amd.runtime import command, environment
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT = 150
+VERSIONS = ("7.2", "6.4")
+MOST_TESTS = "not TestCpu and not TestCuda and not TestTape"
+FILES = (
+    "backends/test_conformance.py",
+    "driver_rules/test_hip_captures.py",
+    *sorted(f"backends/hip/{path.name}" for path in (ROOT / "tests/backends/hip").glob("test_*.py")),
+)
+LEAST_PASSED = {"backends/test_conformance.py": 240}
+MAY_SKIP = (  # rules of the kit about capabilities, and what upstream breaks
+    "backend 'hip' has ",
+    "backend 'hip' enqueues work",
+    "backend 'hip' does not have the capability 'child_graphs'",
+    "expected to fail: AMD's runtime",
+    *(f"{how}HIP {version} answers" for how in ("", "that is how ") for version in VERSIONS),
+    "it needs two devices",  # they are run in a process that has two
+)
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def runtime(request: pytest.FixtureRequest, amd_runtime: Callable[[str], Path]) -> Path:
+    return amd_runtime(request.param)
+
+
+def run(runtime: Path, tmp_path: Path, *arguments: str, **variables: str) -> str:
+    """Run Python on the runtime, which must lack nothing below it; return what it printed."""
+    unknown = tmp_path / "unknown"
+    done = subprocess.run(
+        [*command(runtime), *arguments],
+        cwd=ROOT,
+        env=environment(runtime, SOFTWARE_HSA_UNKNOWN=str(unknown), **variables),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert not unknown.exists(), (
+        f"the library below the runtime lacks {sorted(set(unknown.read_text().splitlines()))}"
+    )
+    return done.stdout
+
+
+def outcome(
+    runtime: Path, tmp_path: Path, *files: str, tests: str = MOST_TESTS, **variables: str
+) -> SimpleNamespace:
+    """Run tests on the runtime and return what was counted."""
+    report = tmp_path / "report.json"
+    how = ("-q", "-p", "no:cacheprovider", "--color=no", "-k", tests)
+    paths = (f"tests/{name}" for name in files)
+    run(runtime, tmp_path, "-m", "simulators.amd.report", str(report), *how, *paths, **variables)
+    return SimpleNamespace(**json.loads(report.read_text(encoding="utf-8")))
+
+
+def test_the_tests_of_the_backend_pass(runtime: Path, tmp_path: Path) -> None:
+    found = outcome(runtime, tmp_path, *FILES)
+    assert {
+        name: found.passed.get(name, 0)
+        for name in FILES
+        if found.passed.get(name, 0) < LEAST_PASSED.get(name, 1)
+    } == {}
+    assert [reason for reason in found.skipped if not reason.startswith(MAY_SKIP)] == []
+    assert found.launches > 1000
+    assert (found.unknown_kernels, found.unknown_calls) == (0, 0)
+
+
+def test_the_rules_about_devices_on_two(runtime: Path, tmp_path: Path) -> None:
+    kit = "backends/test_conformance.py"
+    found = outcome(runtime, tmp_path, kit, tests="TestHip and device", SOFTWARE_HSA_DEVICES="2")
+    assert found.passed[kit] > 5
+    assert found.skipped == {}
+
+
+def test_the_library_below_the_runtime_is_what_it_says(runtime: Path, tmp_path: Path) -> None:
+    found = outcome(runtime, tmp_path, "simulators/amd/itself.py")
+    assert found.passed["simulators/amd/itself.py"] > 10
+    assert found.skipped == {}
+
+
+def test_the_demo(runtime: Path, tmp_path: Path) -> None:
+    printed = run(
+        runtime,
+        tmp_path,
+        *("-m", "accelerator_graph", "demo", "--backend", "hip", "--size", "64", "--steps", "100"),
+        *("--dump", str(tmp_path / "demo.dot")),
+    )
+    assert "hip, device 0" in printed
+    assert "identical, bit for bit" in printed
+    assert (tmp_path / "demo.dot").read_text().startswith("digraph")

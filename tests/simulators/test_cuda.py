@@ -1,0 +1,122 @@
+"""The tests that want a GPU, on the software CUDA driver: wherever there is a C compiler."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from accelerator_graph.backends.cuda import CudaBackend
+from simulators.cuda.build import build, compiler, environment
+
+ROOT = Path(__file__).resolve().parents[2]
+
+TIMEOUT = 200
+MOST_TESTS = ("not TestCpu", "not TestHip", "not TestTape")
+LEAST_PASSED = {
+    "backends/test_conformance.py": 200,
+    "backends/cuda/test_backend.py": 100,
+    "driver_rules/test_cuda_captures.py": 1000,
+    "driver_rules/test_cuda_graphs.py": 50,
+}
+OF_THE_DRIVER = tuple(f"simulators/cuda/{name}.py" for name in ("itself", "lifetimes", "calls", "nodes"))
+MAY_SKIP = (  # rules of the kit about capabilities, and numpy
+    "backend 'cuda' has ",
+    "backend 'cuda' enqueues work",
+    "backend 'cuda' does not have the capability 'child_graphs'",
+    "could not import 'numpy'",
+)
+# For as long as the process lives: primary contexts, and the kernels and arenas of backends/works/cuda.py.
+MAY_LIVE = {"contexts": 2, "modules": 2, "allocations": 2}
+
+
+@pytest.fixture(scope="module")
+def libraries(request):
+    if CudaBackend.probe().usable:
+        pytest.skip("there is a GPU, and the same tests run on it")
+    return request.getfixturevalue("software_driver")
+
+
+def run(libraries, tmp_path, *arguments, **variables):
+    """Run Python on the software driver, which must lack nothing for it; return what it printed."""
+    unknown = tmp_path / "unknown"
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=environment(libraries, SOFTWARE_CUDA_UNKNOWN=str(unknown), **variables),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert not unknown.exists(), f"the software driver lacks {sorted(set(unknown.read_text().split()))}"
+    return done.stdout
+
+
+def outcome(libraries, tmp_path, *files, **variables):
+    """Run tests on the software driver and return what was counted."""
+    report = tmp_path / "report.json"
+    choice = ("-k", " and ".join(MOST_TESTS), *(f"tests/{name}" for name in files))
+    run(
+        libraries,
+        tmp_path,
+        *("-m", "simulators.cuda", str(report), "-q", "-p", "no:cacheprovider", "--color=no", *choice),
+        **variables,
+    )
+    return SimpleNamespace(**json.loads(report.read_text(encoding="utf-8")))
+
+
+def test_the_tests_of_the_backend_pass_and_leave_nothing(libraries, tmp_path):
+    found = outcome(libraries, tmp_path, *LEAST_PASSED)
+    assert {
+        name: found.passed[name] for name, least in LEAST_PASSED.items() if found.passed[name] < least
+    } == {}
+    assert [reason for reason in found.skipped if not reason.startswith(MAY_SKIP)] == []
+    assert {name: count for name, count in found.live.items() if count > MAY_LIVE.get(name, 0)} == {}
+    assert found.stale_handles == 0
+
+
+def test_the_software_driver_is_what_it_says(libraries, tmp_path):
+    found = outcome(libraries, tmp_path, *OF_THE_DRIVER)
+    assert [name for name in OF_THE_DRIVER if found.passed[name] < 5] == []
+    assert found.skipped == {}
+
+
+def test_no_memory_is_used_that_is_gone(libraries, tmp_path):
+    """The conformance kit once more, with every access of the driver and its work checked."""
+    library = subprocess.run(
+        [compiler(), "-print-file-name=libasan.so"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    if not os.path.isabs(library):
+        pytest.skip("the compiler has no address sanitizer that can be preloaded")
+    checked = build("-fsanitize=address", "-fno-omit-frame-pointer")
+    log = tmp_path / "log"
+    variables = {
+        "LD_PRELOAD": library,
+        "ASAN_OPTIONS": f"detect_leaks=0:abort_on_error=1:log_path={log}",
+        "PYTHONMALLOC": "malloc",
+    }
+    try:
+        found = outcome(checked, tmp_path, "backends/test_conformance.py", **variables)
+    except AssertionError:
+        raise AssertionError("\n".join(path.read_text() for path in tmp_path.glob("log*"))) from None
+    assert found.passed["backends/test_conformance.py"] >= LEAST_PASSED["backends/test_conformance.py"]
+
+
+def test_the_demo(libraries, tmp_path):
+    printed = run(
+        libraries,
+        tmp_path,
+        *("-m", "accelerator_graph", "demo", "--backend", "cuda", "--size", "64", "--steps", "100"),
+        *("--dump", str(tmp_path / "demo.dot")),
+    )
+    assert "cuda, device 0" in printed
+    assert "identical, bit for bit" in printed
+    assert (tmp_path / "demo.dot").read_text().startswith("digraph")

@@ -1,0 +1,69 @@
+"""Captures of torch's own functions, modules and autograd, by torch's build for the CPU, without a GPU."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import lack
+from torch_cpu import environment
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT = 300
+LEAST_PASSED = {"graphed/test_callables.py": 80, "torch_cpu/itself.py": 10}
+
+
+@pytest.fixture(scope="module")
+def python() -> Path:
+    try:
+        return environment.make()
+    except LookupError as error:
+        lack(str(error))
+        raise
+
+
+@pytest.mark.parametrize("name", LEAST_PASSED)
+def test_the_tests_that_want_torch_pass(python: Path, name: str) -> None:
+    done = subprocess.run(
+        [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no", f"tests/{name}"],
+        cwd=ROOT,
+        env=environment.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    [passed] = re.findall(r"^(\d+) passed", done.stdout, re.MULTILINE)
+    assert int(passed) >= LEAST_PASSED[name]
+    assert "skipped" not in done.stdout
+
+
+def test_without_torch() -> None:
+    code = """
+import sys
+import accelerator_graph as ag
+make = ag.make_graphed_callables
+assert "torch" not in sys.modules
+try:
+    make(print, ())
+except TypeError as error:
+    assert "torch has not been imported" in str(error), error
+else:
+    raise AssertionError
+assert "torch" not in sys.modules
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env=environment.environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
