@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from threading import RLock
 from typing import Any, Generic, TypeVar
 
+from .._interpreter.messages import text_of
 from .._interpreter.process import after_fork
-from ..errors import BackendContractError, BackendError, BackendLoadError, UnknownBackendError, text_of
+from ..errors import BackendContractError, BackendError, BackendLoadError, UnknownBackendError
 from .contract import problem_of
 from .entry_points import (
     BACKEND_NAMES,

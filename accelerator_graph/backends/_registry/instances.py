@@ -7,9 +7,10 @@ from numbers import Integral
 from threading import Event, RLock, get_ident
 from typing import Any
 
+from ..._interpreter.messages import message_of, text_of
 from ..._interpreter.process import after_fork
 from ..._plugins.exceptions import raises_again
-from ...errors import BackendError, BackendUnavailableError, message_of, text_of
+from ...errors import BackendError, BackendUnavailableError
 from ..base import Availability, Backend
 
 _FORKED = (
