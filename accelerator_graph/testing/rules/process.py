@@ -1,4 +1,4 @@
-"""Forks: what a process that has only probed leaves to its children."""
+"""A process that has only probed can fork."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ os._exit(0)
 
 
 class ProcessRules(Case):
-    """Processes that fork."""
+    """A process that has only probed can fork."""
 
     def test_child_of_a_process_that_has_probed_can_use_the_backend(self) -> None:
         """`probe` initialises nothing: after it, a forked child can open the backend, capture and replay."""
