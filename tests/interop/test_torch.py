@@ -84,7 +84,7 @@ def test_inspection_goes_through(torch, tmp_path):
     g = captured(ag.Graph(keep_graph=True), lambda: torch.fill(x, 5))
     g.debug_dump(str(tmp_path / "g.dot"))
     assert (tmp_path / "g.dot").read_text().startswith("digraph")
-    nodes, _ = g._captured.recorder.nodes(g._captured.value)
+    nodes, _ = g._runner.captured.recorder.nodes(g._runner.captured.value)
     assert [node.kind for node in nodes] == ["memset"]
     g.instantiate()
     other = ag.Stream(backend="cuda")
