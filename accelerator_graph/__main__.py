@@ -103,7 +103,7 @@ def as_text(facts: dict[str, Any]) -> str:
     remarks = [f"{row['name']}: {remark}." for row in facts["backends"] if (remark := remark_on(row))]
     remarks += [f"{row['name']}: {row['warning']}" for row in facts["backends"] if row["warning"]]
     head = f"accelerator_graph {facts['version']}, Python {facts['python']}, {facts['platform']}"
-    choice = f"A bare Stream() is of backend {facts['chosen']!r}." if facts["chosen"] else facts["problem"]
+    choice = f"A bare Stream() uses backend {facts['chosen']!r}." if facts["chosen"] else facts["problem"]
     parts = [[head], table(backends), table(frameworks), remarks, [choice]]
     return "\n\n".join("\n".join(part) for part in parts if part)
 

@@ -27,7 +27,7 @@ def problem_of(found: object, base: type, api_versions: Sequence[int], provider:
         return f"is not a subclass of {path}; derive it from that class"
     newest, version = api_versions[-1], getattr(found, "api_version", None)
     if type(version) is not int:
-        return f"does not say its api_version; write `api_version = {newest}` in the class"
+        return f"has no valid api_version; write `api_version = {newest}` in the class"
     if version not in api_versions:
         supported = " and ".join(map(str, api_versions))
         return (

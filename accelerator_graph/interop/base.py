@@ -143,10 +143,10 @@ class Framework(ABC):
 
 
 class FrameworkRecorder(Recorder):
-    """A recorder that leaves the recording, and what goes with it, to a framework.
+    """Base class of recorders that let a framework record.
 
-    Graphs and executables are the framework's. What the backend makes of their handles by `borrow_graph` and
-    `borrow_executable` is never destroyed by the backend.
+    The framework owns graphs and executables. The backend makes objects from their handles by `borrow_graph`
+    and `borrow_executable`, and never destroys them.
 
     Parameters
     ----------

@@ -114,7 +114,7 @@ def test_a_plug_in_that_exits_when_imported_does_not_end_the_process(site):
     ("target", "message"),
     [
         (int, r"is not a subclass of accelerator_graph\.backends\.base\.Backend"),
-        (Backend, "does not say its api_version"),
+        (Backend, "has no valid api_version"),
         (
             type("Half", (Backend,), {"api_version": BACKEND_API_VERSIONS[-1]}),
             "lacks the methods capture_begin, ",
@@ -127,7 +127,7 @@ def test_a_plug_in_that_exits_when_imported_does_not_end_the_process(site):
             fake(api_version=BACKEND_API_VERSIONS[0] - 1),
             "version 0, .*version 1; upgrade (registry|test_registry)",
         ),
-        (fake(api_version="1"), "does not say its api_version"),
+        (fake(api_version="1"), "has no valid api_version"),
         (fake(priority="high"), "priority"),
     ],
 )

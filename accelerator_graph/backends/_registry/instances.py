@@ -154,7 +154,7 @@ class Instances:
 
 def unavailable(name: str, reason: str) -> BackendUnavailableError:
     """Make the error for one backend that can't run here."""
-    reason = reason.strip().rstrip(".") or "it does not say why"
+    reason = reason.strip().rstrip(".") or "it gives no reason"
     return BackendUnavailableError(f"backend {name!r} is not available: {reason}.", reasons={name: reason})
 
 
