@@ -74,7 +74,7 @@ class CudaPlate:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Make the device's context current for a `with` block, then the one from before."""
+        """Make the device's context current for a ``with`` block, then the one from before."""
         call(driver.cuCtxPushCurrent, self.context)
         try:
             yield

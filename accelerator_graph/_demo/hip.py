@@ -74,7 +74,7 @@ class HipPlate:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Make the device current for a `with` block, then the one from before."""
+        """Make the device current for a ``with`` block, then the one from before."""
         before = call(hip.hipGetDevice)
         call(hip.hipSetDevice, self.device)
         try:

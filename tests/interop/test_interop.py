@@ -16,6 +16,8 @@ from accelerator_graph._plugins import entry_points
 from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.interop import registry
 from accelerator_graph.interop.base import Framework
+from accelerator_graph.testing import BackendConformance
+from backends.works.host import HostWork
 from simulators.test_cuda import libraries, outcome  # noqa: F401
 
 pytestmark = pytest.mark.skipif(
@@ -252,6 +254,33 @@ def test_report_repeats_the_reason_of_a_warning(monkeypatch):
         interop.unregister("loud")
     assert (row.loaded, row.usable, row.backend) == (True, False, "cpu")
     assert row.reason.startswith("its current_stream() failed with ValueError: ")
+
+
+def works_on_cpu():
+    with ag.Stream(backend="cpu") as s, ag.Graph() as g:
+        s.launch(int)
+    g.replay()
+
+
+def test_the_kit_tests_a_backend_without_the_imported_frameworks(monkeypatch):
+    def prepare(self, device):
+        raise LookupError("a framework takes part")
+
+    class Kit(BackendConformance):
+        def work(self):
+            return HostWork("cpu")
+
+        def test_capture_beside_a_framework(self):
+            self.captured(self.stream(), self.cell()).replay()
+
+    monkeypatch.setitem(sys.modules, "silent", ModuleType("silent"))
+    interop.register("silent", type("Loud", (Silent,), {"prepare": prepare}))
+    try:
+        Kit().test_capture_beside_a_framework()
+        with pytest.raises(LookupError, match="a framework takes part"):
+            works_on_cpu()
+    finally:
+        interop.unregister("silent")
 
 
 def test_with_torch_but_no_gpu_nothing_changes():
