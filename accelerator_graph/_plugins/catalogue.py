@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from threading import RLock
 from typing import Any, Generic, TypeVar
 
-from .._interpreter.messages import text_of
+from .._interpreter.exceptions import raises_again, text_of
 from .._interpreter.process import after_fork
 from ..errors import BackendContractError, BackendError, BackendLoadError, UnknownBackendError
 from .contract import problem_of
@@ -23,7 +23,6 @@ from .entry_points import (
     scan,
     switched_off,
 )
-from .exceptions import raises_again
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Set
 from importlib import import_module, invalidate_caches
 from typing import TYPE_CHECKING, NamedTuple
 
-from .._interpreter.messages import text_of
+from .._interpreter.exceptions import text_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -14,11 +14,10 @@ from operator import index
 from threading import RLock
 from typing import NamedTuple, TypeVar
 
-from .._interpreter.messages import message_of, text_of
+from .._interpreter.exceptions import message_of, raises_again, text_of
 from .._interpreter.process import after_fork
 from .._plugins.catalogue import Catalogue
 from .._plugins.entry_points import IMPORT_NAMES
-from .._plugins.exceptions import raises_again
 from ..errors import BackendError, BackendLoadError
 from .base import INTEROP_API_VERSIONS, Framework
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Set
 from functools import partial
 from typing import Any
 
-from ..._interpreter.messages import text_of
+from ..._interpreter.exceptions import raises_again, text_of
 from ..._plugins.catalogue import Catalogue
-from ..._plugins.exceptions import raises_again
 from ...errors import AcceleratorGraphError, BackendContractError, BackendError
 from ..base import Backend
 from .choice import third_parties

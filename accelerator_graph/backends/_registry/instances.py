@@ -7,9 +7,8 @@ from numbers import Integral
 from threading import Event, RLock, get_ident
 from typing import Any
 
-from ..._interpreter.messages import message_of, text_of
+from ..._interpreter.exceptions import message_of, raises_again, text_of
 from ..._interpreter.process import after_fork
-from ..._plugins.exceptions import raises_again
 from ...errors import BackendError, BackendUnavailableError
 from ..base import Availability, Backend
 
