@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from operator import index
 from threading import RLock
 from typing import NamedTuple, TypeVar
@@ -108,14 +109,17 @@ def _row(name: str) -> FrameworkReport:
     except BackendError as error:
         reason = message_of(error).removeprefix(f"framework {name!r}: ")
         return FrameworkReport(name, origin, imported, reason=reason)
-    backend, problem = _attempt(framework, "backend", _backend_name)
-    problems = [text for (each, _), text in list(_complaints.items()) if each == name]
-    if problem:
-        reason = f"its backend() {problem}"
-    elif problems:
+    question = framework, "backend", _backend_name
+    try:
+        backend = _answer(*question)
+        problems = [text for (each, _), text in list(_complaints.items()) if each == name]
+    except (Exception, SystemExit) as error:
+        if not raises_again(partial(_answer, *question)):
+            raise
+        backend, problems = None, [f"its backend() failed with {text_of(error)}"]
+    reason = "" if backend else "it has not initialised a device"
+    if problems:
         reason = problems[0].removeprefix(f"framework {name!r}: ")
-    else:
-        reason = "" if backend else "it has not initialised a device"
     return FrameworkReport(name, origin, imported, True, not reason, reason, backend)
 
 
@@ -204,27 +208,19 @@ def _instance(name: str) -> Framework:
 
 def _ask(framework: Framework, method: str, read: Callable[..., T], *args: object) -> T | None:
     """Return a framework's answer; None, after a warning, if the method raises or the answer is wrong."""
-    answer, problem = _attempt(framework, method, read, *args)
-    if problem:
-        complain(framework, method, problem)
-    return answer
-
-
-def _attempt(
-    framework: Framework, method: str, read: Callable[..., T], *args: object
-) -> tuple[T | None, str]:
-    """Return a framework's answer, read by a function that checks it, and a clause about what went wrong."""
-
-    def asked() -> T | None:
-        answer = getattr(framework, method)(*args)
-        return None if answer is None else read(answer)
-
     try:
-        return asked(), ""
+        return _answer(framework, method, read, *args)
     except (Exception, SystemExit) as error:
-        if not raises_again(asked):
+        if not raises_again(partial(_answer, framework, method, read, *args)):
             raise
-        return None, f"failed with {text_of(error)}"
+        complain(framework, method, f"failed with {text_of(error)}")
+        return None
+
+
+def _answer(framework: Framework, method: str, read: Callable[..., T], *args: object) -> T | None:
+    """Return a framework's answer, read by a function that checks it."""
+    answer = getattr(framework, method)(*args)
+    return None if answer is None else read(answer)
 
 
 def _backend_name(answer: object) -> str:
