@@ -44,7 +44,7 @@ class MemberRules(Case):
         return executable
 
     def test_handle_int_tells_objects_apart(self) -> None:
-        """`handle_int` returns an int for a stream, a graph and an executable, different for two live ones."""
+        """`handle_int` returns an int for a stream, a graph or an executable, different for two live ones."""
         self.needs(Capability.HANDLES)
         backend, first, second, cell = self.backend, self.stream(), self.stream(), self.cell()
         graph = self._recorded(first, cell)
@@ -184,7 +184,7 @@ class MemberRules(Case):
         assert self.read(cell) == applied(2)
 
     def test_replay_ignores_captures_only_where_it_says_so(self) -> None:
-        """`replay` onto a capturing stream records or raises; it runs at once if `replay_ignores_captures`."""
+        """`replay` onto a capturing stream records, raises, or (`replay_ignores_captures`) runs at once."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
         executable = self._executable(stream, cell)
         token = backend.capture_begin(stream.native, backend.capture_modes[0])
