@@ -134,7 +134,7 @@ class Registry:
         raise nothing_usable(decision.reasons)
 
     def usable(self, name: str | None = None) -> bool:
-        """Return True if a backend's probe says usable; without a name, if automatic choice has such a one.
+        """Return True if a backend's probe says usable; without a name, if any accelerator's probe does.
 
         Opens nothing.
 
@@ -233,7 +233,7 @@ class Registry:
         self._choice.start_over()
 
     def report(self) -> list[BackendReport]:
-        """Load every backend, each on its own, and return what is known of it. Opens none and never raises.
+        """Load every backend and return a row of facts about each. Opens none and never raises.
 
         Entry points that are ignored because of their names come last.
         """

@@ -47,7 +47,7 @@ _lock = RLock()
 
 
 class FrameworkReport(NamedTuple):
-    """What is known of one framework."""
+    """The facts about one framework."""
 
     name: str
     """The name that it is imported by."""
@@ -90,7 +90,7 @@ def refresh() -> None:
 
 
 def report() -> list[FrameworkReport]:
-    """Return what is known of every framework. Imports no framework and never raises.
+    """Return a row of facts about every framework. Imports no framework and never raises.
 
     Entry points that are ignored because of their names come last.
     """

@@ -1,4 +1,4 @@
-"""What is known of every backend, whatever state it is in."""
+"""The report on all backends, in any state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .instances import Instances, reason_of
 
 
 class BackendReport(NamedTuple):
-    """What is known of one backend."""
+    """The facts about one backend."""
 
     name: str
     origin: str

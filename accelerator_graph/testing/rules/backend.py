@@ -17,7 +17,7 @@ from .._case import Case, applied
 
 
 class BackendRules(Case):
-    """What a backend says about itself, and what the library relies on without asking."""
+    """Facts that a backend states, and behaviour that the library relies on."""
 
     def test_probe_says_that_the_backend_is_usable(self) -> None:
         """`probe` returns an `Availability`; on a machine where the backend runs, it is usable."""

@@ -1,4 +1,4 @@
-"""What a capture records, and that a replay does the same as eager work."""
+"""Captures that succeed: the recorded work, and its replays."""
 
 from __future__ import annotations
 

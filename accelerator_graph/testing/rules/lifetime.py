@@ -1,4 +1,4 @@
-"""What graphs and streams keep alive, and when objects can be released."""
+"""Lifetimes: which objects graphs and streams keep alive, and when they can be released."""
 
 from __future__ import annotations
 
