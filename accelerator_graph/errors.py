@@ -240,9 +240,9 @@ def capture_error(
     error : DriverError, optional
         The driver's error; its reason, code and name are copied.
     reason : str
-        The reason, if there is no driver's error.
+        The reason, if `error` is None.
     fact : str
-        The rest of the sentence, if there is no driver's error; by default what the reason means.
+        The rest of the sentence, if `error` is None; by default the meaning of the reason.
     """
     if error is None:
         return CaptureError(f"{subject}: {fact or explain(reason)}.", reason=reason)
@@ -257,5 +257,5 @@ def capture_error(
 
 def _failed_call(subject: str, call: str, code: int | None, code_name: str, meaning: str) -> str:
     number = "" if code is None else f" ({code})"
-    message = f"{subject}: {call} answered {code_name}{number}"
+    message = f"{subject}: {call} returned {code_name}{number}"
     return f"{message}: {meaning}." if meaning else f"{message}."

@@ -47,10 +47,10 @@ def test_every_reason_is_explained_in_messages_and_on_the_page(reason: errors.Re
         backend="x", call="f", code=7, code_name="SEVEN", reason=reason, detail="why."
     )
     fact = errors.explain(reason) or "why"
-    assert str(error) == f"backend 'x': f answered SEVEN (7): {fact}."
+    assert str(error) == f"backend 'x': f returned SEVEN (7): {fact}."
     assert (type(error) is errors.OutOfMemoryError) == (reason == "out_of_memory")
     capture = errors.capture_error("the capture failed", error)
-    assert str(capture) == f"the capture failed: f answered SEVEN (7): {fact}."
+    assert str(capture) == f"the capture failed: f returned SEVEN (7): {fact}."
     assert (capture.reason, capture.code, capture.code_name) == (reason, 7, "SEVEN")
 
 

@@ -301,7 +301,7 @@ def test_reasons(code, reason):
 
 def test_an_enum_without_documentation_explains_nothing():
     enum = IntEnum("CUresult", {"CUDA_ERROR_X": 1})
-    assert str(call_failed("cuda", "cuCall", enum(1))) == "backend 'cuda': cuCall answered CUDA_ERROR_X (1)."
+    assert str(call_failed("cuda", "cuCall", enum(1))) == "backend 'cuda': cuCall returned CUDA_ERROR_X (1)."
 
 
 def test_what_the_binding_raises_is_translated():
@@ -673,7 +673,7 @@ def test_a_bound_replay_tells_what_the_launch_answered(fake):
     replay()
     api.fail = "cuGraphLaunch"
     with pytest.raises(
-        errors.DriverError, match=r"^backend 'cuda': cuGraphLaunch answered CUDA_ERROR_X \(1\)"
+        errors.DriverError, match=r"^backend 'cuda': cuGraphLaunch returned CUDA_ERROR_X \(1\)"
     ):
         replay()
     with pytest.raises(errors.DriverError, match=r"cuGraphLaunch"):

@@ -278,7 +278,7 @@ def test_what_breaks_a_capture_is_said(backend, stream, block):
     with pytest.raises(errors.DriverError) as raised:
         backend.synchronize(stream)
     assert str(raised.value).startswith(
-        "backend 'hip': hipStreamSynchronize answered hipErrorStreamCaptureUnsupported (900): a call that "
+        "backend 'hip': hipStreamSynchronize returned hipErrorStreamCaptureUnsupported (900): a call that "
     )
     with pytest.raises(errors.DriverError) as raised:
         backend.capture_end(token)

@@ -195,7 +195,7 @@ def test_the_geometry_of_a_launch(backend, stream, block, kernels):
     backend.launch(stream, kernels.geometry, block, grid=(2, 3, 4), block=(8, 4, 2), shared_bytes=128)
     backend.synchronize(stream)
     assert block.words()[:7] == [2, 3, 4, 8, 4, 2, 128]
-    with pytest.raises(errors.DriverError, match="hipModuleLaunchKernel answered"):
+    with pytest.raises(errors.DriverError, match="hipModuleLaunchKernel returned"):
         backend.launch(stream, kernels.geometry, block, grid=1, block=100_000)
 
 
