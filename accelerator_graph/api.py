@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from ._core import capture_table, liveness, ownership, pools, states, streams
 from ._core.call_site import caller, warn_of_nothing
@@ -140,7 +140,14 @@ class Graph:
         """Raise `GraphStateError` if an operation is not allowed in the present state."""
         fact = states.REFUSED[what].get(self.state)
         if fact:
-            raise GraphStateError(f"Graph.{what}: {self._lost or fact}.")
+            raise self._refusal(what, self._lost or fact)
+
+    def _refusal(self, what: str, fact: str) -> GraphStateError:
+        return GraphStateError(self._worded(what, f"Graph.{what}: {fact}."))
+
+    def _worded(self, what: str, message: str) -> str:
+        """Return the message of an error or a warning about `what`; a subclass may use other words."""
+        return message
 
     def _runner_for(self, what: str) -> Runner:
         """Return what replays the graph; raise `GraphStateError` if the operation is not allowed now."""
@@ -175,7 +182,8 @@ class Graph:
         BackendUnavailableError
             No stream was named, none is current, and there is no accelerator.
         """
-        self._begin(None, pool, capture_error_mode)
+        self._check("capture_begin()")
+        self._enter(None, pool, capture_error_mode, prepare=False)
         assert self._capture is not None
         self._capture.begun_at = caller()
 
@@ -187,12 +195,13 @@ class Graph:
         *,
         prepare: bool = False,
         home: Stream | None = None,
+        finds_inputs: bool | None = None,
     ) -> None:
-        """Begin to capture `stream`; replays will go to `home`, if that is another one.
+        """Begin to capture `stream`, in a state that allows it; replays will go to `home`, if that is given.
 
-        To prepare is to wait for `home`, unless that is being captured.
+        To prepare is to wait for `home`, unless that is being captured. `finds_inputs` is by default as the
+        graph was made.
         """
-        self._check("capture_begin()")
         lease = pools.Lease(self._graph_pool if pool is None else pool)
         mode = self._mode if mode is None else check_mode(mode)
         ownership.drain()
@@ -201,13 +210,12 @@ class Graph:
         home = home or target
         try:
             capture = self._capture = Capture(self, target, home, lease, len(self._retained or ()))
-            if self._finds_inputs and self._watched is None:
+            finds_inputs = self._finds_inputs if finds_inputs is None else finds_inputs
+            if finds_inputs and self._watched is None:
                 self._watched = liveness.Watchlist()
             used = None if self._watched is None else self._watched.begin()
             first = target if home._is_capturing() else home
-            capture.begin(
-                mode, first if prepare else None, self._generators, used if self._finds_inputs else None
-            )
+            capture.begin(mode, first if prepare else None, self._generators, used if finds_inputs else None)
             self._home, self._lost = home, ""
         except BaseException:
             self._forget_capture()
@@ -254,7 +262,8 @@ class Graph:
     def _found_empty(self, subject: str) -> None:
         """Warn that a capture recorded nothing."""
         assert self._home is not None
-        warn_of_nothing(f"{subject} recorded nothing: {why_empty(self._home._backend)}.")
+        message = f"{subject} recorded nothing: {why_empty(self._home._backend)}."
+        warn_of_nothing(self._worded("empty capture", message))
 
     def _capture_here(self, what: str) -> Capture:
         """Return the capture that is under way, if this thread may end it."""
@@ -353,7 +362,7 @@ class Graph:
         """
         runner = self._runner_for("instantiate()")
         if runner.executable is not None and not self._keep_graph:
-            raise GraphStateError(f"Graph.instantiate(): {states.HAS_EXECUTABLE}.")
+            raise self._refusal("instantiate()", states.HAS_EXECUTABLE)
         self._instantiate(runner)
 
     def _instantiate(self, runner: Runner) -> None:
@@ -526,8 +535,18 @@ class Graph:
     def _kept(self, what: str) -> Captured:
         captured = self._runner_for(what).captured
         if captured is None:
-            raise GraphStateError(f"Graph.{what}: {states.NOT_KEPT}.")
+            raise self._refusal(what, states.NOT_KEPT)
         return captured
+
+    @property
+    def _recorded(self) -> Any:
+        """What the recorder has made: the capture under way, the graph if it is kept, else the executable."""
+        if self._capture is not None:
+            return self._capture._token
+        runner = self._runner_for("replay()")
+        made = runner.captured or runner.executable
+        assert made is not None
+        return made.value
 
     @property
     def state(self) -> State:

@@ -359,7 +359,7 @@ def test_the_callers_capture_mode_is_left_as_it_was(backend, stream, other, bloc
         assert exchanged(before) == mode
 
 
-# ---- what the runtime does by itself: these say when `_settle` can go -----------------------------
+# ---- what the runtime does by itself: these say when `_reset_stream` can go -----------------------
 
 BARE = (
     "from test_hip_captures import *\n"
