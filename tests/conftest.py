@@ -17,8 +17,12 @@ from simulators.cuda.build import build
 TESTS = Path(__file__).resolve().parent
 SIMULATOR_OF = {"software_driver": "cuda", "amd_runtime": "amd"}
 """The simulator that a fixture is for."""
-BACKEND_OF = {TESTS / "backends" / name: name for name in ("cuda", "hip")}
-"""The backend that the fixture `backend` opens, by folder."""
+NEED_OF = {
+    (TESTS / "backends/cuda", "backend"): "cuda",
+    (TESTS / "backends/hip", "backend"): "hip",
+    (TESTS / "core/test_liveness.py", "torch"): "torch",
+}
+"""What a fixture needs, by the folder or the module that it stands in."""
 
 
 class Run:
@@ -61,12 +65,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen: list[tuple[bool, pytest.Item]] = []
     deselected = []
     for item in items:
-        needs = {need for mark in item.iter_markers("needs") for need in mark.args}
-        needs |= {
-            backend
-            for folder, backend in BACKEND_OF.items()
-            if folder in item.path.parents and "backend" in item.fixturenames
-        }
+        needs = _needs(item)
         simulator = _simulator(item)
         unmet = [*filter(lanes.lacking, needs)]
         if simulator and lanes.missing(simulator) and not os.environ.get(lanes.REQUIRED):
@@ -79,6 +78,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             chosen.append((not simulator, item))
     config.hook.pytest_deselected(items=deselected)
     items[:] = [item for _, item in sorted(chosen, key=lambda each: each[0])]
+
+
+def _needs(item: pytest.Item) -> set[str]:
+    """Return what a test needs, by its marks and its fixtures."""
+    needs = {need for mark in item.iter_markers("needs") for need in mark.args}
+    places = (item.path, *item.path.parents)
+    return needs.union(
+        need for (place, name), need in NEED_OF.items() if place in places and name in item.fixturenames
+    )
 
 
 def _simulator(item: pytest.Item) -> str:
