@@ -31,11 +31,13 @@ class Run:
     def __init__(self) -> None:
         self.ran: Counter[str] = Counter()
         self.left_out: set[str] = set()
+        self.notes: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" and not report.skipped:
             properties = dict(report.user_properties)
             self.ran[str(properties["lane"])] += int(str(properties.get("tests", 1)))
+            self.notes += [str(note) for name, note in report.user_properties if name == "note"]
 
 
 RUN = pytest.StashKey[Run]()
@@ -111,8 +113,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     run = config.stash[RUN]
     if lanes.SIMULATOR not in os.environ and not config.option.collectonly:
         terminalreporter.section("lanes")
-        for line in lanes.summary(run.ran, run.left_out):
+        for line in (*lanes.summary(run.ran, run.left_out), *run.notes):
             terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this run that all processes of pytest-xdist share."""
+    folder = tmp_path_factory.getbasetemp()
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
 
 
 @pytest.fixture(scope="session")
