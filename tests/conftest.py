@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ class Run:
         self.ran: Counter[str] = Counter()
         self.left_out: set[str] = set()
         self.notes: list[str] = []
+        self.kit: Sequence[str] = ()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" and not report.skipped:
@@ -101,19 +102,23 @@ def _simulator(item: pytest.Item) -> str:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workeroutput"):  # a process of pytest-xdist
         session.config.workeroutput["left_out"] = sorted(session.config.stash[RUN].left_out)
+        if kit := session.config.pluginmanager.get_plugin("accelerator_graph.testing._selection"):
+            session.config.workeroutput["kit"] = kit.lines()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Take over what a process of pytest-xdist has left out."""
-    node.config.stash[RUN].left_out.update(getattr(node, "workeroutput", {}).get("left_out", ()))
+    output = getattr(node, "workeroutput", {})
+    node.config.stash[RUN].left_out.update(output.get("left_out", ()))
+    node.config.stash[RUN].kit = output.get("kit", ())
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     run = config.stash[RUN]
     if lanes.SIMULATOR not in os.environ and not config.option.collectonly:
         terminalreporter.section("lanes")
-        for line in (*lanes.summary(run.ran, run.left_out), *run.notes):
+        for line in (*lanes.summary(run.ran, run.left_out), *run.notes, *run.kit):
             terminalreporter.write_line(line)
 
 
