@@ -63,12 +63,16 @@ def pytest_make_collect_report(
     return report
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what can't run here; begin with the tests that start a simulator, since they take longest."""
     chosen: list[tuple[bool, pytest.Item]] = []
     deselected = []
     for item in items:
-        needs = _needs(item)
+        for (place, fixture), need in NEED_OF.items():
+            if place in (item.path, *item.path.parents) and fixture in item.fixturenames:
+                item.add_marker(pytest.mark.needs(need))
+        needs = {need for mark in item.iter_markers("needs") for need in mark.args}
         simulator = _simulator(item)
         unmet = [*filter(lanes.lacking, needs)]
         if simulator and lanes.missing(simulator) and not os.environ.get(lanes.REQUIRED):
@@ -81,15 +85,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             chosen.append((not simulator, item))
     config.hook.pytest_deselected(items=deselected)
     items[:] = [item for _, item in sorted(chosen, key=lambda each: each[0])]
-
-
-def _needs(item: pytest.Item) -> set[str]:
-    """Return what a test needs, by its marks and its fixtures."""
-    needs = {need for mark in item.iter_markers("needs") for need in mark.args}
-    places = (item.path, *item.path.parents)
-    return needs.union(
-        need for (place, name), need in NEED_OF.items() if place in places and name in item.fixturenames
-    )
 
 
 def _simulator(item: pytest.Item) -> str:
