@@ -5,7 +5,7 @@ graph in the `cache` and replays it, or runs the function.
 
 - Reading a call: `arguments` puts the arguments in order, `signature` finds the arrays in them and makes the
   key, with `containers`, `arrays`, `array_placement` and `values`.
-- Capturing it: `recording` makes a `recorded_call`, with `static_inputs` for the arguments and `results` for
+- Capturing it: `recorded_call`, with `static_inputs` for the arguments and `results` for
   the result; `recorded_work` refuses what no replay would repeat.
 - Replaying it: `replay_streams` finds the stream, `call_order` makes the calls wait for each other.
 - `per_instance` gives every instance graphs of its own for a graphed method.

@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar
 from .._interpreter.exceptions import raises_again, text_of
 from .._interpreter.process import after_fork
 from ..errors import BackendContractError, BackendError, BackendLoadError, UnknownBackendError
-from .contract import problem_of
 from .entry_points import (
     BACKEND_NAMES,
     SWITCH,
@@ -172,8 +171,25 @@ class Catalogue(Generic[T]):
 
     def _problem(self, found: Any, candidate: Candidate) -> str:
         """Return why an object is not an implementation, or an empty string."""
-        problem = problem_of(found, self._base, self._api_versions, candidate.provider)
-        return problem or self._further_problem(found)
+        path = f"{self._base.__module__}.{self._base.__qualname__}"
+        if not isinstance(found, type):
+            kind = type(found).__name__
+            return f"is an object of type {kind}, not a class; its entry point must name a subclass of {path}"
+        if self._base not in found.__mro__:
+            return f"is not a subclass of {path}; derive it from that class"
+        newest, version = self._api_versions[-1], getattr(found, "api_version", None)
+        if type(version) is not int:
+            return f"has no valid api_version; write `api_version = {newest}` in the class"
+        if version not in self._api_versions:
+            supported = " and ".join(map(str, self._api_versions))
+            return (
+                f"has api_version {version}, but this accelerator_graph supports api_version {supported}; "
+                f"upgrade {'accelerator-graph' if version > newest else candidate.provider}"
+            )
+        missing = sorted(getattr(found, "__abstractmethods__", ()))
+        if missing:
+            return f"lacks the methods {', '.join(missing)}; implement them"
+        return self._further_problem(found)
 
     def _unknown(self, name: str) -> UnknownBackendError:
         from difflib import get_close_matches

@@ -13,9 +13,8 @@ from typing import Any
 
 from .._plugins.catalogue import Catalogue
 from ..errors import BackendContractError, BackendLoadError, UnknownBackendError
-from ._registry.choice import AutomaticChoice, nothing_usable
-from ._registry.claim import claim as _claim
-from ._registry.contract import problem_of
+from ._registry.choice import AutomaticChoice, nothing_usable, problem_of
+from ._registry.choice import claim as _claim
 from ._registry.instances import Instances
 from ._registry.naming import VARIABLE, Block, by_block, by_environment
 from ._registry.report import BackendReport
