@@ -18,6 +18,7 @@ from ..array_placement import check_place, writable
 from ..call_order import current_stream
 from .captured_passes import Passes
 from .pass_streams import PassStreams
+from .replay_autograd import replaying
 from .static_tensors import grad_aliases_of
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ def _capture(passes: list[Passes], stream: Stream, warmup: int, pool: PoolId) ->
                         each.backward()
         aliases = grad_aliases_of(tuple(pool))
         return [
-            each.replaying(streams.preparing(forward), streams.preparing(backward), aliases)
+            replaying(each, streams.preparing(forward), streams.preparing(backward), aliases)
             for each, (forward, backward) in zip(passes, graphs, strict=True)
         ]
     except BaseException:
