@@ -162,7 +162,7 @@ class Graph:
 
         The stream is the current one of this thread until the capture ends. This thread has to call
         `capture_end` or `reset`, even if something raises in between: until then the thread holds the graph
-        (`current_graph`), and the driver goes on refusing what a capture forbids. ``with graph:`` does that.
+        (`current_graph`), and the driver goes on refusing calls that a capture forbids. ``with graph:`` does so.
 
         Parameters
         ----------
@@ -357,7 +357,7 @@ class Graph:
             raise
 
     def replay(self, stream: object = None) -> None:
-        """Enqueue one run of the graph, behind what is on the stream.
+        """Enqueue one run of the graph, behind all work on the stream.
 
         Parameters
         ----------
@@ -442,7 +442,7 @@ class Graph:
         return obj
 
     def reset(self) -> None:
-        """Make the graph empty: give back the executable, the graph, the pool and what it retains.
+        """Make the graph empty: release the executable, the graph, the pool and all retained objects.
 
         Callables from `bind` raise `GraphStateError` from then on. Runs that are under way complete.
         A capture that is under way is abandoned; if another thread, which is still alive, began it, that is
