@@ -162,7 +162,7 @@ class Graph:
 
         The stream is the current one of this thread until the capture ends. This thread has to call
         `capture_end` or `reset`, even if something raises in between: until then the thread holds the graph
-        (`current_graph`), and the driver goes on refusing calls that a capture forbids. ``with graph:`` does so.
+        (`current_graph`), and the driver refuses what a capture forbids. ``with graph:`` does so.
 
         Parameters
         ----------

@@ -78,7 +78,7 @@ class Watchlist:
         self._add(array, "watched", threading.get_ident())
 
     def begin(self) -> Callable[[object], Callable[[], object]]:
-        """Return a callable that adds an array used by a capture on this thread, and returns its undo."""
+        """Return a callable that adds an array which this thread uses, and returns its undo."""
         self._before = frozenset(self._entries) if self._entries else _NONE
         thread = threading.get_ident()
         return lambda array: self._add(array, "first used", thread)
