@@ -119,7 +119,7 @@ def test_the_commands_work(system, command, tmp_path):
     said = run(system, code)
     if command == "info":
         assert "cpu" in said
-        assert "A bare Stream() is of backend 'cpu'." in said
+        assert "A bare Stream() uses backend 'cpu'." in said
     else:
         assert "identical, bit for bit" in said
         assert (tmp_path / "demo.dot").read_text().startswith("digraph")

@@ -169,7 +169,7 @@ BUGS = (
         "        with driver.current(driver.context_of(stream)):\n            answer =",
         "        if True:\n            answer =",
         ("threads", "-k", "thread_without_a_context"),
-        "cuStreamQuery answered CUDA_ERROR_INVALID_CONTEXT",
+        "cuStreamQuery returned CUDA_ERROR_INVALID_CONTEXT",
     ),
     Bug(
         "a context that was set in spite of an error stays",

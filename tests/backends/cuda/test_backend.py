@@ -136,16 +136,16 @@ def unusable(machine, monkeypatch, how):
 
 REASONS = {
     "no binding": 'cuda-python is not installed. Install it with: pip install "cuda-python>=12.9,<14"',
-    "old binding": "cuda-python 12.8.0 is too old, 12.9 is the oldest that works. Install it with: pip",
+    "old binding": "cuda-python 12.8.0 is too old; 12.9 is the oldest that works. Install it with: pip",
     "new binding": "cuda-python 14.0.0 is too new",
     "odd version": "looking for CUDA failed with ValueError",
     "broken binding": "cuda-python can't be imported (undefined symbol). Install it with: pip",
     "no library": "no driver library (libcuda.so.1) was found. Install NVIDIA's driver",
     "library needs another": "the driver library can't be loaded (libother.so.1:",
-    "no driver": "libcuda.so.1 is no CUDA driver: it has no cuDriverGetVersion.",
+    "no driver": "libcuda.so.1 is not a CUDA driver: it has no cuDriverGetVersion.",
     "link stub": "libcuda.so.1 is only the stub",
     "error": "the driver library answers error 803 to cuDriverGetVersion.",
-    "old driver": "the driver supports CUDA 11.8 only. Install one for CUDA 12.0 or newer",
+    "old driver": "the driver only supports CUDA 11.8. Install one for CUDA 12.0 or newer",
     "no device": "no NVIDIA GPU is visible to this process. Attach one, or correct CUDA_VISIBLE_DEVICES",
     "hidden": "no NVIDIA GPU is visible to this process.",
     "minus one": "no NVIDIA GPU is visible to this process.",
@@ -301,7 +301,7 @@ def test_reasons(code, reason):
 
 def test_an_enum_without_documentation_explains_nothing():
     enum = IntEnum("CUresult", {"CUDA_ERROR_X": 1})
-    assert str(call_failed("cuda", "cuCall", enum(1))) == "backend 'cuda': cuCall answered CUDA_ERROR_X (1)."
+    assert str(call_failed("cuda", "cuCall", enum(1))) == "backend 'cuda': cuCall returned CUDA_ERROR_X (1)."
 
 
 def test_what_the_binding_raises_is_translated():
@@ -401,26 +401,25 @@ def test_a_node_that_the_binding_does_not_know_is_unknown():
     assert _cuda_nodes.kind_of(SimpleNamespace(call=call), 1) == "unknown"
 
 
-def test_extents():
-    assert _launch.extent(5, "grid") == (5, 1, 1)
-    assert _launch.extent((2, 3), "grid") == (2, 3, 1)
-    assert _launch.extent([2, 3, 4], "grid") == (2, 3, 4)
+def test_geometry():
+    assert _launch.geometry(5, (2, 3), 48 << 10) == (5, 1, 1, 2, 3, 1, 48 << 10)
+    assert _launch.geometry([2, 3, 4], 1, 0) == (2, 3, 4, 1, 1, 1, 0)
     for wrong in ((), (1, 2, 3, 4), 0, (1, -1), 1 << 32):
-        with pytest.raises(ValueError, match=r"^block is "):
-            _launch.extent(wrong, "block")
+        with pytest.raises(ValueError, match=r"^grid must "):
+            _launch.geometry(wrong, 1, 0)
+        with pytest.raises(ValueError, match=r"^block must "):
+            _launch.geometry(1, wrong, 0)
     for wrong in (1.5, "1", None, (1.0,)):
-        with pytest.raises(TypeError, match=r"^block is "):
-            _launch.extent(wrong, "block")
-
-
-def test_shared_sizes():
-    assert _launch.shared_size(48 << 10) == 48 << 10
+        with pytest.raises(TypeError, match=r"^grid must "):
+            _launch.geometry(wrong, 1, 0)
+        with pytest.raises(TypeError, match=r"^block must "):
+            _launch.geometry(1, wrong, 0)
     for wrong in (-1, 1 << 32):
         with pytest.raises(ValueError, match=r"^shared_bytes must be "):
-            _launch.shared_size(wrong)
+            _launch.geometry(1, 1, wrong)
     for wrong in (True, 1.0, None):
         with pytest.raises(TypeError, match=r"^shared_bytes must be "):
-            _launch.shared_size(wrong)
+            _launch.geometry(1, 1, wrong)
 
 
 def test_kernels():
@@ -428,9 +427,9 @@ def test_kernels():
     assert _launch.kernel_handle(Pointer(4096)) == 4096
     assert _launch.kernel_handle(SimpleNamespace(handle=Pointer(4096))) == 4096
     for wrong in (True, 1.5, "4096", None, print, SimpleNamespace(handle=None)):
-        with pytest.raises(TypeError, match="object is no kernel; pass one that"):
+        with pytest.raises(TypeError, match="object is not a kernel; pass a kernel that"):
             _launch.kernel_handle(wrong)
-    with pytest.raises(ValueError, match="0 is not the handle of any kernel"):
+    with pytest.raises(ValueError, match="0 is not the handle of a kernel"):
         _launch.kernel_handle(Pointer(0))
 
 
@@ -446,6 +445,7 @@ class FakeApi:
         {f"CU_STREAM_CAPTURE_MODE_{mode.upper()}": i for i, mode in enumerate(MODES)},
         start=0,
     )
+    CUstream = CUdeviceptr = int
     CUgraphInstantiate_flags = IntEnum(
         "CUgraphInstantiate_flags",
         {
@@ -673,7 +673,7 @@ def test_a_bound_replay_tells_what_the_launch_answered(fake):
     replay()
     api.fail = "cuGraphLaunch"
     with pytest.raises(
-        errors.DriverError, match=r"^backend 'cuda': cuGraphLaunch answered CUDA_ERROR_X \(1\)"
+        errors.DriverError, match=r"^backend 'cuda': cuGraphLaunch returned CUDA_ERROR_X \(1\)"
     ):
         replay()
     with pytest.raises(errors.DriverError, match=r"cuGraphLaunch"):

@@ -86,7 +86,7 @@ class FakeRuntime:
         if not self.capturing:
             graph._obj.value = 0xBAD
             return 401
-        if self.end_code or self.capturing == 2:  # both leave the stream as it is: see `_settle`
+        if self.end_code or self.capturing == 2:  # both leave the stream as it is: see `_reset_stream`
             code, self.end_code = self.end_code or 901, 0
             graph._obj.value = 0xBAD
             return code
@@ -134,6 +134,7 @@ class FakeRuntime:
 
 API = SimpleNamespace(
     hipError_t=IntEnum("hipError_t", {"hipErrorX": 1, "hipErrorIllegalState": 401, "hipErrorUnjoined": 904}),
+    ihipStream_t=type("ihipStream_t", (type("Pointer", (), {}),), {}),
     hipStreamNonBlocking=1,
     hipEventDisableTiming=2,
     hipGraphDebugDotFlags=IntEnum("dot", {"hipGraphDebugDotFlagsVerbose": 1}),

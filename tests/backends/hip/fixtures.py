@@ -112,6 +112,6 @@ def fake(monkeypatch):
     backend = HipBackend()
     backend.name = "hip"
     backend._driver = driver.Driver("hip")
-    backend._stream_type, backend._pointer_type = int, bytes
+    backend._driver.stream_type, backend._driver.pointer_type = int, bytes
     runtime.seen.clear()
     return backend, runtime

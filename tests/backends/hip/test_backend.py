@@ -110,7 +110,7 @@ def test_what_is_no_handle_is_refused(backend, what):
         "backend = opened()\n"
         "made, destroyed = bare_stream(), bare_stream()\n"
         "assert answer('hipStreamDestroy', destroyed) == 0\n"
-        f"for obj in ({what}, backend._stream_type({what})):\n"
+        f"for obj in ({what}, backend._driver.stream_type({what})):\n"
         "    try: backend.as_stream(obj)\n"
         "    except ValueError as error: print(str(error).partition(' ')[2])\n"
         "assert answer('hipPeekAtLastError') == 0"
@@ -305,7 +305,7 @@ def test_dump(backend, stream, block, tmp_path):
     backend.dump(graph, str(verbose), True)
     assert plain.read_text().startswith("digraph")
     assert len(verbose.read_text()) > len(plain.read_text())
-    with pytest.raises(errors.DriverError, match="hipGraphDebugDotPrint answered"):
+    with pytest.raises(errors.DriverError, match="hipGraphDebugDotPrint returned"):
         backend.dump(graph, str(tmp_path / "none" / "x.dot"), False)
     backend.destroy_graph(graph)
 

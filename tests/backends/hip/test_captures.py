@@ -278,7 +278,7 @@ def test_what_breaks_a_capture_is_said(backend, stream, block):
     with pytest.raises(errors.DriverError) as raised:
         backend.synchronize(stream)
     assert str(raised.value).startswith(
-        "backend 'hip': hipStreamSynchronize answered hipErrorStreamCaptureUnsupported (900): a call that "
+        "backend 'hip': hipStreamSynchronize returned hipErrorStreamCaptureUnsupported (900): a call that "
     )
     with pytest.raises(errors.DriverError) as raised:
         backend.capture_end(token)
@@ -359,7 +359,7 @@ def test_the_callers_capture_mode_is_left_as_it_was(backend, stream, other, bloc
         assert exchanged(before) == mode
 
 
-# ---- what the runtime does by itself: these say when `_settle` can go -----------------------------
+# ---- what the runtime does by itself: these say when `_reset_stream` can go -----------------------
 
 BARE = (
     "from test_hip_captures import *\n"

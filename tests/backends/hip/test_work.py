@@ -40,16 +40,16 @@ def test_copy_and_fill(backend, stream, block):
         backend.copy(stream, back, block, None)
     with pytest.raises(ValueError, match="read-only"):
         backend.copy(stream, bytes(8), block, 8)
-    with pytest.raises(ValueError, match="does not say how much memory is there"):
+    with pytest.raises(ValueError, match="does not tell the size of its memory"):
         backend.fill(stream, block.pointer, 1, None)
     for nothing in (None, "x", object()):
-        with pytest.raises(TypeError, match="has no memory that is understood"):
+        with pytest.raises(TypeError, match="has no memory that can be found"):
             backend.fill(stream, nothing, 1, None)
 
 
 def test_a_refused_fill_leaves_a_capture_unhurt(backend, stream, block):
     token = backend.capture_begin(stream, "global")
-    with pytest.raises(ValueError, match="were asked for"):
+    with pytest.raises(ValueError, match="bytes, not "):
         backend.fill(stream, block, 1, block.nbytes + 1)
     with pytest.raises(TypeError):
         backend.copy(stream, block, 1.5, None)
@@ -133,7 +133,7 @@ def test_arrays_of_hip_python(backend, stream, block, array):
     backend.copy(stream, array, bytes(1024), None)
     backend.synchronize(stream)
     assert bytes_of(array) == bytes(1024)
-    with pytest.raises(ValueError, match="has 1024 bytes, 1025 were asked for"):
+    with pytest.raises(ValueError, match="has 1024 bytes, not 1025"):
         backend.fill(stream, array, 1, 1025)
 
 
@@ -146,7 +146,7 @@ def test_arrays_of_hip_python_with_a_shape(backend, stream, array):
 
 def test_pointers_of_hip_python_are_addresses(backend, stream, array):
     pointer = type(array).__mro__[-2](int(array))
-    with pytest.raises(ValueError, match="does not say how much memory is there"):
+    with pytest.raises(ValueError, match="does not tell the size of its memory"):
         backend.fill(stream, pointer, 1, None)
     backend.fill(stream, pointer, 1, 1024)
     backend.copy(stream, pointer, b"xy", None)
@@ -195,7 +195,7 @@ def test_the_geometry_of_a_launch(backend, stream, block, kernels):
     backend.launch(stream, kernels.geometry, block, grid=(2, 3, 4), block=(8, 4, 2), shared_bytes=128)
     backend.synchronize(stream)
     assert block.words()[:7] == [2, 3, 4, 8, 4, 2, 128]
-    with pytest.raises(errors.DriverError, match="hipModuleLaunchKernel answered"):
+    with pytest.raises(errors.DriverError, match="hipModuleLaunchKernel returned"):
         backend.launch(stream, kernels.geometry, block, grid=1, block=100_000)
 
 
@@ -218,7 +218,7 @@ def test_wrong_arguments_are_refused(backend, stream, block, kernels):
     for wrong in (3, 0.5, "x", None, [block]):
         with pytest.raises(TypeError, match="argument 1 of the kernel is a"):
             backend.launch(stream, kernels.geometry, block, wrong, grid=1, block=1)
-    with pytest.raises(ValueError, match="0 is not the handle of any kernel"):
+    with pytest.raises(ValueError, match="0 is not the handle of a kernel"):
         backend.launch(stream, 0, grid=1, block=1)
 
 
