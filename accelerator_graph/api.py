@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from ._core import capture_table, liveness, ownership, pools, states, streams
 from ._core.call_site import caller, warn_of_nothing
-from ._core.capture import Capture, why_empty
+from ._core.capture import Capture, CapturePlan, why_empty
 from ._core.current_stream import stream_to_capture
 from ._core.extension import calling
 from ._core.files import write_file
@@ -183,39 +183,28 @@ class Graph:
             No stream was named, none is current, and there is no accelerator.
         """
         self._check("capture_begin()")
-        self._enter(None, pool, capture_error_mode, prepare=False)
+        self._enter(CapturePlan(pool=pool, mode=capture_error_mode))
         assert self._capture is not None
         self._capture.begun_at = caller()
 
-    def _begin(
-        self,
-        stream: Stream | None,
-        pool: pools.AnyPool | None,
-        mode: str | None,
-        *,
-        prepare: bool = False,
-        home: Stream | None = None,
-        finds_inputs: bool | None = None,
-    ) -> None:
-        """Begin to capture `stream`, in a state that allows it; replays will go to `home`, if that is given.
-
-        To prepare is to wait for `home`, unless that is being captured. `finds_inputs` is by default as the
-        graph was made.
-        """
-        lease = pools.Lease(self._graph_pool if pool is None else pool)
-        mode = self._mode if mode is None else check_mode(mode)
+    def _begin(self, plan: CapturePlan) -> None:
+        """Begin a capture, in a state that allows it."""
+        lease = pools.Lease(self._graph_pool if plan.pool is None else plan.pool)
+        mode = self._mode if plan.mode is None else check_mode(plan.mode)
+        finds_inputs = self._finds_inputs if plan.finds_inputs is None else plan.finds_inputs
         ownership.drain()
-        target = stream or self._given_stream or stream_to_capture(self._backend_name)
+        target = plan.stream or self._given_stream or stream_to_capture(self._backend_name)
         target._check()
-        home = home or target
+        home = plan.home or target
         try:
             capture = self._capture = Capture(self, target, home, lease, len(self._retained or ()))
-            finds_inputs = self._finds_inputs if finds_inputs is None else finds_inputs
             if finds_inputs and self._watched is None:
                 self._watched = liveness.Watchlist()
             used = None if self._watched is None else self._watched.begin()
             first = target if home._is_capturing() else home
-            capture.begin(mode, first if prepare else None, self._generators, used if finds_inputs else None)
+            capture.begin(
+                mode, first if plan.prepare else None, self._generators, used if finds_inputs else None
+            )
             self._home, self._lost = home, ""
         except BaseException:
             self._forget_capture()
@@ -295,20 +284,12 @@ class Graph:
     def __enter__(self) -> Self:
         self._check("capture_begin()")
         self._guard = if_skipped(self, self._recover)
-        return self._enter(None, None, None)
+        self._enter(CapturePlan(prepare=True))
+        return self
 
-    def _enter(
-        self,
-        stream: Stream | None,
-        pool: pools.AnyPool | None,
-        mode: str | None,
-        *,
-        prepare: bool = True,
-        home: Stream | None = None,
-    ) -> Self:
+    def _enter(self, plan: CapturePlan) -> None:
         try:
-            self._begin(stream, pool, mode, prepare=prepare, home=home)
-            return self
+            self._begin(plan)
         except GraphStateError:
             raise
         except BaseException:
@@ -668,31 +649,25 @@ class graph:
         if capture_error_mode is not None:
             check_mode(capture_error_mode)
         self._graph = g
-        self._pool = pool
-        self._mode = capture_error_mode
-        self._prepare = prepare
-        self._stream = None if stream is None else streams.as_stream(stream, g._backend_name)
+        stream = None if stream is None else streams.as_stream(stream, g._backend_name)
+        self._plan = CapturePlan(stream, pool=pool, mode=capture_error_mode, prepare=prepare)
 
     def __enter__(self) -> Graph:
         g = self._graph
         g._check("capture_begin()")
         g._guard = if_skipped(self, g._recover)
-        stream, home = self._stream or g._given_stream, None
-        if stream is None:
-            stream, home = beside_current(g._backend_name, wait=not self._prepare)
-        return g._enter(stream, self._pool, self._mode, prepare=self._prepare, home=home)
+        plan = self._plan
+        if plan.stream is None and g._given_stream is None:
+            stream, home = beside_current(g._backend_name, wait=not plan.prepare)
+            plan = plan._replace(stream=stream, home=home)
+        g._enter(plan)
+        return g
 
     @sure_exit
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self._graph.__exit__(kind, exc, trace)
-        except GraphStateError:
-            raise
-        except BaseException:
-            self._graph._recover()
-            raise
+        self._graph.__exit__(kind, exc, trace)
 
 
 def current_graph() -> Graph | None:

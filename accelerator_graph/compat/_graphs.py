@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import api
 from .._core import capture_table, liveness
+from .._core.capture import CapturePlan
 from .._core.streams import Borrowed, FrameworkCurrent, Stream, as_stream
 from ..backends import registry
 from ..errors import CaptureError, UnsupportedError, capture_error
@@ -57,29 +58,15 @@ class TorchGraph(api.Graph):
         super().__init__(keep_graph, **options)
         self._keeps = keep_graph
 
-    def _begin(
-        self,
-        stream: Stream | None,
-        pool: AnyPool | None,
-        mode: str | None,
-        *,
-        prepare: bool = False,
-        home: Stream | None = None,
-        finds_inputs: bool | None = None,
-    ) -> None:
+    def _begin(self, plan: CapturePlan) -> None:
         torch = torch_module()
         try:
-            target = _current() if stream is None else stream
-            if prepare and not capture_table.live:
+            target = plan.stream or _current()
+            if plan.prepare and not capture_table.live:
                 _prepare(torch, target.device)
-            super()._begin(
-                target,
-                pool,
-                mode,
-                prepare=prepare,
-                home=home or _following(target.device),
-                finds_inputs=liveness.asked_for(self.check_input_liveness or None),
-            )
+            home = plan.home or _following(target.device)
+            finds_inputs = liveness.asked_for(self.check_input_liveness or None)
+            super()._begin(plan._replace(stream=target, home=home, finds_inputs=finds_inputs))
         except CaptureError as error:
             if error.reason == "default_stream":
                 error.args = (words.ahead(words.DEFAULT_STREAM, str(error)),)
