@@ -229,7 +229,7 @@ class Graph:
         """
         self._check("capture_end()")
         capture = self._capture_here("capture_end()")
-        check = None if self._watched is None else self._watched.check
+        check = self._watched.check if self._watched else None  # an empty list has nothing to check
         keep = self._keep_graph or self._debug
         kept = False
         try:
