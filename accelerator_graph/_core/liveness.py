@@ -89,7 +89,7 @@ class Watchlist:
             del self._entries[key]
 
     def check(self) -> None:
-        """Raise `GraphStateError` if the memory of an array is gone; say where it was used, made and freed."""
+        """Raise `GraphStateError` if the memory of an array is gone, with its history as far as known."""
         gone = [entry for entry in list(self._entries.values()) if not entry.is_there()]
         if gone:
             raise GraphStateError(_message(gone))
