@@ -7,8 +7,6 @@ import sys
 
 import pytest
 
-from accelerator_graph.backends.cuda import CudaBackend
-
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 PAGES = ["README.md", *sorted(f"docs/{name}" for name in os.listdir(f"{ROOT}/docs") if name.endswith(".md"))]
@@ -41,10 +39,9 @@ def test_the_code_runs(block, tmp_path):
     assert done.stderr == ""
 
 
+@pytest.mark.needs("gpu")
 @pytest.mark.parametrize("block", [each for each in BLOCKS if each.startswith("# on a GPU")])
 def test_the_code_for_a_gpu_runs(block, tmp_path):
-    if not CudaBackend.probe().usable:
-        pytest.skip(f"backend 'cuda' is not available: {CudaBackend.probe().reason}")
     for name in ("torch", "cupy", "triton"):
         pytest.importorskip(name)
     (tmp_path / "block.py").write_text(block)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
-from unittest import SkipTest
 
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.backends.hip import HipBackend
 from accelerator_graph.testing import BackendConformance, Work
 from backends.works.host import HostWork
@@ -27,21 +26,21 @@ DEAD_GLOBAL_CAPTURES = (
 PLUGIN = Path(__file__).resolve().parents[1] / "plugins" / "good"
 
 
+@pytest.mark.needs("cpu")
 class TestCpu(BackendConformance):
     def work(self) -> Work:
         return HostWork("cpu")
 
 
+@pytest.mark.needs("cuda")
 class TestCuda(BackendConformance):
     def work(self) -> Work:
-        there = CudaBackend.probe()
-        if not there.usable:
-            raise SkipTest(f"backend 'cuda' is not available: {there.reason}")
         from backends.works.cuda import CudaWork
 
         return CudaWork()
 
 
+@pytest.mark.needs("hip")
 class TestHip(BackendConformance):
     expected_failures: ClassVar[Mapping[str, str]] = (
         dict.fromkeys(DEAD_GLOBAL_CAPTURES, STAYS_FORBIDDEN)
@@ -50,24 +49,37 @@ class TestHip(BackendConformance):
     )
 
     def work(self) -> Work:
-        there = HipBackend.probe()
-        if not there.usable:
-            raise SkipTest(f"backend 'hip' is not available: {there.reason}")
         from backends.works.hip import HipWork
 
         return HipWork()
 
 
+@contextmanager
+def tape() -> Iterator[None]:
+    """The example of a plug-in, registered."""
+    sys.path.insert(0, str(PLUGIN))
+    ag.backends.register("tape_in_the_kit", "accelerator_graph_tape:TapeBackend")
+    try:
+        yield
+    finally:
+        ag.backends.unregister("tape_in_the_kit")
+        sys.path.remove(str(PLUGIN))
+        sys.modules.pop("accelerator_graph_tape", None)
+
+
+@pytest.mark.needs("cpu")
 class TestTape(BackendConformance):
     """The example of a plug-in: a runtime that records explicitly."""
 
     @pytest.fixture(autouse=True)
-    def plugin(self, monkeypatch: pytest.MonkeyPatch) -> object:
-        monkeypatch.syspath_prepend(PLUGIN)
-        ag.backends.register("tape_in_the_kit", "accelerator_graph_tape:TapeBackend")
-        yield
-        ag.backends.unregister("tape_in_the_kit")
-        sys.modules.pop("accelerator_graph_tape", None)
+    def plugin(self) -> Iterator[None]:
+        with tape():
+            yield
+
+    @classmethod
+    def left_out(cls) -> dict[str, str]:
+        with tape():
+            return super().left_out()
 
     def work(self) -> Work:
         return HostWork("tape_in_the_kit")

@@ -10,19 +10,17 @@ import threading
 import pytest
 
 import accelerator_graph as ag
+import lanes
 from accelerator_graph import compat
 from accelerator_graph._core import capture_table, ownership
-from accelerator_graph.backends.cuda import CudaBackend
 
-there = CudaBackend.probe()
-if not there.usable:
-    pytest.skip(f"backend 'cuda' is not available: {there.reason}", allow_module_level=True)
-torch = pytest.importorskip("torch")
-
-pytestmark = [  # torch's own, in the threads of its own that compute gradients
+pytestmark = [
+    lanes.require("gpu", "torch"),
+    # torch's own, in the threads of its own that compute gradients
     pytest.mark.filterwarnings("ignore:The AccumulateGrad"),
     pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS"),
 ]
+torch = pytest.importorskip("torch")
 
 OWN = (compat.CUDAGraph.torchs_own, compat.graph.torchs_own)
 
@@ -42,7 +40,7 @@ def installed():
 
 
 def recorded():
-    """How many of the graphs that are there were captured by the drop-in."""
+    """Return how many of the live graphs were captured by the drop-in."""
     gc.collect()
     return sum(isinstance(g, compat.CUDAGraph) and g.state == "ready" for g in list(ownership.tracked))
 
@@ -304,7 +302,7 @@ def test_replays_go_to_torchs_current_stream():
 
 
 def pooled(shared):
-    """Capture two graphs with large temporaries; return how much memory they hold and what they give."""
+    """Capture two graphs with large temporaries; return how much memory they hold and their results."""
     torch.cuda.empty_cache()
     x = torch.ones(1 << 22, device="cuda")
     torch.cuda.synchronize()

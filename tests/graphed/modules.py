@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
+import torch
 
 import accelerator_graph as ag
-
-torch = pytest.importorskip("torch")
-if torch.cuda.is_available():
-    pytest.skip("for torch without a GPU", allow_module_level=True)
 
 make = ag.make_graphed_callables
 

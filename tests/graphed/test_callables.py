@@ -11,11 +11,12 @@ import weakref
 import pytest
 
 import accelerator_graph as ag
+import lanes
 from graphed.functions import in_threads
+
+pytestmark = [lanes.require("torch", "no_gpu"), pytest.mark.usefixtures("torch_stream")]
+
 from graphed.modules import grads, make, net, same, torch, x_of
-
-pytestmark = pytest.mark.usefixtures("torch_stream")
-
 
 # ---- results -----------------------------------------------------------------------------------
 

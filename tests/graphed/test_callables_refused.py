@@ -9,11 +9,12 @@ import weakref
 import pytest
 
 import accelerator_graph as ag
+import lanes
 from graphed.functions import in_threads
+
+pytestmark = [lanes.require("torch", "no_gpu"), pytest.mark.usefixtures("torch_stream")]
+
 from graphed.modules import grads, make, net, same, torch, x_of
-
-pytestmark = pytest.mark.usefixtures("torch_stream")
-
 
 # ---- calls that are refused --------------------------------------------------------------------
 
@@ -301,7 +302,7 @@ def test_nothing_of_a_failed_capture_is_kept():
         make((f, g), ((x_of(grad=True),), (x_of(),)), num_warmup_iters=0)
     gc.collect()
     assert [ref() for ref in refs] == [None]
-    assert raised.value.__traceback__ is not None  # which has seen it all
+    assert raised.value.__traceback__ is not None  # its frames refer to everything
 
 
 def test_a_module_whose_forward_can_not_be_replaced():

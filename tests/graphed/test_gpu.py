@@ -11,12 +11,10 @@ from dataclasses import dataclass
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph.backends.cuda import CudaBackend
+import lanes
 from graphed.functions import in_threads, microseconds
 
-there = CudaBackend.probe()
-if not there.usable:
-    pytest.skip(f"backend 'cuda' is not available: {there.reason}", allow_module_level=True)
+pytestmark = lanes.require("gpu", "torch")
 torch = pytest.importorskip("torch")
 
 
@@ -222,7 +220,7 @@ def test_a_function_that_goes_while_it_runs_on_another_stream():
             result = f(y)
         del f
         gc.collect()
-        ag.Stream(backend="cuda").close()  # any call gives up what is due
+        ag.Stream(backend="cuda").close()  # any call destroys what is due
         taken = [torch.full((1024, 1024), float("nan"), device="cuda") for _ in range(4)]
         side.synchronize()
         torch.testing.assert_close(result, expected)

@@ -7,12 +7,13 @@ import gc
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability
 
-from .._case import Case
+from .._case import Case, needs
 
 
 class EventRules(Case):
     """An event marks one point in a stream's work, replays included, that other streams can wait for."""
 
+    @needs(Capability.EVENTS)
     def test_event_marks_the_replays_before_it(self) -> None:
         """Waiting for an event waits for the replays that were enqueued on its stream before it."""
         first, second, cell = self._two()
@@ -26,6 +27,7 @@ class EventRules(Case):
             first.wait(second)
         assert self.used.read(cell) == ((10 * 3) + 10) * 3
 
+    @needs(Capability.EVENTS)
     def test_replays_wait_for_events(self) -> None:
         """A replay runs after the events that its stream waits for, as other work does."""
         first, second, cell = self._two()
@@ -38,6 +40,7 @@ class EventRules(Case):
             second.synchronize()
         assert self.used.read(cell) == (15 * 3 + 15) * 3
 
+    @needs(Capability.EVENTS)
     def test_event_is_not_moved_by_later_ones(self) -> None:
         """An event keeps marking the same point when others are recorded or destroyed, on any stream."""
         first, second, cell = self._two()
@@ -54,6 +57,7 @@ class EventRules(Case):
         second.synchronize()
         assert self.used.read(cell) == 75
 
+    @needs(Capability.EVENTS)
     def test_event_outlives_its_stream(self) -> None:
         """An event can be waited for after its stream was closed with work still on it."""
         first, second, cell = self._two()
@@ -67,6 +71,7 @@ class EventRules(Case):
         second.synchronize()
         assert self.used.read(cell) == 75
 
+    @needs(Capability.EVENTS)
     def test_several_streams_wait_for_one_event(self) -> None:
         """Any number of streams can wait for the same event, each any number of times."""
         first, second, cell = self._two()
@@ -83,6 +88,7 @@ class EventRules(Case):
             stream.synchronize()
         assert (self.used.read(cell), self.used.read(other)) == (45, 45)
 
+    @needs(Capability.EVENTS)
     def test_stream_that_waits_for_itself_goes_on(self) -> None:
         """Outside captures, a stream can wait for itself or for its own event, without any effect."""
         stream, _, cell = self._two()

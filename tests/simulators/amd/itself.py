@@ -351,7 +351,7 @@ def test_children_are_on_the_runtime():
 
 def test_two_devices():
     """In a process of its own: a kernel on each, and a copy from one to the other."""
-    script = "from amd import itself; itself.on_two_devices(); print('done')"
+    script = "from simulators.amd import itself; itself.on_two_devices(); print('done')"
     done = subprocess.run(
         [sys.executable, "-c", script],
         env=dict(os.environ, SOFTWARE_HSA_DEVICES="2"),
