@@ -193,13 +193,7 @@ class EmptyGraphWarning(UserWarning):
 
 
 def driver_error(
-    *,
-    backend: str,
-    call: str,
-    code: int | None,
-    code_name: str,
-    reason: Reason = "other",
-    detail: str = "",
+    *, backend: str, call: str, code: int | None, code_name: str, reason: Reason = "other", detail: str = ""
 ) -> DriverError:
     """Make the error for a driver call that failed.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -73,15 +74,13 @@ class CacheInfo(NamedTuple):
     """How many graphs may be held."""
 
 
+@dataclass(eq=False, slots=True)
 class Uncaptured:
     """A signature without a graph."""
 
-    __slots__ = ("always_eager", "calls", "signature")
-
-    def __init__(self, signature: Hashable) -> None:
-        self.signature = signature
-        self.calls = 0
-        self.always_eager = False
+    signature: Hashable
+    calls: int = 0
+    always_eager: bool = False
 
 
 class GraphCache:

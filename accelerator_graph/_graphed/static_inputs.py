@@ -92,7 +92,7 @@ class StaticInputs:
         self._copies_back = self._plan(sorted(back))
         tensors = all(each.kind == "tensor" for each in self._array_types)
         at_once = tensors and len(self._firsts) == len(copied) > 1 and not self._on_host
-        self._assign_all = copied[0].assign_all if at_once else None
+        self._assign_all = getattr(copied[0].package, "_foreach_copy_", None) if at_once else None
         return copied
 
     def _plan(self, indices: Iterable[int]) -> list[tuple[int, Any, Any]]:

@@ -10,17 +10,7 @@ TYPE_CHECKING = False  # as in the package itself
 if TYPE_CHECKING:
     from .registry import chosen, get, names, refresh, register, report, resolve, unregister, use_backend
 
-__all__ = [
-    "chosen",
-    "get",
-    "names",
-    "refresh",
-    "register",
-    "report",
-    "resolve",
-    "unregister",
-    "use_backend",
-]
+__all__ = ["chosen", "get", "names", "refresh", "register", "report", "resolve", "unregister", "use_backend"]
 
 
 def __getattr__(name: str) -> object:

@@ -46,12 +46,7 @@ class TorchRecorder(FrameworkRecorder):
     backend: Lends
 
     def __init__(
-        self,
-        backend: Lends,
-        pool: PoolId,
-        device: int,
-        generators: Sequence[object],
-        framework: Torch,
+        self, backend: Lends, pool: PoolId, device: int, generators: Sequence[object], framework: Torch
     ) -> None:
         super().__init__(backend, pool)
         self._device = device
