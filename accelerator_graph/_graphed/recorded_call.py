@@ -11,9 +11,8 @@ from .._core.side_streams import side_of
 from ..api import Graph, graph
 from .array_placement import only_our_streams, works_on_host, writable
 from .arrays import clear_autocast_caches, copy_on_device, copy_on_host
-from .call_order import CallOrder
+from .call_order import CallOrder, ReplayStream, ReplayStreams
 from .recorded_work import RecordedWork, check_unwritten, nothing_recorded
-from .replay_streams import ReplayStream, ReplayStreams
 from .results import Result
 from .signature import Call, Leaves, Reader
 from .static_inputs import StaticInputs

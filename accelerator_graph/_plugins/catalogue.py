@@ -29,24 +29,11 @@ T = TypeVar("T")
 class Catalogue(Generic[T]):
     """All implementations of one kind: built in, registered, or installed with an entry point.
 
-    Parameters
-    ----------
-    kind : str
-        The noun that messages use: ``"backend"``.
-    group : str
-        The entry-point group.
-    base : type
-        The class that every implementation derives from.
-    api_versions : sequence of int
-        The values of `api_version` that this library supports, in ascending order.
-    builtins : mapping of str to str
-        ``"module:Class"`` by name. They need no metadata, and nothing can replace them.
-    reserved : set of str
-        More names that no plug-in can take.
-    allowed : Names
-        Which names plug-ins can take.
-    problem : callable, optional
-        Checks a class further. Returns the end of a sentence that begins with the class, or an empty string.
+    `kind` is the noun that messages use, such as ``"backend"``, and `group` the entry-point group. Every
+    implementation derives from `base` and has one of `api_versions`, which ascend. `builtins` has
+    ``"module:Class"`` by name: these need no metadata, and nothing can replace them. Plug-ins can take the
+    names that are `allowed`, except the built-in and `reserved` ones. `problem` checks a class further, and
+    returns the end of a sentence that begins with the class, or an empty string.
     """
 
     def __init__(
@@ -122,14 +109,8 @@ class Catalogue(Generic[T]):
     def load(self, name: str) -> type[T]:
         """Return the class of that name, imported and checked. A failure is kept until `refresh`.
 
-        Raises
-        ------
-        UnknownBackendError
-            There is no implementation of that name.
-        BackendLoadError
-            The class can't be imported, or several distributions offer different ones.
-        BackendContractError
-            The class does not fulfil the contract.
+        Raises UnknownBackendError, BackendLoadError (also if several distributions offer different classes)
+        or BackendContractError.
         """
         if not isinstance(name, str):
             raise TypeError(f"the name of a {self._kind} must be a str, not {name!r}.")

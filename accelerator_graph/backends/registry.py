@@ -15,10 +15,8 @@ from .._plugins.catalogue import Catalogue
 from ..errors import BackendContractError, BackendLoadError, UnknownBackendError
 from ._registry.choice import AutomaticChoice, nothing_usable, problem_of
 from ._registry.choice import claim as _claim
-from ._registry.instances import Instances
+from ._registry.instances import BackendReport, Instances
 from ._registry.naming import VARIABLE, Block, by_block, by_environment
-from ._registry.report import BackendReport
-from ._registry.report import report as _report
 from .base import BACKEND_API_VERSIONS, Backend
 
 BUILTINS = {
@@ -236,7 +234,9 @@ class Registry:
 
         Entry points that are ignored because of their names come last.
         """
-        return _report(self._catalogue, self._instances)
+        rows = [self._instances.report(name, self._catalogue.origin(name)) for name in self.names()]
+        ignored = self._catalogue.ignored()
+        return rows + [BackendReport(name, origin, reason=reason) for name, origin, reason in ignored]
 
 
 _registry = Registry(BUILTINS)

@@ -110,14 +110,8 @@ class _Memory:
     """The memory of one pool id.
 
     Its blocks are freed here and nowhere else. CuPy would free them with the pool object, even if arrays
-    still use them, and when memory is short, even if graphs use them.
-
-    Parameters
-    ----------
-    cuda : module
-        ``cupy.cuda``.
-    end : context manager
-        The context that the final freeing runs in.
+    still use them, and when memory is short, even if graphs use them. `end` is the context that the final
+    freeing runs in.
     """
 
     def __init__(self, cuda: Any, end: AbstractContextManager[object]) -> None:

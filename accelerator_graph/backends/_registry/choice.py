@@ -93,10 +93,7 @@ class AutomaticChoice:
 def third_parties(catalogue: Catalogue[Backend], reasons: dict[str, str]) -> list[tuple[str, bool]]:
     """Load all third parties, and note in `reasons` why some can't be loaded.
 
-    Returns
-    -------
-    list of tuple
-        The name of each, best first, and True if it is used only where the user names it.
+    Returns the name of each, best first, and True if it is used only where the user names it.
     """
     loaded = []
     for name in catalogue.third_parties():
@@ -128,12 +125,8 @@ def claim(
 ) -> tuple[Backend, Any] | None:
     """Ask the backends that may know the object's type, and return the first answer.
 
-    Notes in `reasons` why plug-ins can't be loaded, since the object may have been theirs.
-
-    Raises
-    ------
-    AcceleratorGraphError, ValueError
-        No backend claims the object, and one for the package that defines it can't be used or refuses it.
+    Notes in `reasons` why plug-ins can't be loaded, since the object may have been theirs. If no backend
+    claims the object, and one for the package that defines it can't be used or refuses it, raises its error.
     """
     modules = [getattr(cls, "__module__", None) for cls in type(obj).__mro__]
     packages = {module.partition(".")[0] for module in modules if isinstance(module, str)} - {"builtins"}

@@ -20,10 +20,7 @@ _instead: dict[PoolId, PoolId | None] = {}
 def usable(pool: PoolId) -> PoolId:
     """Return the id to give to torch for a pool.
 
-    Raises
-    ------
-    CaptureError
-        The pool is an object of torch's that can't be used again, so no other id can replace it.
+    Raises CaptureError if the pool is an object of torch's that can't be used again: no id can replace it.
     """
     found: PoolId | None = pool
     while found in _instead:
