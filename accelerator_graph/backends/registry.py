@@ -52,17 +52,7 @@ class Registry:
         return self._catalogue.names()
 
     def load(self, name: str) -> type[Backend]:
-        """Return the class of a backend, imported and checked, but not opened.
-
-        Raises
-        ------
-        UnknownBackendError
-            There is no backend of that name. The message has the known names and the closest match.
-        BackendLoadError
-            It can't be imported, or several distributions offer different ones. Kept until `refresh`.
-        BackendContractError
-            It is not a backend; the message says what is missing. Kept until `refresh`.
-        """
+        """Return the class of a backend, imported and checked, but not opened. Raises as `get`."""
         return self._catalogue.load(name)
 
     def get(self, name: str) -> Backend:
@@ -72,8 +62,12 @@ class Registry:
 
         Raises
         ------
-        UnknownBackendError, BackendLoadError, BackendContractError
-            As `load`.
+        UnknownBackendError
+            There is no backend of that name. The message has the known names and the closest match.
+        BackendLoadError
+            It can't be imported, or several distributions offer different ones. Kept until `refresh`.
+        BackendContractError
+            It is not a backend; the message says what is missing. Kept until `refresh`.
         BackendUnavailableError
             It can't run here, or was opened before this process was forked. The next call tries again.
         """
@@ -133,12 +127,7 @@ class Registry:
     def usable(self, name: str | None = None) -> bool:
         """Return True if a backend's probe says usable; without a name, if any accelerator's probe does.
 
-        Opens nothing.
-
-        Raises
-        ------
-        UnknownBackendError
-            There is no backend of that name. A broken plug-in is not an error here: it is not usable.
+        Opens nothing. Raises UnknownBackendError for an unknown name; a broken plug-in is not usable.
         """
         if name is None:
             return self._choice.any_usable()
@@ -152,19 +141,8 @@ class Registry:
 
         Asks the backends whose `stream_modules` include a package that defines the object's classes, first
         the one that `chosen` names. Returns None if no backend claims the object. The object's owner does
-        not change.
-
-        Parameters
-        ----------
-        obj : object
-            The stream object.
-        reasons : dict of str to str, optional
-            Gets the reasons why plug-ins could not be asked, by name.
-
-        Raises
-        ------
-        AcceleratorGraphError, ValueError
-            No backend claims it, and a backend for the package that defines it can't be used or refuses it.
+        not change. `reasons` gets the reasons why plug-ins could not be asked, by name. If a backend for the
+        package can't be used or refuses the object, and no other claims it, raises that backend's error.
         """
         return _claim(
             obj, self.chosen(), self._catalogue, self._instances, {} if reasons is None else reasons

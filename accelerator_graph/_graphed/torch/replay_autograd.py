@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from operator import is_
 from typing import Any
 
@@ -16,13 +17,11 @@ Prepare = Callable[[], Callable[[], None]]
 Run = Callable[[Sequence[Any]], tuple[Any, ...]]
 
 
+@dataclass(eq=False, slots=True)
 class _Calls:
     """Counts how often the static tensors were overwritten."""
 
-    __slots__ = ("count",)
-
-    def __init__(self) -> None:
-        self.count = 0
+    count: int = 0
 
 
 def replaying(

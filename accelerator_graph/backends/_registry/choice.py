@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Set
+from collections.abc import Collection, Iterator
 from functools import partial
 from numbers import Real
 from threading import RLock
@@ -123,16 +123,18 @@ def claim(
     instances: Instances,
     reasons: dict[str, str],
 ) -> tuple[Backend, Any] | None:
-    """Ask the backends that may know the object's type, and return the first answer.
+    """Ask the backends that may know the object's type, and return the first answer: see `Registry.claim`.
 
-    Notes in `reasons` why plug-ins can't be loaded, since the object may have been theirs. If no backend
-    claims the object, and one for the package that defines it can't be used or refuses it, raises its error.
+    Notes in `reasons` why plug-ins can't be loaded, since the object may have been theirs.
     """
     modules = [getattr(cls, "__module__", None) for cls in type(obj).__mro__]
     packages = {module.partition(".")[0] for module in modules if isinstance(module, str)} - {"builtins"}
     failures: list[Exception] = []
     for name in _claim_order(chosen, catalogue, reasons) if packages else ():
-        if packages.isdisjoint(_stream_modules(name, catalogue)):
+        try:
+            if packages.isdisjoint(catalogue.load(name).stream_modules):
+                continue
+        except BackendError:
             continue
         try:
             backend = instances.get(name)
@@ -163,14 +165,6 @@ def _claim_order(chosen: str | None, catalogue: Catalogue[Backend], reasons: dic
         yield chosen
     yield from (name for name in catalogue.builtins if name != chosen)
     yield from (name for name, _ in third_parties(catalogue, reasons) if name != chosen)
-
-
-def _stream_modules(name: str, catalogue: Catalogue[Backend]) -> Set[str]:
-    """Return the packages that define the backend's own stream objects."""
-    try:
-        return frozenset(catalogue.load(name).stream_modules)
-    except BackendError:
-        return frozenset()
 
 
 def problem_of(backend: type[Backend]) -> str:
