@@ -6,9 +6,10 @@ import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from .._core.pools import PoolId, graph_pool_handle
+from .._core.streams import Stream
 from .._interpreter.process import after_fork
 from .._interpreter.sure_exit import Between
 from ..errors import CaptureError
@@ -16,9 +17,6 @@ from .arrays import check_arguments
 from .call_order import CallOrder, current_stream
 from .recorded_call import RecordedCall, Swap, record
 from .signature import Call, Reader
-
-if TYPE_CHECKING:
-    from .._core.streams import Stream
 
 _REMEMBERED = 256
 _WARNED_OF = 64

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from .._core.current_stream import current as current_or_none
 from .._core.ownership import Owned
 from .._core.replay import make_room
-from .._core.streams import FrameworkCurrent, Stream
+from .._core.streams import Event, FrameworkCurrent, Stream
+from ..api import Graph
 from ..backends.base import Capability, CaptureStatus
 from ..errors import CaptureError
 from .arrays import ArrayType, frameworks_of
-
-if TYPE_CHECKING:
-    from .._core.streams import Event
-    from ..api import Graph
 
 _DEFAULT_STREAMS = (0, 1)
 """Handles that mean the same stream on every thread. 2 does not: it means the thread's own."""

@@ -8,9 +8,10 @@ import types
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial, update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from .._core import capture_table, ownership
+from .._core.streams import Stream
 from ..errors import GraphStateError
 from .arguments import Arguments, Shape
 from .cache import CacheInfo, GraphCache, Options, Uncaptured, check_bucket
@@ -19,9 +20,6 @@ from .containers import rebuild
 from .per_instance import PerInstance
 from .recorded_call import RecordedCall, Swap
 from .signature import Call, Leaves, has_repeats, repeats
-
-if TYPE_CHECKING:
-    from .._core.streams import Stream
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from .._core import stream_stack
+from .._core.pools import PoolId
 from .._core.side_streams import side_of
+from .._core.streams import Stream
 from ..api import Graph, graph
 from .array_placement import only_our_streams, works_on_host, writable
 from .arrays import clear_autocast_caches, copy_on_device, copy_on_host
@@ -16,10 +18,6 @@ from .recorded_work import RecordedWork, check_unwritten, nothing_recorded
 from .results import Result
 from .signature import Call, Leaves, Reader
 from .static_inputs import StaticInputs
-
-if TYPE_CHECKING:
-    from .._core.pools import PoolId
-    from .._core.streams import Stream
 
 Swap = Callable[[Any], Any]
 """Returns what the function gets in the place of a value in its arguments."""

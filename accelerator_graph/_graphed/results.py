@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._core.streams import Stream
 from .array_placement import place_of
 from .arrays import ArrayType, Copy
 from .containers import only_tuples, rebuild
 from .recorded_work import RecordedWork
 from .signature import Leaves, Reader
-
-if TYPE_CHECKING:
-    from .._core.streams import Stream
 
 
 class Argument:
@@ -82,15 +80,17 @@ class Result:
     def _is_output(self, array: Any, array_type: ArrayType) -> bool:
         """Return True if the graph writes an array; TypeError if no call can return a copy of the array."""
         in_memory = place_of(array)[0] == self._on_host
-        if not self._copies or (in_memory and array_type.kind != "place"):
+        if not self._copies:
             return in_memory
         subject = f"the graphed function returned an array of type {type(array).__name__!r}"
-        if in_memory:
+        if not in_memory:
+            raise TypeError(
+                f"{subject} that is not in the memory that its graph works on, so no call can return a new "
+                "one; return it there, or use outputs='static'."
+            )
+        if array_type.kind == "place":
             raise TypeError(f"{subject}, which can't be copied; use outputs='static'.")
-        raise TypeError(
-            f"{subject} that is not in the memory that its graph works on, so no call can return a new one; "
-            "return it there, or use outputs='static'."
-        )
+        return True
 
     def for_call(self, leaves: Leaves, stream: Stream) -> Any:
         """Return the result of a replay on a stream, for the call with these arrays."""

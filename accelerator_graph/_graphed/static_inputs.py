@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._core import capture_table, stream_stack
 from .._core.ownership import Callback
+from .._core.streams import Stream
 from .array_placement import works_on_host, writable
 from .arrays import ArrayType, Copy
 from .call_order import CallOrder, lives_while_held
 from .recorded_work import contents
 from .signature import Leaves
-
-if TYPE_CHECKING:
-    from .._core.streams import Stream
 
 
 class StaticInputs:

@@ -52,7 +52,7 @@ class Registry:
         return self._catalogue.names()
 
     def load(self, name: str) -> type[Backend]:
-        """Return the class of a backend, imported and checked, but not opened. Raises as `get`."""
+        """Return the class of a backend, imported, checked and not opened. Raises as `get`."""
         return self._catalogue.load(name)
 
     def get(self, name: str) -> Backend:

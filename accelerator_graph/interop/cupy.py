@@ -5,12 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from .base import Framework, Undo
-
-if TYPE_CHECKING:
-    from .base import PoolId
+from .base import Framework, PoolId, Undo
 
 _OUT_OF_MEMORY = 2  # the runtime's code, the same on CUDA and ROCm
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+from ...backends.base import Backend
 from ...errors import DriverError, Reason, driver_error
-
-if TYPE_CHECKING:
-    from ...backends.base import Backend
 
 _REASONS: dict[int, Reason] = {
     2: "out_of_memory",

@@ -7,12 +7,10 @@ still lives in the pool.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import CaptureError
-
-if TYPE_CHECKING:
-    from ..base import PoolId
+from ..base import PoolId
 
 _instead: dict[PoolId, PoolId | None] = {}
 
