@@ -78,8 +78,8 @@ def run(*command: str | Path, cwd: Path | None = None) -> None:
 
 
 def pytest(python: Path, *arguments: str) -> None:
-    """Run pytest, a process for each core; tests that share a slow fixture stay in one."""
-    parallel = () if "--pdb" in arguments else ("-n", str(min(os.cpu_count() or 1, 8)), "--dist", "loadgroup")
+    """Run pytest with a process for each core."""
+    parallel = () if "--pdb" in arguments else ("-n", str(min(os.cpu_count() or 1, 8)))
     run(python, "-m", "pytest", *parallel, *arguments, cwd=ROOT)
 
 

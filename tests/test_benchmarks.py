@@ -20,8 +20,6 @@ from simulators.cuda.build import environment
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCHMARKS = ROOT / "benchmarks"
-pytestmark = pytest.mark.xdist_group("benchmarks")  # of the results of one run
-
 EVERY = {
     "cuda": {
         *("replay", "replay_pure_python", "capture", "torch", "inspect", "graphed", "growth"),

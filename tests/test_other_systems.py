@@ -132,8 +132,8 @@ def test_a_missing_driver_is_said_to_be_missing(system):
     def load(name, *args, **how):
         raise OSError(f"the loader of {sys.platform} has not found {name}")
     ctypes.CDLL = load
-    from accelerator_graph.backends import _cuda_probe
-    print(_cuda_probe._driver_missing({}))
+    from accelerator_graph.backends._cuda import probe
+    print(probe._driver_missing({}))
     """
     library = {"win32": "nvcuda.dll", "darwin": "libcuda.so.1"}[system]
     assert run(system, code) == f"no driver library ({library}) was found. Install NVIDIA's driver\n"

@@ -436,3 +436,25 @@ def test_kit_refuses_to_run_without_assertions() -> None:
     )
     assert done.returncode
     assert "without -O" in done.stderr
+
+
+def test_rules_about_other_capabilities_are_left_out() -> None:
+    class OnCpu(BackendConformance):
+        def work(self) -> Work:
+            return HostWork("cpu")
+
+    class WithoutHardware(OnCpu):
+        def work(self) -> Work:
+            raise SkipTest("there is no device")
+
+    left_out = OnCpu.left_out()
+    assert (
+        left_out["test_handle_stands_for_the_stream"]
+        == "backend 'cpu' does not have the capability 'handles'"
+    )
+    assert (
+        left_out["test_events_without_the_capability_are_unsupported"]
+        == "backend 'cpu' has the capability 'events'"
+    )
+    assert "test_each_replay_runs_the_work_once" not in left_out
+    assert WithoutHardware.left_out() == {}

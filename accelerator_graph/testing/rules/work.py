@@ -64,7 +64,6 @@ class WorkRules(Case):
     @needs(Capability.ENQUEUE)
     def test_work_buffers_hold_zeros(self) -> None:
         """`Work.buffer` returns memory of that many bytes, all 0, and `Work.read_bytes` returns them."""
-        self.needs(Capability.ENQUEUE)
         stream, buffers = self.stream(), [self.used.buffer(nbytes) for nbytes in (1, 8, 8)]
         stream.fill(buffers[1], 3)
         stream.synchronize()
