@@ -58,13 +58,13 @@ class ProcessRules(Case):
 
     def test_child_of_a_process_that_has_probed_can_use_the_backend(self) -> None:
         """`probe` initialises nothing: after it, a forked child can open the backend, capture and replay."""
-        self._check_child(opened_before=False)
+        self._in_a_child(opened_before=False)
 
     def test_child_of_a_process_that_has_opened_the_backend_can_use_it_or_is_told(self) -> None:
         """After its parent has opened the backend, a forked child can use it or gets an error."""
-        self._check_child(opened_before=True)
+        self._in_a_child(opened_before=True)
 
-    def _check_child(self, *, opened_before: bool) -> None:
+    def _in_a_child(self, *, opened_before: bool) -> None:
         if not hasattr(os, "fork"):
             raise SkipTest("this system has no fork")
         kind = type(self.backend)
