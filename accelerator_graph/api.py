@@ -201,7 +201,7 @@ class Graph:
             if finds_inputs and self._watched is None:
                 self._watched = liveness.Watchlist()
             used = None if self._watched is None else self._watched.begin()
-            first = target if home._is_capturing() else home
+            first = target if home is not target and home._is_capturing() else home
             capture.begin(
                 mode, first if plan.prepare else None, self._generators, used if finds_inputs else None
             )
