@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import subprocess
 import sys
 import time
@@ -234,8 +235,8 @@ class Cells:
         call("hipHostFree", self.start)
 
 
-def compiled():
-    """The code object of `SOURCE` for the current device."""
+def compiled(source=SOURCE):
+    """The code object of a source for the current device."""
     from hip import hiprtc
 
     def rtc(function, *args):
@@ -243,7 +244,7 @@ def compiled():
         assert int(code) == 0, (function.__name__, code)
         return values[0] if values else None
 
-    program = rtc(hiprtc.hiprtcCreateProgram, SOURCE, b"kernels.hip", 0, None, None)
+    program = rtc(hiprtc.hiprtcCreateProgram, source, b"kernels.hip", 0, None, None)
     rtc(hiprtc.hiprtcCompileProgram, program, 0, None)
     binary = bytearray(rtc(hiprtc.hiprtcGetCodeSize, program))
     rtc(hiprtc.hiprtcGetCode, program, binary)
@@ -251,18 +252,25 @@ def compiled():
     return bytes(binary)
 
 
-def loaded():
-    """The kernels, loaded on the current device."""
-    module = made("hipModuleLoadData", compiled())
-    names = ("step", "meet", "store", "geometry")
-    return SimpleNamespace(**{name: made("hipModuleGetFunction", module, name.encode()) for name in names})
+def loaded(source=SOURCE):
+    """The kernels of a source, loaded on the current device."""
+    module = made("hipModuleLoadData", compiled(source))
+    names = re.findall(rb"void (\w+)\(", source)
+    return SimpleNamespace(**{name.decode(): made("hipModuleGetFunction", module, name) for name in names})
+
+
+def bare_launch(stream, kernel, *args, grid=1, block=1, shared_bytes=0):
+    """Launch a kernel on the bare runtime, whose arguments are of ctypes' types."""
+    places = (c_void_p * len(args))(*map(ctypes.addressof, args))
+    sizes = [size for x_y in (grid, block) for size in (*((x_y,) if isinstance(x_y, int) else x_y), 1, 1)[:3]]
+    call("hipModuleLaunchKernel", kernel, *sizes, shared_bytes, int(stream), places, None)
 
 
 class Gate:
     """A kernel that keeps a stream waiting until the gate is opened."""
 
-    def __init__(self, backend, kernels):
-        self._launch, self._kernel = backend.launch, kernels.meet
+    def __init__(self, kernel, launch=bare_launch):
+        self._kernel, self._launch = kernel, launch
         self._cells = Cells(2)
 
     def close(self, stream):

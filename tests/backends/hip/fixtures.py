@@ -71,7 +71,7 @@ def kernels(backend):
 
 @pytest.fixture
 def gate(backend, kernels):
-    gate = Gate(backend, kernels)
+    gate = Gate(kernels.meet, backend.launch)
     yield gate
     gate.open()
 
@@ -87,7 +87,7 @@ def cells(backend):
 @pytest.fixture
 def apart(backend, kernels, stream):
     """A stream that goes on while `stream` waits: the runtime has a few queues, which the streams share."""
-    gate, cells, made = Gate(backend, kernels), Cells(1), []
+    gate, cells, made = Gate(kernels.meet, backend.launch), Cells(1), []
     gate.close(stream)
     try:
         while not cells[0]:

@@ -167,7 +167,7 @@ def test_runs_on_the_second_device_are_one_after_another(backend, two):
     other = backend.create_stream(1)
     with current(1):
         kernels, cells = loaded(), Cells(1)
-        gate = Gate(backend, kernels)
+        gate = Gate(kernels.meet, backend.launch)
     token = backend.capture_begin(stream, "thread_local")
     step(backend, kernels, stream, cells.at(0), 10, 1)
     executable = backend.instantiate(graph := backend.capture_end(token))
