@@ -24,7 +24,7 @@ LEAST_PASSED = {
     "driver_rules/test_cuda_captures.py": 1000,
     "driver_rules/test_cuda_graphs.py": 50,
 }
-OF_THE_DRIVER = tuple(f"simulators/cuda/{name}.py" for name in ("itself", "lifetimes", "calls", "nodes"))
+OF_THE_DRIVER = tuple(f"simulators/cuda/{name}.py" for name in ("itself", "lifetimes", "calls"))
 MAY_SKIP = (  # rules of the kit about capabilities, and numpy
     "backend 'cuda' has ",
     "backend 'cuda' enqueues work",
