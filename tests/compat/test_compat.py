@@ -19,7 +19,7 @@ from accelerator_graph.compat._graphs import CUDAGraph, Graph
 from simulators.test_cuda import libraries, outcome  # noqa: F401
 from test_imports import fresh
 
-LEAST_PASSED = {"test_compat_captures.py": 31}
+LEAST_PASSED = {"compat/test_captures.py": 31}
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 

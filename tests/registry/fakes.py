@@ -68,7 +68,7 @@ def site_fixture(tmp_path, monkeypatch):
             (tmp_path / f"{name}.py").write_text(textwrap.dedent(source))
 
         def backend(self, name):
-            source = f"import registry_fakes\nPlugin = registry_fakes.fake(usable={name != 'unusable'})\n"
+            source = f"from registry import fakes\nPlugin = fakes.fake(usable={name != 'unusable'})\n"
             self.module(name, source)
 
         def distribution(self, name, version, **entry_points):

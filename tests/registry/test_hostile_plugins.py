@@ -105,7 +105,7 @@ def test_an_exit_that_is_not_the_backends_ends_the_process(moment):
 
 def test_an_exit_during_an_import_that_is_not_the_plug_ins_ends_the_process(tmp_path, monkeypatch):
     (tmp_path / "struck.py").write_text(
-        f"import {__name__} as t\nt.strike()\nfrom registry_fakes import Fake"
+        f"import {__name__} as t\nt.strike()\nfrom registry.fakes import Fake"
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys.modules[__name__], "strike", Once(SystemExit(0)), raising=False)

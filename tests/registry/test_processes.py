@@ -83,7 +83,7 @@ def test_no_lock_is_held_across_import_probe_and_open(site, monkeypatch):
 
     monkeypatch.setattr(registry_fakes, "check", check, raising=False)
     monkeypatch.setattr(registry_fakes, "Checking", Checking, raising=False)
-    site.module("plug", "import registry_fakes as fakes\nfakes.check()\nPlugin = fakes.Checking\n")
+    site.module("plug", "from registry import fakes\nfakes.check()\nPlugin = fakes.Checking\n")
     backends = built_in(cpu=fake())
     backends.register("slow", "plug:Plugin")
     assert type(backends.get("slow")) is Checking

@@ -29,7 +29,8 @@ from accelerator_graph.backends.cuda import CudaBackend
 from backends.tools import check_forked, in_thread, in_threads_of_one_ident, interrupted
 
 ROOT = Path(__file__).resolve().parents[3]
-SOURCES = sorted((ROOT / "accelerator_graph" / "backends").glob("*cuda*.py"))
+BACKENDS = ROOT / "accelerator_graph" / "backends"
+SOURCES = [BACKENDS / "cuda.py", *sorted((BACKENDS / "_cuda").glob("*.py"))]
 MODES = ("global", "thread_local", "relaxed")
 TIMEOUT = 60
 

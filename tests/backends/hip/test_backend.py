@@ -105,7 +105,7 @@ def test_the_special_streams_are_streams(backend, handle, used):
 def test_what_is_no_handle_is_refused(backend, what):
     """In a process of its own: the runtime would crash in most of its functions."""
     code = (
-        "from hip_bench import answer, bare_stream, opened\n"
+        "from backends.hip.bench import answer, bare_stream, opened\n"
         "backend = opened()\n"
         "made, destroyed = bare_stream(), bare_stream()\n"
         "assert answer('hipStreamDestroy', destroyed) == 0\n"
@@ -122,7 +122,7 @@ def test_upstream_what_is_no_handle_crashes(runtime):
     """When it no longer does in any version, `as_stream` need not ask for the device first."""
     if runtime < (7, 0):
         pytest.skip("HIP 6.4 answers 709")
-    status, *_ = child("from hip_bench import answer, number\nnumber('hipStreamIsCapturing', 0x10)")
+    status, *_ = child("from backends.hip.bench import answer, number\nnumber('hipStreamIsCapturing', 0x10)")
     assert status < 0 or status == 139
 
 

@@ -15,7 +15,8 @@ from accelerator_graph.backends._hip import nodes as _hip_nodes
 from accelerator_graph.backends._hip.library import _SIGNATURES, _TEXTS, import_hip
 from backends.hip.bench import ROOT
 
-SOURCES = sorted((ROOT / "accelerator_graph" / "backends").glob("*hip*.py"))
+BACKENDS = ROOT / "accelerator_graph" / "backends"
+SOURCES = [BACKENDS / "hip.py", *sorted((BACKENDS / "_hip").glob("*.py"))]
 FROM_THE_BINDING = {"has_symbol"}
 """All that is called of hip-python: it says whether there is a function, and opens the library for that."""
 

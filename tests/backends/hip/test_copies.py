@@ -16,7 +16,7 @@ START = (
     "import ctypes\n"
     "from accelerator_graph.backends._hip.library import import_hip, mapped_copies\n"
     "from accelerator_graph.backends.hip import HipBackend\n"
-    "from hip_bench import opened\n"
+    "from backends.hip.bench import opened\n"
     "hip = import_hip()\n"
 )
 WORK = (

@@ -340,7 +340,7 @@ def test_versions(backend):
 def test_a_fork_after_probe_can_use_the_device(backend):
     code = (
         PROBE + "import os\n"
-        "from hip_bench import opened\n"
+        "from backends.hip.bench import opened\n"
         "assert found.usable\n"
         "child = os.fork()\n"
         "if child == 0:\n"
@@ -372,7 +372,7 @@ def test_probing_twice_is_probing_once(backend):
 def test_without_a_visible_device_it_does_not_open(backend, runtime, value, why):
     code = (
         "from accelerator_graph.errors import BackendUnavailableError\n"
-        "from hip_bench import opened\n"
+        "from backends.hip.bench import opened\n"
         "try: opened()\n"
         "except BackendUnavailableError as error: print(error)"
     )

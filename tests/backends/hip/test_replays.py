@@ -109,7 +109,7 @@ def test_the_default_streams_wait_and_are_waited_for(backend, bench, gate, cells
 def test_the_legacy_stream_by_its_own_handle(backend):
     """In a process of its own: the runtime crashes. The handle 0 means the same stream."""
     code = (
-        "from hip_bench import *\n"
+        "from backends.hip.bench import *\n"
         "backend, kernels, cells = opened(), loaded(), Cells(1)\n"
         "stream, legacy = backend.create_stream(0), backend.as_stream(1)\n"
         "token = backend.capture_begin(stream, 'relaxed')\n"
@@ -127,7 +127,7 @@ def test_the_legacy_stream_by_its_own_handle(backend):
 def test_upstream_an_event_of_the_legacy_handle_crashes(runtime):
     """rocm-systems#11011."""
     code = (
-        "from hip_bench import *\n"
+        "from backends.hip.bench import *\n"
         "call('hipInit', 0)\n"
         "event = made('hipEventCreateWithFlags', NO_TIMING)\n"
         "call('hipEventRecord', event, 1)\n"

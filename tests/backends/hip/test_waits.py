@@ -230,7 +230,7 @@ def test_a_broken_capture_is_neither_marked_nor_waited_on(backend, block, stream
 # ---- what the runtime does by itself: these say when `_hip_events` can be simpler ----------------
 
 BARE = (
-    "from hip_bench import *\n"
+    "from backends.hip.bench import *\n"
     "call('hipInit', 0)\n"
     "main, a, b = bare_stream(), bare_stream(), bare_stream()\n"
     "block = Block()\n"
