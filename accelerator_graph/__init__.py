@@ -17,8 +17,9 @@ from __future__ import annotations
 TYPE_CHECKING = False  # typing itself is the costliest import there is here
 if TYPE_CHECKING:
     from . import backends, compat, errors, interop
+    from ._core.current_stream import current_stream, is_current_stream_capturing
     from ._core.pools import PoolId, graph_pool_handle
-    from ._core.streams import Event, Stream, current_stream, is_current_stream_capturing
+    from ._core.streams import Event, Stream
     from ._graphed.decorator import CacheInfo, graphed
     from ._graphed.torch.callables import make_graphed_callables
     from .api import Graph, current_graph, graph, is_graph_available
@@ -44,7 +45,8 @@ _HOMES = {
     "api": ("Graph", "current_graph", "graph", "is_graph_available"),
     "_graphed.decorator": ("CacheInfo", "graphed"),
     "_graphed.torch.callables": ("make_graphed_callables",),
-    "_core.streams": ("Event", "Stream", "current_stream", "is_current_stream_capturing"),
+    "_core.current_stream": ("current_stream", "is_current_stream_capturing"),
+    "_core.streams": ("Event", "Stream"),
     "_core.pools": ("PoolId", "graph_pool_handle"),
     "backends.registry": ("use_backend",),
     "errors": (

@@ -1,42 +1,40 @@
-"""`Graph` and `graph`: the state machine and the capture transaction. Every check of order lives here.
-
-A backend sees, for each graph::
-
-    create_stream ... capture_status, capture_begin, (whatever is enqueued), capture_end, node_count,
-    instantiate, bind, replay ..., destroy_executable, destroy_graph
-
-or, if anything goes wrong between the two, `capture_abandon` in the place of `capture_end`.
-"""
+"""`Graph` and `graph`. Each public method checks the graph's state; the work is done in `_core`."""
 
 from __future__ import annotations
 
-import errno
-import os
-import sys
 import threading
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 
-from ._core import liveness, ownership, pools, streams
-from ._core.capture import MODES, Capture, Site
+from ._core import capture_table, liveness, ownership, pools, streams
+from ._core.capture import Capture, Captured, caller, check_mode, outside
+from ._core.current_stream import current
 from ._core.extension import calling
-from ._core.files import replacing
+from ._core.files import write_file
 from ._core.replay import Runner
 from ._core.side_streams import side_of
-from ._core.states import BEGUN_BEFORE, CAPTURED_BEFORE, REFUSED, State
+from ._core.states import (
+    BEGUN_BEFORE_FORK,
+    CAPTURED_BEFORE_FORK,
+    ENDED_INSIDE,
+    HAS_EXECUTABLE,
+    NOT_KEPT,
+    REFUSED,
+    State,
+)
 from ._interpreter.sure_exit import if_skipped, sure_exit
 from .backends import registry
-from .backends.base import Capability
+from .backends.base import Capability, unsupported
 from .errors import EmptyGraphWarning, GraphStateError, UnsupportedError, capture_error
 from .interop import registry as interop
 
 if TYPE_CHECKING:
+    import os
     from typing import Self
 
-    from ._core.ownership import Owned
     from ._core.streams import Stream
     from .backends.base import Backend
 
@@ -49,8 +47,8 @@ class Graph:
     Parameters
     ----------
     keep_graph : bool
-        Keep the graph beside its executable: `instantiate` is then yours to call (or left to the
-        first replay), and `debug_dump` and `raw_graph` work.
+        Keep the graph beside its executable: you then call `instantiate` (or leave it to the first replay),
+        and `debug_dump` and `raw_graph` work.
     pool : PoolId or torch.cuda.MemPool, optional
         The memory pool to share, from `graph_pool_handle`, another graph's `pool`, or torch. A ``MemPool``
         is kept alive as long as its memory is in use.
@@ -58,13 +56,13 @@ class Graph:
         What the driver refuses during the capture. Only ``"default"`` is portable: each backend says
         what it stands for, on CUDA and HIP ``"thread_local"``.
     stream : stream, optional
-        What to capture; by default the current stream. Anything that stands for a stream.
+        The stream to capture; by default the current one. Anything that stands for a stream.
     backend : str, optional
         The backend by name; by default that of the stream.
     check_input_liveness : bool, optional
         Refuse replays once an array is gone that captured work uses: find such arrays in captures, as far
-        as their frameworks can see that, and `watch` them. By default as the environment variable
-        ``ACCELERATOR_GRAPH_CHECK_INPUT_LIVENESS`` says, else no.
+        as their frameworks can see them, and `watch` them. The default is the environment variable
+        ``ACCELERATOR_GRAPH_CHECK_INPUT_LIVENESS``, else False.
 
     Raises
     ------
@@ -75,10 +73,10 @@ class Graph:
 
     Notes
     -----
-    ``with graph:`` captures the current stream and returns the graph. A capture either becomes a
-    graph or leaves no trace: if the body raises, the capture is abandoned, the graph is empty and
-    can be captured again, and the exception passes with a note; if the driver had given the capture
-    up by then, `CaptureError` is raised from it.
+    ``with graph:`` captures the current stream and returns the graph. A capture either becomes a graph or
+    leaves no trace. If the body raises, the capture is abandoned, the graph is empty and can be captured
+    again, and the exception passes with a note; if the driver has already invalidated the capture,
+    `CaptureError` is raised from it.
 
     A graph may be replayed from several threads; every other method is for one thread at a time.
     What the captured work reads and writes has to live as long as the graph: `retain` helps.
@@ -94,10 +92,11 @@ class Graph:
         "_debug",
         "_finds_inputs",
         "_generators",
+        "_given_stream",
         "_graph_pool",
         "_guard",
-        "_held",
         "_home",
+        "_home_hold",
         "_keep_graph",
         "_launch",
         "_lease",
@@ -107,7 +106,6 @@ class Graph:
         "_retained",
         "_runner",
         "_state",
-        "_stream",
         "_watched",
     )
 
@@ -122,14 +120,14 @@ class Graph:
         check_input_liveness: bool | None = None,
     ) -> None:
         if not isinstance(keep_graph, bool):
-            raise TypeError(f"keep_graph: True or False is wanted, not {keep_graph!r}.")
+            raise TypeError(f"keep_graph must be True or False, not {keep_graph!r}.")
         pools.check_pool(pool)
         self._keep_graph = keep_graph
         self._debug = False
         self._graph_pool = pool
-        self._mode = _check_mode(capture_error_mode)
+        self._mode = check_mode(capture_error_mode)
         self._backend_name = None if backend is None else registry.get(backend).name
-        self._home = None if stream is None else streams.as_stream(stream, backend)
+        self._given_stream = None if stream is None else streams.as_stream(stream, backend)
         self._finds_inputs = liveness.asked_for(check_input_liveness)
         self._watched: liveness.Watchlist | None = None
         self._retained: list[object] | None = None
@@ -140,25 +138,26 @@ class Graph:
     def _empty(self) -> None:
         """Be as before the first capture."""
         self._state: State = "empty"
-        self._stream = self._home
-        self._held: Stream | None = None
+        self._home = self._given_stream  # where replays go, as the user knows it
+        self._home_hold: Stream | None = None  # the same, which nobody else can close
         self._capture: Capture | None = None
         self._guard: object = None
-        self._captured: Owned | None = None
+        self._captured: Captured | None = None
         self._lease: pools.Lease | None = None
         self._num_nodes: int | None = None
         self._runner: Runner | None = None
         self._launch: Callable[[], None] | None = None
-        self._lost = ""  # why it is empty, if more is to be said than that nothing was captured
+        self._lost = ""  # why it is empty, if there is more to say than that nothing was captured
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Graph can't be pickled or copied: it belongs to its process; capture another one.")
 
     def __repr__(self) -> str:
-        where = "" if self._stream is None else f", {streams.describe(self._stream)}"
+        where = "" if self._home is None else f", {streams.describe(self._home)}"
         return f"<accelerator_graph.Graph, {self._state}{where}>"
 
     def _check(self, what: str) -> None:
+        """Raise `GraphStateError` if an operation is not allowed in the present state."""
         fact = REFUSED[what].get(self._state)
         if fact:
             raise GraphStateError(f"Graph.{what}: {self._lost or fact}.")
@@ -168,10 +167,9 @@ class Graph:
     def capture_begin(self, pool: pools.AnyPool | None = None, capture_error_mode: str | None = None) -> None:
         """Begin to capture the graph's stream, by default the current one.
 
-        The stream is the current one of this thread until the capture ends. `capture_end` or `reset`
-        has to be called, by this thread, even if something raises in between: the thread holds the graph
-        until then (`current_graph`), and what the driver refuses during a capture stays refused.
-        ``with graph:`` does so.
+        The stream is the current one of this thread until the capture ends. This thread has to call
+        `capture_end` or `reset`, even if something raises in between: until then the thread holds the graph
+        (`current_graph`), and the driver goes on refusing what a capture forbids. ``with graph:`` does that.
 
         Parameters
         ----------
@@ -195,7 +193,7 @@ class Graph:
         """
         self._begin(None, pool, capture_error_mode)
         assert self._capture is not None
-        self._capture.begun_at = _caller()
+        self._capture.begun_at = caller()
 
     def _begin(
         self,
@@ -208,13 +206,13 @@ class Graph:
     ) -> None:
         """Begin to capture `stream`; replays will go to `home`, if that is another one.
 
-        What `prepare` waits for is `home`, if that is not being captured.
+        To prepare is to wait for `home`, unless that is being captured.
         """
         self._check("capture_begin()")
-        chosen = pools.check_pool(self._graph_pool if pool is None else pool)
-        mode = self._mode if mode is None else _check_mode(mode)
+        lease = pools.Lease(self._graph_pool if pool is None else pool)
+        mode = self._mode if mode is None else check_mode(mode)
         ownership.drain()
-        target = stream or self._home or streams.current(self._backend_name)
+        target = stream or self._given_stream or current(self._backend_name)
         if target is None:
             registry.resolve(self._backend_name)
             raise capture_error(
@@ -222,15 +220,16 @@ class Graph:
             )
         target._check()
         try:
-            capture = self._capture = Capture(target, len(self._retained or ()))
+            capture = self._capture = Capture(self, target, lease, len(self._retained or ()))
             if self._finds_inputs and self._watched is None:
                 self._watched = liveness.Watchlist()
             used = None if self._watched is None else self._watched.begin()
-            observed = used if self._finds_inputs else None
-            first = (target if home is None or home._is_capturing() else home) if prepare else None
-            capture.begin(self, mode, chosen, first, self._generators, observed)
-            self._stream = home or target
-            self._held = self._stream.held()
+            first = target if home is None or home._is_capturing() else home
+            capture.begin(
+                mode, first if prepare else None, self._generators, used if self._finds_inputs else None
+            )
+            self._home = home or target
+            self._home_hold = self._home.held()
             self._state, self._lost = "capturing", ""
         except BaseException:
             self._forget_capture()
@@ -255,21 +254,23 @@ class Graph:
         """
         self._check("capture_end()")
         capture = self._capture_here("capture_end()")
-        keep = False
+        kept = False
         try:
-            captured = self._captured = capture.end(self)
+            captured = self._captured = capture.end()
             self._lease = capture.lease
-            backend, value, kept = captured.backend, captured.value, self._keep_graph or self._debug
-            self._num_nodes = None if kept else backend.node_count(value)
-            if backend.is_empty(value) if self._num_nodes is None else not self._num_nodes:
+            keep = self._keep_graph or self._debug
+            self._num_nodes = None if keep else captured.recorder.node_count(captured.value)
+            if self._num_nodes == 0 or (
+                self._num_nodes is None and captured.recorder.is_empty(captured.value)
+            ):
                 self._found_empty(capture.subject)
-            keep = kept
+            kept = keep
             if not self._keep_graph:
                 self._instantiate()
             if not keep:
                 self._captured = None
         except BaseException:
-            if keep:
+            if kept:
                 self._capture, self._guard, self._state = None, None, "captured"
             else:
                 self._forget_capture()
@@ -280,10 +281,13 @@ class Graph:
 
     def _found_empty(self, subject: str) -> None:
         """Warn that a capture recorded nothing."""
-        warn_of_nothing(
-            f"{subject} recorded nothing: the work may have gone to another stream or device; make that "
-            "stream the current one, or capture it."
+        why = (
+            "the work may have gone to another stream or device; make that stream the current one, or "
+            "capture it"
         )
+        if self._home is not None and self._home._backend.recording == "explicit":
+            why = "this backend records only work that is enqueued through accelerator_graph.Stream"
+        warn_of_nothing(f"{subject} recorded nothing: {why}.")
 
     def _capture_here(self, what: str) -> Capture:
         """Return the capture that is under way, if this thread may touch it."""
@@ -297,7 +301,7 @@ class Graph:
         return capture
 
     def _forget_capture(self) -> None:
-        """Leave no trace of a capture that failed; also if interrupted in the middle of that, once."""
+        """Leave no trace of a capture that failed, even if one interrupt arrives in the middle of that."""
         try:
             self._undo_capture()
         except BaseException:
@@ -307,7 +311,7 @@ class Graph:
     def _undo_capture(self) -> None:
         capture = self._capture
         if capture is not None:
-            capture.abandon(self)
+            capture.abandon()
             if self._retained:
                 del self._retained[capture.retained :]
             if self._watched is not None:
@@ -346,8 +350,7 @@ class Graph:
             if self._state == "capturing":
                 self.capture_end() if exc is None else self._abandon(exc)
             elif exc is None:
-                fact = "the capture was ended inside its `with` block; leave that to the block"
-                raise GraphStateError(f"{self._lost or fact}.")
+                raise GraphStateError(f"{self._lost or ENDED_INSIDE}.")
         except GraphStateError:
             raise
         except BaseException:
@@ -360,7 +363,7 @@ class Graph:
             self._forget_capture()
 
     def _abandon(self, exc: BaseException) -> None:
-        """Leave no trace because the body raised; raise `CaptureError` if the driver had given up."""
+        """Leave no trace because the body raised; raise `CaptureError` if the capture was invalidated."""
         capture = self._capture_here("__exit__()")
         failure = capture.failure(exc)
         self._forget_capture()
@@ -371,7 +374,7 @@ class Graph:
     # ---- executable ----------------------------------------------------------------------------
 
     def instantiate(self) -> None:
-        """Make the executable, or make it again if the graph is kept and the backend can.
+        """Make the executable, or make it again if the graph is kept.
 
         Callables from `bind` launch the new one from then on. `replay` and `bind` call this if it
         has not been called.
@@ -380,26 +383,18 @@ class Graph:
         ------
         GraphStateError
             Nothing was captured, or the graph has its executable and was not kept.
-        UnsupportedError
-            The backend can't instantiate a graph twice.
         DriverError
-            It failed. What was there before still is, unless the graph allows only one executable
-            at a time: then it is captured without one.
+            It failed. The former executable is still there, unless the graph allows only one executable at
+            a time: then the graph is captured and has none.
         """
         self._check("instantiate()")
         if self._captured is None or (self._state == "ready" and not self._keep_graph):
-            raise GraphStateError(
-                "Graph.instantiate(): the graph has its executable already; with keep_graph=True it could "
-                "have another one."
-            )
-        backend = self._captured.backend
-        if self._state == "ready" and Capability.REINSTANTIATE not in backend.capabilities(self._device()):
-            raise backend.unsupported(Capability.REINSTANTIATE)
+            raise GraphStateError(f"Graph.instantiate(): {HAS_EXECUTABLE}.")
         self._instantiate()
 
     def _instantiate(self) -> None:
         """Make an executable of what was captured."""
-        captured, home = self._captured, self._held
+        captured, home = self._captured, self._home_hold
         assert captured is not None
         assert home is not None
         try:
@@ -407,7 +402,8 @@ class Graph:
                 self._runner = Runner(captured, home, self._watched.check if self._watched else None)
             else:
                 self._runner.instantiate(captured)
-            self._launch = self._runner.launch
+            if self._launch is None:
+                self._launch = self._runner.home_launcher()
             self._state = "ready"
         except BaseException:
             if self._runner is not None and self._runner.executable is None and self._capture is None:
@@ -420,9 +416,9 @@ class Graph:
         Parameters
         ----------
         stream : stream, optional
-            Where. By default the stream that the graph was made with, or the `Stream` that was current
-            when the capture began. If that was the current stream of a framework, whichever stream is
-            that framework's current one by now, on this thread and the graph's device.
+            Where to. By default the stream that the graph was made with, or the `Stream` that was current
+            when the capture began. If that was the current stream of a framework, the replay goes to that
+            framework's current stream of this moment, on this thread and the graph's device.
 
         Raises
         ------
@@ -447,11 +443,10 @@ class Graph:
         self._check("replay()")
         target = None if stream is None else self._on_device(stream)
         runner = self._ready()
-        if target is None:
-            assert runner.launch is not None
-            runner.launch()
-        else:
+        if target is not None:
             runner.replay(target)
+        elif self._launch is not None:
+            self._launch()
 
     def bind(self, stream: object = None) -> Callable[[], None]:
         """Return a callable that replays on a stream, with everything decided now: for hot loops.
@@ -459,13 +454,13 @@ class Graph:
         Parameters
         ----------
         stream : stream, optional
-            Where. By default the stream that `replay` would go to at this moment: what a framework makes
-            its current stream later does not change that.
+            Where to. By default the stream that `replay` would go to at this moment; a framework that
+            later makes another stream current does not change that.
 
         Returns
         -------
         callable
-            Without arguments. It keeps the graph and the stream alive. After `reset` it raises
+            It takes no arguments, and keeps the graph and the stream alive. After `reset` it raises
             `GraphStateError`.
 
         Raises
@@ -479,7 +474,7 @@ class Graph:
         return runner.bind(target or runner.destination(), self)
 
     def _ready(self) -> Runner:
-        """Return what replays the graph; instantiates it first if that has not been done."""
+        """Return what replays the graph; instantiate it first if that has not been done."""
         if self._state == "captured":
             with self._kept_lock():  # several threads may be the first to replay
                 if self._state == "captured":
@@ -488,13 +483,13 @@ class Graph:
         return self._runner
 
     def _kept_lock(self) -> AbstractContextManager[object]:
-        """Return what is held while an executable is made late, which only a graph that is kept can have."""
+        """Return what is held while an executable is made late, which happens only to kept graphs."""
         return nullcontext() if self._captured is None else self._captured.lock
 
     def _on_device(self, obj: object) -> Stream:
         why = "on which the graph was captured; replay it on a stream of that backend"
         stream = streams.as_stream(obj, self.backend, why)
-        if self._stream is not None and stream._backend is not self._stream._backend:
+        if self._home is not None and stream._backend is not self._home._backend:
             raise ValueError(
                 f"{streams.describe(stream)}: that backend was registered anew after this graph was "
                 "captured; capture it again."
@@ -507,8 +502,8 @@ class Graph:
         return stream
 
     def _device(self) -> int:
-        assert self._stream is not None
-        return self._stream.device
+        assert self._home is not None
+        return self._home.device
 
     def retain(self, obj: T) -> T:
         """Keep an object alive until the graph is reset, and return it."""
@@ -520,13 +515,13 @@ class Graph:
     def watch(self, obj: T) -> T:
         """Refuse replays once the memory of an array is gone, until the graph is reset; return the array.
 
-        For arrays that only raw kernels use. In any state. Views keep the memory of torch's, CuPy's and
-        NumPy's arrays; of other types, the object itself is watched.
+        For arrays that only raw kernels use; allowed in any state. For torch, CuPy and NumPy arrays the
+        memory is watched, which views keep alive; for other types, the object itself.
 
         Raises
         ------
         TypeError
-            It can't be watched: there are no weak references to it.
+            The object can't be referenced weakly.
         """
         with self._kept_lock():
             if self._watched is None:
@@ -563,12 +558,12 @@ class Graph:
             self._runner.refuse(why)
 
     def _after_fork(self) -> None:
-        lost = {"empty": self._lost, "capturing": BEGUN_BEFORE}.get(self._state, CAPTURED_BEFORE)
-        self._let_go(CAPTURED_BEFORE)
+        lost = {"empty": self._lost, "capturing": BEGUN_BEFORE_FORK}.get(self._state, CAPTURED_BEFORE_FORK)
+        self._let_go(CAPTURED_BEFORE_FORK)
         self._empty()
         self._lost = lost
 
-    # ---- what there is to know of it ------------------------------------------------------------
+    # ---- facts ---------------------------------------------------------------------------------
 
     def pool(self) -> pools.PoolId:
         """Return the id of the graph's memory pool, for other graphs to share."""
@@ -594,19 +589,12 @@ class Graph:
             The file can't be written.
         """
         captured = self._kept("debug_dump()")
-        path = os.path.realpath(os.fsdecode(path))
-        if os.path.isdir(path):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device is written, not replaced
-            captured.backend.dump(captured.value, path, verbose)
-            return
-        with replacing(path) as unfinished:
-            captured.backend.dump(captured.value, unfinished, verbose)
+        write_file(path, lambda name: captured.recorder.dump(captured.value, name, verbose))
 
     def raw_graph(self) -> int:
         """Return the vendor's handle of the graph. It stays owned by this object, until `reset`."""
         captured = self._kept("raw_graph()")
-        return captured.backend.handle_int(captured.value)
+        return captured.recorder.handle_int(captured.value)
 
     def raw_executable(self) -> int:
         """Return the vendor's handle of the executable. Valid until `reset` or `instantiate`."""
@@ -614,7 +602,7 @@ class Graph:
         runner = self._runner
         assert runner is not None
         assert runner.executable is not None
-        return runner.executable.backend.handle_int(runner.executable.value)
+        return runner.executable.recorder.handle_int(runner.executable.value)
 
     def raw_cuda_graph(self) -> int:
         """As `raw_graph`, on backends whose graphs are a ``cudaGraph_t`` or ``hipGraph_t``."""
@@ -624,17 +612,14 @@ class Graph:
     def raw_cuda_graph_exec(self) -> int:
         """As `raw_executable`, on backends where that is a ``cudaGraphExec_t`` or ``hipGraphExec_t``."""
         self._check("raw_cuda_graph_exec()")
-        assert self._stream is not None
-        _check_cuda_like(self._stream._backend)
+        assert self._home is not None
+        _check_cuda_like(self._home._backend)
         return self.raw_executable()
 
-    def _kept(self, what: str) -> Owned:
+    def _kept(self, what: str) -> Captured:
         self._check(what)
         if self._captured is None:
-            raise GraphStateError(
-                f"Graph.{what}: the graph was not kept; make it with keep_graph=True, or call "
-                "enable_debug_mode() before the capture."
-            )
+            raise GraphStateError(f"Graph.{what}: {NOT_KEPT}.")
         return self._captured
 
     @property
@@ -645,34 +630,34 @@ class Graph:
     @property
     def backend(self) -> str | None:
         """Name of the backend; None until it is known."""
-        return self._backend_name if self._stream is None else self._stream.backend
+        return self._backend_name if self._home is None else self._home.backend
 
     @property
     def device(self) -> int | None:
         """Ordinal of the device; None until it is known."""
-        return None if self._stream is None else self._stream.device
+        return None if self._home is None else self._home.device
 
     @property
     def stream(self) -> Stream | None:
-        """The stream that is being captured; else the one that replays go to. None until it is known.
+        """The stream that is being captured, else the stream that replays go to. None until it is known.
 
-        If that was closed after the capture, another hold on it, to wait for replays with.
+        If that stream was closed after the capture, another hold on it, to wait for replays with.
         """
         if self._capture is not None:
             return self._capture.stream
-        if self._held is not None and self._stream is not None and self._stream._closed:
-            return self._held.held()
-        return self._stream
+        if self._home_hold is not None and self._home is not None and self._home._closed:
+            return self._home_hold.held()
+        return self._home
 
     @property
     def num_nodes(self) -> int:
         """How many nodes were captured."""
         self._check("num_nodes")
         if self._num_nodes is None and self._captured is not None:
-            self._num_nodes = self._captured.backend.node_count(self._captured.value)
+            self._num_nodes = self._captured.recorder.node_count(self._captured.value)
         if self._num_nodes is None:
-            assert self._stream is not None
-            raise self._stream._backend.unsupported(Capability.NODES)
+            assert self._home is not None
+            raise unsupported(self._home._backend, Capability.NODES)
         return self._num_nodes
 
     # ---- for the next capture ------------------------------------------------------------------
@@ -683,15 +668,15 @@ class Graph:
         self._debug = True
 
     def register_generator_state(self, generator: object) -> None:
-        """Have a random generator of torch take part in all captures from the next one on.
+        """Let a torch random generator take part in all captures from the next one on.
 
-        Its numbers go on at every replay, as torch's default generator's do automatically. It has no part in
-        captures on backends where its framework has none.
+        Every replay then draws new numbers from it, as from torch's default generator. It takes no part in
+        captures on backends where its framework takes none.
 
         Raises
         ------
         TypeError
-            No framework that has been imported records captures with it: it is not a generator of a device.
+            It is not a random generator of a device, or its framework has not been imported.
         """
         self._check("register_generator_state()")
         if not any(framework.takes_generator(generator) for framework in interop.loaded()):
@@ -720,12 +705,12 @@ class Graph:
     @capture_error_mode.setter
     def capture_error_mode(self, mode: str) -> None:
         self._check("capture_error_mode")
-        self._mode = _check_mode(mode)
+        self._mode = check_mode(mode)
 
 
-# Not a decorator: the slot exists once the class does. A method in C that finds the slot filled calls it at
-# once, 30 ns sooner than a Python function could (40 against 10 ns on top of the launch itself).
-Graph.replay = calling(vars(Graph)["_launch"])(Graph.replay)  # type: ignore[method-assign]
+# Not a decorator, because the slot exists only once the class does. `replay` becomes a method in C that calls
+# what the slot holds: 10 ns on top of the launch itself, where a Python function that does the same costs 40.
+Graph.replay = calling(vars(Graph)["_launch"], Graph.replay)  # type: ignore[method-assign]
 
 
 class graph:
@@ -734,19 +719,19 @@ class graph:
     Parameters
     ----------
     g : Graph
-        What to capture into.
+        The graph to capture into.
     pool, capture_error_mode
         As in `Graph.capture_begin`; None keeps the graph's own.
     stream : stream, optional
-        What to capture; by default the graph's own if it was made with one, else a stream of the
-        thread's beside the current one, which it waits for.
+        The stream to capture; by default the graph's own if it was made with one, else a side stream of
+        the thread, which waits for the current one.
     prepare : bool
-        Synchronise the current stream before the capture, or the one that is captured if it was named.
+        Synchronise the current stream before the capture, or the captured one if it was named.
 
     Notes
     -----
-    ``with graph(g):`` gives the graph. It fails and cleans up like ``with g:``. Where a side stream
-    was made, replays go to the stream that was current, if there was one.
+    ``with graph(g):`` returns the graph. It fails and cleans up like ``with g:``. If a side stream was made,
+    replays go to the stream that was current, if there was one.
     """
 
     def __init__(
@@ -759,10 +744,10 @@ class graph:
         prepare: bool = True,
     ) -> None:
         if not isinstance(g, Graph):
-            raise TypeError(f"graph: an accelerator_graph.Graph is wanted, not {g!r}.")
+            raise TypeError(f"graph: the argument must be an accelerator_graph.Graph, not {g!r}.")
         pools.check_pool(pool)
         if capture_error_mode is not None:
-            _check_mode(capture_error_mode)
+            check_mode(capture_error_mode)
         self._graph = g
         self._pool = pool
         self._mode = capture_error_mode
@@ -773,9 +758,9 @@ class graph:
         g = self._graph
         g._check("capture_begin()")
         g._guard = if_skipped(self, g._recover)
-        stream, home = self._stream or g._home, None
+        stream, home = self._stream or g._given_stream, None
         if stream is None:
-            home = streams.current(g._backend_name, or_default=True)
+            home = current(g._backend_name, or_default=True)
             if home is None:
                 stream = streams.Stream(backend=registry.resolve(g._backend_name).name)
             else:
@@ -800,10 +785,10 @@ class graph:
 def current_graph() -> Graph | None:
     """Return the graph that this thread is capturing, the one begun last; None if there is none.
 
-    The thread holds it until its capture ends. So a capture that was begun by hand, and whose graph is out of
-    reach, can still be ended: ``current_graph().reset()`` abandons it.
+    The thread holds the graph until its capture ends. So you can still abandon a capture that was begun by
+    hand and whose graph is out of reach: ``current_graph().reset()``.
     """
-    capturing = ownership.thread.capturing
+    capturing = capture_table.thread.graphs
     return cast("Graph", capturing[-1]) if capturing else None
 
 
@@ -813,7 +798,7 @@ def is_graph_available(backend: str | None = None) -> bool:
     Parameters
     ----------
     backend : str, optional
-        Ask this backend alone; ``"cpu"``, or a plug-in that has to be named, counts only so.
+        Ask this backend alone. ``"cpu"``, and a plug-in that has to be named, count only if named here.
 
     Raises
     ------
@@ -831,29 +816,6 @@ def _check_cuda_like(backend: Backend) -> None:
         )
 
 
-def _check_mode(mode: object) -> str:
-    if not isinstance(mode, str):
-        raise TypeError(f"capture_error_mode: one of {', '.join(MODES)} is wanted, not {mode!r}.")
-    if mode not in MODES:
-        raise ValueError(f"capture_error_mode: {mode!r} is none of {', '.join(MODES)}.")
-    return mode
-
-
 def warn_of_nothing(message: str) -> None:
     """Issue an `EmptyGraphWarning` for the caller's line."""
-    warnings.warn(message, EmptyGraphWarning, stacklevel=_outside()[0])
-
-
-def _caller() -> Site:
-    """Return the file and the line outside of this package that called it."""
-    frame = _outside()[1]
-    return frame.f_code.co_filename, frame.f_lineno
-
-
-def _outside() -> tuple[int, FrameType]:
-    """Return the first frame outside of this package, and the `stacklevel` of the caller's warning for it."""
-    level, frame = 1, sys._getframe(1)
-    package = __name__.partition(".")[0]
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
-        level, frame = level + 1, frame.f_back
-    return level, frame
+    warnings.warn(message, EmptyGraphWarning, stacklevel=outside()[0])

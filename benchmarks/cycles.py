@@ -71,7 +71,7 @@ def main():
             owners = sum(type(each) is ownership.Owned for each in gc.get_objects())
             print(
                 f"| {n} | {resident_kib()} | {device_free(options.backend)} | {owners} "
-                f"| {len(ownership._pending)} | {threading.active_count()} |"
+                f"| {len(ownership._queue)} | {threading.active_count()} |"
             )
         cycle()
 

@@ -3,71 +3,108 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from threading import RLock
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from .._interpreter.threads import this_thread
 from ..backends.base import Capability, CaptureStatus
 from ..errors import AcceleratorGraphError, CaptureError, DriverError, UnsupportedError, capture_error
-from ..interop import registry as interop
-from . import gc_pause, ownership, streams
-from .pools import Lease, PoolId
+from ..interop.base import FrameworkRecorder
+from . import capture_table, gc_pause, stream_stack, streams
+from .ownership import Callback, Owned
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend
+    from ..backends.base import Backend, Recorder
     from ..interop.base import Framework, Undo
+    from .pools import Lease
 
 MODES = ("default", "global", "thread_local", "relaxed")
 """The capture modes; only ``"default"`` is portable."""
 
 _keys = itertools.count()
-_NONE = object()
+_NO_TOKEN = object()
 
 Site = tuple[str, int]
 """A file and a line."""
 
 
+class Captured(Owned):
+    """A graph that was captured. Whoever instantiates it late holds `lock`."""
+
+    __slots__ = ("lock",)
+
+    def __init__(self, recorder: Recorder, backend: Backend, value: Any, *keeps: object) -> None:
+        super().__init__(recorder, backend, value, *keeps)
+        self.lock = RLock()
+
+    def act(self) -> None:
+        """Destroy the graph."""
+        self.recorder.destroy_graph(self.value)
+
+
 class Capture:
     """One capture, from before the driver begins it until it has become a graph or is abandoned.
 
-    After `begin` or `end` raised, or if neither ends well, `abandon` undoes every step, at any moment
-    and more than once: it does not matter where an exception, a KeyboardInterrupt among them, came.
+    If `begin` or `end` raises, or if neither ends well, `abandon` undoes every step. It can be called at any
+    moment and more than once: it does not matter where an exception, a KeyboardInterrupt among them, came.
 
     Parameters
     ----------
+    graph : Graph
+        The graph that captures.
     stream : Stream
-        What is captured.
+        The stream to capture.
+    lease : Lease
+        The graph's part in a pool.
     retained : int
         How many objects the graph retained before; later ones go if the capture fails.
     """
 
     __slots__ = (
-        *("__weakref__", "_identity", "_key", "_owner", "_token", "_undos"),
-        *("backend", "begun_at", "lease", "retained", "stream", "thread"),
+        "__weakref__",
+        "_identity",
+        "_key",
+        "_owner",
+        "_token",
+        "_undos",
+        "backend",
+        "begun_at",
+        "graph",
+        "lease",
+        "native",
+        "recorder",
+        "retained",
+        "stream",
+        "thread",
     )
 
-    def __init__(self, stream: streams.Stream, retained: int) -> None:
+    def __init__(
+        self, graph: capture_table.Retaining, stream: streams.Stream, lease: Lease, retained: int
+    ) -> None:
+        self.graph = graph
         self.stream = stream
-        self.backend = stream._backend  # or what stands in for it
+        self.lease = lease
         self.retained = retained
+        self.backend = stream._backend
+        self.native = stream._native
+        self.recorder: Recorder = stream._backend
         self.thread = threading.current_thread()
         self.begun_at: Site | None = None
-        self.lease: Lease | None = None
         self._undos: list[Undo] = []
-        self._token: Any = _NONE
+        self._token: Any = _NO_TOKEN
         self._key = next(_keys)
         self._identity = ref(this_thread())
         self._owner = stream._owner  # the stream may be closed meanwhile
 
     def begin(
         self,
-        graph: ownership.Retaining,
         mode: str,
-        pool: PoolId | None,
         prepare: streams.Stream | None,
         generators: Sequence[object] = (),
         used: Callable[[object], Undo] | None = None,
@@ -76,74 +113,66 @@ class Capture:
 
         Parameters
         ----------
-        graph : Graph
-            Who captures.
-        mode, pool
-            As in `Graph`.
+        mode : str
+            One of `MODES`.
         prepare : Stream, optional
             Let the frameworks get ready first, and wait until the work on that stream is done.
         generators : sequence
             Random generators that take part.
         used : callable, optional
-            To be called for the arrays that frameworks see being used.
+            Called for the arrays that frameworks see being used.
         """
-        backend, native = self.stream._backend, self.stream._native
-        mode = backend.default_capture_mode if mode == "default" else mode
-        if mode != backend.default_capture_mode and mode not in backend.capture_modes:
-            raise UnsupportedError(
-                f"backend {backend.name!r} has no capture mode {mode!r}; use 'default'.",
-                capability="capture_modes",
-            )
+        backend, native = self.backend, self.native
+        mode = _mode_of(backend, mode)
         if backend.capture_status(native) is not CaptureStatus.NONE:
             fact = streams.captured_by(self.stream)
             raise capture_error(f"{self.subject} did not begin", reason="foreign_capture", fact=fact)
-        self.lease = Lease(pool, backend.name, self.stream.device)
-        frameworks = interop.active(backend.name)
+        self.lease.begin(backend.name, self.stream.device)
+        frameworks = stream_stack.taking_part(backend)
         if prepare is not None:
-            if not ownership.captures:
-                for framework in frameworks:
-                    framework.prepare(self.stream.device)
-            backend.prepare_capture(prepare._native)
-        ownership.thread.unfinished[self._key] = self
-        ownership.captures[self._key] = self
-        ownership.thread.capturing.append(graph)
-        relaxed: Callable[[], AbstractContextManager[object]] = nullcontext
-        if Capability.BORROW in backend.capabilities(self.stream.device):
-            relaxed = partial(_relaxed, self.stream.held())
-            gc_pause.pause(self._key, relaxed)
-        streams.enter(streams.Entry(self.stream, self), frameworks)
-        self._route(frameworks, self.lease, relaxed)
-        recorders = filter(None, (framework.recorder(backend) for framework in frameworks))
-        recorder = next(recorders, None)
-        if recorder is not None:
-            recorder.pool, recorder.device = self.lease.id, self.stream.device
-            recorder.generators = generators
-            backend = self.backend = cast("Backend", recorder)
+            self._prepare(prepare, frameworks)
+        self._enter(frameworks)
+        for framework in frameworks:
+            recorder = framework.recorder(backend, self.lease.id, self.stream.device, generators)
+            if recorder is not None:
+                self.recorder = recorder
+                break
         try:
             keep = partial(setattr, self, "_token")
-            any(map(keep, map(backend.capture_begin, (native,), (mode,))))  # nothing can fail in between
+            any(map(keep, map(self.recorder.capture_begin, (native,), (mode,))))  # no interrupt in between
         except DriverError as error:
             raise capture_error(f"{self.subject} did not begin", error) from error
-        if recorder is not None:
-            self.lease.shown = recorder.pool
+        if isinstance(self.recorder, FrameworkRecorder):
+            self.lease.shown = self.recorder.pool
         if used is not None:
             for framework in frameworks:
                 self._undos.extend(filter(None, (framework.observe(self.lease.shown, used),)))
 
-    def _route(
-        self,
-        frameworks: Sequence[Framework],
-        lease: Lease,
-        relaxed: Callable[[], AbstractContextManager[object]],
-    ) -> None:
-        """Send what frameworks allocate on this thread to the pool, until `_leave`."""
-        backend, native, device = self.stream._backend, self.stream._native, self.stream.device
-        if not frameworks or Capability.HANDLES not in backend.capabilities(device):
-            return
-        handle = backend.handle_int(native)
-        for framework in frameworks:
-            lease.at_end(framework.release, backend)
-            self._undos.extend(filter(None, (framework.route(lease.id, handle, device, relaxed),)))
+    def _prepare(self, stream: streams.Stream, frameworks: Sequence[Framework]) -> None:
+        """Release what frameworks cache, unless a capture is under way, and wait for a stream's work."""
+        if not capture_table.live:
+            for framework in frameworks:
+                framework.prepare(self.stream.device)
+        with self.backend.relaxed(stream._native):
+            self.backend.synchronize(stream._native)
+
+    def _enter(self, frameworks: Sequence[Framework]) -> None:
+        """Take this thread and the frameworks into the capture, until `_leave`."""
+        thread = capture_table.thread
+        if thread.end is None:
+            thread.end = Callback(_abandon_all, thread.unfinished)
+        thread.unfinished[self._key] = self
+        capture_table.live[self._key] = self
+        thread.graphs.append(self.graph)
+        relaxed = self.stream.held()._relaxed
+        gc_pause.pause(self._key, relaxed)
+        stream_stack.enter(stream_stack.Entry(self.stream, self), frameworks)
+        device = self.stream.device
+        if frameworks and Capability.HANDLES in self.backend.capabilities(device):
+            handle = self.backend.handle_int(self.native)
+            for framework in frameworks:
+                self.lease.at_end(framework.release, self.backend)
+                self._undos.extend(filter(None, (framework.route(self.lease.id, handle, device, relaxed),)))
 
     @property
     def subject(self) -> str:
@@ -164,18 +193,18 @@ class Capture:
         )
 
     def failure(self, cause: BaseException) -> CaptureError | None:
-        """Return the error to raise if the driver has given the capture up, after `cause` or by it."""
+        """Return the error to raise if the driver has invalidated the capture; None if it has not."""
         said = cause if isinstance(cause, DriverError) else None
         try:
-            if self.stream._backend.capture_status(self.stream._native) is not CaptureStatus.INVALIDATED:
+            if self.backend.capture_status(self.native) is not CaptureStatus.INVALIDATED:
                 return None
         except DriverError as error:  # the device is lost
             said = error
-        except AcceleratorGraphError:  # nothing can be said; what the body raised is not to be hidden
+        except AcceleratorGraphError:  # nothing is known; the body's exception must not be hidden
             return None
         return capture_error(f"{self.subject} failed", said, "invalidated")
 
-    def end(self, graph: ownership.Retaining) -> ownership.Owned:
+    def end(self) -> Captured:
         """End the capture and return the owner of what was captured.
 
         Raises
@@ -183,37 +212,34 @@ class Capture:
         CaptureError
             It did not become a graph. `abandon` has to follow, as after any exception.
         """
-        backend = self.backend
+        recorder = self.recorder
         try:
-            captured = ownership.Owned(
-                backend, "destroy_graph", backend.capture_end(self._token), self._owner
-            )
+            captured = Captured(recorder, self.backend, recorder.capture_end(self._token), self._owner)
         except DriverError as error:
             raise capture_error(f"{self.subject} did not become a graph", error) from error
-        self._token = _NONE
-        self._leave(graph)
+        self._token = _NO_TOKEN
+        self._leave()
         return captured
 
-    def abandon(self, graph: ownership.Retaining) -> None:
-        """End the capture and throw away what was recorded. Again: what is still left to do."""
+    def abandon(self) -> None:
+        """End the capture and throw away what was recorded. Called again, do what is still left to do."""
         try:
             self._abandon()
         finally:
             try:
-                self._leave(graph)
+                self._leave()
             finally:
-                if self.lease is not None:
-                    self.lease.release()
+                self.lease.release()
 
     def _abandon(self) -> None:
-        if self._token is not _NONE:
-            self.backend.capture_abandon(self._token)
-            self._token = _NONE
+        if self._token is not _NO_TOKEN:
+            self.recorder.capture_abandon(self._token)
+            self._token = _NO_TOKEN
 
     def thread_ended(self) -> None:
-        """Abandon what nobody can end any more; its graph stays as it is until it is reset."""
+        """Abandon the capture, which nobody can end any more. Its graph stays as it is until it is reset."""
         self._abandon()
-        ownership.captures.pop(self._key, None)
+        capture_table.live.pop(self._key, None)
         gc_pause.resume(self._key)
 
     def is_here(self) -> bool:
@@ -224,21 +250,62 @@ class Capture:
         """Return True if the thread that began the capture has not ended."""
         return self._identity() is not None
 
-    def _leave(self, graph: ownership.Retaining) -> None:
-        ownership.captures.pop(self._key, None)
-        ownership.thread.unfinished.pop(self._key, None)
+    def _leave(self) -> None:
+        thread = capture_table.thread
+        capture_table.live.pop(self._key, None)
+        thread.unfinished.pop(self._key, None)
         gc_pause.resume(self._key)
-        if graph in ownership.thread.capturing:
-            ownership.thread.capturing.remove(graph)
+        if self.graph in thread.graphs:
+            thread.graphs.remove(self.graph)
         try:
-            streams.undo(self._undos)
+            stream_stack.undo(self._undos)
         finally:
             try:
-                streams.leave(self)
+                stream_stack.leave(self)
             finally:
-                if self.lease is not None:
-                    self.lease.captured()
+                self.lease.captured()
 
 
-def _relaxed(stream: streams.Stream) -> AbstractContextManager[object]:
-    return stream._backend.relaxed(stream._native)
+def _abandon_all(unfinished: dict[int, Capture]) -> None:
+    """Abandon what a thread was capturing when it ended."""
+    while unfinished:
+        key = next(iter(unfinished))
+        unfinished[key].thread_ended()
+        unfinished.pop(key, None)
+
+
+def check_mode(mode: object) -> str:
+    """Return a capture mode. Raises TypeError or ValueError if it is none."""
+    if not isinstance(mode, str):
+        raise TypeError(f"capture_error_mode must be a string, one of {', '.join(MODES)}, not {mode!r}.")
+    if mode not in MODES:
+        raise ValueError(f"capture_error_mode must be one of {', '.join(MODES)}, not {mode!r}.")
+    return mode
+
+
+def _mode_of(backend: Backend, mode: str) -> str:
+    """Return the backend's name for a mode."""
+    modes = backend.capture_modes
+    if mode == "default":
+        return modes[0]
+    if mode not in modes:
+        raise UnsupportedError(
+            f"backend {backend.name!r} has no capture mode {mode!r}; use 'default'.",
+            capability="capture_modes",
+        )
+    return mode
+
+
+def caller() -> Site:
+    """Return the file and the line outside of this package that called it."""
+    frame = outside()[1]
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def outside() -> tuple[int, FrameType]:
+    """Return the first frame outside of this package, and the `stacklevel` of the caller's warning for it."""
+    level, frame = 1, sys._getframe(1)
+    package = __name__.partition(".")[0]
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        level, frame = level + 1, frame.f_back
+    return level, frame

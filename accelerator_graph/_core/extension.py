@@ -1,6 +1,6 @@
-"""The fast path: replays through C, where the extension was built and a backend has a function for it.
+"""The way into C: replays without a line of Python, where the extension was built and a backend can.
 
-Without it everything works, through the callables of `_replay` alone.
+Everything works without the extension, through Python.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from ..backends.base import SameContext, SameStream
+
 if TYPE_CHECKING:
     from ._fast import Launch
-    from .ownership import Owned
+    from .replay import Executable
     from .streams import Stream
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -38,28 +40,31 @@ new_lock = threading.RLock if fast is None else fast.Lock
 """Makes the lock of an executable."""
 
 
-def calling(slot: object) -> Callable[[Function], Function]:
-    """Return a decorator: without arguments, the method calls what is in a slot of its object at once.
+def calling(slot: object, method: Function) -> Function:
+    """Return a method that, without arguments, calls what is in a slot of its object at once.
 
-    The method itself is called where the slot holds None, or with arguments, and without the extension.
+    It calls `method` where the slot holds None, or with arguments. Without the extension it is `method`.
     """
-
-    def decorate(method: Function) -> Function:
-        return method if fast is None else cast("Function", update_wrapper(fast.Method(slot, method), method))
-
-    return decorate
+    return method if fast is None else cast("Function", update_wrapper(fast.Method(slot, method), method))
 
 
-def launch_of(owner: Owned, stream: Stream) -> Launch | None:
-    """Return what launches an executable on a stream without Python; None if only its backend can."""
+def launch_in_c(executable: Executable, stream: Stream) -> Launch | None:
+    """Return what launches an executable on a stream without Python; None if only its recorder can."""
     if fast is None:
         return None
-    backend = owner.backend
-    found = backend.launch_function(owner.value, stream.native)
+    recorder, backend = executable.recorder, stream._backend
+    found = recorder.launch_function(executable.value, stream.native)
     if found is None:
         return None
-    handles = backend.handle_int(owner.value), backend.handle_int(stream.native)
-    lock = owner.lock if found.alone else None
-    asked = found.latest, found.current, found.context, found.capturing
-    launch: Launch = fast.Launch(found.address, *handles, owner, found.failed, lock, *asked)
+    latest = current = context = 0
+    match found.guard:
+        case SameStream(latest):
+            pass
+        case SameContext(current, context):
+            pass
+    handles = recorder.handle_int(executable.value), backend.handle_int(stream.native)
+    conditions = latest, current, context, found.capturing
+    launch: Launch = fast.Launch(
+        found.address, *handles, executable, found.failed, executable.lock, *conditions
+    )
     return launch

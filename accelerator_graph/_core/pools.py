@@ -17,7 +17,7 @@ from .._interpreter.integers import integer
 from .._interpreter.process import after_fork
 from ..errors import GraphStateError
 from ..interop.base import PoolId as PoolId
-from .ownership import Finalizer
+from .ownership import Callback, Finalizer
 
 if TYPE_CHECKING:
     from ..backends.base import Backend
@@ -110,25 +110,34 @@ class Lease:
 
     Parameters
     ----------
-    pool : PoolId or None
+    pool : PoolId, MemoryPool or None
         The pool; None makes a new one for this graph, ``(n, 0)``.
-    backend, device
-        Whose memory it is.
 
     Raises
     ------
-    ValueError
-        The id can't be used: it is not known, its pool has ended, or it belongs to another backend
-        or device.
-    GraphStateError
-        Another capture into this pool is under way.
+    TypeError, ValueError
+        As `check_pool`.
     """
 
     __slots__ = ("__weakref__", "_id", "_pool", "_shown")
 
-    def __init__(self, pool: PoolId | None, backend: str, device: int) -> None:
-        self._id = pool
+    def __init__(self, pool: object) -> None:
+        self._id = check_pool(pool)
         self._shown: PoolId | None = None
+        self._pool: _Pool | None = None
+
+    def begin(self, backend: str, device: int) -> None:
+        """Take part in the pool, and keep other captures out of it until `captured`.
+
+        Raises
+        ------
+        ValueError
+            The id can't be used: it is not known, its pool has ended, or it belongs to another backend
+            or device.
+        GraphStateError
+            Another capture into this pool is under way.
+        """
+        pool = self._id
         with _lock:
             entry = None if pool is None else _pools.get(pool)
             if entry is None:
@@ -142,10 +151,10 @@ class Lease:
                 )
             elif entry.capturing is not None and entry.capturing() is not None:
                 raise GraphStateError(
-                    f"pool {pool}: another capture into it is under way; end that one first, or "
+                    f"pool {pool}: another capture into it is under way; end that capture first, or "
                     "take another pool."
                 )
-            self._pool: _Pool | None = entry
+            self._pool = entry
             entry.capturing = ref(self)
             if pool is not None:
                 _pools[pool] = entry
@@ -170,19 +179,19 @@ class Lease:
         self._shown = pool
 
     def captured(self) -> None:
-        """Say that the capture is over: others may capture into the pool."""
+        """Let others capture into the pool, since this capture is over."""
         with _lock:
             entry = self._pool
             if entry is not None and entry.capturing is not None and entry.capturing() is self:
                 entry.capturing = None
 
     def at_end(self, action: Callable[[PoolId], object], backend: Backend) -> None:
-        """Have `drain` call `action(id)` once the pool has ended. The same action again: nothing."""
+        """Have `drain` call `action(id)` once the pool has ended. Asking twice does nothing more."""
         with _lock:
             entry = self._pool
             assert entry is not None
             if all(end.value[1] != action for end in entry.ends):
-                entry.ends += (Finalizer(_ended, (self.id, action), backend),)
+                entry.ends += (Callback(_end_pool, (self.id, action), backend),)
 
     def release(self) -> None:
         """Give the part back; the pool ends with its last one. Releasing twice does nothing."""
@@ -190,8 +199,8 @@ class Lease:
         self._pool = None
 
 
-def _ended(what: tuple[PoolId, Callable[[PoolId], object]]) -> None:
-    """Do what is to be done at the end of a pool, unless a graph has been captured into it anew."""
+def _end_pool(what: tuple[PoolId, Callable[[PoolId], object]]) -> None:
+    """Call a pool's clean-up, unless another graph has started using the pool."""
     pool, action = what
     with _lock:
         if pool not in _pools:

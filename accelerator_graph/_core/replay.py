@@ -11,15 +11,18 @@ from weakref import ref
 from .._interpreter.process import after_fork
 from ..backends.base import Capability
 from ..errors import CaptureError, GraphStateError
-from ..interop.base import Framework, Recorder
-from .extension import fast, launch_of
+from ..interop.base import FrameworkRecorder
+from . import capture_table
+from .extension import fast, launch_in_c, new_lock
 from .liveness import checked
-from .ownership import Owned, captures, drain
-from .streams import Stream, captured_by, describe
+from .ownership import Owned, drain
+from .streams import FrameworkCurrent, Stream, captured_by, describe
 
 if TYPE_CHECKING:
+    from ..backends.base import Backend, Recorder
+    from ..interop.base import Framework
     from ._fast import Launcher
-
+    from .capture import Captured
 
 MOST_STREAMS = 16
 """The most streams to remember; more would only cost memory."""
@@ -28,83 +31,83 @@ _adding = threading.RLock()
 """Held while another binding is added."""
 
 
-class _Nobody:
-    """Stands for the owner where there is no executable."""
+class Executable(Owned):
+    """An executable of a captured graph.
 
-    backend = None
-    last: object = None
-    lock = nullcontext()
+    Attributes
+    ----------
+    lock : Lock or None
+        Held during each launch. None if the recorder serialises replays itself.
+    last : object
+        The owner of the stream of the latest run, which the next run may have to wait for.
+    """
 
+    __slots__ = ("last", "lock")
 
-def _no_launcher() -> None:
-    """Stand for the reference to a callable in C."""
+    def __init__(self, recorder: Recorder, backend: Backend, value: Any, *keeps: object) -> None:
+        super().__init__(recorder, backend, value, *keeps)
+        self.lock = None if recorder.serialises_replays else new_lock()
+        self.last: object = None
+
+    def act(self) -> None:
+        """Destroy the executable."""
+        self.recorder.destroy_executable(self.value)
 
 
 class Binding:
-    """An executable bound to a stream; `launch` runs whatever `target` is at that moment.
+    """An executable bound to a stream; a launch runs whatever `target` is at that moment.
 
-    `target` is replaced as a whole, never changed: a launch takes it once and so holds the owner
-    of the executable until it is through, whatever becomes of the graph meanwhile.
+    `target` is replaced as a whole, never changed: a launch takes it once and so holds the executable until
+    it is through, whatever becomes of the graph meanwhile.
 
     Parameters
     ----------
     stream : Stream
-        Where to. A hold of its own, that nobody else can close.
-    owner : Owned
-        The executable.
+        Where launches go. A hold of its own, which nobody else can close.
+    executable : Executable
+        What they run.
     keeps : object
         What has to live as long as the callable does.
     check : callable, optional
         Called ahead of every launch; what it raises is raised, and nothing is launched.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_asks",
-        "_checked",
-        "_keeps",
-        "_launcher",
-        "_serialised",
-        "_stream",
-        "target",
-    )
+    __slots__ = ("__weakref__", "_asks", "_in_c", "_keeps", "_stream", "target")
 
-    target: tuple[Callable[[], Any] | None, Any]
-    """What launches, and the owner of the executable. None: the backend's `replay` does, since C launches and
-    the way through Python is taken only now and then."""
+    target: tuple[Callable[[], Any] | None, Executable | None, bool]
+    """What launches, or None where C does and the recorder's `replay` is enough for the rest; the executable,
+    or None once launches are refused; and whether C may launch it."""
 
     def __init__(
-        self, stream: Stream, owner: Owned, keeps: object, check: Callable[[], None] | None = None
+        self, stream: Stream, executable: Executable, keeps: object, check: Callable[[], None] | None = None
     ) -> None:
         self._stream = stream
         self._keeps = keeps
         self._asks = stream._backend.replay_ignores_captures
-        self._serialised = owner.backend.serialises_replays
-        self._launcher: Callable[[], Launcher | None] = _no_launcher
-        self.connect(owner, check)
+        self._in_c: Callable[[], Launcher | None] = lambda: None
+        self.connect(executable, check)
 
-    def connect(self, owner: Owned, check: Callable[[], None] | None) -> None:
+    def connect(self, executable: Executable, check: Callable[[], None] | None) -> None:
         """Launch this executable from now on, after a check if there is one."""
-        self._checked = check is not None
-        backend, native = owner.backend, self._stream.native
-        in_c = fast is not None and self._serialised and check is None
-        if in_c and backend.launch_function(owner.value, native) is not None:
-            self.target = (None, owner)
+        recorder, value, native = executable.recorder, executable.value, self._stream.native
+        if check is not None:
+            self.target = (checked(check, recorder.bind(value, native)), executable, False)
+        elif executable.lock is None and launch_in_c(executable, self._stream) is not None:
+            self.target = (None, executable, True)
         else:
-            call = backend.bind(owner.value, native)
-            self.target = (checked(check, call) if check else call, owner)
-        self._hasten()
+            self.target = (recorder.bind(value, native), executable, True)
+        self._connect_c()
 
-    def _hasten(self) -> None:
-        """Have the callable in C launch without Python, if there is one and the backend lets it."""
-        launcher = self._launcher()
+    def _connect_c(self) -> None:
+        """Have the callable in C launch without Python, if there is one and the recorder lets it."""
+        launcher = self._in_c()
         if launcher is None:
             return
         target = None
         while target is not self.target:  # another thread may replace it meanwhile
             target = self.target
-            owner = target[1]
-            launcher.target = None if self._checked or owner is _Nobody else launch_of(owner, self._stream)
+            _, executable, in_c = target
+            launcher.target = launch_in_c(executable, self._stream) if in_c and executable else None
 
     def refuse(self, why: str) -> None:
         """Raise `GraphStateError` at every launch from now on, and let go of the executable."""
@@ -112,110 +115,108 @@ class Binding:
         def refuse() -> NoReturn:
             raise GraphStateError(why)
 
-        self.target = (refuse, _Nobody)
-        self._hasten()
+        self.target = (refuse, None, False)
+        self._connect_c()
 
     def launcher(self) -> Callable[[], None]:
         """Return the callable. It holds the binding, and the binding does not hold it."""
-        ordinary = self._launch if self._serialised else self._launch_alone
+        executable = self.target[1]
+        in_python = self._launch if executable is None or executable.lock is None else self._launch_locked
         if fast is None:
-            return ordinary
-        launcher: Launcher = fast.Launcher(captures, ordinary)
-        self._launcher = ref(launcher)
-        self._hasten()
+            return in_python
+        launcher: Launcher = fast.Launcher(capture_table.live, in_python)
+        self._in_c = ref(launcher)
+        self._connect_c()
         return launcher
 
     def _launch(self) -> None:
-        call, owner = self.target
-        if captures or self._asks:
+        call, executable, _ = self.target
+        if capture_table.live or self._asks:
             refuse_capturing(self._stream)
-        if call is None:
-            owner.backend.replay(owner.value, self._stream.native)
-        else:
+        if call is not None:
             call()
+        elif executable is not None:
+            executable.recorder.replay(executable.value, self._stream.native)
 
-    def _launch_alone(self) -> None:
-        call, owner = self.target
-        if captures or self._asks:
+    def _launch_locked(self) -> None:
+        call, executable, _ = self.target
+        if capture_table.live or self._asks:
             refuse_capturing(self._stream)
         assert call is not None
-        with owner.lock:
+        if executable is None or executable.lock is None:
+            call()  # which refuses
+            return
+        with executable.lock:
             call()
-            owner.last = self._stream._owner  # the next run may have to wait for this one
-        if isinstance(owner.backend, Recorder):  # only later it may let C launch
-            self._hasten()
+            executable.last = self._stream._owner  # the next run may have to wait for this one
+        if isinstance(executable.recorder, FrameworkRecorder):  # only later it may let C launch
+            self._connect_c()
 
 
 class Runner:
-    """The executable of one captured graph and everything that is bound to it.
+    """The executable of one captured graph, and everything that is bound to it.
 
     Parameters
     ----------
-    captured : Owned
-        The graph. Kept only if the backend's executables need it.
+    captured : Captured
+        The graph. It is not kept.
     home : Stream
-        Where replays go that name no stream. A hold of its own, that nobody else can close.
+        Where replays go that name no stream. A hold of its own, which nobody else can close.
     check : callable, optional
         Called ahead of every launch.
     """
 
-    __slots__ = ("__weakref__", "_bound", "_check", "_home", "_own", "executable", "launch")
+    __slots__ = ("__weakref__", "_bound", "_check", "_home", "executable")
 
-    def __init__(self, captured: Owned, home: Stream, check: Callable[[], None] | None = None) -> None:
+    def __init__(self, captured: Captured, home: Stream, check: Callable[[], None] | None = None) -> None:
         self._home = home
         self._check = check
-        self._own: Binding | None = None
-        self._bound: tuple[ref[Binding], ...] = ()  # by `bind`
-        self.executable: Owned | None = None
-        self.launch: Callable[[], None] | None = None
+        self._bound: tuple[ref[Binding], ...] = ()
+        self.executable: Executable | None = None
         self.instantiate(captured)
 
-    def instantiate(self, captured: Owned) -> None:
+    def instantiate(self, captured: Captured) -> None:
         """Make an executable and let everything that is bound launch it: new first, then swap.
 
-        Where the graph allows only one executable at a time, the old one goes first.
+        Where the graph allows only one executable at a time, the old one is destroyed first.
         """
-        backend = captured.backend
-        if self.executable is not None and backend.single_executable(captured.value):
+        recorder = captured.recorder
+        if self.executable is not None and recorder.single_executable(captured.value):
             self.refuse("the graph could not be instantiated again; call instantiate() or replay()")
             drain()
-        stream = self._home._owner
-        keeps = (stream, captured) if backend.executable_needs_graph else (stream,)
-        value = backend.instantiate(captured.value)
-        self.executable = owner = Owned(backend, "destroy_executable", value, *keeps)
+        value = recorder.instantiate(captured.value)
+        self.executable = Executable(recorder, captured.backend, value, self._home._owner)
         for binding in self._bindings():
-            binding.connect(owner, self._check)
-        if self.launch is None:
-            if isinstance(self._home._owner, Framework):
-                self.launch = self._following()
-            else:
-                self._own = Binding(self._home, owner, None, self._check)
-                self.launch = self._own.launcher()
+            binding.connect(self.executable, self._check)
         drain()
 
+    def home_launcher(self) -> Callable[[], None]:
+        """Return a callable that replays where replays go that name no stream."""
+        owner = self._home._owner
+        if isinstance(owner, FrameworkCurrent):
+            return self._following(owner.framework)
+        return self._bind(self._home, None).launcher()
+
     def _bindings(self) -> list[Binding]:
-        own = [] if self._own is None else [self._own]
-        bound = [binding() for binding in self._bound]
-        return own + [binding for binding in bound if binding is not None]
+        return [binding for each in self._bound if (binding := each()) is not None]
 
     def destination(self) -> Stream:
         """Return the stream that a launch which names none goes to at this moment."""
-        framework, device = self._home._owner, self._home.device
-        if not isinstance(framework, Framework):
+        owner, device = self._home._owner, self._home.device
+        if not isinstance(owner, FrameworkCurrent):
             return self._home
-        answer = framework.current_stream(device)
+        answer = owner.framework.current_stream(device)
         return self._of_framework(0 if answer is None else answer[0])
 
     def _of_framework(self, handle: int) -> Stream:
         home = self._home
         return Stream._make(home._backend, home._backend.as_stream(handle), home.device, home._owner)
 
-    def _following(self) -> Callable[[], None]:
+    def _following(self, framework: Framework) -> Callable[[], None]:
         """Return a callable that launches on whatever stream is the framework's current one by then."""
-        framework, device = self._home._owner, self._home.device
-        assert isinstance(framework, Framework)
+        device = self._home.device
         launchers: dict[int, Callable[[], None]] = {}
-        runner = ref(self)  # which holds this callable
+        runner = ref(self)  # which may hold this callable
 
         def missing(handle: int) -> Callable[[], None]:
             here = runner()
@@ -235,31 +236,34 @@ class Runner:
 
     def bind(self, stream: Stream, keeps: object) -> Callable[[], None]:
         """Return a callable that launches on this stream and keeps what it is given."""
-        owner = self._owner()
-        check = self._check
-        binding = Binding(stream, owner, keeps, check)
+        binding = self._bind(stream, keeps)
+        executable = self._current()
+        if Capability.UPLOAD in stream._backend.capabilities(stream.device) and not stream._is_capturing():
+            executable.recorder.upload(executable.value, stream.native)
+        return binding.launcher()
+
+    def _bind(self, stream: Stream, keeps: object) -> Binding:
+        executable, check = self._current(), self._check
+        binding = Binding(stream, executable, keeps, check)
         with _adding:
             self._bound = (*(each for each in self._bound if each() is not None), ref(binding))
-        if check is not self._check or owner is not self.executable:  # another thread's, meanwhile
-            binding.connect(self._owner(), self._check)
-        backend = owner.backend
-        if Capability.UPLOAD in backend.capabilities(stream.device) and not stream._is_capturing():
-            backend.upload(owner.value, stream.native)
-        return binding.launcher()
+        if check is not self._check or executable is not self.executable:  # another thread's, meanwhile
+            binding.connect(self._current(), self._check)
+        return binding
 
     def replay(self, stream: Stream) -> None:
         """Launch on a stream that is decided now."""
-        owner = self._owner()
+        executable = self._current()
         refuse_capturing(stream)
         if self._check is not None:
             self._check()
         stream = stream.held()
-        with nullcontext() if owner.backend.serialises_replays else owner.lock:
-            owner.backend.replay(owner.value, stream.native)
-            owner.last = stream._owner
+        with nullcontext() if executable.lock is None else executable.lock:
+            executable.recorder.replay(executable.value, stream.native)
+            executable.last = stream._owner
 
     def check_with(self, check: Callable[[], None]) -> None:
-        """Call this ahead of every launch from now on, also of what was bound before."""
+        """Call this ahead of every launch from now on, those that were bound before included."""
         if self._check is not None:
             return
         self._check = check
@@ -267,12 +271,12 @@ class Runner:
             for binding in self._bindings():
                 binding.connect(self.executable, check)
 
-    def _owner(self) -> Owned:
-        """Return the owner of the executable; another thread's reset may have been first."""
-        owner = self.executable
-        if owner is None:
+    def _current(self) -> Executable:
+        """Return the executable, unless another thread has reset the graph."""
+        executable = self.executable
+        if executable is None:
             raise GraphStateError("the graph was reset by another thread; capture again.")
-        return owner
+        return executable
 
     def refuse(self, why: str) -> None:
         """Let go of the executable; everything that is bound raises `GraphStateError`."""

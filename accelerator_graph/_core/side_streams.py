@@ -1,7 +1,7 @@
-"""Streams to capture on, beside the current one: a thread has one for each device, and keeps it.
+"""Streams to capture on beside the current one: a thread has one for each device, and keeps it.
 
-Frameworks reuse memory on one stream only: graphs of one pool that were captured on different
-streams would share nothing.
+Frameworks reuse memory on one stream only, so graphs of one pool share memory only if they were captured on
+the same stream.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _thread = _Thread()
 
 
 def side_of(stream: Stream) -> Stream:
-    """Return a hold on this thread's stream beside another one, or on a new one if that is capturing."""
+    """Return a hold on this thread's side stream, or a new stream if that one is capturing."""
     backend, key = stream._backend, (stream._backend, stream.device)
     context = backend.context_id(stream._native)
     known, side = _thread.streams.get(key, (None, None))

@@ -10,29 +10,36 @@ _NOTHING = "nothing was captured; capture first, with `with graph:` or capture_b
 _CAPTURING = "the graph is being captured; call capture_end() first, or reset() to abandon the capture"
 _FULL = "the graph holds a capture; call reset() first, or make another Graph"
 _NOT_BEGUN = "no capture has begun; call capture_begin() first"
-CAPTURED_BEFORE = "the graph was captured before this process was forked; capture it again"
-BEGUN_BEFORE = "the capture was begun before this process was forked; capture again"
-_UNBORN = "the graph has no executable yet; call instantiate() first"
+_NO_EXECUTABLE = "the graph has no executable yet; call instantiate() first"
+CAPTURED_BEFORE_FORK = "the graph was captured before this process was forked; capture it again"
+BEGUN_BEFORE_FORK = "the capture was begun before this process was forked; capture again"
+NOT_KEPT = (
+    "the graph was not kept; make it with keep_graph=True, or call enable_debug_mode() before the capture"
+)
+HAS_EXECUTABLE = (
+    "the graph has its executable already; make it with keep_graph=True to instantiate it more than once"
+)
+ENDED_INSIDE = "the capture was ended inside its `with` block; leave that to the block"
 
-_BEFORE = {"empty": _NOTHING, "capturing": _CAPTURING}
-_ONLY_EMPTY = {"capturing": _CAPTURING, "captured": _FULL, "ready": _FULL}
+_UNTIL_CAPTURED = {"empty": _NOTHING, "capturing": _CAPTURING}
+_UNLESS_EMPTY = {"capturing": _CAPTURING, "captured": _FULL, "ready": _FULL}
 
 REFUSED: dict[str, dict[str, str]] = {
-    "capture_begin()": _ONLY_EMPTY,
+    "capture_begin()": _UNLESS_EMPTY,
     "capture_end()": {"empty": _NOT_BEGUN, "captured": _NOT_BEGUN, "ready": _NOT_BEGUN},
-    "instantiate()": _BEFORE,
-    "replay()": _BEFORE,
-    "bind()": _BEFORE,
-    "pool()": _BEFORE,
-    "num_nodes": _BEFORE,
-    "debug_dump()": _BEFORE,
-    "raw_graph()": _BEFORE,
-    "raw_executable()": _BEFORE | {"captured": _UNBORN},
-    "raw_cuda_graph()": _BEFORE,
-    "raw_cuda_graph_exec()": _BEFORE | {"captured": _UNBORN},
-    "enable_debug_mode()": _ONLY_EMPTY,
-    "register_generator_state()": _ONLY_EMPTY,
-    "graph_pool": _ONLY_EMPTY,
-    "capture_error_mode": _ONLY_EMPTY,
+    "instantiate()": _UNTIL_CAPTURED,
+    "replay()": _UNTIL_CAPTURED,
+    "bind()": _UNTIL_CAPTURED,
+    "pool()": _UNTIL_CAPTURED,
+    "num_nodes": _UNTIL_CAPTURED,
+    "debug_dump()": _UNTIL_CAPTURED,
+    "raw_graph()": _UNTIL_CAPTURED,
+    "raw_executable()": _UNTIL_CAPTURED | {"captured": _NO_EXECUTABLE},
+    "raw_cuda_graph()": _UNTIL_CAPTURED,
+    "raw_cuda_graph_exec()": _UNTIL_CAPTURED | {"captured": _NO_EXECUTABLE},
+    "enable_debug_mode()": _UNLESS_EMPTY,
+    "register_generator_state()": _UNLESS_EMPTY,
+    "graph_pool": _UNLESS_EMPTY,
+    "capture_error_mode": _UNLESS_EMPTY,
 }
-"""What may not be done in which state, and what is said of it. All the rest may."""
+"""The sentence by operation and state. Everything that is not listed is allowed."""

@@ -1,27 +1,22 @@
-"""Streams: making one, recognising the streams of others, and which one is current on this thread.
-
-This module itself knows only `Stream`, ``int`` and ``__cuda_stream__``; the runtimes' own objects
-are recognised by their backends.
-"""
+"""Streams, events, and who owns them."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from functools import partial
-from numbers import Integral
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .._interpreter.integers import integer
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..backends import registry
-from ..backends.base import Capability, CaptureStatus
-from ..errors import AcceleratorGraphError, BackendError, GraphStateError
-from ..interop import registry as interop
-from . import ownership
-from .framework_streams import current_streams, placed
+from ..backends.base import Capability, CaptureInfo, CaptureStatus, unsupported
+from ..errors import AcceleratorGraphError, GraphStateError
+from . import capture_table, ownership, stream_stack
+from .framework_streams import placed
+from .ownership import Owned
+from .stream_lookup import find
 
 if TYPE_CHECKING:
     from typing import Self
@@ -29,10 +24,47 @@ if TYPE_CHECKING:
     from ..backends.base import Backend
     from ..interop.base import Framework
 
-T = TypeVar("T")
-
 _NAMED = "which was named; name a stream of that backend, or leave the backend out"
 _WAIT_ON_HOST = "synchronize the other stream instead"
+
+
+class OwnedStream(Owned):
+    """A stream that this library made and has to destroy."""
+
+    __slots__ = ()
+
+    def act(self) -> None:
+        """Destroy the stream."""
+        self.backend.destroy_stream(self.value)
+
+
+class Borrowed:
+    """The owner of a stream that was made elsewhere: the object that stood for it, which is kept alive."""
+
+    __slots__ = ("obj",)
+
+    def __init__(self, obj: object) -> None:
+        self.obj = obj
+
+
+class FrameworkCurrent:
+    """The owner of a stream that was a framework's current one. Nothing keeps such a stream alive."""
+
+    __slots__ = ("framework",)
+
+    def __init__(self, framework: Framework) -> None:
+        self.framework = framework
+
+
+Owner = OwnedStream | Borrowed | FrameworkCurrent
+
+
+class _OwnedEvent(Owned):
+    __slots__ = ()
+
+    def act(self) -> None:
+        """Destroy the event."""
+        self.backend.destroy_event(self.value)
 
 
 class Event:
@@ -41,7 +73,7 @@ class Event:
     __slots__ = ("__weakref__", "_native")
 
     def __init__(self, backend: Backend, native: Any) -> None:
-        self._native = ownership.Owned(backend, "destroy_event", native)
+        self._native = _OwnedEvent(backend, backend, native)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an Event can't be pickled or copied: it belongs to its process; record another one.")
@@ -84,7 +116,7 @@ class Stream:
     _backend: Backend
     _native: Any
     _device: int
-    _owner: object
+    _owner: Owner | None
     _closed: bool
     _forks: int
 
@@ -96,7 +128,7 @@ class Stream:
         priority = integer(priority, "priority")
         if device is not None:
             device = integer(device, "device")
-        model = _top() if like is None else as_stream(like, backend)
+        model = innermost() if like is None else as_stream(like, backend)
         if like is None and model is not None and (backend or registry.chosen()) not in (None, model.backend):
             model = None
         if model is None:
@@ -108,10 +140,10 @@ class Stream:
             raise ValueError(f"device {device}: `like` is a stream of device {model._device}.")
         native_like = model._native if model is not None and model._device == device else None
         native = runtime.create_stream(device, like=native_like, priority=priority)
-        return cls._make(runtime, native, device, ownership.Owned(runtime, "destroy_stream", native))
+        return cls._make(runtime, native, device, OwnedStream(runtime, runtime, native))
 
     @classmethod
-    def _make(cls, backend: Backend, native: Any, device: int, owner: object) -> Self:
+    def _make(cls, backend: Backend, native: Any, device: int, owner: Owner | None) -> Self:
         self = object.__new__(cls)
         self._backend = backend
         self._native = native
@@ -257,23 +289,23 @@ class Stream:
 
     def __enter__(self) -> Self:
         self._check()
-        before = _top()
+        before = innermost()
         if before is not None:
             self._join(before)
-        entry = Entry(self, self)
-        entry.guard = if_skipped(self, partial(leave, entry))
+        entry = stream_stack.Entry(self, self)
+        entry.guard = if_skipped(self, partial(stream_stack.leave, entry))
         try:
-            enter(entry)
+            stream_stack.enter(entry)
             return self
         except BaseException:  # an interrupt
-            leave(entry)
+            stream_stack.leave(entry)
             raise
 
     @sure_exit
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        leave(self)
+        stream_stack.leave(self)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -291,16 +323,22 @@ class Stream:
         runtime = self._backend
         free = not self._is_capturing()
         if Capability.EVENTS in runtime.capabilities(self._device):
-            mine, theirs = runtime.capture_id(self._native), runtime.capture_id(before._native)
-            if free or (mine is not None and mine == theirs):
+            mine, theirs = self._capture_info(), before._capture_info()
+            if free or (mine is not None and theirs is not None and mine.id == theirs.id):
                 self.wait(before)
         elif not before._is_capturing():
             before.synchronize()
         elif free:
-            raise runtime.unsupported(Capability.EVENTS)  # what it gets would run uncaptured, silently
+            raise unsupported(runtime, Capability.EVENTS)  # what it gets would run uncaptured, silently
 
     def _is_capturing(self) -> bool:
         return self._backend.capture_status(self._native) is not CaptureStatus.NONE
+
+    def _capture_info(self) -> CaptureInfo | None:
+        return self._backend.capture_info(self._native)
+
+    def _relaxed(self) -> AbstractContextManager[None]:
+        return self._backend.relaxed(self._native)
 
     def _follow(self, before: Stream) -> None:
         """Wait for another stream of the device. Neither is being captured."""
@@ -310,7 +348,7 @@ class Stream:
             before.synchronize()
 
     def _retain(self, *objects: Any) -> None:
-        for graph in ownership.thread.capturing:
+        for graph in capture_table.thread.graphs:
             graph.retain(objects)
 
     def _check(self) -> None:
@@ -325,177 +363,14 @@ class Stream:
         return "" if self._forks == ownership.forks else "was made before this process was forked"
 
 
-class Entry:
-    """A stream that is current on a thread from `enter` to `leave`.
-
-    Parameters
-    ----------
-    stream : Stream
-        The stream.
-    entrant : object
-        On whose behalf: a name for `leave`, beside the entry itself.
-    """
-
-    __slots__ = ("entrant", "guard", "stream", "undos")
-
-    def __init__(self, stream: Stream, entrant: object) -> None:
-        self.stream = stream
-        self.entrant = entrant
-        self.undos: list[Callable[[], object]] = []
-        self.guard: object = None
-
-
-class _Thread(threading.local):
-    def __init__(self) -> None:
-        self.stack: list[Entry] = []
-
-
-_thread = _Thread()
-
-
-def current_stream() -> Stream | None:
-    """Return this thread's current stream; None if there is none.
-
-    It is the stream of the innermost ``with``, or of the capture that this thread has under way.
-    """
-    return current()
-
-
-def is_current_stream_capturing() -> bool:
-    """Return True if this thread's current stream is capturing, no matter which library began the capture."""
-    stream = current()
-    return stream is not None and stream._is_capturing()
-
-
-def _top() -> Stream | None:
+def innermost() -> Stream | None:
     """Return the innermost stream that was entered on this thread and can still be used."""
-    stack = _thread.stack
-    return stack[-1].stream if stack and not stack[-1].stream._dead else None
-
-
-def current(backend: str | None = None, *, or_default: bool = False) -> Stream | None:
-    """Return this thread's current stream on a backend, or on whichever there is one.
-
-    If there is none: the default stream on request, if a framework takes part which is on that.
-
-    Raises
-    ------
-    ValueError
-        The current stream belongs to another backend than the named one.
-    """
-    stream = _top()
-    if stream is not None:
-        if backend is not None and stream.backend != backend:
-            raise ValueError(
-                f"the current stream, the {describe(stream)}, is not of backend {backend!r}; name a stream "
-                "of that backend, or enter one first."
-            )
-        return stream
-    backend = backend or registry.chosen()
-    if backend is not None:
-        runtime = registry.get(backend)
-        native = runtime.current_stream()
-        if native is not None:
-            return _wrap(runtime, native, None)
-    return _of_frameworks(backend, or_default)
-
-
-def _of_frameworks(backend: str | None, or_default: bool) -> Stream | None:
-    """Return the stream that the frameworks which are there agree on, the default stream aside.
-
-    Raises
-    ------
-    ValueError
-        Two of them have different ones.
-    BackendError
-        The only ones that have a current stream have it on a backend that can't be used.
-    """
-    found: Stream | None = None
-    fallback: Stream | None = None
-    failure: BackendError | None = None
-    who = ""
-    for current in current_streams(backend):
-        try:
-            runtime = current.runtime()
-        except BackendError as error:
-            failure = failure or error
-            continue
-        native = runtime.as_stream(current.handle)
-        if native is None:
-            fact = f"{current.handle:#x}, not a stream of backend {current.backend!r}"
-            interop.complain(current.framework, "current_stream", f"answered {fact}")
-            continue
-        stream = Stream._make(runtime, native, current.device, current.framework)
-        if stream.handle == 0:
-            fallback = fallback or stream
-            continue
-        if found is not None and (found.backend, found.handle) != (stream.backend, stream.handle):
-            raise ValueError(
-                f"{who} and {current.who} have different current streams, the {describe(found)} and the "
-                f"{describe(stream)}; name the stream that is meant."
-            )
-        found, who = stream, current.who
-    if failure is not None and found is None and fallback is None:
-        raise failure
-    return found or (fallback if or_default else None)
-
-
-def enter(entry: Entry, frameworks: Sequence[Framework] | None = None) -> None:
-    """Make a stream the current one of this thread, and of every framework that takes part.
-
-    Those are found here if they are not given. After an error `leave` takes back what was done.
-    """
-    _thread.stack.append(entry)
-    stream = entry.stream
-    backend = stream._backend
-    if Capability.HANDLES in backend.capabilities(stream._device):
-        handle = backend.handle_int(stream._native)
-        for framework in interop.active(backend.name) if frameworks is None else frameworks:
-            entry.undos.extend(filter(None, (framework.use_stream(handle, stream._device),)))
-
-
-def leave(who: object) -> None:
-    """Undo an entry, or the last one of this entrant, on this thread; do nothing if there is none."""
-    stack = _thread.stack
-    for i in range(len(stack) - 1, -1, -1):
-        if stack[i] is who or stack[i].entrant is who:
-            entry = stack[i]
-            try:
-                undo(entry.undos)
-            except Exception:
-                del stack[i]
-                raise
-            del stack[i]
-            entry.guard = None
-            return
-
-
-def within(stream: Stream, work: Callable[..., T], *args: Any) -> T:
-    """Return ``work(*args)``, done while a stream is the current one."""
-    entry = Entry(stream, None)
-    try:
-        try:
-            enter(entry)
-            return work(*args)
-        finally:
-            leave(entry)
-    finally:
-        leave(entry)  # an interrupt may have been ahead of the first
-
-
-def undo(undos: list[Callable[[], object]]) -> None:
-    """Take back all, the last first, also if something raises in between."""
-    try:
-        while undos:
-            undos[-1]()
-            undos.pop()
-    except Exception:
-        undos.pop()
-        undo(undos)
-        raise
-    except BaseException:  # an interrupt, which may have been ahead of the taking back
-        undo(undos)
-        raise
+    entries = stream_stack.thread.entries
+    if not entries:
+        return None
+    stream = entries[-1].stream
+    assert isinstance(stream, Stream)
+    return None if stream._dead else stream
 
 
 def as_stream(obj: object, backend: str | None = None, why: str = _NAMED) -> Stream:
@@ -532,79 +407,20 @@ def as_stream(obj: object, backend: str | None = None, why: str = _NAMED) -> Str
         if backend is not None and obj.backend != backend:
             raise ValueError(f"the {describe(obj)} is not of backend {backend!r}, {why}.")
         return obj
-    reasons: dict[str, str] = {}
-    found = None if isinstance(obj, Integral) else _of_framework(obj, backend, why)
-    if found is None:
-        found = _of_handle(obj, backend) or _of_runtime(obj, backend, reasons)
-    if found is None:
-        which, make = "", ""
-        if backend is not None:
-            which, make = f" of backend {backend!r}", f"backend={backend!r}"
-        error = TypeError(f"{obj!r} is not a stream{which}; make one with accelerator_graph.Stream({make}).")
-        for name, reason in reasons.items():
-            error.add_note(f"Backend {name!r} could not be asked: {reason}.")
-        raise error
-    return _wrap(*found, obj)
-
-
-def _of_framework(obj: object, backend: str | None, why: str) -> tuple[Backend, Any] | None:
-    """Return the backend and the stream that a framework's own object stands for."""
-    for framework, name in interop.initialised():
-        handle = interop.as_stream(framework, obj)
-        if handle is None:
-            continue
-        if backend not in (None, name):
-            raise ValueError(f"{obj!r} is a stream of backend {name!r}, not of {backend!r}, {why}.")
-        runtime = registry.get(name)
-        native = runtime.as_stream(handle)
-        if native is not None:
-            return runtime, native
-        interop.complain(framework, "as_stream", f"answered {handle:#x}, not a stream of backend {name!r}")
-    return None
-
-
-def _of_handle(obj: Any, backend: str | None) -> tuple[Backend, Any] | None:
-    """Return the backend and the stream that a handle stands for, or an object that gives one."""
-    handle = obj
-    if hasattr(obj, "__cuda_stream__"):
-        answer = obj.__cuda_stream__() if callable(obj.__cuda_stream__) else obj.__cuda_stream__
-        match answer:
-            case (0, Integral() as handle):
-                pass
-            case _:
-                raise TypeError(f"{obj!r}: __cuda_stream__ must give (0, handle), not {answer!r}.")
-    if handle is True or handle is False or not isinstance(handle, Integral):
-        return None
-    number = int(handle)
-    if number < 0:
-        raise ValueError(f"{obj!r} is not a stream: a handle is never negative.")
-    runtime = registry.resolve(backend)
-    native = runtime.as_stream(number)
-    if native is None:
-        fact = f"{obj!r} is not the handle of a stream of backend {runtime.name!r}"
-        raise TypeError(f"{fact}; pass a stream of that backend, or name the backend of this one.")
-    return runtime, native
-
-
-def _of_runtime(obj: object, backend: str | None, reasons: dict[str, str]) -> tuple[Backend, Any] | None:
-    """Return the backend and the stream that a runtime's own object stands for."""
-    if backend is None:
-        return registry.claim(obj, reasons)
-    runtime = registry.get(backend)
-    native = runtime.as_stream(obj)
-    return None if native is None else (runtime, native)
+    found, native = find(obj, backend, why)
+    return Stream._make(found, native, found.device_of(native), Borrowed(obj))
 
 
 def captured_by(stream: Stream) -> str:
     """Return who is capturing a stream, and the way out: a clause for a message."""
-    backend = stream._backend
-    for capture in list(ownership.captures.values()):
-        if capture.stream._backend is backend:
+    backend, native = stream._backend, stream._native
+    for capture in list(capture_table.live.values()):
+        if capture.backend is backend:
             with suppress(AcceleratorGraphError):
-                ours = backend.capture_id(capture.stream._native)
-                if capture.stream._native is stream._native or (
-                    ours is not None and ours == backend.capture_id(stream._native)
-                ):
+                if capture.native is native:
+                    return capture.who()
+                ours, theirs = backend.capture_info(capture.native), backend.capture_info(native)
+                if ours is not None and theirs is not None and ours.id == theirs.id:
                     return capture.who()
     if backend.capture_status(stream._native) is CaptureStatus.INVALIDATED:
         return (
@@ -620,10 +436,6 @@ def describe(stream: Stream) -> str:
     if not stream._dead and Capability.HANDLES in backend.capabilities(stream._device):
         which = f"{backend.handle_int(stream._native):#x}"
     return f"stream {which} of {backend.name!r}, device {stream._device}"
-
-
-def _wrap(backend: Backend, native: Any, owner: object) -> Stream:
-    return Stream._make(backend, native, backend.device_of(native), owner)
 
 
 def _checked_nbytes(nbytes: object) -> int | None:

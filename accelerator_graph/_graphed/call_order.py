@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
-from .._core import streams
+from .._core import current_stream
 from .._core.ownership import Owned
 from .._core.replay import make_room
 from ..backends.base import Capability
@@ -85,7 +85,7 @@ def current(backend: str | None = None) -> Stream:
     CaptureError
         None is current.
     """
-    stream = streams.current(backend, or_default=True)
+    stream = current_stream.current(backend, or_default=True)
     if stream is None:
         raise CaptureError(
             "a graphed function can't be called while no stream is current on this thread; enter one, for "
@@ -98,6 +98,6 @@ def current(backend: str | None = None) -> Stream:
 def here_or_none() -> Stream | None:
     """Return the same; None also if frameworks have different ones."""
     try:
-        return streams.current(or_default=True)
+        return current_stream.current(or_default=True)
     except ValueError:
         return None

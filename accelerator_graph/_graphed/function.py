@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
-from .._core import ownership
+from .._core import capture_table, ownership
 from .._core.pools import graph_pool_handle
 from .._interpreter.process import after_fork
 from .._interpreter.sure_exit import Between
@@ -83,7 +83,7 @@ class Graphed(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function, or replay what it did."""
-        if ownership.thread.capturing:
+        if capture_table.thread.graphs:
             return self._function(*args, **kwargs)
         given: tuple[Any, ...] = args
         if self._method is not None:
@@ -272,7 +272,7 @@ class Graphed(Generic[P, R]):
         GraphStateError
             This thread is capturing, or in the middle of a call, as a signal handler is.
         """
-        if ownership.thread.capturing:
+        if capture_table.thread.graphs:
             raise GraphStateError(f"{self!r}: clear() has to wait for runs, and this thread is capturing.")
         for each in self._instances:
             each.clear()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .._core import ownership, streams
+from .._core import capture_table, current_stream, stream_stack, streams
+from .._core.ownership import Callback
 from .._core.replay import make_room
 from .._core.side_streams import side_of
 from ..api import Graph, graph
@@ -67,12 +68,14 @@ class RecordedCall:
         self._families: list[Family] = [reader.families[type(leaf)] for leaf in leaves]
         ids = [*map(id, leaves)]
         self._firsts = [i for i, each in enumerate(ids) if ids.index(each) == i]  # others are the same again
-        made = streams.within(home, self._copies_of, leaves)  # in all frameworks, or some copy out of order
+        made = stream_stack.within(
+            home, self._copies_of, leaves
+        )  # in all frameworks, or some copy out of order
         self._statics = [made[each] for each in ids]
         if not self._host and lasts(home):
             made_on = traffic.stream(home)
             given_up = (self._statics, made_on, traffic)
-            self._end = ownership.Finalizer(_part, given_up, self._backend, made_on._owner)
+            self._end = Callback(_part, given_up, self._backend, made_on._owner)
         self._lanes: dict[Hashable, tuple[Stream, Callable[[], None], bool]] = {}
         self._graph = _NeverEmpty() if self._only_ours else Graph()
         self._status = self._backend.capture_status
@@ -217,7 +220,7 @@ class RecordedCall:
         if traffic.last is not stream:
             traffic.move(stream)
         if enters:
-            result = streams.within(stream, self._work, leaves, stream, launch)
+            result = stream_stack.within(stream, self._work, leaves, stream, launch)
         else:
             result = self._work(leaves, stream, launch)
         if leave_mark:
@@ -227,12 +230,13 @@ class RecordedCall:
     def _lane(self, key: Hashable) -> tuple[Stream, Callable[[], None], bool]:
         """Get ready to run on a stream for the first time."""
         framework = self._framework
-        found = streams.current(self._backend.name) if framework else current(self._backend.name)
+        found = current_stream.current(self._backend.name) if framework else current(self._backend.name)
         if found is not None and key_of(found) == key and (not framework or found.device == self._device):
             stream = found  # ours, if it was entered: then it is kept
         else:
             native = self._backend.as_stream(key)
-            stream = streams.Stream._make(self._backend, native, self._device, framework)
+            owner = None if framework is None else streams.FrameworkCurrent(framework)
+            stream = streams.Stream._make(self._backend, native, self._device, owner)
         stream = self._traffic.stream(stream)
         launch = self._graph.bind(stream)
         make_room(self._lanes)
@@ -287,7 +291,7 @@ class RecordedCall:
 def _part(kept: tuple[list[Any], Stream, Traffic]) -> None:
     """Give up static arrays: their memory is used again in the order of the stream that they were made on."""
     _, home, traffic = kept
-    if not ownership.captures and not home._is_capturing():
+    if not capture_table.live and not home._is_capturing():
         traffic.wait(home)
 
 

@@ -1,21 +1,35 @@
-"""The contract of a backend: all that a plug-in implements, and all that it may rely on.
+"""The contract of a backend: all that a plug-in implements, and all that it can rely on.
 
 A backend is one class in a package of its own, named by an entry point::
 
     [project.entry-points."accelerator_graph.backends"]
     myrt = "myrt_graph:MyBackend"
 
-`accelerator_graph.api` has checked the order of calls, so a backend does not. It translates its
-vendor's codes into `accelerator_graph.errors` and nothing else. Streams, events, graphs,
-executables and tokens are objects of the backend's own choice; the library only hands them back.
-Cold calls may come from any thread, even from one that has never touched the device.
+The library makes one instance in a process, calls `open` once, and then, for each graph::
+
+    create_stream                              capabilities, device_of: at any time after `open`
+    relaxed, synchronize                       unless the user turned the preparation off
+    capture_status, capture_begin              on the capturing thread
+      fill, copy, launch, record_event, ...    whatever is enqueued, from any thread
+    capture_end                                on the capturing thread; after an error, capture_abandon
+    is_empty or node_count, instantiate
+    destroy_graph                              as soon as nobody needs the graph: perhaps right now
+    bind, launch_function, upload              once for each stream that the graph is bound to
+    replay, or what `bind` returned            any number of times, from any thread
+    destroy_executable, destroy_stream
+
+The library checks the order of these calls, so a backend does not. Streams, events, tokens, graphs and
+executables are objects of the backend's own choice: the library keeps them, hands them back, and passes each
+to its ``destroy_`` method, never in the middle of another call of the same thread. A backend translates its
+vendor's codes into `accelerator_graph.errors` and nothing else. Unless a method says otherwise, calls may
+come from any thread, even from one that has never touched the device, and several threads may call at once.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Set
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
@@ -38,18 +52,10 @@ class Capability(StrEnum):
     """`handle_int`: streams, graphs and executables have handles that other libraries understand."""
     NODES = "nodes"
     """`nodes` lists what a graph holds."""
-    REINSTANTIATE = "reinstantiate"
-    """One graph can be instantiated more than once."""
     CHILD_GRAPHS = "child_graphs"
     """`replay` onto a capturing stream becomes part of that capture."""
     UPLOAD = "upload"
     """`upload` moves an executable to the device ahead of its first replay."""
-    UPDATE = "update"
-    """`update` gives an executable the work of another graph of the same shape."""
-    BORROW = "borrow"
-    """`borrow_graph`, `borrow_executable` and `relaxed`: a framework can record captures by itself."""
-    GRAPH_MEMORY = "graph_memory"
-    """`graph_memory` and `trim_graph_memory`: what a device keeps for allocations in graphs."""
 
 
 class CaptureStatus(StrEnum):
@@ -92,13 +98,28 @@ class GraphEdge(NamedTuple):
     target: int
 
 
-class GraphMemory(NamedTuple):
-    """What a device has for the allocations that graphs make, in bytes."""
+class CaptureInfo(NamedTuple):
+    """What a backend knows about a capture in progress."""
 
-    used: int
-    """What is allocated now."""
-    reserved: int
-    """What is kept, the unused part included."""
+    id: int
+    """A number that the streams of one capture have in common, and no other capture in progress has."""
+
+
+class SameStream(NamedTuple):
+    """A condition of a `LaunchFunction`: the executable ran last on the stream that it is to run on now."""
+
+    address: int
+    """Address of a ``void *`` in which the backend notes the stream of the latest run. It lives as long as
+    the executable."""
+
+
+class SameContext(NamedTuple):
+    """A condition of a `LaunchFunction`: the calling thread's current context is the right one."""
+
+    address: int
+    """Address of an ``int current(void **context)``."""
+    context: int
+    """The context that it has to answer."""
 
 
 class LaunchFunction(NamedTuple):
@@ -108,77 +129,216 @@ class LaunchFunction(NamedTuple):
     """Called with the handles of both, as `handle_int` returns them, by any thread and without the GIL."""
     failed: Callable[[int], object]
     """Raises the error for a code that is not 0. Called by the same thread right afterwards."""
-    alone: bool
-    """The library lets through one launch of an executable at a time."""
-    latest: int = 0
-    """Address of a ``void *`` that lives as long as the executable, where the backend notes the stream of
-    its latest run. While that is another one, `replay` or what `bind` returned is called instead. Only with
-    `alone`; 0: there is none."""
-    current: int = 0
-    """Address of an ``int current(void **context)``, for a stream that is the current context's; 0: none.
-    If it answers another context, `replay` or what `bind` returned is called instead."""
-    context: int = 0
-    """The context in question."""
+    guard: SameStream | SameContext | None = None
+    """While this is not met, the library calls `replay`, or what `bind` returned, instead. `SameStream` needs
+    a backend whose `serialises_replays` is False."""
     capturing: int = 0
-    """Address of an ``int capturing(void *stream, int *status)``, asked before every launch; 0: none. Needed
-    with `Backend.replay_ignores_captures`. Unless it returns 0 and the status is 0, `replay` or what `bind`
-    returned is called instead."""
+    """Address of an ``int capturing(void *stream, int *status)``; 0 if there is none. The library calls it
+    before every launch. Unless it returns 0 and the status is 0, the library calls `replay`, or what `bind`
+    returned, instead. Needed with `Backend.replay_ignores_captures`."""
 
 
-class Backend(ABC):
-    """Base class of all backends. One instance of it is made in a process, on first use.
+class Recorder(ABC):
+    """Records captures, and replays and destroys what they became.
+
+    Every backend is one. A framework that has to record captures in its own way implements one as well:
+    see `accelerator_graph.interop.base.Framework.recorder`.
+    """
+
+    __slots__ = ("__weakref__", "name")
+
+    name: str
+    """The name of the backend. The registry sets it before `open`."""
+
+    serialises_replays: ClassVar[bool] = False
+    """Several threads may call `replay`, and what `bind` returned, for one executable at once. If False,
+    the library lets one through at a time."""
+
+    destroy_disturbs_captures: bool = False
+    """The ``destroy_`` methods invalidate captures in progress. The library then waits for the end of those
+    that it knows of. Read when an object is due to be destroyed; an instance may have its own."""
+
+    # ---- capture -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def capture_begin(self, stream: Any, mode: str) -> Any:
+        """Begin a capture on an idle stream. Work that is on the stream already runs; it is not recorded.
+
+        Parameters
+        ----------
+        stream : stream
+            Not capturing, as `capture_status` said just before.
+        mode : str
+            One of `Backend.capture_modes`.
+
+        Returns
+        -------
+        object
+            A token: what `capture_end` and `capture_abandon` need.
+
+        Raises
+        ------
+        CaptureError
+            With reason ``"default_stream"``, if the stream is one that can never capture.
+        BaseException
+            Whatever is raised (even KeyboardInterrupt), no capture of this call's making is left.
+        """
+
+    @abstractmethod
+    def capture_end(self, token: Any) -> Any:
+        """End the capture and return the graph, which the caller owns (`destroy_graph`).
+
+        Called by the thread that began it. All streams that took part are ordinary ones again. If it
+        raises, there is no graph and no capture left, and nothing that would have to be destroyed; after a
+        KeyboardInterrupt, `capture_abandon` is called as well.
+
+        Raises
+        ------
+        DriverError
+            An invalidated capture never becomes a graph; the reason is that of the call that broke it, or
+            ``"invalidated"``. With reason ``"unjoined"``: work on a forked stream was not waited for.
+        """
+
+    def capture_abandon(self, token: Any) -> None:
+        """End the capture and throw away what was recorded. Does not raise.
+
+        All streams that took part are ordinary ones again. Does nothing for a capture that has ended
+        already, as a graph or not: the default relies on `capture_end`, which has to raise then. May be
+        called by another thread once the thread that began it has ended.
+        """
+        with suppress(AcceleratorGraphError):
+            self.destroy_graph(self.capture_end(token))
+
+    # ---- graphs and executables ----------------------------------------------------------------
+
+    @abstractmethod
+    def instantiate(self, graph: Any) -> Any:
+        """Make an executable of the graph, owned by the caller (`destroy_executable`).
+
+        Disturbs no capture in progress. Called again for a graph that the user keeps: before its first
+        executable is destroyed, or after, if `single_executable` says so.
+        """
+
+    def single_executable(self, graph: Any) -> bool:
+        """Return True if only one executable of this graph can live at a time. Asked before a second one.
+
+        The library then destroys the first one before it calls `instantiate` again.
+        """
+        return False
+
+    @abstractmethod
+    def replay(self, executable: Any, stream: Any) -> None:
+        """Enqueue one run of the executable on the stream, behind all that is on it, and return.
+
+        Runs of one executable take effect one after another in call order, whichever streams they are on;
+        asking for the next run while one is going on is never an error. Several threads ask at once only if
+        `serialises_replays` is True: no run is lost then, on one stream or on several. The streams that
+        were captured, and the graph, may have been destroyed before.
+
+        On a capturing stream the run is recorded if the backend has the capability ``"child_graphs"``; what
+        is recorded outlives the executable. Otherwise the library refuses to replay there.
+
+        Unless `serialises_replays` is True, the library keeps the stream of an executable's latest run alive
+        until the next run.
+        """
+
+    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
+        """Return a callable without arguments that does what `replay` does, as fast as it can be.
+
+        Decide here what can be decided before the call. The library keeps executable and stream alive as
+        long as it uses the callable.
+        """
+        return partial(self.replay, executable, stream)
+
+    def launch_function(self, executable: Any, stream: Any) -> LaunchFunction | None:
+        """Return a function in C that does what `replay` does; None if there is none for these two.
+
+        The library may call it in place of what `bind` returned, and keeps executable and stream alive
+        meanwhile. As long as the answer is None, the library asks again after each replay. A subclass that
+        overrides `replay` or `bind` has to override this as well.
+        """
+        return None
+
+    def upload(self, executable: Any, stream: Any) -> None:
+        """Move the executable to the device, in stream order, without running it."""
+        raise unsupported(self, Capability.UPLOAD)
+
+    @abstractmethod
+    def destroy_graph(self, graph: Any) -> None:
+        """Release a graph. Its executables may still be in use: see `destroy_stream` for the rest."""
+
+    @abstractmethod
+    def destroy_executable(self, executable: Any) -> None:
+        """Release an executable. Runs of it that are still going on complete. See also `destroy_stream`."""
+
+    # ---- looking into a graph ------------------------------------------------------------------
+
+    def is_empty(self, graph: Any) -> bool:
+        """Return True if a graph has no nodes, in a time that does not grow with their number.
+
+        False if that can't be known: True makes the library warn that nothing was captured.
+        """
+        return self.node_count(graph) == 0
+
+    def node_count(self, graph: Any) -> int | None:
+        """Return the number of nodes; None if it is not known."""
+        return None
+
+    def nodes(self, graph: Any) -> tuple[list[GraphNode], list[GraphEdge]]:
+        """List the nodes and the dependencies of a graph."""
+        raise unsupported(self, Capability.NODES)
+
+    def dump(self, graph: Any, path: str, verbose: bool) -> None:
+        """Write the graph to `path` in the DOT language: its nodes, and an arrow for each dependency.
+
+        By default drawn from `nodes`.
+        """
+        nodes, edges = self.nodes(graph)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(to_dot(nodes, edges))
+
+    def handle_int(self, obj: Any) -> int:
+        """Return the vendor's handle of a stream, a graph or an executable."""
+        raise unsupported(self, Capability.HANDLES)
+
+
+class Backend(Recorder):
+    """Base class of all backends.
 
     Every method that reaches the driver raises `DriverError` (or `OutOfMemoryError`) when the driver
     fails, with the neutral reason where it is known, and `UnsupportedError` when the installed driver is
     too old. The vendor's own exceptions never come out of a backend, except as the cause of these.
     """
 
-    __slots__ = ("__weakref__", "name")
-
-    name: str
-    """The name it is known by. Set by the registry, before `open`."""
+    __slots__ = ()
 
     api_version: ClassVar[int]
     """The `BACKEND_API_VERSION` that the class was written for: a literal in every backend."""
 
     priority: ClassVar[int | None] = 0
-    """Automatic choice among third parties takes the highest, then the first name. None: it never takes
-    this one, which has to be named; a stream of the runtime's own names it, too."""
+    """Automatic choice among third parties takes the highest, then the first name. None: automatic choice
+    never takes this backend; the user has to name it, or to pass a stream of the runtime's own."""
 
     recording: ClassVar[Literal["stream", "explicit"]] = "stream"
     """``"stream"``: the driver captures whatever anyone enqueues on the stream. ``"explicit"``: only
-    what is enqueued through `accelerator_graph.Stream` is recorded; no framework can take part."""
+    what is enqueued through `accelerator_graph.Stream` is recorded; frameworks are not asked to take part."""
 
-    capture_modes: ClassVar[frozenset[str]] = frozenset()
-    """The capture modes that it has, beside ``"default"``."""
-
-    default_capture_mode: ClassVar[str] = "default"
-    """The mode that ``"default"`` stands for: one of `capture_modes`, or ``"default"`` if it has none."""
+    capture_modes: ClassVar[tuple[str, ...]] = ("default",)
+    """The capture modes; the first one is what ``"default"`` stands for."""
 
     stream_modules: ClassVar[frozenset[str]] = frozenset()
-    """Top-level packages that define the runtime's own stream objects: `as_stream` is asked for those.
+    """Top-level packages that define the runtime's own stream objects: `as_stream` is asked about those.
     Handles need none: an int means the backend that is named or chosen."""
 
     cuda_like: ClassVar[bool] = False
-    """Its stream handles are given out as ``__cuda_stream__``, its graph's as ``raw_cuda_graph()``."""
-
-    executable_needs_graph: ClassVar[bool] = False
-    """A graph has to live as long as its executables, for example because they are the same object."""
-
-    destroy_disturbs_captures: ClassVar[bool] = False
-    """`destroy_*` would break captures in progress on this backend: the library then waits for the
-    end of those that it knows of."""
-
-    serialises_replays: ClassVar[bool] = False
-    """`replay`, and what `bind` returned, may be called for one executable by several threads at once.
-    Otherwise the library lets one through at a time."""
+    """Stream handles are given out as ``__cuda_stream__``, handles of graphs as ``raw_cuda_graph()``."""
 
     replay_ignores_captures: ClassVar[bool] = False
     """`replay` onto a capturing stream runs at once: it is neither recorded nor refused. The library then
     asks for the stream's status before every replay, since the capture may be somebody else's."""
 
     survives_fork: ClassVar[bool] = False
-    """An opened backend can be opened afresh in a forked child. No GPU driver can."""
+    """A forked child can open a backend that its parent has opened. No GPU driver can do that."""
 
     # ---- being there ---------------------------------------------------------------------------
 
@@ -242,7 +402,10 @@ class Backend(ABC):
         """Return the ordinal of a stream's device."""
 
     def context_id(self, stream: Any) -> int | None:
-        """Return a number for the stream's context, never given to another; None where there are none."""
+        """Return a number for the stream's context that no other context ever gets; None without contexts.
+
+        The library keeps a side stream for each thread and device, and makes a new one if this changes.
+        """
         return None
 
     @abstractmethod
@@ -275,7 +438,7 @@ class Backend(ABC):
         The caller owns the event (`destroy_event`). It may outlive the stream. It is never moved: what is
         recorded later is another event, even if this one has been destroyed while a stream waits for it.
         """
-        raise self.unsupported(Capability.EVENTS)
+        raise unsupported(self, Capability.EVENTS)
 
     def wait_event(self, stream: Any, event: Any) -> None:
         """Let later work on `stream` wait for the event, replays included. Any number of streams may wait.
@@ -293,14 +456,14 @@ class Backend(ABC):
             capture in progress is broken is the backend's to decide: `capture_status` is ``"invalidated"``
             then.
         """
-        raise self.unsupported(Capability.EVENTS)
+        raise unsupported(self, Capability.EVENTS)
 
     def destroy_event(self, event: Any) -> None:
         """Release an event. Streams that wait for it go on waiting for what it marked."""
 
     def query(self, stream: Any) -> bool:
         """Return True if all work on the stream is done. Raises as `synchronize`."""
-        raise self.unsupported(Capability.EVENTS)
+        raise unsupported(self, Capability.EVENTS)
 
     # ---- capability: enqueue -------------------------------------------------------------------
 
@@ -317,20 +480,20 @@ class Backend(ABC):
             The memory can't be used, or has fewer bytes, or can't be written. At this call, so that a
             capture goes on unhurt, not when the work runs.
         """
-        raise self.unsupported(Capability.ENQUEUE)
+        raise unsupported(self, Capability.ENQUEUE)
 
     def copy(self, stream: Any, dst: Any, src: Any, nbytes: int | None) -> None:
         """Copy `nbytes` bytes from `src` to `dst`; by default all of `src`, which `dst` has to hold.
 
         Raises as `fill`.
         """
-        raise self.unsupported(Capability.ENQUEUE)
+        raise unsupported(self, Capability.ENQUEUE)
 
     def launch(self, stream: Any, work: Any, /, *args: Any, **how: Any) -> None:
         """Enqueue `work`, which is what the backend says: a callable, a kernel, ... Raises as `fill`."""
-        raise self.unsupported(Capability.ENQUEUE)
+        raise unsupported(self, Capability.ENQUEUE)
 
-    # ---- capture -------------------------------------------------------------------------------
+    # ---- captures of anybody ---------------------------------------------------------------------
 
     @abstractmethod
     def capture_status(self, stream: Any) -> CaptureStatus:
@@ -340,199 +503,43 @@ class Backend(ABC):
         ends or is broken, and ``"invalidated"`` from the moment it is broken until it is ended.
         """
 
-    def prepare_capture(self, stream: Any) -> None:
-        """Get ready for a capture: wait until a stream's work is done. Disturbs no capture.
+    def capture_info(self, stream: Any) -> CaptureInfo | None:
+        """Return what is known about the capture that the stream takes part in.
 
-        The stream is idle, and the one that will be captured, or the one that replays will go to.
-        """
-        self.synchronize(stream)
-
-    def capture_id(self, stream: Any) -> int | None:
-        """Return a number that streams of one capture have in common; None if that can't be told."""
-        return None
-
-    @abstractmethod
-    def capture_begin(self, stream: Any, mode: str) -> Any:
-        """Begin a capture on an idle stream. Work that is on the stream already runs; it is not recorded.
-
-        Parameters
-        ----------
-        stream : stream
-            Not capturing, as `capture_status` said just before.
-        mode : str
-            One of `capture_modes`, or `default_capture_mode`.
-
-        Returns
-        -------
-        object
-            A token: what `capture_end` and `capture_abandon` need.
-
-        Raises
-        ------
-        CaptureError
-            With reason ``"default_stream"``, if the stream is one that can never capture.
-        BaseException
-            Whatever is raised (even KeyboardInterrupt), no capture of this call's making is left.
-        """
-
-    @abstractmethod
-    def capture_end(self, token: Any) -> Any:
-        """End the capture and return the graph, which the caller owns (`destroy_graph`).
-
-        Called by the thread that began it. All streams that took part are ordinary ones again. If it
-        raises, there is no graph and no capture left, and nothing that would have to be destroyed; after a
-        KeyboardInterrupt, `capture_abandon` is called as well.
-
-        Raises
-        ------
-        DriverError
-            An invalidated capture never becomes a graph; the reason is that of the call that broke it, or
-            ``"invalidated"``. With reason ``"unjoined"``: work on a forked stream was not waited for.
-        """
-
-    def capture_abandon(self, token: Any) -> None:
-        """End the capture and throw away what was recorded. Does not raise.
-
-        All streams that took part are ordinary ones again. Does nothing for a capture that has ended
-        already, as a graph or not: the default relies on `capture_end`, which has to raise then. May be
-        called by another thread once the thread that began it has ended.
-        """
-        with suppress(AcceleratorGraphError):
-            self.destroy_graph(self.capture_end(token))
-
-    # ---- graphs and executables ----------------------------------------------------------------
-
-    @abstractmethod
-    def instantiate(self, graph: Any) -> Any:
-        """Make an executable of the graph, owned by the caller (`destroy_executable`).
-
-        Does not disturb captures in progress. A second time on one graph only with the capability
-        ``"reinstantiate"``.
-        """
-
-    def single_executable(self, graph: Any) -> bool:
-        """Return True if only one executable of this graph can live at a time. Asked before a second one."""
-        return False
-
-    @abstractmethod
-    def replay(self, executable: Any, stream: Any) -> None:
-        """Enqueue one run of the executable on the stream, behind all that is on it, and return.
-
-        Runs of one executable take effect one after another in call order, on whatever streams;
-        asking for the next while one runs is never an error. Threads may ask at once only if
-        `serialises_replays`: then no run is lost either, on one stream or on several. The streams that
-        were captured, and the graph unless `executable_needs_graph`, may be gone by then.
-
-        On a capturing stream the run is recorded if the backend has the capability ``"child_graphs"``; what
-        is recorded outlives the executable. Otherwise the library refuses to replay there.
-
-        The library keeps the stream of an executable's latest run alive until the next run, unless the
-        backend says `serialises_replays`.
-        """
-
-    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
-        """Return a callable without arguments that does what `replay` does, as fast as it can be.
-
-        Decide here what can be decided before the call. The library keeps executable and stream
-        alive as long as it uses the callable.
-        """
-        return partial(self.replay, executable, stream)
-
-    def launch_function(self, executable: Any, stream: Any) -> LaunchFunction | None:
-        """Return a function in C that does what `replay` does; None if there is none for these two.
-
-        The library may call it in the place of what `bind` returned, and keeps executable and stream
-        alive meanwhile. A subclass that overrides `replay` or `bind` has to override this as well.
+        None if it takes part in none, or if the runtime can't tell. Disturbs nothing.
         """
         return None
-
-    def upload(self, executable: Any, stream: Any) -> None:
-        """Move the executable to the device, in stream order, without running it."""
-        raise self.unsupported(Capability.UPLOAD)
-
-    def update(self, executable: Any, graph: Any) -> str:
-        """Have the executable do what `graph` does, from its next run on. The graph stays its owner's.
-
-        Runs that are going on complete as they were.
-
-        Returns
-        -------
-        str
-            Empty, or what differs too much for that, as a clause such as "the topology changed". The
-            executable may be half changed then: destroy it, and instantiate `graph`.
-        """
-        raise self.unsupported(Capability.UPDATE)
-
-    @abstractmethod
-    def destroy_graph(self, graph: Any) -> None:
-        """Release a graph: once, and after its executables, or before them if they don't need it."""
-
-    @abstractmethod
-    def destroy_executable(self, executable: Any) -> None:
-        """Release an executable: once. Runs of it that are still going on complete."""
-
-    # ---- looking into a graph ------------------------------------------------------------------
-
-    def is_empty(self, graph: Any) -> bool:
-        """Return True if a graph has no nodes, in a time that does not grow with their number.
-
-        False if that can't be known: True makes the library warn that nothing was captured.
-        """
-        return self.node_count(graph) == 0
-
-    def node_count(self, graph: Any) -> int | None:
-        """Return the number of nodes; None if it is not known."""
-        return None
-
-    def nodes(self, graph: Any) -> tuple[list[GraphNode], list[GraphEdge]]:
-        """List the nodes and the dependencies of a graph."""
-        raise self.unsupported(Capability.NODES)
-
-    def dump(self, graph: Any, path: str, verbose: bool) -> None:
-        """Write the graph to `path` in the DOT language: its nodes, and an arrow for each dependency.
-
-        By default drawn from `nodes`.
-        """
-        nodes, edges = self.nodes(graph)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(to_dot(nodes, edges))
-
-    def handle_int(self, obj: Any) -> int:
-        """Return the vendor's handle of a stream, a graph or an executable."""
-        raise self.unsupported(Capability.HANDLES)
-
-    # ---- capability: borrow --------------------------------------------------------------------
-
-    def borrow_graph(self, handle: int, stream: Any) -> Any:
-        """Return the graph that a handle stands for, recorded on this stream. It stays its owner's."""
-        raise self.unsupported(Capability.BORROW)
-
-    def borrow_executable(self, handle: int, stream: Any) -> Any:
-        """Return the executable that a handle stands for. It stays its owner's."""
-        raise self.unsupported(Capability.BORROW)
 
     def relaxed(self, stream: Any) -> AbstractContextManager[None]:
-        """Return a context in which this thread disturbs no capture on the stream's device."""
-        raise self.unsupported(Capability.BORROW)
+        """Return a context in which this thread disturbs no capture on the stream's device.
 
-    # ---- capability: graph_memory --------------------------------------------------------------
+        In it the library waits for streams that are not being captured, and frameworks allocate memory. The
+        default does nothing, for runtimes in which neither disturbs a capture.
+        """
+        return nullcontext()
 
-    def graph_memory(self, device: int) -> GraphMemory:
-        """Return what the device has for allocations in graphs."""
-        raise self.unsupported(Capability.GRAPH_MEMORY)
 
-    def trim_graph_memory(self, device: int) -> None:
-        """Give back what is reserved and not used."""
-        raise self.unsupported(Capability.GRAPH_MEMORY)
+class Lends(Backend):
+    """Base class of a backend whose captures a framework can record itself, as torch does on CUDA."""
 
-    # ---- for the backend's author --------------------------------------------------------------
+    __slots__ = ()
 
-    def unsupported(self, capability: str) -> UnsupportedError:
-        """Make the error that says this backend does not have a capability."""
-        fact = f"backend {self.name!r} does not have the capability {str(capability)!r}"
-        return UnsupportedError(
-            f"{fact}; ask for it by capabilities(), or use a backend that has it.", capability=str(capability)
-        )
+    @abstractmethod
+    def borrow_graph(self, handle: int, stream: Any) -> Any:
+        """Return the graph that a handle stands for, recorded on this stream. It stays its owner's."""
+
+    @abstractmethod
+    def borrow_executable(self, handle: int, stream: Any) -> Any:
+        """Return the executable that a handle stands for. It stays its owner's."""
+
+
+def unsupported(backend: Recorder, capability: str) -> UnsupportedError:
+    """Make the error that says a backend does not have a capability."""
+    return UnsupportedError(
+        f"backend {backend.name!r} does not have the capability {str(capability)!r}; use a backend whose "
+        "capabilities() have it.",
+        capability=str(capability),
+    )
 
 
 def to_dot(nodes: list[GraphNode], edges: list[GraphEdge]) -> str:

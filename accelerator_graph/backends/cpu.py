@@ -13,6 +13,7 @@ import platform
 import threading
 import weakref
 from collections.abc import Callable, Set
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, ClassVar
 
@@ -21,7 +22,7 @@ from ._cpu.capture import MODES, Capture, Captures
 from ._cpu.graph import Executable, Graph
 from ._cpu.stream import Event, Stream
 from ._cpu.work import Call, caller, check_callable, run_calls
-from .base import Availability, Backend, Capability, CaptureStatus, GraphEdge, GraphNode
+from .base import Availability, Backend, Capability, CaptureInfo, CaptureStatus, GraphEdge, GraphNode
 from .memory import Memory, memory_of
 
 
@@ -58,7 +59,6 @@ class CpuBackend(Backend):
 
     api_version: ClassVar[int] = 1
     capture_modes = MODES
-    default_capture_mode = "thread_local"
     stream_modules = frozenset({"accelerator_graph"})
     survives_fork = True
 
@@ -81,7 +81,6 @@ class CpuBackend(Backend):
             Capability.EVENTS,
             Capability.ENQUEUE,
             Capability.NODES,
-            Capability.REINSTANTIATE,
             Capability.CHILD_GRAPHS,
         }
 
@@ -172,13 +171,14 @@ class CpuBackend(Backend):
         capture = stream.capture
         return CaptureStatus.NONE if capture is None else capture.status
 
-    def prepare_capture(self, stream: Stream) -> None:
-        """Wait until all work on the stream is done, whatever captures forbid."""
-        stream.worker.synchronize()
+    def capture_info(self, stream: Stream) -> CaptureInfo | None:
+        """Return the number of the capture that the stream takes part in."""
+        capture = stream.capture
+        return None if capture is None else CaptureInfo(id(capture))
 
-    def capture_id(self, stream: Stream) -> int | None:
-        """Return a number that streams of one capture have in common."""
-        return None if stream.capture is None else id(stream.capture)
+    def relaxed(self, stream: Stream) -> AbstractContextManager[None]:
+        """Return a context in which this thread may wait for streams whatever captures forbid."""
+        return self._captures.relaxed()
 
     def capture_begin(self, stream: Stream, mode: str) -> Capture:
         """Begin to record what is enqueued on the stream, instead of doing it."""

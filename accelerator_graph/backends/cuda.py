@@ -21,19 +21,19 @@ from ._cuda.probe import probe
 from ._shared.kernels import Arguments, extent, kernel_handle, shared_size
 from .base import (
     Availability,
-    Backend,
     Capability,
+    CaptureInfo,
     CaptureStatus,
     GraphEdge,
-    GraphMemory,
     GraphNode,
     LaunchFunction,
+    Lends,
+    SameContext,
 )
 from .memory import memory_of
 
 _LEGACY_STREAMS = (0, 1)
 _NOT_READY = 600
-_UPDATE_FAILURE = 910
 _STATUSES = (CaptureStatus.NONE, CaptureStatus.ACTIVE, CaptureStatus.INVALIDATED)
 _CAPABILITIES = frozenset(
     (
@@ -41,16 +41,12 @@ _CAPABILITIES = frozenset(
         Capability.ENQUEUE,
         Capability.HANDLES,
         Capability.NODES,
-        Capability.REINSTANTIATE,
         Capability.UPLOAD,
-        Capability.UPDATE,
-        Capability.GRAPH_MEMORY,
-        Capability.BORROW,
     )
 )
 
 
-class CudaBackend(Backend):
+class CudaBackend(Lends):
     """NVIDIA GPUs.
 
     ``launch(kernel, *args, grid, block, shared_bytes=0)`` takes a ``CUfunction``, a ``CUkernel``, a handle
@@ -62,8 +58,7 @@ class CudaBackend(Backend):
 
     api_version: ClassVar[int] = 1
     recording: ClassVar[Literal["stream", "explicit"]] = "stream"
-    capture_modes: ClassVar[frozenset[str]] = frozenset(("global", "thread_local", "relaxed"))
-    default_capture_mode: ClassVar[str] = "thread_local"
+    capture_modes: ClassVar[tuple[str, ...]] = ("thread_local", "global", "relaxed")
     stream_modules: ClassVar[frozenset[str]] = frozenset(("cuda",))
     cuda_like: ClassVar[bool] = True
     serialises_replays: ClassVar[bool] = True
@@ -225,18 +220,13 @@ class CudaBackend(Backend):
         with driver.current(driver.context_of(stream)):
             return _STATUSES[driver.call("cuStreamIsCapturing", stream)]
 
-    def prepare_capture(self, stream: Any) -> None:
-        """Wait until all work on the stream is done."""
-        with self._driver.relaxed(self._driver.context_of(stream)):
-            self._driver.call("cuStreamSynchronize", stream)
-
-    def capture_id(self, stream: Any) -> int | None:
+    def capture_info(self, stream: Any) -> CaptureInfo | None:
         """Return the driver's number of the capture that the stream takes part in."""
         if int(stream) in _LEGACY_STREAMS:
             return None
         with self._driver.current(self._driver.context_of(stream)):
             _, number, *_ = self._driver.call("cuStreamGetCaptureInfo", stream)
-        return int(number) or None
+        return CaptureInfo(int(number)) if int(number) else None
 
     def capture_begin(self, stream: Any, mode: str) -> Capture:
         """Begin a capture on an idle stream."""
@@ -306,26 +296,16 @@ class CudaBackend(Backend):
     def launch_function(self, executable: Executable, stream: Any) -> LaunchFunction | None:
         """Return ``cuGraphLaunch``; for the default streams, which are those of the current context."""
         driver = self._driver
-        found = LaunchFunction(driver.launch_address, driver.launch_answered, alone=False)
+        found = LaunchFunction(driver.launch_address, driver.launch_answered)
         if int(stream) in SPECIAL_STREAMS:
-            found = found._replace(current=driver.current_address, context=int(executable.context))
-            return found if found.address and found.current else None
+            guard = SameContext(driver.current_address, int(executable.context))
+            return found._replace(guard=guard) if found.address and guard.address else None
         return found if found.address else None
 
     def upload(self, executable: Executable, stream: Any) -> None:
         """Move the executable to the device, in stream order, without running it."""
         with self._driver.relaxed(self._driver.context_of(stream)):
             self._driver.call("cuGraphUpload", executable.handle, stream)
-
-    def update(self, executable: Executable, graph: Graph) -> str:
-        """Have the executable do what `graph` does; say what differs too much, if anything does."""
-        driver = self._driver
-        with driver.relaxed(executable.context):
-            code, *_ = driver.answer("cuGraphExecUpdate", executable.handle, graph.handle)
-        if int(code) == _UPDATE_FAILURE:
-            return "the graphs differ in more than parameters"  # cuda-python keeps the driver's result
-        driver.checked("cuGraphExecUpdate", (code,))
-        return ""
 
     def destroy_graph(self, graph: Graph) -> None:
         """Release a graph."""
@@ -371,25 +351,6 @@ class CudaBackend(Backend):
     def relaxed(self, stream: Any) -> AbstractContextManager[None]:
         """Return a context in which this thread disturbs no capture on the stream's device."""
         return self._driver.relaxed(self._driver.context_of(stream))
-
-    # ---- capability: graph_memory --------------------------------------------------------------
-
-    def graph_memory(self, device: int) -> GraphMemory:
-        """Return what the device has for allocations in graphs."""
-        driver = self._driver
-        which = driver.api.CUgraphMem_attribute
-        number = driver.call("cuDeviceGet", device)
-        used = driver.call("cuDeviceGetGraphMemAttribute", number, which.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT)
-        kept = driver.call(
-            "cuDeviceGetGraphMemAttribute", number, which.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT
-        )
-        return GraphMemory(int(used), int(kept))
-
-    def trim_graph_memory(self, device: int) -> None:
-        """Give back what is reserved and not used. Disturbs no capture."""
-        driver = self._driver
-        with driver.relaxed(driver.primary_context(device)):
-            driver.call("cuDeviceGraphMemTrim", driver.call("cuDeviceGet", device))
 
     def handle_int(self, obj: Any) -> int:
         """Return the driver's handle of a stream, a graph or an executable."""

@@ -18,7 +18,6 @@ from ._hip import events as _events
 from ._hip import nodes as _nodes
 from ._hip.capture import Capture
 from ._hip.driver import LEGACY_STREAMS, PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Graph, Handle
-from ._hip.errors import update_problem
 from ._hip.events import Event
 from ._hip.launch import launch_function, launcher
 from ._hip.probe import probe
@@ -27,20 +26,19 @@ from ._hip.runs import Executable, has_runs, settle
 from ._shared.kernels import Arguments, extent, kernel_handle, shared_size
 from .base import (
     Availability,
-    Backend,
     Capability,
+    CaptureInfo,
     CaptureStatus,
     GraphEdge,
-    GraphMemory,
     GraphNode,
     LaunchFunction,
+    Lends,
 )
 from .memory import memory_of
 
 _LEGACY = 1
 _NOT_READY = 600
 _INVALIDATED = 901
-_UPDATE_FAILURE = 910
 _STATUSES = (CaptureStatus.NONE, CaptureStatus.ACTIVE, CaptureStatus.INVALIDATED)
 _CAPABILITIES = frozenset(
     (
@@ -48,16 +46,12 @@ _CAPABILITIES = frozenset(
         Capability.ENQUEUE,
         Capability.HANDLES,
         Capability.NODES,
-        Capability.REINSTANTIATE,
         Capability.UPLOAD,
-        Capability.UPDATE,
-        Capability.GRAPH_MEMORY,
-        Capability.BORROW,
     )
 )
 
 
-class HipBackend(Backend):
+class HipBackend(Lends):
     """AMD GPUs.
 
     ``launch(kernel, *args, grid, block, shared_bytes=0)`` takes an ``ihipModuleSymbol_t``, a handle as `int`
@@ -69,8 +63,7 @@ class HipBackend(Backend):
 
     api_version: ClassVar[int] = 1
     recording: ClassVar[Literal["stream", "explicit"]] = "stream"
-    capture_modes: ClassVar[frozenset[str]] = frozenset(("global", "thread_local", "relaxed"))
-    default_capture_mode: ClassVar[str] = "thread_local"
+    capture_modes: ClassVar[tuple[str, ...]] = ("thread_local", "global", "relaxed")
     stream_modules: ClassVar[frozenset[str]] = frozenset(("hip", "rocm"))
     cuda_like: ClassVar[bool] = True
     replay_ignores_captures: ClassVar[bool] = True
@@ -129,8 +122,13 @@ class HipBackend(Backend):
 
     def synchronize(self, stream: Any) -> None:
         """Wait until all work on the stream is done."""
-        with self._driver.current(self._driver.device_of(stream)):
+
+        def is_done() -> bool:
             self._driver.call("hipStreamSynchronize", int(stream))
+            return True
+
+        with self._driver.current(self._driver.device_of(stream)):
+            settle(int(stream), is_done)
 
     def as_stream(self, obj: object) -> Any | None:
         """Recognise handles and the stream objects of hip-python.
@@ -248,19 +246,10 @@ class HipBackend(Backend):
                 driver.failed("hipStreamGetDevice", code)
         return _STATUSES[driver.call("hipStreamIsCapturing", handle)]
 
-    def prepare_capture(self, stream: Any) -> None:
-        """Wait until all work on the stream is done."""
-
-        def is_done() -> bool:
-            self._driver.call("hipStreamSynchronize", int(stream))
-            return True
-
-        with self.relaxed(stream):
-            settle(int(stream), is_done)
-
-    def capture_id(self, stream: Any) -> int | None:
+    def capture_info(self, stream: Any) -> CaptureInfo | None:
         """Return the runtime's number of the capture that the stream takes part in."""
-        return _events.position(self._driver, int(stream)).capture or None
+        number = _events.position(self._driver, int(stream)).capture
+        return CaptureInfo(number) if number else None
 
     def capture_begin(self, stream: Any, mode: str) -> Capture:
         """Begin a capture on an idle stream."""
@@ -307,17 +296,6 @@ class HipBackend(Backend):
         """Get the executable ready for its first run. AMD's runtime 7.2 does no more than check it."""
         with self._driver.relaxed(self._driver.device_of(stream)):
             self._driver.call("hipGraphUpload", executable.handle, int(stream))
-
-    def update(self, executable: Executable, graph: Graph) -> str:
-        """Have the executable do what `graph` does; say what differs too much, if anything does."""
-        driver = self._driver
-        with driver.relaxed(executable.device), one_root(driver, graph.handle):
-            code, _, result = driver.answer("hipGraphExecUpdate", executable.handle, graph.handle)
-        if code != _UPDATE_FAILURE:
-            driver.checked("hipGraphExecUpdate", (code,))
-            return ""
-        driver.clear()
-        return update_problem(result)
 
     def destroy_graph(self, graph: Graph) -> None:
         """Release a graph."""
@@ -367,22 +345,6 @@ class HipBackend(Backend):
     def relaxed(self, stream: Any) -> AbstractContextManager[None]:
         """Return a context in which this thread disturbs no capture on the stream's device."""
         return self._driver.relaxed(self._driver.device_of(stream))
-
-    # ---- capability: graph_memory --------------------------------------------------------------
-
-    def graph_memory(self, device: int) -> GraphMemory:
-        """Return what the device has for allocations in graphs."""
-        which = self._driver.api.hipGraphMemAttributeType
-        used, reserved = (
-            self._driver.call("hipDeviceGetGraphMemAttribute", device, int(attribute))
-            for attribute in (which.hipGraphMemAttrUsedMemCurrent, which.hipGraphMemAttrReservedMemCurrent)
-        )
-        return GraphMemory(used, reserved)
-
-    def trim_graph_memory(self, device: int) -> None:
-        """Give back what is reserved and not used."""
-        with self._driver.relaxed(device):
-            self._driver.call("hipDeviceGraphMemTrim", device)
 
     def handle_int(self, obj: Any) -> int:
         """Return the runtime's handle of a stream, a graph or an executable."""

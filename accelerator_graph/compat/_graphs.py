@@ -7,8 +7,8 @@ import importlib
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import api
-from .._core import liveness, ownership
-from .._core.streams import Stream, as_stream
+from .._core import capture_table, liveness
+from .._core.streams import Borrowed, FrameworkCurrent, Stream, as_stream
 from ..backends import registry
 from ..errors import UnsupportedError, capture_error
 from ..interop import registry as interop
@@ -64,12 +64,13 @@ class TorchGraph(api.Graph):
         torch = torch_module()
         with ahead(words.DEFAULT_STREAM, hip=_for_hip()):
             target = _current() if stream is None else stream
-            if prepare and not ownership.captures:
+            if prepare and not capture_table.live:
                 _prepare(torch, target.device)
             super()._begin(target, pool, mode, prepare=prepare, home=home or _following(target.device))
         try:
-            if isinstance(target._owner, torch.cuda.Stream):
-                torch.cuda.set_stream(target._owner)  # the same stream; so it is also equal to the caller's
+            owner = target._owner
+            if isinstance(owner, Borrowed) and isinstance(owner.obj, torch.cuda.Stream):
+                torch.cuda.set_stream(owner.obj)  # the same stream; so it is also equal to the caller's
         except BaseException:
             self._recover()
             raise
@@ -214,7 +215,7 @@ def _following(device: int) -> Stream:
     assert name is not None  # it has been asked for a stream
     runtime = registry.get(name)
     handle, _ = framework.current_stream(device)
-    return Stream._make(runtime, runtime.as_stream(handle), device, framework)
+    return Stream._make(runtime, runtime.as_stream(handle), device, FrameworkCurrent(framework))
 
 
 def _prepare(torch: Any, device: int) -> None:

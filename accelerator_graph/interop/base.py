@@ -18,10 +18,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+from ..backends.base import Recorder
 
 if TYPE_CHECKING:
-    from ..backends.base import Backend, LaunchFunction
+    from ..backends.base import Backend
 
 INTEROP_API_VERSION = 1
 """Raised when a method becomes abstract or changes its meaning; a new optional method does not."""
@@ -106,10 +108,25 @@ class Framework(ABC):
         Called at most once for a pool, by any thread, also if `route` was never reached or raised.
         """
 
-    def recorder(self, backend: Backend) -> Recorder | None:
-        """Return what records a capture on this backend in the framework's own way; None if nothing does.
+    def recorder(
+        self, backend: Backend, pool: PoolId, device: int, generators: Sequence[object]
+    ) -> FrameworkRecorder | None:
+        """Return what records one capture in the framework's own way; None if nothing does.
 
-        It stands in for the backend in the life of one graph. At most one framework records.
+        At most one framework records. Its recorder stands in for the backend from the capture's begin to the
+        end of the executable.
+
+        Parameters
+        ----------
+        backend : Backend
+            The backend of the captured stream.
+        pool : PoolId
+            The pool of the capture, which is on `device`.
+        device : int
+            The ordinal of the device.
+        generators : sequence
+            The objects that were given to `Graph.register_generator_state`: this framework's
+            `takes_generator`, or that of another framework, said yes to them.
         """
         return None
 
@@ -127,37 +144,26 @@ class Framework(ABC):
         return None
 
 
-class Recorder:
-    """A backend that leaves the recording, and what goes with it, to a framework.
+class FrameworkRecorder(Recorder):
+    """A recorder that leaves the recording, and what goes with it, to a framework.
 
-    All that a subclass does not define is the backend's own. The graph and the executable that it
-    returns are the framework's: what the backend makes of their handles by `borrow_graph` and
-    `borrow_executable` is never destroyed by it.
+    Graphs and executables are the framework's. What the backend makes of their handles by `borrow_graph` and
+    `borrow_executable` is never destroyed by the backend.
+
+    Parameters
+    ----------
+    backend : Backend
+        The backend of the captured stream.
+    pool : PoolId
+        The pool of the capture.
     """
 
-    pool: PoolId | None = None
-    """The pool of the capture. Set before `capture_begin`."""
+    __slots__ = ("backend", "pool")
 
-    device: int
-    """The ordinal of the device. Set before `capture_begin`."""
+    pool: PoolId
+    """The id that the framework knows the pool by. Read after `capture_begin`."""
 
-    generators: Sequence[object] = ()
-    """What was given to `Graph.register_generator_state`, and `Framework.takes_generator` or that of another
-    framework said yes to. Set before `capture_begin`."""
-
-    executable_needs_graph = True
-
-    def __init__(self, backend: Backend) -> None:
-        self.base = backend
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "base":
-            raise AttributeError(f"{type(self).__name__} lacks `base`; call super().__init__(backend) first.")
-        return getattr(self.base, name)
-
-    def launch_function(self, executable: Any, stream: Any) -> LaunchFunction | None:
-        """Return what `Backend.launch_function` does, as soon as it does all that `replay` does.
-
-        Asked again after every replay as long as it is None.
-        """
-        return None
+    def __init__(self, backend: Backend, pool: PoolId) -> None:
+        self.name = backend.name
+        self.backend = backend
+        self.pool = pool

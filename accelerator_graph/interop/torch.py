@@ -7,16 +7,17 @@ allocator with a capture, so it records, and its handles are borrowed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..backends.base import Lends
 from ._torch.pools import spend
 from ._torch.recorder import TorchRecorder
 from .base import Framework, Undo
 
 if TYPE_CHECKING:
     from ..backends.base import Backend
-    from .base import PoolId, Recorder
+    from .base import PoolId
 
 
 class Torch(Framework):
@@ -92,9 +93,13 @@ class Torch(Framework):
         if not pool[0] and not hasattr(pool, "owner"):
             spend(self.torch, pool)
 
-    def recorder(self, backend: Backend) -> Recorder | None:
+    def recorder(
+        self, backend: Backend, pool: PoolId, device: int, generators: Sequence[object]
+    ) -> TorchRecorder | None:
         """Return a recorder: torch's own graph class."""
-        return TorchRecorder(backend, self)
+        if not isinstance(backend, Lends):
+            return None
+        return TorchRecorder(backend, pool, device, generators, self)
 
     def takes_generator(self, obj: object) -> bool:
         """Return True if `obj` is a ``torch.Generator`` of a device."""

@@ -11,7 +11,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph import compat
-from accelerator_graph._core import ownership
+from accelerator_graph._core import capture_table, ownership
 from accelerator_graph.backends.cuda import CudaBackend
 
 there = CudaBackend.probe()
@@ -35,7 +35,7 @@ def installed():
     with compat.install():
         yield
         assert torch.cuda.current_stream() == before
-        assert not ownership.captures
+        assert not capture_table.live
         assert float(torch.rand(3, device="cuda").sum()) > 0  # the generators work
         torch.cuda.synchronize()
     assert (torch.cuda.CUDAGraph, torch.cuda.graph) == OWN

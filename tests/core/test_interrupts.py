@@ -12,7 +12,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph import interop
-from accelerator_graph._core import ownership
+from accelerator_graph._core import capture_table
 from accelerator_graph.interop.base import Framework
 
 PACKAGE = os.path.dirname(ag.__file__)
@@ -130,8 +130,8 @@ def test_an_interrupt_at_any_line_leaves_no_trace(way, body, error):
         graph, stream, log, interrupter = attempt(way, body, at, pool, error)
         where = f"interrupted at line {at} of {lines}, {interrupter.where}"
         assert graph.state in ("empty", "ready"), where
-        assert not ownership.captures, where
-        assert not ownership.thread.capturing, where
+        assert not capture_table.live, where
+        assert not capture_table.thread.graphs, where
         assert ag.current_stream() is None, where
         assert stream._backend.capture_status(stream.native) == "none", where
         stream.synchronize()
@@ -153,7 +153,7 @@ def test_by_hand_reset_recovers():
         graph, stream, log, interrupter = attempt(by_hand, body_passes, at, None)
         where = f"interrupted at line {at} of {lines}, {interrupter.where}"
         graph.reset()
-        assert not ownership.captures, where
+        assert not capture_table.live, where
         with stream, graph:
             stream.launch(log.append, 2)
         graph.replay()
@@ -184,7 +184,7 @@ def test_real_signals_at_random_moments_leave_no_trace():
             except KeyboardInterrupt:
                 struck += 1
             graph.reset()
-            assert not ownership.captures
+            assert not capture_table.live
             assert ag.current_stream() is None
             assert stream._backend.capture_status(stream.native) == "none"
     finally:

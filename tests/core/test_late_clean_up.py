@@ -10,7 +10,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph import backends
-from accelerator_graph._core import gc_pause, ownership
+from accelerator_graph._core import capture_table, gc_pause, ownership
 from accelerator_graph.backends.base import Capability
 from accelerator_graph.backends.cpu import CpuBackend
 
@@ -91,7 +91,7 @@ def test_a_capture_whose_thread_has_ended_is_abandoned_before_its_stream_goes(ba
     assert len(backend.abandoned) == 1
     assert backend.destroyed == backend.abandoned
     assert backend.misused == []
-    assert not ownership.captures
+    assert not capture_table.live
     assert gc.isenabled()
 
 
@@ -156,7 +156,7 @@ def test_the_collector_goes_on_when_the_thread_that_captured_has_ended(backend):
     in_thread(begin)
     ownership.drain()
     assert gc.isenabled()
-    assert not ownership.captures
+    assert not capture_table.live
     assert len(backend.abandoned) == 1
     kept[0].reset()
     with kept[0]:

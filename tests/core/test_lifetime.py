@@ -11,20 +11,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from accelerator_graph._core import ownership
+from accelerator_graph._core import capture_table, ownership
 from accelerator_graph.interop.base import Recorder
 from faults.signals import steps
 
 
 def due():
     """Call what is due; what is called by that, too."""
-    while ownership._pending:
+    while ownership._queue:
         ownership.drain()
 
 
 def test_the_action_is_called_once_its_finalizer_is_gone():
     seen = []
-    one, other = ownership.Finalizer(seen.append, 1), ownership.Finalizer(seen.append, 2)
+    one, other = ownership.Callback(seen.append, 1), ownership.Callback(seen.append, 2)
     ownership.drain()
     assert seen == []
     del one
@@ -42,9 +42,9 @@ class Holder:
 
 def test_what_leads_back_to_its_finalizer_is_collected():
     seen, holder = [], Holder()
-    holder.finalizer = ownership.Finalizer(lambda value: seen.append(value.name), holder)
+    holder.finalizer = ownership.Callback(lambda value: seen.append(value.name), holder)
     holder.name = "still there"
-    holder.also = ownership.Finalizer(seen.append, "kept", None, holder)
+    holder.also = ownership.Callback(seen.append, "kept", None, holder)
     gone = weakref.ref(holder)
     del holder
     gc.collect()
@@ -64,19 +64,19 @@ def test_what_is_kept_outlives_what_keeps_it():
     for swapped in (False, True):
         for disturbed in (False, True):
             seen, cycle = [], Holder()
-            first = ownership.Finalizer(seen.append, "first")
-            second = ownership.Finalizer(seen.append, "second", recorder, first)
-            third = ownership.Finalizer(seen.append, "third", None, first, Holder(), second)
+            first = ownership.Callback(seen.append, "first")
+            second = ownership.Callback(seen.append, "second", recorder, first)
+            third = ownership.Callback(seen.append, "third", None, first, Holder(), second)
             three = [third, second, first]
             cycle.all, cycle.cycle = three[::-1] if swapped else three, cycle
             del first, second, third, three, cycle
             if disturbed:
-                ownership.captures[-1] = SimpleNamespace(stream=SimpleNamespace(_backend=recorder.base))
+                capture_table.live[-1] = SimpleNamespace(stream=SimpleNamespace(_backend=recorder.base))
             gc.collect()
             ownership.drain()
             if disturbed:
                 assert seen == ["third"]
-                del ownership.captures[-1]
+                del capture_table.live[-1]
                 ownership.drain()
             assert seen == ["third", "second", "first"]
 
@@ -89,8 +89,8 @@ def test_what_is_kept_waits_for_a_thread_that_is_not_through():
         assert go.wait(20)
         seen.append(value)
 
-    kept = ownership.Finalizer(seen.append, "kept")
-    keeper = ownership.Finalizer(slow, "keeper", None, kept)
+    kept = ownership.Callback(seen.append, "kept")
+    keeper = ownership.Callback(slow, "keeper", None, kept)
     del keeper
     thread = threading.Thread(target=ownership.drain)
     thread.start()
@@ -108,7 +108,7 @@ def test_one_that_an_interrupt_left_half_made_is_nothing():
     ownership.Finalizer.__new__(ownership.Finalizer)
     ownership.Owned.__new__(ownership.Owned)
     ownership.drain()
-    assert not ownership._pending
+    assert not ownership._queue
 
 
 class Disturbing(Recorder):
@@ -120,14 +120,14 @@ class Disturbing(Recorder):
 def test_what_a_recorder_destroys_waits_for_the_captures_of_its_backend():
     seen, recorder = [], Disturbing(object())
     for key, there in ((-1, object()), (-2, recorder.base)):
-        watched = ownership.Finalizer(seen.append, key, recorder)
-        ownership.captures[key] = SimpleNamespace(stream=SimpleNamespace(_backend=there))
+        watched = ownership.Callback(seen.append, key, recorder)
+        capture_table.live[key] = SimpleNamespace(stream=SimpleNamespace(_backend=there))
         try:
             del watched
             ownership.drain()
             assert seen == [-1]
         finally:
-            del ownership.captures[key]
+            del capture_table.live[key]
     ownership.drain()
     assert seen == [-1, -2]
 
@@ -141,14 +141,14 @@ def test_what_could_not_be_destroyed_stays_due(error):
             raise failures.pop()
         done.append(value)
 
-    watched = [ownership.Finalizer(destroy, value) for value in range(4)]
+    watched = [ownership.Callback(destroy, value) for value in range(4)]
     watched.clear()
     while failures:
         with suppress(KeyboardInterrupt, SystemExit):
             ownership.drain()
     ownership.drain()
     assert sorted(done) == [0, 1, 2, 3]
-    assert not ownership._pending
+    assert not ownership._queue
 
 
 class Interrupter:
@@ -185,11 +185,11 @@ def test_an_interrupt_at_any_moment_of_drain_loses_nothing(disturbed):
         at, done = at + 1, []
         recorder = Disturbing(object())
         watched = [
-            ownership.Finalizer(done.append, value, recorder if disturbed and value == 1 else None)
+            ownership.Callback(done.append, value, recorder if disturbed and value == 1 else None)
             for value in range(3)
         ]
         if disturbed:
-            ownership.captures[-1] = SimpleNamespace(stream=SimpleNamespace(_backend=recorder.base))
+            capture_table.live[-1] = SimpleNamespace(stream=SimpleNamespace(_backend=recorder.base))
 
         watched.clear()
         interrupter = Interrupter(at)
@@ -200,7 +200,7 @@ def test_an_interrupt_at_any_moment_of_drain_loses_nothing(disturbed):
             pass
         finally:
             sys.settrace(None)
-            ownership.captures.pop(-1, None)
+            capture_table.live.pop(-1, None)
         ownership.drain()
         assert set(done) == {0, 1, 2}, f"interrupted at {at}: {done}"
         assert len(done) <= 4

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core import ownership, streams
+from accelerator_graph._core import capture_table, streams
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -66,8 +66,8 @@ def main(how_many: int) -> None:
             failed = True
         where = f"allocation {at} failed"
         assert stream._backend.capture_status(stream.native) == "none", where
-        assert not ownership.captures, where
-        assert not ownership.thread.capturing, where
+        assert not capture_table.live, where
+        assert not capture_table.thread.graphs, where
         assert not streams._thread.stack, where
         possible = {"ready"} if not failed else {"empty"} if how_many == 1 else {"empty", "ready"}
         assert graph.state in possible, where

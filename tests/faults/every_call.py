@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core import ownership, pools, streams
+from accelerator_graph._core import capture_table, ownership, pools, streams
 
 from . import figures
 from .bench import (
@@ -211,8 +211,8 @@ def clear(place: Any) -> None:
     vendor.exchange(MODE)
     faults.reset()
     unraised.clear()
-    ownership.captures.clear()
-    ownership.thread.capturing.clear()
+    capture_table.live.clear()
+    capture_table.thread.graphs.clear()
     streams._thread.stack.clear()
     gc.collect()
     ownership.drain()

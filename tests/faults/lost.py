@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core import ownership, streams
+from accelerator_graph._core import capture_table, ownership, streams
 from simulators.cuda.faults import ALWAYS
 
 from . import figures
@@ -52,8 +52,8 @@ def test_it_is_said_to_be_lost_and_python_s_side_is_in_order(operation, monkeypa
             operation.run(bench, no_phase)
         except Exception as raised:
             error = raised.with_traceback(None)
-        assert not ownership.captures
-        assert not ownership.thread.capturing
+        assert not capture_table.live
+        assert not capture_table.thread.graphs
         assert not streams._thread.stack
         assert isinstance(error, (ag.DriverError, ag.CaptureError, type(None), operation.ends or type(None)))
         if isinstance(error, (ag.DriverError, ag.CaptureError)):

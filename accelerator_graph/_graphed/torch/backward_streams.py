@@ -70,7 +70,7 @@ class Lanes:
 
     def _stream(self, handle: int | None) -> Stream:
         """Return a stream by its handle: if it is ours, a hold that keeps it alive."""
-        home, entered = self._home, streams._top()
+        home, entered = self._home, streams.innermost()
         if handle is None:
             return home
         if entered is not None and entered._backend is home._backend and key_of(entered) == handle:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 
+from ..._interpreter.sure_exit import Between
 from ...errors import DriverError, Reason, driver_error
 from ..base import CaptureStatus
 from .graph import Node
 from .stream import Event, Stream
 from .work import Call, name_of
 
-MODES = frozenset({"global", "thread_local", "relaxed"})
+MODES = ("thread_local", "global", "relaxed")
 
 
 class Capture:
@@ -43,11 +44,12 @@ class Capture:
 class Captures:
     """All captures that are in progress, and what is permitted meanwhile."""
 
-    __slots__ = ("_lock", "_open")
+    __slots__ = ("_lock", "_open", "_relaxed")
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # guards all captures, and `Stream.capture`
         self._open: set[Capture] = set()
+        self._relaxed: dict[object, threading.Thread] = {}
 
     def begin(self, stream: Stream, mode: str) -> Capture:
         """Begin a capture. Whatever is raised, none has begun then."""
@@ -128,13 +130,20 @@ class Captures:
             stream.capture = other
             return True
 
+    def relaxed(self) -> Between:
+        """Return a context in which this thread may wait for streams that no capture takes part in."""
+        key = object()
+        thread = threading.current_thread()
+        return Between(lambda: self._relaxed.__setitem__(key, thread), lambda: self._relaxed.pop(key, None))
+
     def check_waiting(self, stream: Stream, call: str) -> None:
         """Refuse to wait for a stream where a capture forbids it. That breaks the capture."""
         if not self._open:
             return
         with self._lock:
             own, thread = _of(stream), threading.current_thread()
-            broken = [own] if own else [each for each in self._open if each.forbids_waiting(thread)]
+            others = () if thread in self._relaxed.values() else self._open
+            broken = [own] if own else [each for each in others if each.forbids_waiting(thread)]
             for capture in broken:
                 capture.status = CaptureStatus.INVALIDATED
         if broken:

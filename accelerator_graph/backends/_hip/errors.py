@@ -48,19 +48,3 @@ def call_failed(backend: str, call: str, code: int, names: Any, text: bytes | No
         or _DETAILS.get(("", code))
         or (text or b"").decode(errors="replace"),
     )
-
-
-_UPDATE_PROBLEMS = {
-    2: "the nodes or the dependencies between them changed",
-    3: "the type of a node changed",
-    4: "the function of a node changed",
-    5: "parameters of a node changed that can't be",
-    6: "something about a node is not supported",
-    7: "the function of a node changed in a way that is not supported",
-    8: "attributes of a node changed that can't be",
-}
-
-
-def update_problem(result: int) -> str:
-    """Return what a `hipGraphExecUpdateResult` says about an update that failed, as a clause."""
-    return _UPDATE_PROBLEMS.get(result, "the update failed for a reason that the runtime does not name")

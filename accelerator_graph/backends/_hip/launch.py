@@ -12,7 +12,7 @@ from ctypes import addressof, c_void_p
 from functools import partial
 
 from ...errors import CaptureError, DriverError
-from ..base import LaunchFunction
+from ..base import LaunchFunction, SameStream
 from .driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver
 from .runs import Executable
 
@@ -52,9 +52,7 @@ def launch_function(driver: Driver, executable: Executable, stream: int) -> Laun
     if not launch or not capturing:
         return None
     failed = partial(driver.failed, "hipGraphLaunch")
-    return LaunchFunction(
-        launch, failed, alone=True, latest=addressof(executable.latest), capturing=capturing
-    )
+    return LaunchFunction(launch, failed, SameStream(addressof(executable.latest)), capturing)
 
 
 def _launch_and_mark(driver: Driver, executable: Executable) -> None:

@@ -6,18 +6,29 @@ import contextlib
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..._interpreter.process import after_fork
 from ...errors import CaptureError
-from ..base import Recorder
+from ..base import FrameworkRecorder
 from .errors import as_driver_error, translated
 from .pools import spend, usable
 from .recording import Executable, Recording, decides_itself, new_graph, offsets
 
 if TYPE_CHECKING:
-    from ...backends.base import Backend, LaunchFunction
-    from ..torch import Torch
+    from collections.abc import Sequence
+
+    from ...backends.base import GraphEdge, GraphNode, LaunchFunction, Lends
+    from ..base import PoolId, Undo
+
+    class Torch(Protocol):
+        """What the recorder needs of torch's interop module."""
+
+        @property
+        def torch(self) -> Any: ...
+        def current_stream(self, device: int | None = None) -> tuple[int, int]: ...
+        def use_stream(self, handle: int, device: int) -> Undo: ...
+
 
 _recording: dict[int, Recording] = {}
 """By device: what torch is recording. A second one would end the process."""
@@ -26,16 +37,28 @@ _asked_for_ever: list[Any] = []
 _lock = threading.RLock()  # a signal handler may capture, too
 
 
-class TorchRecorder(Recorder):
-    """Stands in for the backend of a graph that torch records."""
+class TorchRecorder(FrameworkRecorder):
+    """Stands in for the backend of a graph that torch records.
 
-    serialises_replays: ClassVar[bool] = False
-    """``CUDAGraph.replay`` advances the generators before it launches, unguarded."""
+    It does not serialise replays: ``CUDAGraph.replay`` advances the generators before it launches, unguarded.
+    """
 
-    def __init__(self, backend: Backend, framework: Torch) -> None:
-        super().__init__(backend)
+    backend: Lends
+
+    def __init__(
+        self,
+        backend: Lends,
+        pool: PoolId,
+        device: int,
+        generators: Sequence[object],
+        framework: Torch,
+    ) -> None:
+        super().__init__(backend, pool)
+        self._device = device
+        self._generators = generators
         self._framework = framework
-        self.destroy_disturbs_captures = backend.name == "hip"
+        self._given = pool
+        self.destroy_disturbs_captures = backend.name == "hip" or hasattr(pool, "owner")
         """torch's graphs synchronise the device when they go, on ROCm; and wherever a `MemPool` goes with
         the last of them, it ends the process if anything is being captured."""
 
@@ -43,19 +66,17 @@ class TorchRecorder(Recorder):
 
     def capture_begin(self, stream: Any, mode: str) -> Recording:
         """Let torch begin a capture of its current stream, which is this one."""
-        torch, device = self._framework.torch, self.device
+        torch, device = self._framework.torch, self._device
         recording = Recording(stream, device)
-        self._given, self.pool = self.pool, usable(self.pool) if self.pool else None
-        if hasattr(self.pool, "owner"):
-            self.destroy_disturbs_captures = True
+        self.pool = usable(self._given)
         try:
             self._reserve(recording)
             recording.torch_graph = new_graph(torch)
             if not decides_itself(recording.torch_graph):
-                recording.generators = [torch.cuda.default_generators[device], *self.generators]
-                for generator in self.generators:
+                recording.generators = [torch.cuda.default_generators[device], *self._generators]
+                for generator in self._generators:
                     recording.torch_graph.register_generator_state(generator)
-            with translated(self.base, "capture_begin"):
+            with translated(self.backend, "capture_begin"):
                 recording.torch_graph.capture_begin(pool=self.pool, capture_error_mode=mode)
             recording.routed = True
         except BaseException as error:
@@ -81,11 +102,11 @@ class TorchRecorder(Recorder):
     def capture_end(self, recording: Recording) -> Recording:
         """Let torch end the capture; its graph is borrowed."""
         try:
-            with warnings.catch_warnings(), translated(self.base, "capture_end"):
+            with warnings.catch_warnings(), translated(self.backend, "capture_end"):
                 warnings.filterwarnings("ignore", r"The \w+ Graph is empty")
                 recording.torch_graph.capture_end()
             handle = recording.torch_graph.raw_cuda_graph()
-            recording.handle = self.base.borrow_graph(handle, recording.stream)
+            recording.handle = self.backend.borrow_graph(handle, recording.stream)
         except BaseException:
             self.capture_abandon(recording)
             raise
@@ -102,7 +123,7 @@ class TorchRecorder(Recorder):
             with contextlib.suppress(Exception), self._current(recording):
                 graph.capture_end()
                 ended = True
-            with contextlib.suppress(Exception), self.base.relaxed(recording.stream):
+            with contextlib.suppress(Exception), self.backend.relaxed(recording.stream):
                 graph.reset()
             if recording.routed and not ended:
                 self._end_routing(graph, recording.device)
@@ -115,7 +136,7 @@ class TorchRecorder(Recorder):
     @contextlib.contextmanager
     def _current(self, recording: Recording) -> Iterator[None]:
         """Make the captured stream torch's current one, which it is no more in another thread."""
-        undo = self._framework.use_stream(self.base.handle_int(recording.stream), recording.device)
+        undo = self._framework.use_stream(self.backend.handle_int(recording.stream), recording.device)
         try:
             yield
         finally:
@@ -127,8 +148,7 @@ class TorchRecorder(Recorder):
         with contextlib.suppress(Exception):
             native._cuda_endAllocateToPool(device, self.pool)  # raises if torch has done so
             _asked_for_ever.append(graph)
-            if self._given is not None:
-                spend(self._framework.torch, self._given)
+            spend(self._framework.torch, self._given)
             native._cuda_releasePool(device, self.pool)
 
     def _over(self, recording: Recording) -> None:
@@ -142,7 +162,7 @@ class TorchRecorder(Recorder):
         """Record nothing, once: generators whose capture failed stay in it until one has ended well."""
         torch = self._framework.torch
         device = recording.device
-        if not recording.generators or self.base.capture_status(recording.stream).value != "none":
+        if not recording.generators or self.backend.capture_status(recording.stream).value != "none":
             return
         with torch.cuda.device(device), torch.cuda.stream(torch.cuda.Stream(device)):
             empty = new_graph(torch)
@@ -160,26 +180,37 @@ class TorchRecorder(Recorder):
 
     def instantiate(self, recording: Recording) -> Executable:
         """Let torch instantiate; its executable is borrowed."""
-        with self.base.relaxed(recording.stream), translated(self.base, "instantiate"):
+        with self.backend.relaxed(recording.stream), translated(self.backend, "instantiate"):
             recording.torch_graph.instantiate()
             handle = recording.torch_graph.raw_cuda_graph_exec()
-        executable = Executable(recording, self.base.borrow_executable(handle, recording.stream))
+        executable = Executable(recording, self.backend.borrow_executable(handle, recording.stream))
         if decides_itself(recording.torch_graph):
             executable.needs_torch = True
+        recording.executable = executable
         return executable
 
     def single_executable(self, recording: Recording) -> bool:
-        """Say yes: torch has one executable for a graph, and destroys it when it makes another."""
+        """Return True: torch has one executable for a graph, and destroys it when it makes another."""
         return True
 
     def destroy_graph(self, recording: Recording) -> None:
-        """Have torch give up graph, executable and memory."""
-        with self.base.relaxed(recording.stream), translated(self.base, "reset"):
-            recording.torch_graph.reset()
-            self.pool = None
+        """Have torch give up graph, executable and memory, as soon as the executable is not needed either."""
+        recording.graph_is_needed = False
+        self._destroy_unneeded(recording)
 
     def destroy_executable(self, executable: Executable) -> None:
-        """Do nothing: it goes with the graph."""
+        """Have torch give up everything if the graph is not needed either."""
+        recording = executable.recording
+        if recording.executable is executable:
+            recording.executable = None
+        self._destroy_unneeded(recording)
+
+    def _destroy_unneeded(self, recording: Recording) -> None:
+        if recording.graph_is_needed or recording.executable is not None:
+            return
+        with self.backend.relaxed(recording.stream), translated(self.backend, "reset"):
+            recording.torch_graph.reset()
+            self.pool = self._given = (0, 0)  # they may have kept a MemPool alive
 
     def replay(self, executable: Executable, stream: Any) -> None:
         """Replay through torch, or around it if that makes no difference."""
@@ -188,9 +219,9 @@ class TorchRecorder(Recorder):
     def bind(self, executable: Executable, stream: Any) -> Callable[[], None]:
         """Return a replay that goes through torch until it is known to draw no random number."""
         if executable.needs_torch is False:
-            return self.base.bind(executable.handle, stream)
-        handle = self.base.handle_int(stream)
-        launch = self.base.bind(executable.handle, stream)
+            return self.backend.bind(executable.handle, stream)
+        handle = self.backend.handle_int(stream)
+        launch = self.backend.bind(executable.handle, stream)
 
         def replay() -> None:
             if executable.needs_torch is False:
@@ -204,8 +235,7 @@ class TorchRecorder(Recorder):
         """Return the driver's own, once it is known that no random number is drawn."""
         if executable.needs_torch is not False:
             return None
-        found: LaunchFunction | None = self.base.launch_function(executable.handle, stream)
-        return found
+        return self.backend.launch_function(executable.handle, stream)
 
     def _through_torch(self, executable: Executable, handle: int) -> None:
         recording, framework = executable.recording, self._framework
@@ -218,7 +248,7 @@ class TorchRecorder(Recorder):
             if after is not None:
                 executable.needs_torch = after != before
         except RuntimeError as error:
-            raise as_driver_error(error, self.base, "replay") from error
+            raise as_driver_error(error, self.backend, "replay") from error
         finally:
             if undo is not None:
                 undo()
@@ -227,27 +257,27 @@ class TorchRecorder(Recorder):
 
     def upload(self, executable: Executable, stream: Any) -> None:
         """Move the executable to the device."""
-        self.base.upload(executable.handle, stream)
+        self.backend.upload(executable.handle, stream)
 
     def is_empty(self, recording: Recording) -> bool:
-        """Say whether nothing was recorded."""
-        return self.base.is_empty(recording.handle)
+        """Return True if nothing was recorded."""
+        return self.backend.is_empty(recording.handle)
 
     def node_count(self, recording: Recording) -> int | None:
         """Return the number of nodes."""
-        return self.base.node_count(recording.handle)
+        return self.backend.node_count(recording.handle)
 
-    def nodes(self, recording: Recording) -> Any:
+    def nodes(self, recording: Recording) -> tuple[list[GraphNode], list[GraphEdge]]:
         """List the nodes and the dependencies."""
-        return self.base.nodes(recording.handle)
+        return self.backend.nodes(recording.handle)
 
     def dump(self, recording: Recording, path: str, verbose: bool) -> None:
         """Write the graph in the DOT language."""
-        self.base.dump(recording.handle, path, verbose)
+        self.backend.dump(recording.handle, path, verbose)
 
     def handle_int(self, obj: Any) -> int:
         """Return the driver's handle."""
-        return self.base.handle_int(obj.handle if isinstance(obj, Recording | Executable) else obj)
+        return self.backend.handle_int(obj.handle if isinstance(obj, Recording | Executable) else obj)
 
 
 def _after_fork() -> None:

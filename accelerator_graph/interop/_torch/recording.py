@@ -21,6 +21,8 @@ class Recording:
         self.routed = False
         """Whether torch's allocator has been sent to the pool."""
         self.over = False
+        self.graph_is_needed = True
+        self.executable: Executable | None = None
 
 
 class Executable:

@@ -25,7 +25,6 @@ from .side_stream import SideStreamRules
 from .state import StateRules
 from .streams import StreamRules
 from .threads import ThreadRules
-from .update import UpdateRules
 from .work import WorkRules
 
 ALL = (
@@ -53,5 +52,4 @@ ALL = (
     MemoryRules,
     NodeRules,
     DumpRules,
-    UpdateRules,
 )

@@ -42,10 +42,11 @@ class BackendRules(Case):
             assert set(self.backend.capabilities(device)) <= set(Capability)
 
     def test_capture_modes_are_known_ones(self) -> None:
-        """`capture_modes` are CUDA's, and the default is one of them, or "default" if there are none."""
-        modes, default = self.backend.capture_modes, self.backend.default_capture_mode
-        assert modes <= {"global", "thread_local", "relaxed"}
-        assert default in (modes or {"default"})
+        """`capture_modes` is ``("default",)``, or a tuple of CUDA's modes, each once."""
+        modes = self.backend.capture_modes
+        assert isinstance(modes, tuple)
+        assert modes == ("default",) or set(modes) <= {"global", "thread_local", "relaxed"}
+        assert len(modes) == len(set(modes)) > 0
 
     def test_recording_is_a_known_way(self) -> None:
         """`recording` is "stream" or "explicit"."""
@@ -83,7 +84,7 @@ class BackendRules(Case):
         stream, cell = self.stream(), self.cell()
         found: list[tuple[bool, int | None]] = []
         for pieces in (0, 1, 3):
-            token = self.backend.capture_begin(stream.native, self.backend.default_capture_mode)
+            token = self.backend.capture_begin(stream.native, self.backend.capture_modes[0])
             for _ in range(pieces):
                 self.enqueue(stream, cell)
             graph = self.backend.capture_end(token)
@@ -96,7 +97,7 @@ class BackendRules(Case):
     def test_capture_status_follows_the_capture(self) -> None:
         """`capture_status` is "active" from `capture_begin` to `capture_end`, else "none"."""
         stream, cell = self.stream(), self.cell()
-        token = self.backend.capture_begin(stream.native, self.backend.default_capture_mode)
+        token = self.backend.capture_begin(stream.native, self.backend.capture_modes[0])
         assert self.status(stream) is CaptureStatus.ACTIVE
         self.enqueue(stream, cell)
         assert self.status(stream) is CaptureStatus.ACTIVE
@@ -107,7 +108,7 @@ class BackendRules(Case):
     def test_capture_abandon_ends_the_capture(self) -> None:
         """After `capture_abandon` the stream runs work again, and nothing of the capture is left."""
         stream, cell = self.stream(), self.cell()
-        token = self.backend.capture_begin(stream.native, self.backend.default_capture_mode)
+        token = self.backend.capture_begin(stream.native, self.backend.capture_modes[0])
         self.enqueue(stream, cell)
         self.backend.capture_abandon(token)
         assert self.status(stream) is CaptureStatus.NONE
@@ -117,10 +118,10 @@ class BackendRules(Case):
     def test_capture_abandon_twice_is_harmless(self) -> None:
         """`capture_abandon` does nothing to a capture that has ended, nor to the stream's next one."""
         stream, cell = self.stream(), self.cell()
-        old = self.backend.capture_begin(stream.native, self.backend.default_capture_mode)
+        old = self.backend.capture_begin(stream.native, self.backend.capture_modes[0])
         self.backend.capture_abandon(old)
         self.backend.capture_abandon(old)
-        ended = self.backend.capture_begin(stream.native, self.backend.default_capture_mode)
+        ended = self.backend.capture_begin(stream.native, self.backend.capture_modes[0])
         self.backend.destroy_graph(self.backend.capture_end(ended))
         self.backend.capture_abandon(ended)
         graph = self.graph(stream)
@@ -159,7 +160,7 @@ class BackendRules(Case):
         if self.has(Capability.EVENTS):
             wrong += [not_joined, joined_too_early, joined_to_a_fork]
         for body in wrong:
-            token = self.backend.capture_begin(stream.native, self.backend.default_capture_mode)
+            token = self.backend.capture_begin(stream.native, self.backend.capture_modes[0])
             self.enqueue(stream, cell)
             body()
             if body is broken and self.status(stream) is CaptureStatus.ACTIVE:
@@ -176,7 +177,7 @@ class BackendRules(Case):
     def test_capture_abandon_after_the_end_leaves_the_graph(self) -> None:
         """`capture_abandon` for a capture that has become a graph leaves the graph as it is."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
-        token = backend.capture_begin(stream.native, backend.default_capture_mode)
+        token = backend.capture_begin(stream.native, backend.capture_modes[0])
         self.enqueue(stream, cell)
         graph = backend.capture_end(token)
         backend.capture_abandon(token)
@@ -200,26 +201,23 @@ class BackendRules(Case):
         assert self.used.read(cell) == 75
 
     def test_executable_outlives_its_graph(self) -> None:
-        """An executable works after its graph was destroyed, unless `executable_needs_graph`."""
+        """An executable works after its graph was destroyed."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
-        token = backend.capture_begin(stream.native, backend.default_capture_mode)
+        token = backend.capture_begin(stream.native, backend.capture_modes[0])
         self.enqueue(stream, cell)
         graph = backend.capture_end(token)
         executable = backend.instantiate(graph)
-        if not backend.executable_needs_graph:
-            backend.destroy_graph(graph)
+        backend.destroy_graph(graph)
         launch = backend.bind(executable, stream.native)
         launch()
         backend.replay(executable, stream.native)
         assert self.read(cell) == applied(2)
         backend.destroy_executable(executable)
-        if backend.executable_needs_graph:
-            backend.destroy_graph(graph)
 
     def test_runs_complete_after_their_executable_was_destroyed(self) -> None:
         """Runs that are under way when `destroy_executable` is called complete."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
-        token = backend.capture_begin(stream.native, backend.default_capture_mode)
+        token = backend.capture_begin(stream.native, backend.capture_modes[0])
         self.enqueue_slow(stream, cell)
         graph = backend.capture_end(token)
         executable = backend.instantiate(graph)

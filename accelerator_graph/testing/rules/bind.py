@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 
 import accelerator_graph as ag
-from accelerator_graph.backends.base import Capability
 
 from .._case import Case, applied, raises
 
@@ -89,7 +88,6 @@ class BindRules(Case):
 
     def test_bound_callable_goes_on_with_a_new_executable(self) -> None:
         """After `instantiate` the callables from before launch the new executable."""
-        self.needs(Capability.REINSTANTIATE)
         stream, other, cell = self.stream(), self.stream(), self.cell()
         graph = self.captured(stream, cell, keep_graph=True)
         here, there = graph.bind(), graph.bind(other)

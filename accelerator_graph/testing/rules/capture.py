@@ -143,7 +143,6 @@ class CaptureRules(Case):
 
     def test_a_kept_graph_can_be_instantiated_again(self) -> None:
         """`instantiate` on a kept graph makes a new executable that does the same."""
-        self.needs(Capability.REINSTANTIATE)
         stream, cell = self.stream(), self.cell()
         graph = self.captured(stream, cell, keep_graph=True)
         for _ in range(3):

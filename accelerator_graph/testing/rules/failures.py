@@ -188,7 +188,7 @@ class FailureRules(Case):
     def _breakable(self) -> ag.Stream:
         """Return a stream whose captures an illegal call breaks; skip the test if they survive it."""
         stream = self.stream()
-        token = self.backend.capture_begin(stream.native, self.backend.default_capture_mode)
+        token = self.backend.capture_begin(stream.native, self.backend.capture_modes[0])
         self.refusal(stream.synchronize)
         broken = self.status(stream) is CaptureStatus.INVALIDATED
         self.backend.capture_abandon(token)

@@ -40,7 +40,7 @@ class ForeignRules(Case):
         """A capture that somebody began through the runtime is refused likewise, and stays valid."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
         graph = self.graph(stream)
-        token = backend.capture_begin(stream.native, backend.default_capture_mode)
+        token = backend.capture_begin(stream.native, backend.capture_modes[0])
         try:
             self.enqueue(stream, cell)
             with raises(ag.CaptureError) as caught:
@@ -95,7 +95,7 @@ class ForeignRules(Case):
             replay()
             replay()
             assert self.read(cell) == applied(3 * runs + 2)
-            token = backend.capture_begin(stream.native, backend.default_capture_mode)
+            token = backend.capture_begin(stream.native, backend.capture_modes[0])
             try:
                 if self.has(Capability.CHILD_GRAPHS):
                     replay()

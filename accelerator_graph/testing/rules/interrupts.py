@@ -25,7 +25,7 @@ class InterruptRules(Case):
     def test_interrupted_capture_begin_leaves_no_capture(self) -> None:
         """A KeyboardInterrupt at any moment of `capture_begin` leaves no capture on the stream."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
-        mode = backend.default_capture_mode
+        mode = backend.capture_modes[0]
         for at in count(1):
             interrupter = Interrupter(backend, at)
             try:
@@ -44,7 +44,7 @@ class InterruptRules(Case):
         """After a KeyboardInterrupt at any moment of `capture_end`, `capture_abandon` leaves no capture."""
         backend, stream, fork, cell = self.backend, self.stream(), self.stream(), self.cell()
         for at in count(1):
-            token = backend.capture_begin(stream.native, backend.default_capture_mode)
+            token = backend.capture_begin(stream.native, backend.capture_modes[0])
             self.enqueue(stream, cell)
             if self.has(Capability.EVENTS):
                 fork.wait(stream)
@@ -69,7 +69,7 @@ class InterruptRules(Case):
         graphs: list[Any] = []
 
         def graph() -> Any:
-            token = backend.capture_begin(stream.native, backend.default_capture_mode)
+            token = backend.capture_begin(stream.native, backend.capture_modes[0])
             self.enqueue(stream, cell)
             return backend.capture_end(token)
 

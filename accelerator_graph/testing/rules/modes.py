@@ -91,7 +91,7 @@ class ModeRules(Case):
         self.works(stream, graph)
 
     def _undeclared(self) -> list[str]:
-        modes = sorted({"global", "thread_local", "relaxed"} - self.backend.capture_modes)
+        modes = sorted({"global", "thread_local", "relaxed"}.difference(self.backend.capture_modes))
         if not modes:
             raise SkipTest(f"backend {self.backend.name!r} has every capture mode")
         return modes

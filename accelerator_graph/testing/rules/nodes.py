@@ -97,7 +97,7 @@ class NodeRules(Case):
         """Capture, and return the nodes, and all that each node comes after."""
         self.needs(Capability.NODES)
         backend = self.backend
-        token = backend.capture_begin(stream.native, backend.default_capture_mode)
+        token = backend.capture_begin(stream.native, backend.capture_modes[0])
         try:
             record()
         finally:

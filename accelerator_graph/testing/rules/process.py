@@ -28,7 +28,7 @@ try:
     backend.name = name
     backend.open()
     stream = backend.create_stream(0)
-    graph = backend.capture_end(backend.capture_begin(stream, backend.default_capture_mode))
+    graph = backend.capture_end(backend.capture_begin(stream, backend.capture_modes[0]))
     executable = backend.instantiate(graph)
     backend.replay(executable, stream)
     backend.synchronize(stream)

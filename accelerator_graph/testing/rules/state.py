@@ -40,13 +40,12 @@ TABLE: dict[str, tuple[str, ...]] = {
 """The state after each call in each state, or that it is a `GraphStateError` and changes nothing."""
 
 OPTIONAL = {
-    ("instantiate", "ready kept"): Capability.REINSTANTIATE,
     "num_nodes": Capability.NODES,
     "debug_dump": Capability.NODES,
     "raw_graph": Capability.HANDLES,
     "raw_executable": Capability.HANDLES,
 }
-"""Which capability a call rests on: without it, it may be an `UnsupportedError`."""
+"""The capability that a call needs: without it, the call may be an `UnsupportedError`."""
 
 
 class StateRules(Case):
@@ -82,7 +81,7 @@ class StateRules(Case):
         return graph
 
     def _permitted(self, call: str, state: str, graph: ag.Graph, expected: str) -> None:
-        needed = OPTIONAL.get((call, state)) or OPTIONAL.get(call)
+        needed = OPTIONAL.get(call)
         before = graph.state
         try:
             _call(call, graph)

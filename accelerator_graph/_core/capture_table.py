@@ -1,0 +1,64 @@
+"""Which captures this library has under way, in the process and on the calling thread."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .._interpreter.process import after_fork
+
+if TYPE_CHECKING:
+    from ..backends.base import Backend
+
+
+class Retaining(Protocol):
+    """A graph, for those who keep objects alive with it."""
+
+    def retain(self, obj: Any) -> Any:
+        """Keep an object alive until the graph is reset."""
+
+
+class LiveCapture(Protocol):
+    """A capture that has begun and not ended."""
+
+    backend: Backend
+    """The backend of the captured stream, whoever records."""
+    native: Any
+    """The captured stream, as the backend knows it."""
+
+    def who(self) -> str:
+        """Return who is capturing, and the way out: a clause for a message."""
+
+    def thread_ended(self) -> None:
+        """Abandon the capture, since its thread has ended."""
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.graphs: list[Retaining] = []
+        self.unfinished: dict[int, LiveCapture] = {}
+        self.end: object = None
+
+
+live: dict[int, LiveCapture] = {}
+"""Every capture under way, in all threads, by an arbitrary key. Replays in C look whether it is empty."""
+
+thread = _Thread()
+"""`thread.graphs`: the graphs that this thread is capturing, the innermost last. The thread holds them, so
+the collector never takes one midway. `thread.unfinished`: their captures by key. `thread.end` abandons those
+that are left when the thread ends."""
+
+
+def disturbed_by(backend: Backend) -> bool:
+    """Return True if a capture is under way on this backend."""
+    return backend in [capture.backend for capture in list(live.values())]
+
+
+def _after_fork() -> None:
+    live.clear()
+    thread.graphs.clear()
+    thread.unfinished.clear()
+    thread.end = None
+
+
+after_fork(_after_fork)

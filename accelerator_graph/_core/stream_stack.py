@@ -1,0 +1,116 @@
+"""The streams that a thread has entered: entering makes one current here and in every framework."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from ..backends.base import Capability
+from ..interop import registry as interop
+
+if TYPE_CHECKING:
+    from ..backends.base import Backend
+    from ..interop.base import Framework
+
+T = TypeVar("T")
+
+
+class Entered(Protocol):
+    """A stream, as far as this module knows it."""
+
+    _backend: Backend
+    _native: Any
+    _device: int
+
+
+class Entry:
+    """A stream that is current on a thread from `enter` to `leave`.
+
+    Parameters
+    ----------
+    stream : Stream
+        The stream.
+    entrant : object
+        On whose behalf: a name for `leave`, beside the entry itself.
+    """
+
+    __slots__ = ("entrant", "guard", "stream", "undos")
+
+    def __init__(self, stream: Entered, entrant: object) -> None:
+        self.stream = stream
+        self.entrant = entrant
+        self.undos: list[Callable[[], object]] = []
+        self.guard: object = None
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+
+thread = _Thread()
+"""`thread.entries`: what this thread has entered, the innermost last."""
+
+
+def taking_part(backend: Backend) -> Sequence[Framework]:
+    """Return the frameworks that take part in what happens on a backend's streams."""
+    return () if backend.recording == "explicit" else interop.active(backend.name)
+
+
+def enter(entry: Entry, frameworks: Sequence[Framework] | None = None) -> None:
+    """Make a stream the current one of this thread, and of every framework that takes part.
+
+    Those are found here if they are not given. After an error `leave` takes back what was done.
+    """
+    thread.entries.append(entry)
+    stream = entry.stream
+    backend = stream._backend
+    if Capability.HANDLES in backend.capabilities(stream._device):
+        handle = backend.handle_int(stream._native)
+        for framework in taking_part(backend) if frameworks is None else frameworks:
+            entry.undos.extend(filter(None, (framework.use_stream(handle, stream._device),)))
+
+
+def leave(who: object) -> None:
+    """Undo an entry, or the last one of this entrant, on this thread; do nothing if there is none."""
+    entries = thread.entries
+    for i in range(len(entries) - 1, -1, -1):
+        if entries[i] is who or entries[i].entrant is who:
+            entry = entries[i]
+            try:
+                undo(entry.undos)
+            except Exception:
+                del entries[i]
+                raise
+            del entries[i]
+            entry.guard = None
+            return
+
+
+def within(stream: Entered, work: Callable[..., T], *args: Any) -> T:
+    """Return ``work(*args)``, done while a stream is the current one."""
+    entry = Entry(stream, None)
+    try:
+        try:
+            enter(entry)
+            return work(*args)
+        finally:
+            leave(entry)
+    finally:
+        leave(entry)  # an interrupt may have been ahead of the first
+
+
+def undo(undos: list[Callable[[], object]]) -> None:
+    """Take back all, the last first, also if something raises in between."""
+    try:
+        while undos:
+            undos[-1]()
+            undos.pop()
+    except Exception:
+        undos.pop()
+        undo(undos)
+        raise
+    except BaseException:  # an interrupt, which may have been ahead of the taking back
+        undo(undos)
+        raise
