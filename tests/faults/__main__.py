@@ -2,13 +2,14 @@
 
 From the first argument with a dash on, they go to pytest. The process has to be where the driver can fail:
 with the software CUDA driver on its library path (`simulators.cuda.build`), or, if FAULTS_BACKEND is hip,
-on AMD's runtime with the library of `faults.wrapper` before it.
+on AMD's runtime with the library of `faults.wrapper` before it. FAULTS_BUG plants a bug (`faults.planted`).
 """
 
 from __future__ import annotations
 
 import gc
 import json
+import os
 import sys
 from collections import Counter
 from itertools import takewhile
@@ -43,6 +44,10 @@ class Outcomes:
 
 
 def main(report: str, *arguments: str) -> int:
+    if bug := os.environ.get("FAULTS_BUG"):
+        from . import planted
+
+        planted.plant(bug)
     outcomes = Outcomes()
     modules = [*takewhile(lambda argument: not argument.startswith("-"), arguments)]
     paths = [str(HERE / f"{module}.py") for module in modules]

@@ -68,9 +68,9 @@ def test_a_fork_in_the_middle_of_a_capture(mode):
         FORK
         + WORK
         + f"""
-from accelerator_graph import _lifetime
+from accelerator_graph._core import capture_table
 def check():
-    assert not _lifetime.captures and not _lifetime.thread.capturing
+    assert not capture_table.live and not capture_table.thread.graphs
     assert g.state == "empty"
     refused(lambda: s.fill(memory, 2))
     g.reset()
