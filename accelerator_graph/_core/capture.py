@@ -68,6 +68,7 @@ class Capture:
 
     __slots__ = (
         "__weakref__",
+        "_graph",
         "_identity",
         "_key",
         "_owner",
@@ -75,7 +76,6 @@ class Capture:
         "_undos",
         "backend",
         "begun_at",
-        "graph",
         "lease",
         "native",
         "recorder",
@@ -87,7 +87,7 @@ class Capture:
     def __init__(
         self, graph: capture_table.Retaining, stream: streams.Stream, lease: Lease, retained: int
     ) -> None:
-        self.graph = graph
+        self._graph = ref(graph)  # which holds this capture; the thread holds the graph
         self.stream = stream
         self.lease = lease
         self.retained = retained
@@ -163,7 +163,9 @@ class Capture:
             thread.end = Callback(_abandon_all, thread.unfinished)
         thread.unfinished[self._key] = self
         capture_table.live[self._key] = self
-        thread.graphs.append(self.graph)
+        graph = self._graph()
+        assert graph is not None
+        thread.graphs.append(graph)
         relaxed = self.stream.held()._relaxed
         gc_pause.pause(self._key, relaxed)
         stream_stack.enter(stream_stack.Entry(self.stream, self), frameworks)
@@ -255,8 +257,9 @@ class Capture:
         capture_table.live.pop(self._key, None)
         thread.unfinished.pop(self._key, None)
         gc_pause.resume(self._key)
-        if self.graph in thread.graphs:
-            thread.graphs.remove(self.graph)
+        graph = self._graph()
+        if graph in thread.graphs:
+            thread.graphs.remove(graph)
         try:
             stream_stack.undo(self._undos)
         finally:

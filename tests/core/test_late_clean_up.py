@@ -11,7 +11,6 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph import backends
 from accelerator_graph._core import capture_table, gc_pause, ownership
-from accelerator_graph.backends.base import Capability
 from accelerator_graph.backends.cpu import CpuBackend
 
 
@@ -27,9 +26,6 @@ class Strict(CpuBackend):
     def _use(self, call, stream):
         if any(stream is each for each in self.destroyed):
             self.misused.append(call)
-
-    def capabilities(self, device):
-        return super().capabilities(device) | {Capability.BORROW}
 
     @contextmanager
     def relaxed(self, stream):

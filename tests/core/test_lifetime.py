@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import pytest
 
 from accelerator_graph._core import capture_table, ownership
-from accelerator_graph.interop.base import Recorder
 from faults.signals import steps
 
 
@@ -60,7 +59,7 @@ def test_what_leads_back_to_its_finalizer_is_collected():
 
 def test_what_is_kept_outlives_what_keeps_it():
     """Even if both are collected together, in either order, or one has to wait for a capture."""
-    recorder = Disturbing(object())
+    recorder = Disturbing()
     for swapped in (False, True):
         for disturbed in (False, True):
             seen, cycle = [], Holder()
@@ -71,7 +70,7 @@ def test_what_is_kept_outlives_what_keeps_it():
             cycle.all, cycle.cycle = three[::-1] if swapped else three, cycle
             del first, second, third, three, cycle
             if disturbed:
-                capture_table.live[-1] = SimpleNamespace(stream=SimpleNamespace(_backend=recorder.base))
+                capture_table.live[-1] = SimpleNamespace(backend=recorder)
             gc.collect()
             ownership.drain()
             if disturbed:
@@ -111,17 +110,17 @@ def test_one_that_an_interrupt_left_half_made_is_nothing():
     assert not ownership._queue
 
 
-class Disturbing(Recorder):
-    """It stands in for a backend, and its graphs disturb captures when they go."""
+class Disturbing:
+    """A backend whose graphs disturb captures when they go."""
 
     destroy_disturbs_captures = True
 
 
-def test_what_a_recorder_destroys_waits_for_the_captures_of_its_backend():
-    seen, recorder = [], Disturbing(object())
-    for key, there in ((-1, object()), (-2, recorder.base)):
+def test_what_a_backend_destroys_waits_for_the_captures_of_its_backend():
+    seen, recorder = [], Disturbing()
+    for key, there in ((-1, object()), (-2, recorder)):
         watched = ownership.Callback(seen.append, key, recorder)
-        capture_table.live[key] = SimpleNamespace(stream=SimpleNamespace(_backend=there))
+        capture_table.live[key] = SimpleNamespace(backend=there)
         try:
             del watched
             ownership.drain()
@@ -152,7 +151,7 @@ def test_what_could_not_be_destroyed_stays_due(error):
 
 
 class Interrupter:
-    """Raises at the n-th moment at which `_lifetime` can be interrupted by a signal."""
+    """Raises at the n-th moment at which `ownership` can be interrupted by a signal."""
 
     def __init__(self, at):
         self.left = at
@@ -183,13 +182,13 @@ def test_an_interrupt_at_any_moment_of_drain_loses_nothing(disturbed):
     at, interrupter = 0, None
     while interrupter is None or interrupter.struck:
         at, done = at + 1, []
-        recorder = Disturbing(object())
+        recorder = Disturbing()
         watched = [
             ownership.Callback(done.append, value, recorder if disturbed and value == 1 else None)
             for value in range(3)
         ]
         if disturbed:
-            capture_table.live[-1] = SimpleNamespace(stream=SimpleNamespace(_backend=recorder.base))
+            capture_table.live[-1] = SimpleNamespace(backend=recorder)
 
         watched.clear()
         interrupter = Interrupter(at)

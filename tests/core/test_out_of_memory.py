@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core import capture_table, streams
+from accelerator_graph._core import capture_table, stream_stack
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -68,7 +68,7 @@ def main(how_many: int) -> None:
         assert stream._backend.capture_status(stream.native) == "none", where
         assert not capture_table.live, where
         assert not capture_table.thread.graphs, where
-        assert not streams._thread.stack, where
+        assert not stream_stack.thread.entries, where
         possible = {"ready"} if not failed else {"empty"} if how_many == 1 else {"empty", "ready"}
         assert graph.state in possible, where
     graph.replay()

@@ -79,7 +79,8 @@ def test_a_pool_that_is_used_anew_before_its_end_was_seen_to_has_not_ended():
     backend, ended, pool = ag.backends.get("cpu"), [], ag.graph_pool_handle()
 
     def lease():
-        each = pools.Lease(pool, "cpu", 0)
+        each = pools.Lease(pool)
+        each.begin("cpu", 0)
         each.captured()
         each.at_end(ended.append, backend)
         each.at_end(ended.append, backend)

@@ -106,8 +106,8 @@ def test_a_fork_in_the_middle_of_a_capture():
         + """
 log = []
 def check():
-    from accelerator_graph import _lifetime
-    assert not _lifetime.captures and not _lifetime.thread.capturing
+    from accelerator_graph._core import capture_table
+    assert not capture_table.live and not capture_table.thread.graphs
     refused(g.capture_end)
     refused(g.replay)
     refused(lambda: g.__exit__(None, None, None))
@@ -135,7 +135,7 @@ def test_a_fork_while_another_thread_is_busy(busy):
         + f"busy = {busy!r}"
         + """
 import signal, threading
-from accelerator_graph import _replay
+from accelerator_graph._core import replay as replays
 from accelerator_graph.backends.cpu import CpuBackend
 
 begun, go = threading.Event(), threading.Event()
@@ -145,7 +145,7 @@ def slowly(self, graph):
     assert go.wait(60)
     return instantiate(self, graph)
 def add_slowly():
-    with _replay._adding:
+    with replays._adding:
         begun.set()
         assert go.wait(60)
 with ag.Stream(backend="cpu") as s:

@@ -9,7 +9,14 @@ from ctypes import addressof, c_uint32, c_uint64
 from typing import Any
 
 import accelerator_graph as ag
-from accelerator_graph._core import capture_table, gc_pause, ownership, pools, side_streams, streams
+from accelerator_graph._core import (
+    capture_table,
+    gc_pause,
+    ownership,
+    pools,
+    side_streams,
+    stream_stack,
+)
 from simulators.cuda.faults import Faults
 
 from .vendor import BACKEND, vendor
@@ -136,5 +143,5 @@ def no_capture() -> None:
     assert not capture_table.live, "a capture is still noted"
     assert not capture_table.thread.graphs, "the thread still holds a graph"
     assert not gc_pause._captures, "the collector still waits"
-    assert not streams._thread.stack, "a stream is still the current one"
+    assert not stream_stack.thread.entries, "a stream is still the current one"
     assert accounts.live()["captures"] == 0, "a capture was left open"

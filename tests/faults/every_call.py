@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core import capture_table, ownership, pools, streams
+from accelerator_graph._core import capture_table, ownership, pools, stream_stack
 
 from . import figures
 from .bench import (
@@ -213,7 +213,7 @@ def clear(place: Any) -> None:
     unraised.clear()
     capture_table.live.clear()
     capture_table.thread.graphs.clear()
-    streams._thread.stack.clear()
+    stream_stack.thread.entries.clear()
     gc.collect()
     ownership.drain()
     vendor.end_all()

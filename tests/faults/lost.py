@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core import capture_table, ownership, streams
+from accelerator_graph._core import capture_table, ownership, stream_stack
 from simulators.cuda.faults import ALWAYS
 
 from . import figures
@@ -54,7 +54,7 @@ def test_it_is_said_to_be_lost_and_python_s_side_is_in_order(operation, monkeypa
             error = raised.with_traceback(None)
         assert not capture_table.live
         assert not capture_table.thread.graphs
-        assert not streams._thread.stack
+        assert not stream_stack.thread.entries
         assert isinstance(error, (ag.DriverError, ag.CaptureError, type(None), operation.ends or type(None)))
         if isinstance(error, (ag.DriverError, ag.CaptureError)):
             assert (error.reason, error.code) in (("device_lost", 719), ("illegal_call", 900), *own)

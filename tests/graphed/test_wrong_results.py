@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core import streams
+from accelerator_graph._core import stream_stack
 from accelerator_graph._graphed.arrays import family_of
 
 
@@ -327,12 +327,12 @@ def test_an_interrupt_leaves_no_stream_entered(where):
         tracing = sys.gettrace()
         try:
             sys.settrace(trace)
-            streams.within(target, work)
+            stream_stack.within(target, work)
         finally:
             sys.settrace(tracing)
 
-    before = list(streams._thread.stack)
+    before = list(stream_stack.thread.entries)
     with pytest.raises(Interrupt):
         run()
     assert entered == [target]
-    assert streams._thread.stack == before
+    assert stream_stack.thread.entries == before

@@ -8,7 +8,7 @@ import pytest
 from cuda.bindings import driver
 
 import accelerator_graph as ag
-from accelerator_graph._core import capture_table, ownership, pools, streams
+from accelerator_graph._core import capture_table, ownership, pools, stream_stack
 from accelerator_graph.interop import registry
 from accelerator_graph.interop._torch import recorder
 from interop import fake_torch as interop_fake_torch
@@ -26,7 +26,7 @@ def clean_fixture(monkeypatch):
     gc.collect()
     ownership.drain()
     assert get_device() == 0
-    assert not streams._thread.stack
+    assert not stream_stack.thread.entries
     assert not capture_table.live
     assert not recorder._recording
     assert not interop_fake_torch._capturing

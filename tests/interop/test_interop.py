@@ -15,7 +15,7 @@ from accelerator_graph import interop
 from accelerator_graph._plugins import entry_points
 from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.interop import registry
-from accelerator_graph.interop.base import Framework, Recorder
+from accelerator_graph.interop.base import Framework
 from simulators.test_cuda import libraries, outcome  # noqa: F401
 
 pytestmark = pytest.mark.skipif(
@@ -168,19 +168,10 @@ class Silent(Framework):
 def test_the_defaults_take_no_part():
     silent = Silent()
     assert silent.as_stream(object()) is silent.current_stream() is silent.use_stream(1, 0) is None
-    assert silent.route((1, 0), 1, 0, SimpleNamespace) is silent.recorder(None) is None
+    assert silent.route((1, 0), 1, 0, SimpleNamespace) is silent.recorder(None, (1, 0), 0, ()) is None
     silent.prepare(0)
     silent.release((1, 0))
     assert not Silent.always_has_a_stream
-
-
-def test_a_recorder_is_its_backend_for_all_else():
-    base = SimpleNamespace(name="cuda")
-    assert Recorder(base).name == "cuda"
-    with pytest.raises(AttributeError):
-        _ = Recorder(base).nothing
-    with pytest.raises(AttributeError, match=r"call super\(\).__init__\(backend\)"):
-        _ = Recorder.__new__(Recorder).name
 
 
 @pytest.mark.parametrize("target", ["nowhere_at_all:Class", "interop.fakes:nothing", "json:JSONDecoder"])

@@ -14,7 +14,7 @@ from cuda.bindings import driver
 
 import accelerator_graph as ag
 from accelerator_graph import interop
-from accelerator_graph._core import streams
+from accelerator_graph._core import stream_stack, streams
 from accelerator_graph.interop import registry
 from accelerator_graph.interop.base import Framework
 from interop.fake_torch import torch
@@ -41,7 +41,7 @@ def clean(monkeypatch):
     calls.clear()
     yield
     assert get_device() == 0
-    assert not streams._thread.stack
+    assert not stream_stack.thread.entries
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from accelerator_graph.backends.base import (
     Availability,
     Backend,
     Capability,
+    CaptureInfo,
     CaptureStatus,
     GraphEdge,
     GraphNode,
@@ -127,7 +128,7 @@ class Explicit(Backend):
         return Availability(True)
 
     def capabilities(self, device: int) -> Any:
-        return {Capability.ENQUEUE, Capability.EVENTS, Capability.NODES, Capability.REINSTANTIATE}
+        return {Capability.ENQUEUE, Capability.EVENTS, Capability.NODES}
 
     def device_count(self) -> int:
         return 1
@@ -211,8 +212,8 @@ class Explicit(Backend):
     def capture_status(self, stream: Queue) -> CaptureStatus:
         return CaptureStatus.NONE if stream.recording is None else CaptureStatus.ACTIVE
 
-    def capture_id(self, stream: Queue) -> int | None:
-        return None if stream.recording is None else id(stream.recording)
+    def capture_info(self, stream: Queue) -> CaptureInfo | None:
+        return None if stream.recording is None else CaptureInfo(id(stream.recording))
 
     def capture_begin(self, stream: Queue, mode: str) -> Recording:
         stream.recording = Recording(stream)

@@ -10,11 +10,12 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph import interop
 from accelerator_graph._core import ownership
+from accelerator_graph._core.capture import Captured
 from accelerator_graph.backends.base import Availability
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import BackendContractError, BackendLoadError, BackendUnavailableError
 from accelerator_graph.interop import registry as frameworks
-from accelerator_graph.interop.base import Framework, Recorder
+from accelerator_graph.interop.base import Framework, FrameworkRecorder
 from accelerator_graph.testing._case import Number
 from registry.fakes import built_in, fake, no_environment_fixture  # noqa: F401
 
@@ -428,31 +429,29 @@ class Careful(CpuBackend):
     destroy_disturbs_captures = True
     destroyed = ()
 
-    def open(self):
-        super().open()
-        self.base = "of something else"
-
     def destroy_graph(self, graph):
         self.destroyed.append(graph)
         super().destroy_graph(graph)
 
 
-class Recording(Recorder):
-    """A framework's recorder on it."""
+class Recording(FrameworkRecorder):
+    """A framework's recorder, which leaves the recording to its backend."""
 
-    @property
-    def destroy_disturbs_captures(self):
-        return True
+    destroy_disturbs_captures = True
+    capture_begin = capture_end = instantiate = replay = destroy_executable = None
+
+    def destroy_graph(self, graph):
+        self.backend.destroy_graph(graph)
 
 
 @pytest.mark.parametrize("recorder", [False, True])
-def test_an_attribute_named_base_does_not_let_a_capture_be_disturbed(recorder, monkeypatch):
+def test_what_would_disturb_a_capture_is_destroyed_after_it(recorder, monkeypatch):
     monkeypatch.setattr(Careful, "destroyed", [])
     ag.backends.register("careful", Careful)
     try:
         backend = ag.backends.get("careful")
         graph = _an_empty_graph(backend)
-        owner = ownership.Owned(Recording(backend) if recorder else backend, "destroy_graph", graph)
+        owner = Captured(Recording(backend, (1, 0)) if recorder else backend, backend, graph)
         with ag.Stream(backend="careful") as stream, ag.Graph():
             stream.launch(int)
             del owner

@@ -89,7 +89,7 @@ def test_an_installed_plug_in_is_found_opened_and_records(environment):
 
         stream, seen, buffer = backend.create_stream(0), [], bytearray(4)
         backend.launch(stream, seen.append, "at once")
-        token = backend.capture_begin(stream, backend.default_capture_mode)
+        token = backend.capture_begin(stream, backend.capture_modes[0])
         assert backend.capture_status(stream) == "active"
         backend.launch(stream, seen.append, "replayed")
         backend.fill(stream, buffer, 7, 2)

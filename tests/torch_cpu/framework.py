@@ -14,7 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from accelerator_graph.interop.base import Framework, Recorder
+from accelerator_graph.interop.base import Framework, FrameworkRecorder
 
 NAME = "torch_cpu"
 """This package, as frameworks are named: beside the built-in ``torch``."""
@@ -33,36 +33,52 @@ class TorchOnCpu(Framework):
     def backend(self):
         return "cpu"
 
-    def recorder(self, backend):
-        return CpuRecorder(backend)
+    def recorder(self, backend, pool, device, generators):
+        return CpuRecorder(backend, pool)
 
 
-class CpuRecorder(Recorder):
+class CpuRecorder(FrameworkRecorder):
     """Puts what torch dispatches into the capture of the stream."""
 
     def capture_begin(self, stream, mode):
-        recording = _Recording(self.base, stream, self.base.capture_begin(stream, mode))
+        recording = _Recording(self.backend, stream, self.backend.capture_begin(stream, mode))
         recording.__enter__()
         return recording
 
     def capture_end(self, recording):
         recording.leave()
-        return self.base.capture_end(recording.token)
+        return self.backend.capture_end(recording.token)
 
     def capture_abandon(self, recording):
         recording.leave()
-        self.base.capture_abandon(recording.token)
+        self.backend.capture_abandon(recording.token)
+
+    def instantiate(self, graph):
+        return self.backend.instantiate(graph)
+
+    def destroy_graph(self, graph):
+        self.backend.destroy_graph(graph)
+
+    def destroy_executable(self, executable):
+        self.backend.destroy_executable(executable)
+
+    def node_count(self, graph):
+        return self.backend.node_count(graph)
+
+    def nodes(self, graph):
+        return self.backend.nodes(graph)
 
     def replay(self, executable, stream):
         self.bind(executable, stream)()
 
     def bind(self, executable, stream):
-        launch = self.base.bind(executable, stream)
+        launch = self.backend.bind(executable, stream)
 
         def replay():
             launch()
-            if self.base.capture_status(stream).value == "none":
-                self.base.prepare_capture(stream)  # waits, whatever captures there are elsewhere
+            if self.backend.capture_status(stream).value == "none":
+                with self.backend.relaxed(stream):
+                    self.backend.synchronize(stream)
 
         return replay
 

@@ -219,8 +219,8 @@ def test_what_the_class_says():
     assert not hasattr(CudaBackend(), "__dict__")
     assert CudaBackend.api_version == 1
     assert CudaBackend.recording == "stream"
-    assert CudaBackend.capture_modes == set(MODES)
-    assert CudaBackend.default_capture_mode == "thread_local"
+    assert set(CudaBackend.capture_modes) == set(MODES)
+    assert CudaBackend.capture_modes[0] == "thread_local"
     assert CudaBackend.stream_modules == {"cuda"}
     assert CudaBackend.cuda_like
     assert CudaBackend().capabilities(0) == set(Capability) - {Capability.CHILD_GRAPHS}
@@ -961,7 +961,7 @@ def test_the_legacy_stream_never_captures(backend, driver, stream, block, handle
     with pytest.raises(errors.CaptureError):
         backend.capture_begin(legacy, "thread_local")
     assert backend.capture_status(legacy) is CaptureStatus.NONE
-    assert backend.capture_id(legacy) is None
+    assert backend.capture_info(legacy) is None
     backend.fill(blocking, block, 1, None)
     backend.destroy_graph(backend.capture_end(token))
     backend.destroy_stream(blocking)

@@ -315,6 +315,12 @@ def replayed(backend, graph, stream):
     backend.destroy_graph(graph)
 
 
+def prepare(backend, stream):
+    """Wait for a stream as the library does ahead of a capture."""
+    with backend.relaxed(stream):
+        backend.synchronize(stream)
+
+
 def linked(backend, stream, other):
     """Let `other` wait for `stream`."""
     event = backend.record_event(stream)

@@ -21,6 +21,7 @@ from backends.hip.bench import (
     linked,
     made,
     number,
+    prepare,
     python,
     recorded,
     replayed,
@@ -42,17 +43,17 @@ def everything(backend, stream, block, path):
     backend.synchronize(stream)
     assert backend.query(stream)
     for mode in MODES:
-        backend.prepare_capture(stream)
+        prepare(backend, stream)
         token = backend.capture_begin(stream, mode)
         assert backend.capture_status(stream) is CaptureStatus.ACTIVE
         backend.fill(stream, block, 2, None)
         linked(backend, stream, side)
-        assert backend.capture_id(side) == backend.capture_id(stream) is not None
+        assert backend.capture_info(side) == backend.capture_info(stream) is not None
         backend.fill(side, block, 3, 8)
         linked(backend, side, stream)
         graph = backend.capture_end(token)
         assert backend.capture_status(side) is CaptureStatus.NONE
-        assert backend.capture_id(stream) is None
+        assert backend.capture_info(stream) is None
         assert backend.node_count(graph) == len(backend.nodes(graph)[0]) == 2
         assert not backend.is_empty(graph)
         assert not backend.single_executable(graph)
@@ -98,7 +99,7 @@ def test_the_special_streams_are_streams(backend, handle, used):
     backend.synchronize(stream)
     assert backend.query(stream)
     assert backend.capture_status(stream) is CaptureStatus.NONE
-    assert backend.capture_id(stream) is None
+    assert backend.capture_info(stream) is None
 
 
 @pytest.mark.parametrize("what", ["0x10", "0x1234567890", "made - 8", "made + 64", "1 << 47", "destroyed"])
@@ -151,7 +152,7 @@ def test_the_per_thread_stream_captures(backend, block, mode):
         stream = backend.as_stream(2)
         token = backend.capture_begin(stream, mode)
         assert backend.capture_status(stream) is CaptureStatus.ACTIVE
-        assert backend.capture_id(stream) is not None
+        assert backend.capture_info(stream) is not None
         assert in_thread(lambda: backend.capture_status(stream)) is CaptureStatus.NONE
         backend.fill(stream, block, 9, None)
         replayed(backend, backend.capture_end(token), stream)
@@ -169,7 +170,7 @@ def test_the_legacy_stream_never_captures(backend, block, handle):
     with pytest.raises(errors.CaptureError):
         backend.capture_begin(legacy, "thread_local")
     assert backend.capture_status(legacy) is CaptureStatus.NONE
-    assert backend.capture_id(legacy) is None
+    assert backend.capture_info(legacy) is None
     backend.fill(blocking, block, 1, None)
     backend.destroy_graph(backend.capture_end(token))
     backend.destroy_stream(blocking)
@@ -192,7 +193,7 @@ def test_a_wait_lets_python_run(backend, stream):
     function = CFUNCTYPE(None, c_void_p)(lambda given: called.append((given, threading.get_ident())))
     call("hipLaunchHostFunc", int(stream), function, c_void_p(7))
     backend.synchronize(stream)
-    backend.prepare_capture(stream)
+    prepare(backend, stream)
     assert [given for given, _ in called] == [7]
 
 

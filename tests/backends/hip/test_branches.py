@@ -19,12 +19,10 @@ from backends.hip.bench import (
     linked,
     made,
     nodes_of,
-    recorded,
     status_of,
     step,
     until,
 )
-from backends.hip.fakes import untouched
 
 pytest_plugins = ["backends.hip.fixtures"]
 pytestmark = pytest.mark.usefixtures("no_error_left")
@@ -186,101 +184,7 @@ def test_branches_through_the_library(backend, kernels, cells):
         backend.destroy_stream(side)
 
 
-# ---- updates -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("lengths", [(2,), *SHAPES])
-def test_an_update_takes_effect_at_the_next_run(backend, kernels, gate, cells, stream, lengths):
-    graphs = [branches(backend, kernels, stream, cells, lengths, join) for join in (True, True)]
-    executable = backend.instantiate(graphs[0])
-    before = [nodes_and_edges(graph) for graph in graphs]
-    assert backend.update(executable, graphs[1]) == ""
-    assert [nodes_and_edges(graph) for graph in graphs] == before
-    gate.close(stream)
-    for i in range(len(lengths)):
-        step(backend, kernels, stream, cells.at(i), 0, 5)
-    backend.replay(executable, stream)
-    gate.open()
-    backend.synchronize(stream)
-    assert [cells[i] for i in range(len(lengths))] == [int("5" + "1" * n + "2") for n in lengths]
-    backend.destroy_executable(executable)
-    for graph in graphs:
-        backend.destroy_graph(graph)
-
-
-def test_an_update_to_other_values(backend, stream, block):
-    graphs = [recorded(backend, stream, block, value) for value in (7, 8)]
-    executable = backend.instantiate(graphs[0])
-    assert backend.update(executable, graphs[1]) == ""
-    backend.replay(executable, stream)
-    backend.synchronize(stream)
-    assert block.read() == bytes([8] * block.nbytes)
-    backend.destroy_executable(executable)
-    for graph in graphs:
-        backend.destroy_graph(graph)
-
-
-def test_an_update_that_differs_too_much_says_how_and_changes_nothing(backend, kernels, stream, block, cells):
-    def two():
-        backend.fill(stream, block, 1, None)
-        backend.fill(stream, block, 2, None)
-
-    graph = recorded(backend, stream, block, 7)
-    executable = backend.instantiate(graph)
-    for other in (captured(backend, stream, two), branches(backend, kernels, stream, cells, (1,), False)):
-        problem = backend.update(executable, other)
-        assert problem
-        assert not problem.endswith(".")
-        assert last_error() == 0
-        backend.destroy_graph(other)
-    backend.replay(executable, stream)
-    backend.synchronize(stream)
-    assert block.read() == bytes([7] * block.nbytes)
-    backend.destroy_executable(executable)
-    backend.destroy_graph(graph)
-
-
-def test_an_update_that_fails_is_an_error(fake):
-    backend, runtime = fake
-    runtime.fail = "hipGraphExecUpdate"
-    with pytest.raises(errors.DriverError, match="hipGraphExecUpdate answered hipErrorX"):
-        backend.update(SimpleNamespace(handle=31, device=3), SimpleNamespace(handle=21, device=3))
-    untouched(runtime)
-
-
-@pytest.mark.parametrize("result", [3, 99])
-def test_what_the_runtime_says_of_an_update(fake, result):
-    backend, runtime = fake
-
-    def update(executable, graph, node, where):
-        where._obj.value = result
-        return 910
-
-    runtime._hipGraphExecUpdate = update
-    said = backend.update(SimpleNamespace(handle=31, device=3), SimpleNamespace(handle=21, device=3))
-    assert ("does not name" in said) == (result == 99)
-    untouched(runtime)
-
-
-# ---- memory, and what is somebody else's ---------------------------------------------------------
-
-
-def test_the_memory_of_graphs(backend, runtime, stream, block):
-    def work():
-        pointer = made("hipMallocAsync", 1 << 20, int(stream))
-        backend.fill(stream, pointer, 3, 1 << 20)
-        call("hipFreeAsync", pointer, int(stream))
-
-    graph = captured(backend, stream, work)
-    executable = backend.instantiate(graph)
-    backend.replay(executable, stream)
-    backend.synchronize(stream)
-    backend.destroy_executable(executable)
-    backend.destroy_graph(graph)
-    before = backend.graph_memory(0)
-    assert before.reserved >= before.used >= 0
-    backend.trim_graph_memory(0)
-    assert backend.graph_memory(0).reserved <= before.reserved
+# ---- what is somebody else's -----------------------------------------------------------------------
 
 
 def test_somebody_elses_graph_and_executable(backend, stream, block):

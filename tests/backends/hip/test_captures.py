@@ -18,6 +18,7 @@ from backends.hip.bench import (
     last_error,
     linked,
     made,
+    prepare,
     recorded,
     replayed,
     status_of,
@@ -315,7 +316,7 @@ def test_modes_say_which_threads_may_allocate(backend, stream, block, mode, here
 def test_housekeeping_breaks_no_capture(backend, stream, other, block, mode, where):
     def housekeeping():
         side = backend.create_stream(0)
-        backend.prepare_capture(other)
+        prepare(backend, other)
         executable = backend.instantiate(kept)
         backend.upload(executable, other)
         backend.replay(executable, other)

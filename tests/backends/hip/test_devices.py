@@ -18,6 +18,7 @@ from backends.hip.bench import (
     linked,
     loaded,
     number,
+    prepare,
     recorded,
     replayed,
     status_of,
@@ -89,7 +90,7 @@ def test_every_method_leaves_the_current_device(backend, two, tmp_path, here, th
             assert same(backend.query(stream))
             assert int(same(backend.as_stream(int(stream)))) == int(stream)
             for mode in MODES:
-                same(backend.prepare_capture(stream))
+                same(prepare(backend, stream))
                 token = same(backend.capture_begin(stream, mode))
                 assert token.device == there
                 assert same(backend.capture_status(stream)) is CaptureStatus.ACTIVE

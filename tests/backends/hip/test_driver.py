@@ -13,7 +13,7 @@ from accelerator_graph.backends._hip import driver, nodes
 from accelerator_graph.backends._hip.driver import Driver, Graph
 from accelerator_graph.backends._hip.events import Event
 from accelerator_graph.backends._hip.runs import Executable, has_runs, settle
-from backends.hip.bench import MODES
+from backends.hip.bench import MODES, prepare
 from backends.hip.fakes import API, FakeRuntime, untouched
 
 pytest_plugins = ["backends.hip.fixtures"]
@@ -108,7 +108,7 @@ def test_calls_run_on_the_right_device_and_in_the_right_mode(fake):
     for work, function, mode in [
         (lambda: backend.create_stream(3), "hipStreamCreateWithPriority", relaxed),
         (lambda: backend.destroy_stream(9), "hipStreamDestroy", relaxed),
-        (lambda: backend.prepare_capture(9), "hipStreamSynchronize", relaxed),
+        (lambda: prepare(backend, 9), "hipStreamSynchronize", relaxed),
         (lambda: backend.instantiate(graph), "hipGraphInstantiateWithFlags", relaxed),
         (lambda: backend.upload(executable, 9), "hipGraphUpload", relaxed),
         (lambda: backend.destroy_executable(Executable(31, 3)), "hipGraphExecDestroy", relaxed),

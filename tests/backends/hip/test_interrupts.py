@@ -119,7 +119,7 @@ def test_the_legacy_stream_is_refused_before_any_call(fake, handle):
         backend.capture_begin(handle, "global")
     assert raised.value.reason == "default_stream"
     assert backend.capture_status(handle) is CaptureStatus.NONE
-    assert backend.capture_id(handle) is None
+    assert backend.capture_info(handle) is None
     assert runtime.seen == []
 
 

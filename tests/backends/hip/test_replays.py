@@ -18,6 +18,7 @@ from backends.hip.bench import (
     child,
     last_error,
     nodes_of,
+    prepare,
     recorded,
     status_of,
     step,
@@ -200,7 +201,7 @@ def test_upstream_destroying_a_stream_waits_for_its_work(backend, runtime, kerne
 
 def test_a_stream_that_captures_since_the_last_run(backend, bench, cells, stream, other, block):
     backend.replay(bench, other)
-    backend.prepare_capture(other)
+    prepare(backend, other)
     token = backend.capture_begin(other, "thread_local")
     backend.replay(bench, stream)
     assert status_of(other) == "active"
@@ -235,16 +236,16 @@ def test_a_stream_that_was_synchronized_before_its_capture_began_by_hand(backend
 def test_preparing_a_stream_asks_for_what_ran_on_it_alone(backend, bench, gate, cells, stream, other, block):
     """A run elsewhere is waited for as ever, and so is one that follows on the prepared stream."""
     backend.replay(bench, stream)
-    backend.prepare_capture(other)
+    prepare(backend, other)
     gate.close(stream)
     backend.replay(bench, stream)
-    backend.prepare_capture(other)
+    prepare(backend, other)
     backend.replay(bench, other)
     assert not backend.query(other)
     gate.open()
     backend.synchronize(other)
     assert cells[0] == 111
-    backend.prepare_capture(other)
+    prepare(backend, other)
     gate.close(other)
     backend.replay(bench, other)
     backend.replay(bench, stream)
@@ -274,7 +275,7 @@ def test_a_stream_that_captures_before_its_run_is_done(backend, runtime, bench, 
 
 def test_a_stream_that_was_prepared_hides_no_run(backend, bench, cells, stream, apart):
     backend.replay(bench, stream)
-    backend.prepare_capture(stream)
+    prepare(backend, stream)
     token = backend.capture_begin(stream, "thread_local")
     backend.replay(bench, apart)
     assert status_of(stream) == "active"

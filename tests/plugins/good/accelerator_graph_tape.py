@@ -50,7 +50,6 @@ class TapeBackend(Backend):
     priority = None  # it is no accelerator: a program that names no backend must not get it
     recording = "explicit"  # nobody enqueues on a TapeStream behind the library's back
     stream_modules = frozenset({"accelerator_graph_tape"})
-    executable_needs_graph = True  # they are the same object
     replay_ignores_captures = True  # a tape runs where it is asked to, also beside a tape that records
     survives_fork = True
 
@@ -123,8 +122,7 @@ class TapeBackend(Backend):
         for entry in executable:
             entry.run()
 
-    def destroy_graph(self, graph: list[Entry]) -> None:
-        graph.clear()  # lets go of the buffers; no executable is in use any more
+    def destroy_graph(self, graph: list[Entry]) -> None: ...  # it may still be in use as an executable
 
     def destroy_executable(self, executable: list[Entry]) -> None: ...
 
