@@ -1,52 +1,129 @@
-"""The machines without a GPU that the backends of GPUs are tested on."""
+"""The lanes of a run: what can't run here is left out, and the end of the run says so."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import lanes
 from simulators.amd import runtime as amd
-from simulators.cuda.build import build, compiler
+from simulators.cuda.build import build
 
-REQUIRED = "ACCELERATOR_GRAPH_REQUIRE_LANES"
-"""Set where it is a failure if a lane that needs no GPU can't be had, such as in CI."""
+TESTS = Path(__file__).resolve().parent
+SIMULATOR_OF = {"software_driver": "cuda", "amd_runtime": "amd"}
+"""The simulator that a fixture is for."""
+NEED_OF = {
+    (TESTS / "backends/cuda", "backend"): "cuda",
+    (TESTS / "backends/hip", "backend"): "hip",
+    (TESTS / "core/test_liveness.py", "torch"): "torch",
+}
+"""What a fixture needs, by the folder or the module that it stands in."""
 
 
-def lack(missing: str) -> None:
-    """Skip the test if something is missing, or fail it where nothing may be."""
-    if missing:
-        (pytest.fail if os.environ.get(REQUIRED) else pytest.skip)(missing)
+class Run:
+    """What ran in each lane, and the needs of what was left out."""
+
+    def __init__(self) -> None:
+        self.ran: Counter[str] = Counter()
+        self.left_out: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and not report.skipped:
+            properties = dict(report.user_properties)
+            self.ran[str(properties["lane"])] += int(str(properties.get("tests", 1)))
+
+
+RUN = pytest.StashKey[Run]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[RUN] = Run()
+    config.pluginmanager.register(config.stash[RUN])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """A module whose needs are not met is no skip; see `lanes.require`."""
+    report = yield
+    if report.skipped and isinstance(report.longrepr, tuple):
+        _, found, needs = report.longrepr[2].partition(lanes.LEFT_OUT)
+        if found:
+            collector.config.stash[RUN].left_out.add(needs.partition(":")[0])
+            report.outcome, report.result = "passed", []
+    return report
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what can't run here; begin with the tests that start a simulator, since they take longest."""
+    chosen: list[tuple[bool, pytest.Item]] = []
+    deselected = []
+    for item in items:
+        needs = _needs(item)
+        simulator = _simulator(item)
+        unmet = [*filter(lanes.lacking, needs)]
+        if simulator and lanes.missing(simulator) and not os.environ.get(lanes.REQUIRED):
+            unmet.append(simulator)
+        if unmet:
+            deselected.append(item)
+            config.stash[RUN].left_out.add(" ".join(needs or lanes.LANES[simulator].needs))
+        else:
+            item.user_properties.append(("lane", simulator or lanes.lane_of(frozenset(needs))))
+            chosen.append((not simulator, item))
+    config.hook.pytest_deselected(items=deselected)
+    items[:] = [item for _, item in sorted(chosen, key=lambda each: each[0])]
+
+
+def _needs(item: pytest.Item) -> set[str]:
+    """Return what a test needs, by its marks and its fixtures."""
+    needs = {need for mark in item.iter_markers("needs") for need in mark.args}
+    places = (item.path, *item.path.parents)
+    return needs.union(
+        need for (place, name), need in NEED_OF.items() if place in places and name in item.fixturenames
+    )
+
+
+def _simulator(item: pytest.Item) -> str:
+    """Return the simulator that a test starts, if it starts one."""
+    if mark := item.get_closest_marker("starts"):
+        return str(mark.args[0])
+    return next((SIMULATOR_OF[name] for name in item.fixturenames if name in SIMULATOR_OF), "")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):  # a process of pytest-xdist
+        session.config.workeroutput["left_out"] = sorted(session.config.stash[RUN].left_out)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a process of pytest-xdist has left out."""
+    node.config.stash[RUN].left_out.update(getattr(node, "workeroutput", {}).get("left_out", ()))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    run = config.stash[RUN]
+    if lanes.SIMULATOR not in os.environ and not config.option.collectonly:
+        terminalreporter.section("lanes")
+        for line in lanes.summary(run.ran, run.left_out):
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")
 def software_driver() -> Path:
     """The folder with the libraries of the software driver."""
-    missing = (
-        "the software driver is for Linux"
-        if sys.platform != "linux"
-        else "there is no C compiler to build the software driver with"
-        if compiler() is None
-        else "cuda-python is not installed"
-        if importlib.util.find_spec("cuda") is None
-        else ""
-    )
-    lack(missing)
+    lanes.lack(lanes.missing("cuda"))
     return build()
 
 
 @pytest.fixture(scope="session")
 def amd_runtime() -> Callable[[str], Path]:
     """Returns the folder with a version of AMD's runtime that runs on the CPU."""
-    if importlib.util.find_spec("hip") is None:
-        lack("hip-python is not installed")
-
-    def folder(version: str) -> Path:
-        lack(amd.missing(version))
-        return amd.build(version)
-
-    return folder
+    lanes.lack(lanes.missing("amd"))
+    return amd.build

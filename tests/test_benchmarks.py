@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
-from accelerator_graph.backends.cuda import CudaBackend
 from simulators.amd.runtime import command as on_amd
 from simulators.amd.runtime import environment as amd_environment
 from simulators.cuda.build import environment
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCHMARKS = ROOT / "benchmarks"
+pytestmark = pytest.mark.xdist_group("benchmarks")  # of the results of one run
+
 EVERY = {
     "cuda": {
         *("replay", "replay_pure_python", "capture", "torch", "inspect", "graphed", "growth"),
@@ -33,11 +34,9 @@ MAY_BE_EMPTY = {"torch", "graphed", "replay_pure_python"}  # they want torch, an
 
 
 @pytest.fixture(scope="module")
-def driver(request: pytest.FixtureRequest) -> dict[str, str]:
+def driver(software_driver: Path) -> dict[str, str]:
     """The environment with the software driver."""
-    if CudaBackend.probe().usable:
-        pytest.skip("there is a GPU, and the benchmarks themselves are run on it")
-    return environment(request.getfixturevalue("software_driver"))
+    return environment(software_driver)
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,6 @@ import sys
 
 import pytest
 
-from accelerator_graph.backends.cuda import CudaBackend
-
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
@@ -39,10 +37,9 @@ def test_the_code_runs(block, tmp_path):
     assert done.stderr == ""
 
 
+@pytest.mark.needs("gpu")
 @pytest.mark.parametrize("block", [each for each in BLOCKS if each.startswith("# on a GPU")])
 def test_the_code_for_a_gpu_runs(block, tmp_path):
-    if not CudaBackend.probe().usable:
-        pytest.skip(f"backend 'cuda' is not available: {CudaBackend.probe().reason}")
     for name in ("torch", "cupy", "triton"):
         pytest.importorskip(name)
     (tmp_path / "block.py").write_text(block)

@@ -6,12 +6,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
-from unittest import SkipTest
 
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.backends.hip import HipBackend
 from accelerator_graph.testing import BackendConformance, Work
 from backends.works.host import HostWork
@@ -27,21 +25,21 @@ DEAD_GLOBAL_CAPTURES = (
 PLUGIN = Path(__file__).resolve().parents[1] / "plugins" / "good"
 
 
+@pytest.mark.needs("cpu")
 class TestCpu(BackendConformance):
     def work(self) -> Work:
         return HostWork("cpu")
 
 
+@pytest.mark.needs("cuda")
 class TestCuda(BackendConformance):
     def work(self) -> Work:
-        there = CudaBackend.probe()
-        if not there.usable:
-            raise SkipTest(f"backend 'cuda' is not available: {there.reason}")
         from backends.works.cuda import CudaWork
 
         return CudaWork()
 
 
+@pytest.mark.needs("hip")
 class TestHip(BackendConformance):
     expected_failures: ClassVar[Mapping[str, str]] = (
         dict.fromkeys(DEAD_GLOBAL_CAPTURES, STAYS_FORBIDDEN)
@@ -50,14 +48,12 @@ class TestHip(BackendConformance):
     )
 
     def work(self) -> Work:
-        there = HipBackend.probe()
-        if not there.usable:
-            raise SkipTest(f"backend 'hip' is not available: {there.reason}")
         from backends.works.hip import HipWork
 
         return HipWork()
 
 
+@pytest.mark.needs("cpu")
 class TestTape(BackendConformance):
     """The example of a plug-in: a runtime that records explicitly."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from types import SimpleNamespace
 
 import pytest
 
-if "SOFTWARE_CUDA_UNKNOWN" not in os.environ:
-    pytest.skip("the stand-ins are for the software driver", allow_module_level=True)
+import lanes
+
+pytestmark = lanes.require("software_cuda")
 
 from cuda.bindings import driver
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import os
 import subprocess
@@ -13,15 +12,14 @@ from pathlib import Path
 import pytest
 
 from accelerator_graph import compat
-from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.compat._context import graph
 from accelerator_graph.compat._graphs import CUDAGraph, Graph
-from simulators.test_cuda import libraries, outcome  # noqa: F401
+from simulators.test_cuda import outcome
 from test_imports import fresh
 
 LEAST_PASSED = {"compat/test_captures.py": 31}
 
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+needs_torch = pytest.mark.needs("torch")
 
 # What programs pass, by torch's release. An argument that a release lacks may be there nevertheless.
 SIGNATURES = [
@@ -149,9 +147,10 @@ def with_torch(code):
     return done.stdout.splitlines()
 
 
-@pytest.mark.skipif(CudaBackend.probe().usable, reason="the stand-ins are for machines without a GPU")
-def test_on_the_software_driver(libraries, tmp_path):  # noqa: F811
-    found = outcome(libraries, tmp_path, *LEAST_PASSED)
+@pytest.mark.needs("no_gpu")
+def test_on_the_software_driver(software_driver, tmp_path, record_property):
+    found = outcome(software_driver, tmp_path, *LEAST_PASSED)
+    record_property("tests", sum(found.passed.values()))
     assert {name: found.passed[name] for name, n in LEAST_PASSED.items() if found.passed[name] < n} == {}
     assert found.stale_handles == 0
 

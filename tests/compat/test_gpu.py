@@ -10,19 +10,17 @@ import threading
 import pytest
 
 import accelerator_graph as ag
+import lanes
 from accelerator_graph import compat
 from accelerator_graph._core import capture_table, ownership
-from accelerator_graph.backends.cuda import CudaBackend
 
-there = CudaBackend.probe()
-if not there.usable:
-    pytest.skip(f"backend 'cuda' is not available: {there.reason}", allow_module_level=True)
-torch = pytest.importorskip("torch")
-
-pytestmark = [  # torch's own, in the threads of its own that compute gradients
+pytestmark = [
+    lanes.require("gpu", "torch"),
+    # torch's own, in the threads of its own that compute gradients
     pytest.mark.filterwarnings("ignore:The AccumulateGrad"),
     pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS"),
 ]
+torch = pytest.importorskip("torch")
 
 OWN = (compat.CUDAGraph.torchs_own, compat.graph.torchs_own)
 

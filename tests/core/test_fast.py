@@ -25,7 +25,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import lack
+from lanes import lack
 from simulators.cuda.build import compiler
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import lack
+from lanes import lack
 from simulators.cuda.build import environment
 
 TIMEOUT = 60

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from conftest import lack
+from lanes import lack
 from simulators.cuda.build import compiler
 
 ROOT = Path(__file__).resolve().parents[2]

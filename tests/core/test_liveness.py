@@ -465,9 +465,7 @@ def torch_fixture(monkeypatch):
     """torch without a GPU: what it does on the CPU is taken for captured work."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch = pytest.importorskip("torch")
-    if not hasattr(torch, "utils") or torch.cuda.is_available():
-        pytest.skip("for torch without a GPU")
+        import torch
     from accelerator_graph.interop._torch import observer
     from accelerator_graph.interop.torch import Torch
 

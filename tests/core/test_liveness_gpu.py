@@ -12,12 +12,10 @@ import warnings
 import pytest
 
 import accelerator_graph as ag
+import lanes
 from accelerator_graph._core.extension import fast
-from accelerator_graph.backends.cuda import CudaBackend
 
-there = CudaBackend.probe()
-if not there.usable:
-    pytest.skip(f"backend 'cuda' is not available: {there.reason}", allow_module_level=True)
+pytestmark = lanes.require("gpu", "torch")
 torch = pytest.importorskip("torch")
 
 SIZE = 1 << 16

@@ -10,10 +10,7 @@ import re
 
 import pytest
 
-from accelerator_graph.backends.cuda import CudaBackend
-
-there = CudaBackend.probe()
-pytestmark = pytest.mark.skipif(not there.usable, reason=f"backend 'cuda' is not available: {there.reason}")
+pytestmark = pytest.mark.needs("cuda")
 
 MODES = ("global", "thread_local", "relaxed")
 

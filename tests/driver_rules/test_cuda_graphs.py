@@ -10,17 +10,15 @@ import re
 
 import pytest
 
-from accelerator_graph.backends.cuda import CudaBackend
+import lanes
 
-there = CudaBackend.probe()
-if not there.usable:
-    pytest.skip(f"backend 'cuda' is not available: {there.reason}", allow_module_level=True)
+pytestmark = lanes.require("cuda")
 
-from cuda.bindings import driver  # noqa: E402
+from cuda.bindings import driver
 
-from backends.works.cuda import call  # noqa: E402
-from driver_rules.graph_memory import GraphMemory  # noqa: E402
-from driver_rules.graphs import Graphs  # noqa: E402
+from backends.works.cuda import call
+from driver_rules.graph_memory import GraphMemory
+from driver_rules.graphs import Graphs
 
 # An executable of the first graph, updated with the second: `ok`, or the code, the result and the numbers, in
 # the second graph, of the node and of the other end of the edge in question. graphs.py reads the lines.

@@ -28,7 +28,7 @@ from backends.tools import in_thread
 from driver_rules.hip_scene import Scene
 
 pytest_plugins = ["backends.hip.fixtures"]
-pytestmark = pytest.mark.usefixtures("runtime")
+pytestmark = [pytest.mark.needs("amd"), pytest.mark.usefixtures("runtime")]
 
 # One step while stream s captures, and holds one fill and the record of event `inside`. What it answers, in
 # each mode: `ok`: the capture is still active and ends well; `ok+1`: the same with one node more; a code: it

@@ -5,11 +5,9 @@ import threading
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph.backends.cuda import CudaBackend
+import lanes
 
-there = CudaBackend.probe()
-if not there.usable:
-    pytest.skip(f"backend 'cuda' is not available: {there.reason}", allow_module_level=True)
+pytestmark = lanes.require("gpus", "torch")
 torch = pytest.importorskip("torch")
 if torch.cuda.device_count() < 2:
     pytest.skip("there is one GPU, and two are needed", allow_module_level=True)

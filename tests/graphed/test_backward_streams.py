@@ -15,16 +15,12 @@ from accelerator_graph._graphed.torch.callables import _check_place
 from accelerator_graph._graphed.torch.captured_passes import current_handle
 from accelerator_graph.backends import registry
 from accelerator_graph.backends.base import Capability
-from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.interop import registry as interop
 from graphed import fakes
 
 LIMIT = 60
 
-pytestmark = pytest.mark.skipif(
-    CudaBackend.probe().usable,
-    reason="the stand-ins are for machines without a GPU",
-)
+pytestmark = pytest.mark.needs("no_gpu")
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import weakref
 import pytest
 
 import accelerator_graph as ag
+import lanes
 
+pytestmark = lanes.require("torch", "no_gpu")
 torch = pytest.importorskip("torch")
-if torch.cuda.is_available():
-    pytest.skip("for torch without a GPU", allow_module_level=True)
 
 make = ag.make_graphed_callables
 

@@ -12,19 +12,17 @@ import warnings
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph.backends.cuda import CudaBackend
+import lanes
 
-there = CudaBackend.probe()
-if not there.usable:
-    pytest.skip(f"backend 'cuda' is not available: {there.reason}", allow_module_level=True)
-torch = pytest.importorskip("torch")
-if not torch.cuda.is_available():
-    pytest.skip("torch has no GPU", allow_module_level=True)
-
-pytestmark = [  # torch's own, in the threads of its own that compute gradients
+pytestmark = [
+    lanes.require("gpu", "torch"),
+    # torch's own, in the threads of its own that compute gradients
     pytest.mark.filterwarnings("ignore:The AccumulateGrad"),
     pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS"),
 ]
+torch = pytest.importorskip("torch")
+if not torch.cuda.is_available():
+    pytest.skip("torch has no GPU", allow_module_level=True)
 
 make = ag.make_graphed_callables
 

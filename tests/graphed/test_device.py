@@ -12,17 +12,13 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph._graphed.arrays import family_of
 from accelerator_graph.backends import registry
-from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.interop import registry as interop
 from graphed import fakes
 from graphed.fakes import Block, Grid, Grids, Tensor, calls, casts, current, full, modes
 
 LIMIT = 20
 
-pytestmark = pytest.mark.skipif(
-    CudaBackend.probe().usable,
-    reason="the stand-ins are for machines without a GPU",
-)
+pytestmark = pytest.mark.needs("no_gpu")
 
 
 @pytest.fixture(autouse=True)

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph.backends.cuda import CudaBackend
+import lanes
 
-there = CudaBackend.probe()
-if not there.usable:
-    pytest.skip(f"backend 'cuda' is not available: {there.reason}", allow_module_level=True)
+pytestmark = lanes.require("gpu", "torch")
 torch = pytest.importorskip("torch")
 
 LIMIT = 60

@@ -379,7 +379,11 @@ class Endless:
         return Endless, (Endless(), Endless(), Endless())
 
 
-@pytest.mark.parametrize("value", [Endless(), [Endless(), 1], None, ..., NotImplemented], ids=str)
+@pytest.mark.parametrize(
+    "value",
+    [Endless(), [Endless(), 1], None, ..., NotImplemented],
+    ids=["one", "in a list", "None", "Ellipsis", "NotImplemented"],
+)
 def test_a_value_is_described_in_no_time(value):
     begin = time.perf_counter()
     assert Values().describe(value) == Values().describe(value)

@@ -6,10 +6,8 @@ The reference is what we did not write: eager results, and torch's own graph of 
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph.backends.cuda import CudaBackend
 
-there = CudaBackend.probe()
-pytestmark = pytest.mark.skipif(not there.usable, reason=f"backend 'cuda' is not available: {there.reason}")
+pytestmark = pytest.mark.needs("gpu")
 
 
 @pytest.fixture

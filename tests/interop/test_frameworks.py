@@ -8,14 +8,13 @@ import warnings
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph.backends.cuda import CudaBackend
+import lanes
 
-there = CudaBackend.probe()
-if not there.usable:
-    pytest.skip(f"backend 'cuda' is not available: {there.reason}", allow_module_level=True)
+pytestmark = [
+    lanes.require("gpu", "torch"),
+    pytest.mark.filterwarnings("ignore:The AccumulateGrad"),  # of torch, about its own streams
+]
 torch = pytest.importorskip("torch")
-
-pytestmark = pytest.mark.filterwarnings("ignore:The AccumulateGrad")  # of torch, about its own streams
 
 
 @pytest.fixture(autouse=True)

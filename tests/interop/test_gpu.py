@@ -8,13 +8,11 @@ import weakref
 import pytest
 
 import accelerator_graph as ag
+import lanes
 from accelerator_graph import interop
 from accelerator_graph._core import streams
-from accelerator_graph.backends.cuda import CudaBackend
 
-there = CudaBackend.probe()
-if not there.usable:
-    pytest.skip(f"backend 'cuda' is not available: {there.reason}", allow_module_level=True)
+pytestmark = lanes.require("gpu")
 
 MODES = ("global", "thread_local", "relaxed")
 

@@ -13,15 +13,11 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph import interop
 from accelerator_graph._plugins import entry_points
-from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.interop import registry
 from accelerator_graph.interop.base import Framework
-from simulators.test_cuda import libraries, outcome  # noqa: F401
+from simulators.test_cuda import outcome
 
-pytestmark = pytest.mark.skipif(
-    CudaBackend.probe().usable,
-    reason="the stand-ins are for machines without a GPU",
-)
+pytestmark = pytest.mark.needs("no_gpu")
 
 
 BUILTIN = sorted(registry.BUILTINS)
@@ -33,8 +29,9 @@ LEAST_PASSED = {
 }
 
 
-def test_on_the_software_driver(libraries, tmp_path):  # noqa: F811
-    found = outcome(libraries, tmp_path, *LEAST_PASSED)
+def test_on_the_software_driver(software_driver, tmp_path, record_property):
+    found = outcome(software_driver, tmp_path, *LEAST_PASSED)
+    record_property("tests", sum(found.passed.values()))
     assert {
         name: found.passed[name] for name, least in LEAST_PASSED.items() if found.passed[name] < least
     } == {}

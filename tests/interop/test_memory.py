@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 
 import pytest
 
-if "SOFTWARE_CUDA_UNKNOWN" not in os.environ:
-    pytest.skip("the stand-ins are for the software driver", allow_module_level=True)
+import lanes
+
+pytestmark = lanes.require("software_cuda")
 
 import accelerator_graph as ag
 from accelerator_graph._core import ownership

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import pytest
 
-if "SOFTWARE_CUDA_UNKNOWN" not in os.environ:
-    pytest.skip("the stand-ins are for the software driver", allow_module_level=True)
+import lanes
+
+pytestmark = lanes.require("software_cuda")
 
 from cuda.bindings import driver
 

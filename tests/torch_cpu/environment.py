@@ -55,7 +55,10 @@ def make() -> Path:
 def environment() -> dict[str, str]:
     """Return an environment for that Python, in which the project and its tests are found."""
     env = {name: value for name, value in os.environ.items() if name != "ACCELERATOR_GRAPH_BACKEND"}
-    return env | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))}
+    return env | {
+        "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests"))),
+        "ACCELERATOR_GRAPH_TEST_SIMULATOR": "torch_cpu",
+    }
 
 
 def _run(*command: str) -> None:

@@ -5,16 +5,22 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from conftest import lack
+from lanes import lack
 from torch_cpu import environment
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 300
-LEAST_PASSED = {"graphed/test_callables.py": 80, "torch_cpu/itself.py": 10}
+pytestmark = pytest.mark.starts("torch_cpu")
+
+LEAST_PASSED = {
+    "graphed/test_callables.py": 80,
+    "torch_cpu/itself.py": 10,
+}
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +33,9 @@ def python() -> Path:
 
 
 @pytest.mark.parametrize("name", LEAST_PASSED)
-def test_the_tests_that_want_torch_pass(python: Path, name: str) -> None:
+def test_the_tests_that_want_torch_pass(
+    python: Path, name: str, record_property: Callable[[str, object], None]
+) -> None:
     done = subprocess.run(
         [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no", f"tests/{name}"],
         cwd=ROOT,
@@ -40,6 +48,7 @@ def test_the_tests_that_want_torch_pass(python: Path, name: str) -> None:
     )
     assert done.returncode == 0, done.stdout
     [passed] = re.findall(r"^(\d+) passed", done.stdout, re.MULTILINE)
+    record_property("tests", passed)
     assert int(passed) >= LEAST_PASSED[name]
     assert "skipped" not in done.stdout
 

@@ -9,19 +9,11 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import GraphEdge, GraphNode
-from accelerator_graph.backends.cuda import CudaBackend
-from accelerator_graph.backends.hip import HipBackend
 from accelerator_graph.testing import Work
 
 
 def works() -> list[Work]:
     """The work of both backends."""
-    for name, backend in (("cuda", CudaBackend), ("hip", HipBackend)):
-        there = backend.probe()
-        if not there.usable:
-            pytest.skip(f"backend {name!r} is not available: {there.reason}")
-    if "runtime" in HipBackend.probe().versions:
-        pytest.skip("HIP is AMD's own here, not the shim")
     from backends.works.cuda import CudaWork
     from backends.works.hip import HipWork
 
@@ -81,6 +73,7 @@ def captured(
     return nodes, edges, [work.read_bytes(buffer) for buffer in memory], [work.read(cell) for cell in cells]
 
 
+@pytest.mark.needs("shim")
 @pytest.mark.parametrize("body", [chain, branches, several_ends])
 def test_the_same_graph(body: Callable[..., None]) -> None:
     by_cuda, by_hip = (captured(work, body) for work in works())

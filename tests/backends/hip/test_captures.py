@@ -221,7 +221,7 @@ def test_another_thread_may_end_a_relaxed_capture(backend, stream, other, block)
 
 
 DEAD = (
-    "from test_hip_captures import *\n"
+    "from backends.hip.test_captures import *\n"
     "from backends.hip.bench import *\n"
     "backend, block = opened(), Block()\n"
     "stream, other = backend.create_stream(0), backend.create_stream(0)\n"
@@ -248,7 +248,7 @@ def test_a_global_capture_of_a_dead_thread_forbids_until_its_stream_is_destroyed
 def test_the_per_thread_stream_of_a_thread_with_the_ident_of_a_dead_one_is_left_alone(backend):
     """In a process of its own, since the dead thread's capture goes on in the runtime."""
     code = (
-        "from backend_tools import in_threads_of_one_ident\n"
+        "from backends.tools import in_threads_of_one_ident\n"
         "from backends.hip.bench import *\n"
         "backend, kernels, cells = opened(), loaded(), Cells(1)\n"
         "own = backend.as_stream(2)\n"
@@ -362,7 +362,7 @@ def test_the_callers_capture_mode_is_left_as_it_was(backend, stream, other, bloc
 # ---- what the runtime does by itself: these say when `_settle` can go -----------------------------
 
 BARE = (
-    "from test_hip_captures import *\n"
+    "from backends.hip.test_captures import *\n"
     "from backends.hip.bench import *\n"
     "call('hipInit', 0)\n"
     "block = Block()\n"

@@ -126,6 +126,7 @@ def environment(folder: Path, **variables: str) -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("HIP_", "ROCR_"))}
     env["ROCM_PATH"] = str(folder)
     env["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(ROOT / "tests")))
+    env["ACCELERATOR_GRAPH_TEST_SIMULATOR"] = "amd"
     return env | variables
 
 

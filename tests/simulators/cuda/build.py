@@ -66,6 +66,7 @@ def environment(folder: Path, **variables: str) -> dict[str, str]:
     paths = (str(folder), *filter(None, [env.get("LD_LIBRARY_PATH")]))
     env["LD_LIBRARY_PATH"] = os.pathsep.join(paths)
     env["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(ROOT / "tests")))
+    env["ACCELERATOR_GRAPH_TEST_SIMULATOR"] = "cuda"
     return env | variables
 
 

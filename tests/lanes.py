@@ -1,0 +1,196 @@
+"""The lanes: what tests need beside Python, what a lane proves, and how to run one that can't run here.
+
+A test says what it needs with a marker, a module with `pytestmark = require(...)` above its imports. A test
+whose needs are not met is deselected. Simulators run in processes of their own: a test that starts one has
+the marker `starts`, and reports how many tests ran there. The summary at the end of a run names every lane.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import NamedTuple
+
+import pytest
+
+from accelerator_graph.backends.cuda import CudaBackend
+from accelerator_graph.backends.hip import HipBackend
+from simulators.amd import runtime as amd
+from simulators.cuda.build import compiler
+
+REQUIRED = "ACCELERATOR_GRAPH_REQUIRE_LANES"
+"""If this variable is set, a lane that needs no GPU and can't run is a failure. CI sets it."""
+
+SIMULATOR = "ACCELERATOR_GRAPH_TEST_SIMULATOR"
+"""The variable that names the simulator of this process: a key of `LANES`."""
+
+LEFT_OUT = "left out, needs "
+"""Begins the reason of a module that `require` left out."""
+
+
+class Lane(NamedTuple):
+    """A way of running tests."""
+
+    title: str
+    proves: str
+    needs: frozenset[str]
+    """The needs of the tests that this lane is for."""
+    command: str
+    """How to run it alone."""
+
+
+LANES = {
+    "cpu": Lane(
+        "cpu",
+        "the API, the registry, the kit, the cpu backend",
+        frozenset(("cpu", "no_gpu")),
+        "python3 dev.py test",
+    ),
+    "cuda": Lane(
+        "software CUDA driver",
+        "the CUDA backend, through cuda-python, on a driver written in C",
+        frozenset(("cuda", "software_cuda")),
+        "python3 dev.py test tests/simulators/test_cuda.py",
+    ),
+    "amd": Lane(
+        "AMD's runtime on the CPU",
+        "the HIP backend, through hip-python, on AMD's own runtime",
+        frozenset(("hip", "amd")),
+        "python3 dev.py test tests/simulators/test_amd.py",
+    ),
+    "hip_on_cuda": Lane(
+        "HIP shim on that driver",
+        "the shim that takes the HIP backend to an NVIDIA GPU",
+        frozenset(("shim",)),
+        "python3 dev.py test tests/simulators/test_hip_on_cuda.py",
+    ),
+    "torch_cpu": Lane(
+        "torch's build for the CPU",
+        "captures of torch's own functions, modules and autograd",
+        frozenset(("torch",)),
+        "python3 dev.py test tests/torch_cpu",
+    ),
+    "gpu": Lane(
+        "a GPU",
+        "results, frameworks and speed on a device",
+        frozenset(("cuda", "gpu", "torch")),
+        "python tests/gpu/verify.py",
+    ),
+    "gpus": Lane(
+        "several GPUs",
+        "a graph for each device, and collectives",
+        frozenset(("gpus", "torch")),
+        "python tests/gpu/verify.py --gpus",
+    ),
+    "hip_on_gpu": Lane(
+        "a GPU through the HIP shim",
+        "the HIP backend moving data on a device",
+        frozenset(("shim",)),
+        "python tests/gpu/verify.py --backend hip",
+    ),
+}
+
+
+# ---- what is missing -----------------------------------------------------------------------------
+
+
+@cache
+def lacking(need: str) -> str:
+    """Return why this process does not meet a need, as a clause; nothing if it does."""
+    simulator = os.environ.get(SIMULATOR, "")
+    cuda, hip = CudaBackend.probe(), HipBackend.probe()
+    match need:
+        case "cpu":
+            return "the cpu lane runs it" if simulator else ""
+        case "no_gpu":
+            return "it stands in for a GPU, and there is one" if cuda.usable and not simulator else ""
+        case "cuda":
+            return cuda.reason
+        case "gpu":
+            return cuda.reason or ("there is a simulator instead of a GPU" if simulator else "")
+        case "gpus":
+            return lacking("gpu") or ("there is one GPU" if cuda.devices == 1 else "")
+        case "software_cuda":
+            return "" if simulator == "cuda" else "this process is not on the software CUDA driver"
+        case "hip":
+            return hip.reason
+        case "amd":
+            return "" if "runtime" in hip.versions else "this process is not on AMD's own runtime"
+        case "shim":
+            return cuda.reason or hip.reason
+        case "torch":
+            return "" if importlib.util.find_spec("torch") else "torch is not installed"
+    raise ValueError(f"{need!r} must be one of the needs of a lane in tests/lanes.py.")
+
+
+@cache
+def missing(simulator: str) -> str:
+    """Return why a simulator can't be started here, as a clause; nothing if it can."""
+    if simulator == "torch_cpu":
+        return "" if sys.platform == "linux" else "torch's build for the CPU is tried on Linux only"
+    if simulator == "amd":
+        if importlib.util.find_spec("hip") is None:
+            return "hip-python is not installed"
+        return amd.missing()
+    if sys.platform != "linux":
+        return "the software CUDA driver is for Linux"
+    if compiler() is None:
+        return "there is no C compiler to build the software CUDA driver with"
+    if importlib.util.find_spec("cuda") is None:
+        return "cuda-python is not installed"
+    if simulator == "hip_on_cuda":
+        return "" if importlib.util.find_spec("hip") else "hip-python is not installed"
+    return ""
+
+
+def lack(reason: str) -> None:
+    """Skip the test if there is a reason to, or fail it where every lane is required."""
+    if reason:
+        (pytest.fail if os.environ.get(REQUIRED) else pytest.skip)(reason)
+
+
+def require(*needs: str) -> pytest.MarkDecorator:
+    """Return the mark of a module with needs. Where they are not met, the module is imported no further."""
+    for need in needs:
+        if reason := lacking(need):
+            pytest.skip(f"{LEFT_OUT}{' '.join(needs)}: {reason}", allow_module_level=True)
+    return pytest.mark.needs(*needs)
+
+
+# ---- what ran ------------------------------------------------------------------------------------
+
+
+def lane_of(needs: frozenset[str]) -> str:
+    """Return the lane that a test with these needs runs in, in this process."""
+    if "gpus" in needs:
+        return "gpus"
+    here = os.environ.get(SIMULATOR)
+    if here or needs <= LANES["cpu"].needs:
+        return here or "cpu"
+    if needs == {"torch"}:
+        return "torch_cpu"
+    return "hip_on_gpu" if needs & {"hip", "shim"} else "gpu"
+
+
+def summary(ran: Mapping[str, int], left_out: Iterable[str]) -> list[str]:
+    """Return the lines about lanes that end a run.
+
+    Parameters
+    ----------
+    ran : mapping of str to int
+        How many tests ran, by lane.
+    left_out : iterable of str
+        The needs of every test, or module, that was left out; separated by spaces.
+    """
+    lines = [
+        f"{lane.title:26} {ran[name]:5} tests  {lane.proves}" for name, lane in LANES.items() if ran.get(name)
+    ]
+    unmet = [frozenset(needs.split()) for needs in left_out]
+    for name, lane in LANES.items():
+        if not ran.get(name) and any(needs <= lane.needs for needs in unmet):
+            reason = lacking("gpu") if "gpu" in name else missing(name) or "not selected"
+            lines += [f"{lane.title:26}   not run  {lane.proves}", f"{'':36} {reason}; {lane.command}"]
+    return lines
