@@ -21,7 +21,10 @@ FILES = {
     "kit": ["backends/test_conformance.py"],
     "rules": ["driver_rules/test_hip_captures.py"],
     "backend": sorted(
-        f"backends/hip/{path.name}" for path in (ROOT / "tests/backends/hip").glob("test_*.py")
+        f"backends/{folder}/{path.name}"
+        for folder in ("both", "hip")
+        for path in (ROOT / "tests/backends" / folder).glob("test_*.py")
+        if path.name != "test_same_graphs.py"  # wants CUDA as well
     ),
 }
 LEAST_PASSED = {"backends/test_conformance.py": 240}

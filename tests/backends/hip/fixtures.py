@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 
-from accelerator_graph import errors
-from accelerator_graph.backends._hip import driver
 from accelerator_graph.backends.hip import HipBackend
-from backends.hip.bench import Block, Cells, Gate, answer, call, loaded, opened, step, until
-from backends.hip.fakes import API, FakeRuntime
+from backends.fixtures import backend, block, no_error_left, other, stream
+from backends.hip.bench import Cells, Gate, call, loaded, step, until
+from backends.hip.fakes import faked
+
+__all__ = ["backend", "block", "no_error_left", "other", "stream"]
 
 
 @pytest.fixture(scope="module")
-def backend():
-    found = HipBackend.probe()
-    if not found.usable:
-        pytest.skip(f"backend 'hip' is not available: {found.reason}")
-    try:
-        return opened()
-    except errors.BackendUnavailableError as error:
-        if found.devices is not None:
-            raise
-        pytest.skip(str(error))
+def bench():
+    return import_module("backends.hip.bench")
 
 
 @pytest.fixture(scope="module")
@@ -32,36 +27,6 @@ def runtime(backend):
         pytest.skip("the runtime is not AMD's own")
     major, minor = map(int, version.split(".")[:2])
     return major, minor
-
-
-@pytest.fixture
-def no_error_left(request):
-    """No test of the backend leaves a last error behind, which a framework would take for its own."""
-    yield
-    if "backend" in request.fixturenames:
-        code = answer("hipGetLastError")
-        assert code == 0, f"the runtime's last error is {code}"
-
-
-@pytest.fixture
-def block(backend):
-    block = Block()
-    yield block
-    block.free()
-
-
-@pytest.fixture
-def stream(backend):
-    stream = backend.create_stream(0)
-    yield stream
-    backend.destroy_stream(stream)
-
-
-@pytest.fixture
-def other(backend):
-    stream = backend.create_stream(0)
-    yield stream
-    backend.destroy_stream(stream)
 
 
 @pytest.fixture(scope="module")
@@ -106,12 +71,4 @@ def apart(backend, kernels, stream):
 @pytest.fixture
 def fake(monkeypatch):
     """A backend and the runtime of a few lines that it calls."""
-    runtime = FakeRuntime()
-    monkeypatch.setattr(driver, "import_hip", lambda: API)
-    monkeypatch.setattr(driver, "Library", lambda: runtime)
-    backend = HipBackend()
-    backend.name = "hip"
-    backend._driver = driver.Driver("hip")
-    backend._stream_type, backend._pointer_type = int, bytes
-    runtime.seen.clear()
-    return backend, runtime
+    return faked(monkeypatch)

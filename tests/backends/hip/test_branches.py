@@ -16,13 +16,13 @@ from backends.hip.bench import (
     call,
     edges_of,
     last_error,
-    linked,
     made,
     nodes_of,
     status_of,
     step,
     until,
 )
+from backends.tools import linked
 
 pytest_plugins = ["backends.hip.fixtures"]
 pytestmark = pytest.mark.usefixtures("no_error_left")

@@ -9,22 +9,16 @@ import pytest
 from accelerator_graph import errors
 from accelerator_graph.backends.base import CaptureStatus
 from backends.hip.bench import (
-    MODES,
     Block,
     Cells,
     Gate,
     call,
-    child,
-    linked,
     loaded,
     number,
-    prepare,
-    recorded,
-    replayed,
     status_of,
     step,
 )
-from backends.tools import in_thread
+from backends.tools import MODES, child, in_thread, linked, prepare, recorded, replayed
 
 pytest_plugins = ["backends.hip.fixtures"]
 
