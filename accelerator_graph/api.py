@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-import threading
-import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 
-from ._core import capture_table, liveness, ownership, pools, streams
-from ._core.capture import Capture, Captured, caller, check_mode, outside
-from ._core.current_stream import current
+from ._core import capture_table, liveness, ownership, pools, states, streams
+from ._core.call_site import caller, warn_of_nothing
+from ._core.capture import Capture, why_empty
+from ._core.current_stream import stream_to_capture
 from ._core.extension import calling
 from ._core.files import write_file
+from ._core.modes import check_mode
 from ._core.replay import Runner
-from ._core.side_streams import side_of
-from ._core.states import (
-    BEGUN_BEFORE_FORK,
-    CAPTURED_BEFORE_FORK,
-    ENDED_INSIDE,
-    HAS_EXECUTABLE,
-    NOT_KEPT,
-    REFUSED,
-    State,
-)
+from ._core.side_streams import beside_current
 from ._interpreter.sure_exit import if_skipped, sure_exit
 from .backends import registry
-from .backends.base import Capability, unsupported
-from .errors import EmptyGraphWarning, GraphStateError, UnsupportedError, capture_error
+from .errors import GraphStateError
 from .interop import registry as interop
 
 if TYPE_CHECKING:
     import os
     from typing import Self
 
+    from ._core.capture import Captured
+    from ._core.states import State
     from ._core.streams import Stream
-    from .backends.base import Backend
 
 T = TypeVar("T")
 
@@ -53,16 +44,15 @@ class Graph:
         The memory pool to share, from `graph_pool_handle`, another graph's `pool`, or torch. A ``MemPool``
         is kept alive as long as its memory is in use.
     capture_error_mode : {"default", "global", "thread_local", "relaxed"}
-        What the driver refuses during the capture. Only ``"default"`` is portable: each backend says
-        what it stands for, on CUDA and HIP ``"thread_local"``.
+        What the driver refuses during the capture. Only ``"default"`` is portable; on CUDA and HIP it
+        means ``"thread_local"``.
     stream : stream, optional
         The stream to capture; by default the current one. Anything that stands for a stream.
     backend : str, optional
         The backend by name; by default that of the stream.
     check_input_liveness : bool, optional
-        Refuse replays once an array is gone that captured work uses: find such arrays in captures, as far
-        as their frameworks can see them, and `watch` them. The default is the environment variable
-        ``ACCELERATOR_GRAPH_CHECK_INPUT_LIVENESS``, else False.
+        `watch` the arrays that captured work uses, as far as their frameworks can see them. The default is
+        the environment variable ``ACCELERATOR_GRAPH_CHECK_INPUT_LIVENESS``, else False.
 
     Raises
     ------
@@ -88,7 +78,6 @@ class Graph:
         "__weakref__",
         "_backend_name",
         "_capture",
-        "_captured",
         "_debug",
         "_finds_inputs",
         "_generators",
@@ -96,16 +85,12 @@ class Graph:
         "_graph_pool",
         "_guard",
         "_home",
-        "_home_hold",
         "_keep_graph",
         "_launch",
-        "_lease",
         "_lost",
         "_mode",
-        "_num_nodes",
         "_retained",
         "_runner",
-        "_state",
         "_watched",
     )
 
@@ -137,14 +122,9 @@ class Graph:
 
     def _empty(self) -> None:
         """Be as before the first capture."""
-        self._state: State = "empty"
         self._home = self._given_stream  # where replays go, as the user knows it
-        self._home_hold: Stream | None = None  # the same, which nobody else can close
         self._capture: Capture | None = None
         self._guard: object = None
-        self._captured: Captured | None = None
-        self._lease: pools.Lease | None = None
-        self._num_nodes: int | None = None
         self._runner: Runner | None = None
         self._launch: Callable[[], None] | None = None
         self._lost = ""  # why it is empty, if there is more to say than that nothing was captured
@@ -154,13 +134,19 @@ class Graph:
 
     def __repr__(self) -> str:
         where = "" if self._home is None else f", {streams.describe(self._home)}"
-        return f"<accelerator_graph.Graph, {self._state}{where}>"
+        return f"<accelerator_graph.Graph, {self.state}{where}>"
 
     def _check(self, what: str) -> None:
         """Raise `GraphStateError` if an operation is not allowed in the present state."""
-        fact = REFUSED[what].get(self._state)
+        fact = states.REFUSED[what].get(self.state)
         if fact:
             raise GraphStateError(f"Graph.{what}: {self._lost or fact}.")
+
+    def _runner_for(self, what: str) -> Runner:
+        """Return what replays the graph; raise `GraphStateError` if the operation is not allowed now."""
+        self._check(what)
+        assert self._runner is not None
+        return self._runner
 
     # ---- capture -------------------------------------------------------------------------------
 
@@ -182,14 +168,12 @@ class Graph:
             An argument is of the wrong type or value, or the pool can't be used any more.
         GraphStateError
             The graph is not empty, the stream was closed, or its pool is being captured into.
-        CaptureError
-            The stream can't be captured now. Nothing of a capture that goes on there is touched.
+        CaptureError, DriverError
+            The stream can't be captured now. A capture that is in progress there is not touched.
         UnsupportedError
             The backend does not have the mode.
-        DriverError
-            The driver could not be asked how the stream is. Nothing has begun.
         BackendUnavailableError
-            No stream was named, none is current, and there is no accelerator; with every reason.
+            No stream was named, none is current, and there is no accelerator.
         """
         self._begin(None, pool, capture_error_mode)
         assert self._capture is not None
@@ -212,25 +196,19 @@ class Graph:
         lease = pools.Lease(self._graph_pool if pool is None else pool)
         mode = self._mode if mode is None else check_mode(mode)
         ownership.drain()
-        target = stream or self._given_stream or current(self._backend_name)
-        if target is None:
-            registry.resolve(self._backend_name)
-            raise capture_error(
-                "a capture did not begin, since no stream is current on this thread", reason="default_stream"
-            )
+        target = stream or self._given_stream or stream_to_capture(self._backend_name)
         target._check()
+        home = home or target
         try:
-            capture = self._capture = Capture(self, target, lease, len(self._retained or ()))
+            capture = self._capture = Capture(self, target, home, lease, len(self._retained or ()))
             if self._finds_inputs and self._watched is None:
                 self._watched = liveness.Watchlist()
             used = None if self._watched is None else self._watched.begin()
-            first = target if home is None or home._is_capturing() else home
+            first = target if home._is_capturing() else home
             capture.begin(
                 mode, first if prepare else None, self._generators, used if self._finds_inputs else None
             )
-            self._home = home or target
-            self._home_hold = self._home.held()
-            self._state, self._lost = "capturing", ""
+            self._home, self._lost = home, ""
         except BaseException:
             self._forget_capture()
             raise
@@ -254,50 +232,35 @@ class Graph:
         """
         self._check("capture_end()")
         capture = self._capture_here("capture_end()")
+        check = None if self._watched is None else self._watched.check
+        keep = self._keep_graph or self._debug
         kept = False
         try:
-            captured = self._captured = capture.end()
-            self._lease = capture.lease
-            keep = self._keep_graph or self._debug
-            self._num_nodes = None if keep else captured.recorder.node_count(captured.value)
-            if self._num_nodes == 0 or (
-                self._num_nodes is None and captured.recorder.is_empty(captured.value)
-            ):
+            self._runner = runner = Runner(capture.end(), keep, capture.home, capture.lease, check)
+            if runner.is_empty():
                 self._found_empty(capture.subject)
             kept = keep
             if not self._keep_graph:
-                self._instantiate()
-            if not keep:
-                self._captured = None
+                self._instantiate(runner)
         except BaseException:
             if kept:
-                self._capture, self._guard, self._state = None, None, "captured"
+                self._capture = self._guard = None
             else:
                 self._forget_capture()
             raise
-        state: State = "captured" if self._keep_graph else "ready"
-        self._capture, self._guard, self._state = None, None, state
+        self._capture = self._guard = None
         ownership.drain()
 
     def _found_empty(self, subject: str) -> None:
         """Warn that a capture recorded nothing."""
-        why = (
-            "the work may have gone to another stream or device; make that stream the current one, or "
-            "capture it"
-        )
-        if self._home is not None and self._home._backend.recording == "explicit":
-            why = "this backend records only work that is enqueued through accelerator_graph.Stream"
-        warn_of_nothing(f"{subject} recorded nothing: {why}.")
+        assert self._home is not None
+        warn_of_nothing(f"{subject} recorded nothing: {why_empty(self._home._backend)}.")
 
     def _capture_here(self, what: str) -> Capture:
-        """Return the capture that is under way, if this thread may touch it."""
+        """Return the capture that is under way, if this thread may end it."""
         capture = self._capture
         assert capture is not None
-        if not capture.is_here() and (what != "reset()" or capture.thread_lives()):
-            raise GraphStateError(
-                f"Graph.{what}: thread {capture.thread.name!r} began this capture and has to end it, not "
-                f"thread {threading.current_thread().name!r}."
-            )
+        capture.check_thread(what)
         return capture
 
     def _forget_capture(self) -> None:
@@ -316,7 +279,8 @@ class Graph:
                 del self._retained[capture.retained :]
             if self._watched is not None:
                 self._watched.abandon()
-        self._let_go("the capture failed; capture again, and bind() again")
+        if self._runner is not None:
+            self._runner.refuse("the capture failed; capture again, and bind() again")
         self._empty()
 
     def __enter__(self) -> Self:
@@ -347,10 +311,10 @@ class Graph:
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if self._state == "capturing":
+            if self._capture is not None:
                 self.capture_end() if exc is None else self._abandon(exc)
             elif exc is None:
-                raise GraphStateError(f"{self._lost or ENDED_INSIDE}.")
+                raise GraphStateError(f"{self._lost or states.ENDED_INSIDE}.")
         except GraphStateError:
             raise
         except BaseException:
@@ -387,27 +351,19 @@ class Graph:
             It failed. The former executable is still there, unless the graph allows only one executable at
             a time: then the graph is captured and has none.
         """
-        self._check("instantiate()")
-        if self._captured is None or (self._state == "ready" and not self._keep_graph):
-            raise GraphStateError(f"Graph.instantiate(): {HAS_EXECUTABLE}.")
-        self._instantiate()
+        runner = self._runner_for("instantiate()")
+        if runner.executable is not None and not self._keep_graph:
+            raise GraphStateError(f"Graph.instantiate(): {states.HAS_EXECUTABLE}.")
+        self._instantiate(runner)
 
-    def _instantiate(self) -> None:
-        """Make an executable of what was captured."""
-        captured, home = self._captured, self._home_hold
-        assert captured is not None
-        assert home is not None
+    def _instantiate(self, runner: Runner) -> None:
         try:
-            if self._runner is None:
-                self._runner = Runner(captured, home, self._watched.check if self._watched else None)
-            else:
-                self._runner.instantiate(captured)
+            runner.instantiate()
             if self._launch is None:
-                self._launch = self._runner.home_launcher()
-            self._state = "ready"
+                self._launch = runner.home_launcher()
         except BaseException:
-            if self._runner is not None and self._runner.executable is None and self._capture is None:
-                self._launch, self._state = None, "captured"
+            if runner.executable is None:
+                self._launch = None
             raise
 
     def replay(self, stream: object = None) -> None:
@@ -440,9 +396,9 @@ class Graph:
             self._replay(stream)
 
     def _replay(self, stream: object) -> None:
-        self._check("replay()")
-        target = None if stream is None else self._on_device(stream)
-        runner = self._ready()
+        runner = self._runner_for("replay()")
+        target = None if stream is None else runner.stream_for(stream)
+        self._make_ready(runner)
         if target is not None:
             runner.replay(target)
         elif self._launch is not None:
@@ -451,59 +407,26 @@ class Graph:
     def bind(self, stream: object = None) -> Callable[[], None]:
         """Return a callable that replays on a stream, with everything decided now: for hot loops.
 
+        The callable takes no arguments, and keeps the graph and the stream alive. After `reset` it raises
+        `GraphStateError`.
+
         Parameters
         ----------
         stream : stream, optional
             Where to. By default the stream that `replay` would go to at this moment; a framework that
             later makes another stream current does not change that.
-
-        Returns
-        -------
-        callable
-            It takes no arguments, and keeps the graph and the stream alive. After `reset` it raises
-            `GraphStateError`.
-
-        Raises
-        ------
-        GraphStateError
-            Nothing was captured, or the stream was closed.
         """
-        self._check("bind()")
-        target = None if stream is None else self._on_device(stream).held()
-        runner = self._ready()
+        runner = self._runner_for("bind()")
+        target = None if stream is None else runner.stream_for(stream).held()
+        self._make_ready(runner)
         return runner.bind(target or runner.destination(), self)
 
-    def _ready(self) -> Runner:
-        """Return what replays the graph; instantiate it first if that has not been done."""
-        if self._state == "captured":
-            with self._kept_lock():  # several threads may be the first to replay
-                if self._state == "captured":
-                    self._instantiate()
-        assert self._runner is not None
-        return self._runner
-
-    def _kept_lock(self) -> AbstractContextManager[object]:
-        """Return what is held while an executable is made late, which happens only to kept graphs."""
-        return nullcontext() if self._captured is None else self._captured.lock
-
-    def _on_device(self, obj: object) -> Stream:
-        why = "on which the graph was captured; replay it on a stream of that backend"
-        stream = streams.as_stream(obj, self.backend, why)
-        if self._home is not None and stream._backend is not self._home._backend:
-            raise ValueError(
-                f"{streams.describe(stream)}: that backend was registered anew after this graph was "
-                "captured; capture it again."
-            )
-        if stream.device != self._device():
-            raise ValueError(
-                f"the graph was captured on device {self.device} and can't be replayed on device "
-                f"{stream.device}; capture it there, or take a stream of device {self.device}."
-            )
-        return stream
-
-    def _device(self) -> int:
-        assert self._home is not None
-        return self._home.device
+    def _make_ready(self, runner: Runner) -> None:
+        """Instantiate the graph if that has not been done."""
+        if runner.executable is None:
+            with runner.lock:  # several threads may be the first to replay
+                if runner.executable is None:
+                    self._instantiate(runner)
 
     def retain(self, obj: T) -> T:
         """Keep an object alive until the graph is reset, and return it."""
@@ -516,60 +439,49 @@ class Graph:
         """Refuse replays once the memory of an array is gone, until the graph is reset; return the array.
 
         For arrays that only raw kernels use; allowed in any state. For torch, CuPy and NumPy arrays the
-        memory is watched, which views keep alive; for other types, the object itself.
-
-        Raises
-        ------
-        TypeError
-            The object can't be referenced weakly.
+        memory is watched, which views keep alive; for other types, the object itself. Raises TypeError if
+        that can't be referenced weakly.
         """
-        with self._kept_lock():
+        runner = self._runner
+        with nullcontext() if runner is None else runner.lock:
             if self._watched is None:
                 self._watched = liveness.Watchlist()
             self._watched.add(obj)
-            if self._runner is not None:
-                self._runner.check_with(self._watched.check)
+            if runner is not None:
+                runner.check_with(self._watched.check)
         return obj
 
     def reset(self) -> None:
         """Make the graph empty: give back the executable, the graph, the pool and what it retains.
 
         Callables from `bind` raise `GraphStateError` from then on. Runs that are under way complete.
-        A capture that is under way is abandoned.
-
-        Raises
-        ------
-        GraphStateError
-            Another thread, which is still alive, is capturing this graph.
+        A capture that is under way is abandoned; if another thread, which is still alive, began it, that is
+        a `GraphStateError`.
         """
-        if self._state == "capturing":
+        if self._capture is not None:
             self._capture_here("reset()")
             self._forget_capture()
-        self._let_go("the graph was reset; capture again, and bind() again")
-        if self._lease is not None:
-            self._lease.release()
+        if self._runner is not None:
+            self._runner.refuse("the graph was reset; capture again, and bind() again")
+            self._runner.lease.release()
         self._retained = None
         self._watched = None
         self._empty()
         ownership.drain()
 
-    def _let_go(self, why: str) -> None:
-        if self._runner is not None:
-            self._runner.refuse(why)
-
     def _after_fork(self) -> None:
-        lost = {"empty": self._lost, "capturing": BEGUN_BEFORE_FORK}.get(self._state, CAPTURED_BEFORE_FORK)
-        self._let_go(CAPTURED_BEFORE_FORK)
+        lost = {"empty": self._lost, "capturing": states.BEGUN_BEFORE_FORK}
+        why = lost.get(self.state, states.CAPTURED_BEFORE_FORK)
+        if self._runner is not None:
+            self._runner.refuse(states.CAPTURED_BEFORE_FORK)
         self._empty()
-        self._lost = lost
+        self._lost = why
 
     # ---- facts ---------------------------------------------------------------------------------
 
     def pool(self) -> pools.PoolId:
         """Return the id of the graph's memory pool, for other graphs to share."""
-        self._check("pool()")
-        assert self._lease is not None
-        return self._lease.shown
+        return self._runner_for("pool()").lease.shown
 
     def debug_dump(self, path: str | os.PathLike[str], verbose: bool = True) -> None:
         """Write the graph in the DOT language.
@@ -577,16 +489,14 @@ class Graph:
         Parameters
         ----------
         path : path-like
-            Where to. An existing file is replaced, once the new one is whole.
+            Where to. An existing file is replaced once the new one is whole.
         verbose : bool
-            With the parameters of the nodes, where the backend knows them.
+            Write the parameters of the nodes, too, where the backend knows them.
 
         Raises
         ------
         GraphStateError
             Nothing was captured, or the graph was not kept.
-        OSError
-            The file can't be written.
         """
         captured = self._kept("debug_dump()")
         write_file(path, lambda name: captured.recorder.dump(captured.value, name, verbose))
@@ -598,34 +508,35 @@ class Graph:
 
     def raw_executable(self) -> int:
         """Return the vendor's handle of the executable. Valid until `reset` or `instantiate`."""
-        self._check("raw_executable()")
-        runner = self._runner
-        assert runner is not None
-        assert runner.executable is not None
-        return runner.executable.recorder.handle_int(runner.executable.value)
+        executable = self._runner_for("raw_executable()").executable
+        assert executable is not None
+        return executable.recorder.handle_int(executable.value)
 
     def raw_cuda_graph(self) -> int:
         """As `raw_graph`, on backends whose graphs are a ``cudaGraph_t`` or ``hipGraph_t``."""
-        _check_cuda_like(self._kept("raw_cuda_graph()").backend)
+        self._kept("raw_cuda_graph()")
+        self._runner_for("raw_cuda_graph()").check_cuda_like()
         return self.raw_graph()
 
     def raw_cuda_graph_exec(self) -> int:
         """As `raw_executable`, on backends where that is a ``cudaGraphExec_t`` or ``hipGraphExec_t``."""
-        self._check("raw_cuda_graph_exec()")
-        assert self._home is not None
-        _check_cuda_like(self._home._backend)
+        self._runner_for("raw_cuda_graph_exec()").check_cuda_like()
         return self.raw_executable()
 
     def _kept(self, what: str) -> Captured:
-        self._check(what)
-        if self._captured is None:
-            raise GraphStateError(f"Graph.{what}: {NOT_KEPT}.")
-        return self._captured
+        captured = self._runner_for(what).captured
+        if captured is None:
+            raise GraphStateError(f"Graph.{what}: {states.NOT_KEPT}.")
+        return captured
 
     @property
     def state(self) -> State:
         """``"empty"``, ``"capturing"``, ``"captured"`` (no executable yet) or ``"ready"``."""
-        return self._state
+        if self._capture is not None:
+            return "capturing"
+        if self._runner is None:
+            return "empty"
+        return "captured" if self._runner.executable is None else "ready"
 
     @property
     def backend(self) -> str | None:
@@ -645,20 +556,14 @@ class Graph:
         """
         if self._capture is not None:
             return self._capture.stream
-        if self._home_hold is not None and self._home is not None and self._home._closed:
-            return self._home_hold.held()
+        if self._runner is not None and self._home is not None and self._home._closed:
+            return self._runner.home.held()
         return self._home
 
     @property
     def num_nodes(self) -> int:
         """How many nodes were captured."""
-        self._check("num_nodes")
-        if self._num_nodes is None and self._captured is not None:
-            self._num_nodes = self._captured.recorder.node_count(self._captured.value)
-        if self._num_nodes is None:
-            assert self._home is not None
-            raise unsupported(self._home._backend, Capability.NODES)
-        return self._num_nodes
+        return self._runner_for("num_nodes").num_nodes()
 
     # ---- for the next capture ------------------------------------------------------------------
 
@@ -670,18 +575,13 @@ class Graph:
     def register_generator_state(self, generator: object) -> None:
         """Let a torch random generator take part in all captures from the next one on.
 
-        Every replay then draws new numbers from it, as from torch's default generator. It takes no part in
-        captures on backends where its framework takes none.
-
-        Raises
-        ------
-        TypeError
-            It is not a random generator of a device, or its framework has not been imported.
+        Every replay then draws new numbers from it, as from torch's default generator. Raises TypeError if
+        it is not a random generator of a device, or its framework has not been imported.
         """
         self._check("register_generator_state()")
         if not any(framework.takes_generator(generator) for framework in interop.loaded()):
             raise TypeError(
-                "register_generator_state: must be a random generator of a device, such as "
+                "register_generator_state: the argument must be a random generator of a device, such as "
                 f"torch.Generator('cuda'), not {generator!r}."
             )
         self._generators += (generator,)
@@ -760,13 +660,7 @@ class graph:
         g._guard = if_skipped(self, g._recover)
         stream, home = self._stream or g._given_stream, None
         if stream is None:
-            home = current(g._backend_name, or_default=True)
-            if home is None:
-                stream = streams.Stream(backend=registry.resolve(g._backend_name).name)
-            else:
-                stream = side_of(home)
-                if not self._prepare and not home._is_capturing():
-                    stream._follow(home)
+            stream, home = beside_current(g._backend_name, wait=not self._prepare)
         return g._enter(stream, self._pool, self._mode, prepare=self._prepare, home=home)
 
     @sure_exit
@@ -795,27 +689,7 @@ def current_graph() -> Graph | None:
 def is_graph_available(backend: str | None = None) -> bool:
     """Return True if there is an accelerator that can capture graphs. Initialises nothing.
 
-    Parameters
-    ----------
-    backend : str, optional
-        Ask this backend alone. ``"cpu"``, and a plug-in that has to be named, count only if named here.
-
-    Raises
-    ------
-    UnknownBackendError
-        No backend of that name is known.
+    If you name a backend, only that one is asked; ``"cpu"``, and a plug-in that has to be named, count only
+    then. Raises `UnknownBackendError` if no backend has that name.
     """
     return registry.usable(backend)
-
-
-def _check_cuda_like(backend: Backend) -> None:
-    if not backend.cuda_like:
-        raise UnsupportedError(
-            f"backend {backend.name!r} has no handles like CUDA's; raw_graph() and raw_executable() return "
-            "its own, if it has any."
-        )
-
-
-def warn_of_nothing(message: str) -> None:
-    """Issue an `EmptyGraphWarning` for the caller's line."""
-    warnings.warn(message, EmptyGraphWarning, stacklevel=outside()[0])

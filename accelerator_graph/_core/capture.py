@@ -3,45 +3,40 @@
 from __future__ import annotations
 
 import itertools
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from threading import RLock
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from .._interpreter.threads import this_thread
 from ..backends.base import Capability, CaptureStatus
-from ..errors import AcceleratorGraphError, CaptureError, DriverError, UnsupportedError, capture_error
+from ..errors import (
+    AcceleratorGraphError,
+    CaptureError,
+    DriverError,
+    GraphStateError,
+    capture_error,
+)
 from ..interop.base import FrameworkRecorder
 from . import capture_table, gc_pause, stream_stack, streams
+from .modes import native_mode
 from .ownership import Callback, Owned
 
 if TYPE_CHECKING:
     from ..backends.base import Backend, Recorder
     from ..interop.base import Framework, Undo
+    from .call_site import Site
     from .pools import Lease
-
-MODES = ("default", "global", "thread_local", "relaxed")
-"""The capture modes; only ``"default"`` is portable."""
 
 _keys = itertools.count()
 _NO_TOKEN = object()
 
-Site = tuple[str, int]
-"""A file and a line."""
-
 
 class Captured(Owned):
-    """A graph that was captured. Whoever instantiates it late holds `lock`."""
+    """A graph that was captured."""
 
-    __slots__ = ("lock",)
-
-    def __init__(self, recorder: Recorder, backend: Backend, value: Any, *keeps: object) -> None:
-        super().__init__(recorder, backend, value, *keeps)
-        self.lock = RLock()
+    __slots__ = ()
 
     def act(self) -> None:
         """Destroy the graph."""
@@ -60,6 +55,8 @@ class Capture:
         The graph that captures.
     stream : Stream
         The stream to capture.
+    home : Stream
+        Where replays will go.
     lease : Lease
         The graph's part in a pool.
     retained : int
@@ -76,6 +73,7 @@ class Capture:
         "_undos",
         "backend",
         "begun_at",
+        "home",
         "lease",
         "native",
         "recorder",
@@ -85,10 +83,16 @@ class Capture:
     )
 
     def __init__(
-        self, graph: capture_table.Retaining, stream: streams.Stream, lease: Lease, retained: int
+        self,
+        graph: capture_table.Retaining,
+        stream: streams.Stream,
+        home: streams.Stream,
+        lease: Lease,
+        retained: int,
     ) -> None:
         self._graph = ref(graph)  # which holds this capture; the thread holds the graph
         self.stream = stream
+        self.home = home.held()
         self.lease = lease
         self.retained = retained
         self.backend = stream._backend
@@ -114,7 +118,7 @@ class Capture:
         Parameters
         ----------
         mode : str
-            One of `MODES`.
+            One of `modes.MODES`.
         prepare : Stream, optional
             Let the frameworks get ready first, and wait until the work on that stream is done.
         generators : sequence
@@ -123,7 +127,7 @@ class Capture:
             Called for the arrays that frameworks see being used.
         """
         backend, native = self.backend, self.native
-        mode = _mode_of(backend, mode)
+        mode = native_mode(backend, mode)
         if backend.capture_status(native) is not CaptureStatus.NONE:
             fact = streams.captured_by(self.stream)
             raise capture_error(f"{self.subject} did not begin", reason="foreign_capture", fact=fact)
@@ -244,6 +248,14 @@ class Capture:
         capture_table.live.pop(self._key, None)
         gc_pause.resume(self._key)
 
+    def check_thread(self, what: str) -> None:
+        """Raise `GraphStateError` if this thread may not end the capture."""
+        if not self.is_here() and (what != "reset()" or self.thread_lives()):
+            raise GraphStateError(
+                f"Graph.{what}: thread {self.thread.name!r} began this capture and has to end it, not "
+                f"thread {threading.current_thread().name!r}."
+            )
+
     def is_here(self) -> bool:
         """Return True if the calling thread began the capture."""
         return self._identity() is this_thread()
@@ -269,46 +281,18 @@ class Capture:
                 self.lease.captured()
 
 
+def why_empty(backend: Backend) -> str:
+    """Return why a capture on a backend may have recorded nothing, and the way out: a clause."""
+    if backend.recording == "explicit":
+        return "this backend records only work that is enqueued through accelerator_graph.Stream"
+    return (
+        "the work may have gone to another stream or device; make that stream the current one, or capture it"
+    )
+
+
 def _abandon_all(unfinished: dict[int, Capture]) -> None:
     """Abandon what a thread was capturing when it ended."""
     while unfinished:
         key = next(iter(unfinished))
         unfinished[key].thread_ended()
         unfinished.pop(key, None)
-
-
-def check_mode(mode: object) -> str:
-    """Return a capture mode. Raises TypeError or ValueError if it is none."""
-    if not isinstance(mode, str):
-        raise TypeError(f"capture_error_mode must be a string, one of {', '.join(MODES)}, not {mode!r}.")
-    if mode not in MODES:
-        raise ValueError(f"capture_error_mode must be one of {', '.join(MODES)}, not {mode!r}.")
-    return mode
-
-
-def _mode_of(backend: Backend, mode: str) -> str:
-    """Return the backend's name for a mode."""
-    modes = backend.capture_modes
-    if mode == "default":
-        return modes[0]
-    if mode not in modes:
-        raise UnsupportedError(
-            f"backend {backend.name!r} has no capture mode {mode!r}; use 'default'.",
-            capability="capture_modes",
-        )
-    return mode
-
-
-def caller() -> Site:
-    """Return the file and the line outside of this package that called it."""
-    frame = outside()[1]
-    return frame.f_code.co_filename, frame.f_lineno
-
-
-def outside() -> tuple[int, FrameType]:
-    """Return the first frame outside of this package, and the `stacklevel` of the caller's warning for it."""
-    level, frame = 1, sys._getframe(1)
-    package = __name__.partition(".")[0]
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
-        level, frame = level + 1, frame.f_back
-    return level, frame

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..backends import registry
-from ..errors import BackendError
+from ..errors import BackendError, capture_error
 from ..interop import registry as interop
 from .framework_streams import current_streams
 from .streams import Borrowed, FrameworkCurrent, Stream, describe, innermost
@@ -15,6 +15,25 @@ def current_stream() -> Stream | None:
     It is the stream of the innermost ``with``, or of the capture that this thread has under way.
     """
     return current()
+
+
+def stream_to_capture(backend: str | None) -> Stream:
+    """Return this thread's current stream for a capture that names none.
+
+    Raises
+    ------
+    CaptureError
+        No stream is current.
+    BackendUnavailableError
+        There is no accelerator either.
+    """
+    stream = current(backend)
+    if stream is None:
+        registry.resolve(backend)
+        raise capture_error(
+            "a capture did not begin, since no stream is current on this thread", reason="default_stream"
+        )
+    return stream
 
 
 def is_current_stream_capturing() -> bool:

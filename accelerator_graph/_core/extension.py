@@ -15,7 +15,7 @@ from ..backends.base import SameContext, SameStream
 
 if TYPE_CHECKING:
     from ._fast import Launch
-    from .replay import Executable
+    from .binding import Executable
     from .streams import Stream
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from ..backends import registry
+from .current_stream import current
 from .streams import Stream
 
 if TYPE_CHECKING:
@@ -34,3 +36,17 @@ def side_of(stream: Stream) -> Stream:
     elif side._is_capturing():
         return Stream(backend=backend.name, like=stream)
     return side.held()
+
+
+def beside_current(backend: str | None, *, wait: bool) -> tuple[Stream, Stream | None]:
+    """Return a stream to capture on and the current stream, which it waits for on request.
+
+    Without a current stream: a new stream on the named backend or the automatically chosen one, and None.
+    """
+    home = current(backend, or_default=True)
+    if home is None:
+        return Stream(backend=registry.resolve(backend).name), None
+    side = side_of(home)
+    if wait and not home._is_capturing():
+        side._follow(home)
+    return side, home

@@ -173,7 +173,8 @@ class RecordedCall:
         """
         if not self._only_ours:
             return None
-        seen, nodes = self._graph._retained or [], self._graph._num_nodes
+        seen, runner = self._graph._retained or [], self._graph._runner
+        nodes = None if runner is None else runner.counted
         return (
             None if nodes is not None and nodes > len(seen) else RecordedWork([*seen, self._statics], passed)
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import api
 from .._core import capture_table, liveness
+from .._core.call_site import warn_of_nothing
 from .._core.streams import Borrowed, FrameworkCurrent, Stream, as_stream
 from ..backends import registry
 from ..errors import UnsupportedError, capture_error
@@ -76,21 +77,21 @@ class TorchGraph(api.Graph):
             raise
 
     def _check(self, what: str) -> None:
-        with ahead(words.out_of_order(what, self._state, keeps=self._keep_graph), hip=_for_hip()):
+        with ahead(words.out_of_order(what, self.state, keeps=self._keep_graph), hip=_for_hip()):
             super()._check(what)
 
     def _found_empty(self, subject: str) -> None:
-        api.warn_of_nothing(words.NOTHING_RECORDED)
+        warn_of_nothing(words.NOTHING_RECORDED)
 
     def instantiate(self) -> None:
         """Make the executable, or make it again, as `Graph.instantiate` does."""
-        with ahead(words.INSTANTIATED if self._state == "ready" else "", hip=_for_hip()):
+        with ahead(words.INSTANTIATED if self.state == "ready" else "", hip=_for_hip()):
             super().instantiate()
 
     def raw_cuda_graph(self) -> int:
         """As `Graph.raw_cuda_graph`."""
         with ahead(
-            words.out_of_order("raw_cuda_graph()", self._state, keeps=self._keep_graph), hip=_for_hip()
+            words.out_of_order("raw_cuda_graph()", self.state, keeps=self._keep_graph), hip=_for_hip()
         ):
             return super().raw_cuda_graph()
 
@@ -102,12 +103,11 @@ class TorchGraph(api.Graph):
         """Return torch's object, which records and replays."""
         if self._capture is not None:
             return self._capture._token.torch_graph
-        if self._captured is not None:
-            return self._captured.value.torch_graph
-        self._check("replay()")
-        assert self._runner is not None
-        assert self._runner.executable is not None
-        return self._runner.executable.value.recording.torch_graph
+        runner = self._runner_for("replay()")
+        if runner.captured is not None:
+            return runner.captured.value.torch_graph
+        assert runner.executable is not None
+        return runner.executable.value.recording.torch_graph
 
 
 class CUDAGraph(TorchGraph):

@@ -125,7 +125,7 @@ def test_a_kept_graph_outlives_the_stream_that_was_closed(stream):
     other.synchronize()
     graph.replay()
     graph.bind()()
-    other.wait(graph._home_hold)
+    other.wait(graph._runner.home)
     other.synchronize()
     assert log == [1, 1, 1]
 

@@ -15,7 +15,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph import interop
-from accelerator_graph._core import replay as _replay
+from accelerator_graph._core import binding
 from accelerator_graph.interop import registry
 from accelerator_graph.interop.base import Framework
 
@@ -297,7 +297,7 @@ def test_other_values_are_errors(monkeypatch, value):
 
 
 def test_nothing_is_in_the_way_of_replays_without_it(standin, runs, monkeypatch):
-    monkeypatch.setattr(_replay, "checked", None)
+    monkeypatch.setattr(binding, "checked", None)
     x = Array()
     runs_well(capture(standin, runs, x, check_input_liveness=False), runs)
     runs_well(capture(standin, runs), runs)  # nothing was found

@@ -141,7 +141,7 @@ def instantiated(bench: Bench) -> None:
 
 def nodes(bench: Bench, phase: Phase) -> None:
     backend = bench.stream._backend
-    listed, edges = backend.nodes(bench.graph._captured.value)
+    listed, edges = backend.nodes(bench.graph._runner.captured.value)
     assert len(listed) == 4
     assert len(edges) == 4
 

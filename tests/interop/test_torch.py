@@ -85,7 +85,7 @@ def test_inspection_goes_through(torch, tmp_path):
     g = captured(ag.Graph(keep_graph=True), lambda: torch.fill(x, 5))
     g.debug_dump(str(tmp_path / "g.dot"))
     assert (tmp_path / "g.dot").read_text().startswith("digraph")
-    nodes, _ = g._captured.backend.nodes(g._captured.value)
+    nodes, _ = g._runner.captured.recorder.nodes(g._runner.captured.value)
     assert [node.kind for node in nodes] == ["memset"]
     g.instantiate()
     other = ag.Stream(backend="cuda")
@@ -159,7 +159,7 @@ def test_replays_follow_torchs_current_stream(torch):
     g.replay()
     with torch.cuda.stream(other):
         g.replay()
-    cells = [cell.cell_contents for cell in g._runner.launch.__closure__]
+    cells = [cell.cell_contents for cell in g._launch.__closure__]
     [launchers] = [each for each in cells if isinstance(each, dict)]
     assert list(launchers) == [0, other.cuda_stream]
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import accelerator_graph as ag
 from accelerator_graph.backends._cpu.graph import Executable, Graph
-from accelerator_graph.backends.base import Availability, Capability, CaptureStatus
+from accelerator_graph.backends.base import Availability, Capability, CaptureInfo, CaptureStatus
 from accelerator_graph.backends.cpu import CpuBackend
 from kit.explicit_runtime import Latch
 
@@ -514,3 +515,61 @@ class NothingButTheCore(CpuBackend):
 
     def capabilities(self, device: int) -> Any:
         return set()
+
+
+class OneCaptureInfoForAll(CpuBackend):
+    def capture_info(self, stream: Any) -> Any:
+        return None if stream.capture is None else CaptureInfo(1)
+
+
+class ContextsChange(CpuBackend):
+    def context_id(self, stream: Any) -> int:
+        return next(_numbers)
+
+
+class OneExecutableSecretly(CpuBackend):
+    def instantiate(self, graph: Any) -> Any:
+        executable = super().instantiate(graph)
+        if getattr(self, "_newest", None) is not None:
+            super().destroy_executable(self._newest)
+        self._newest = executable
+        return executable
+
+
+class DestroyingAnEventBreaksCaptures(CpuBackend):
+    def destroy_event(self, event: Any) -> None:
+        for capture in self._captures._open:
+            capture.status = CaptureStatus.INVALIDATED
+
+
+class ReplaysBesideCaptures(CpuBackend):
+    def capabilities(self, device: int) -> Any:
+        return super().capabilities(device) - {Capability.CHILD_GRAPHS}
+
+    def replay(self, executable: Any, stream: Any) -> None:
+        executable.enqueue(stream.worker)
+
+
+class NamesNoModules(CpuBackend):
+    stream_modules = frozenset()
+
+
+class RelaxedOnce(CpuBackend):
+    @contextmanager
+    def relaxed(self, stream: Any) -> Any:
+        assert not getattr(self, "_inside", False)
+        self._inside = True
+        yield
+        self._inside = False
+
+
+class SaysItSurvivesAFork(CpuBackend):
+    def open(self) -> None:
+        if _opened_in and os.getpid() not in _opened_in:
+            raise ag.errors.BackendUnavailableError("opened before the fork.", reasons={})
+        _opened_in.append(os.getpid())
+        super().open()
+
+
+_numbers = itertools.count()
+_opened_in: list[int] = []

@@ -16,8 +16,7 @@ from unittest import SkipTest
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph import api
-from accelerator_graph._core import ownership
+from accelerator_graph._core import ownership, states
 from accelerator_graph.backends.base import Backend
 from accelerator_graph.testing import BackendConformance, CheckResult, Work, check_backend
 from accelerator_graph.testing._case import Case
@@ -111,7 +110,18 @@ FOUND_BY = [
     (planted.ErrorsHaveNoReason, "test_capture_is_a_graph_only_if_it_is_active"),
     (planted.WaitDoesNothing, "test_wait_orders_streams"),
     (planted.WaitDoesNothing, "test_entering_waits_for_the_current_stream"),
-    (planted.PreparesNothing, "test_side_stream_waits_for_the_current_one"),
+    (planted.RelaxesNothing, "test_preparing_a_capture_disturbs_no_other"),
+    (planted.OneCaptureInfoForAll, "test_capture_info_tells_captures_apart"),
+    (planted.ContextsChange, "test_context_id_is_shared_by_streams_that_are_alike"),
+    (planted.OneExecutableSecretly, "test_executables_of_one_graph_live_side_by_side_or_one_after_another"),
+    (planted.DestroyingAnEventBreaksCaptures, "test_destroying_disturbs_no_capture"),
+    (planted.ReplaysBesideCaptures, "test_replay_ignores_captures_only_where_it_says_so"),
+    (planted.NamesNoModules, "test_stream_modules_have_the_runtimes_own_streams"),
+    (planted.RelaxedOnce, "test_relaxed_contexts_end_as_they_began"),
+    (
+        planted.SaysItSurvivesAFork,
+        "test_child_of_a_process_that_has_opened_the_backend_can_use_it_or_is_told",
+    ),
     (planted.CountsWrongly, "test_num_nodes_counts_what_was_captured"),
     (planted.CountsWrongly, "test_empty_capture_warns"),
     (planted.CountsWrongly, "test_nodes_of_a_line"),
@@ -218,9 +228,9 @@ def test_every_cell_of_the_state_table_can_fail(
     call: str, state: str, register: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register(planted.Whole)
-    key = call if call in api._REFUSED else f"{call}()"
-    assert api._REFUSED[key]
-    monkeypatch.setitem(api._REFUSED, key, {})
+    key = call if call in states.REFUSED else f"{call}()"
+    assert states.REFUSED[key]
+    monkeypatch.setitem(states.REFUSED, key, {})
     with pytest.raises(Exception) as caught:  # noqa: PT011
         run(f"test_state_{call}_when_{state.replace(' ', '_')}")
     assert not isinstance(caught.value, SkipTest)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 from ..._core import streams
-from ..._core.replay import make_room, refuse_capturing
+from ..._core.binding import refuse_capturing
+from ..._core.replay import make_room
 from ...interop import registry as interop
 from ..call_order import Traffic, key_of, lasts
 

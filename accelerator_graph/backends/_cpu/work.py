@@ -122,7 +122,7 @@ def caller() -> Site | None:
     return frame.f_code, frame.f_lasti
 
 
-_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(caller.__code__.co_filename)), "")
+_PACKAGE = os.path.join(os.path.abspath(f"{caller.__code__.co_filename}/../../.."), "")
 _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200  # as in `inspect`, whose import takes 7 ms
 
 

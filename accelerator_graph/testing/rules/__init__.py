@@ -15,6 +15,7 @@ from .handles import HandleRules
 from .interrupts import InterruptRules
 from .isolation import IsolationRules
 from .lifetime import LifetimeRules
+from .members import MemberRules
 from .memory import MemoryRules
 from .modes import ModeRules
 from .nodes import NodeRules
@@ -35,6 +36,7 @@ ALL = (
     HandleRules,
     StateRules,
     CaptureRules,
+    MemberRules,
     ModeRules,
     ByHandRules,
     SideStreamRules,

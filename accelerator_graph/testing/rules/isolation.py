@@ -17,6 +17,19 @@ BROKEN = ("illegal_call", "invalidated", "foreign_capture", "other")
 class IsolationRules(Case):
     """The streams of a capture wait for events of that capture and for no others."""
 
+    def test_preparing_a_capture_disturbs_no_other(self) -> None:
+        """To wait for a stream inside `relaxed` invalidates no capture of this thread or of another."""
+        first, second, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
+        outer, inner = self.graph(first), self.graph()
+        with outer:
+            self.enqueue(first, cell)
+            with ag.graph(inner, stream=second):
+                self.enqueue(second, other)
+            self.enqueue(first, cell)
+        outer.replay()
+        inner.replay(second)
+        assert (self.read(cell), self.read(other)) == (applied(2), applied(1))
+
     def test_wait_for_an_event_from_before_the_capture_is_refused(self) -> None:
         """A capturing stream can't wait for an event that was recorded on another stream before."""
         outside, cell = self._outside()

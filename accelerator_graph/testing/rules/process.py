@@ -10,23 +10,34 @@ from unittest import SkipTest
 
 from .._case import Case
 
-PROGRAM = """
+USE = """
 import importlib, json, os, sys, traceback
 
-path, module, names, name = json.loads(sys.argv[1])
+path, module, names, name, opened_before = json.loads(sys.argv[1])
 sys.path[:] = path
 found = importlib.import_module(module)
 for each in names.split("."):
     found = getattr(found, each)
 assert found.probe().usable, found.probe().reason
 
+import accelerator_graph as ag
+
+if name not in ag.backends.names():
+    ag.backends.register(name, found)
+if opened_before:
+    ag.backends.get(name)
+
 child = os.fork()
 if child:
     sys.exit(os.waitpid(child, 0)[1] != 0)
 try:
-    backend = found()
-    backend.name = name
-    backend.open()
+    if opened_before and not found.survives_fork:
+        try:
+            ag.backends.get(name)
+        except ag.errors.BackendUnavailableError:
+            os._exit(0)
+        raise AssertionError("the child got a backend that its parent had opened")
+    backend = ag.backends.get(name)
     stream = backend.create_stream(0)
     graph = backend.capture_end(backend.capture_begin(stream, backend.capture_modes[0]))
     executable = backend.instantiate(graph)
@@ -47,6 +58,13 @@ class ProcessRules(Case):
 
     def test_child_of_a_process_that_has_probed_can_use_the_backend(self) -> None:
         """`probe` initialises nothing: after it, a forked child can open the backend, capture and replay."""
+        self._fork(opened_before=False)
+
+    def test_child_of_a_process_that_has_opened_the_backend_can_use_it_or_is_told(self) -> None:
+        """With `survives_fork` a child of a process that has used the backend can open it, else it can't."""
+        self._fork(opened_before=True)
+
+    def _fork(self, *, opened_before: bool) -> None:
         if not hasattr(os, "fork"):
             raise SkipTest("this system has no fork")
         kind = type(self.backend)
@@ -55,9 +73,9 @@ class ProcessRules(Case):
             found = getattr(found, name, None)
         if found is not kind or kind.__module__ == "__main__":
             raise SkipTest(f"another process can't import {kind.__qualname__} from {kind.__module__}")
-        facts = json.dumps([sys.path, kind.__module__, kind.__qualname__, self.backend.name])
+        facts = json.dumps([sys.path, kind.__module__, kind.__qualname__, self.backend.name, opened_before])
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, facts],
+            [sys.executable, "-W", "ignore::DeprecationWarning", "-c", USE, facts],
             capture_output=True,
             text=True,
             timeout=self.time_limit / 2,

@@ -65,8 +65,8 @@ def captured(
     graph = ag.Graph(keep_graph=True, stream=streams[0])
     with graph:
         body(work, streams, memory, cells)
-    assert graph._captured is not None
-    nodes, edges = backend.nodes(graph._captured.value)
+    assert graph._runner.captured is not None
+    nodes, edges = backend.nodes(graph._runner.captured.value)
     for _ in range(3):
         graph.replay()
     streams[0].synchronize()

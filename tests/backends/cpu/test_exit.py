@@ -208,7 +208,7 @@ def test_work_goes_on_in_the_handlers_after_the_librarys():
 
 def test_a_thread_that_is_being_started_is_no_error():
     code = """
-    from accelerator_graph.backends import _cpu_threads
+    from accelerator_graph.backends._cpu import threads as _cpu_threads
     starting = threading.Event()
     class Slow(_cpu_threads.WorkerThread):
         def start(self):

@@ -289,13 +289,13 @@ def test_a_forked_child_does_not_report_what_its_parent_will():
 def test_finalisers_need_no_names_of_their_module():
     """The interpreter takes those away before the last objects."""
     code = """
-    from accelerator_graph.backends import _cpu_branches, _cpu_work
-    helpers = _cpu_branches.Helpers()
+    from accelerator_graph.backends._cpu import branches, work
+    helpers = branches.Helpers()
     helpers.start(1)
-    failure = _cpu_work.Failure(ValueError())
+    failure = work.Failure(ValueError())
     failure.told = True
-    unfinished = _cpu_work.Failure.__new__(_cpu_work.Failure)
-    for module in (_cpu_branches, _cpu_work):
+    unfinished = work.Failure.__new__(work.Failure)
+    for module in (branches, work):
         vars(module).update(dict.fromkeys(vars(module)))
     del helpers, failure, unfinished
     """

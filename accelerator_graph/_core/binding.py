@@ -1,0 +1,161 @@
+"""An executable bound to a stream: the callables in which everything is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+from weakref import ref
+
+from ..backends.base import Capability
+from ..errors import CaptureError, GraphStateError
+from ..interop.base import FrameworkRecorder
+from . import capture_table
+from .extension import fast, launch_in_c, new_lock
+from .liveness import checked
+from .ownership import Owned
+from .streams import Stream, captured_by, describe
+
+if TYPE_CHECKING:
+    from ..backends.base import Backend, Recorder
+    from ._fast import Launcher
+
+
+class Executable(Owned):
+    """An executable of a captured graph.
+
+    Attributes
+    ----------
+    lock : Lock or None
+        Held during each launch. None if the recorder serialises replays itself.
+    last : object
+        The owner of the stream of the latest run, which the next run may have to wait for.
+    """
+
+    __slots__ = ("last", "lock")
+
+    def __init__(self, recorder: Recorder, backend: Backend, value: Any, *keeps: object) -> None:
+        super().__init__(recorder, backend, value, *keeps)
+        self.lock = None if recorder.serialises_replays else new_lock()
+        self.last: object = None
+
+    def act(self) -> None:
+        """Destroy the executable."""
+        self.recorder.destroy_executable(self.value)
+
+
+class Binding:
+    """An executable bound to a stream; a launch runs whatever `target` is at that moment.
+
+    `target` is replaced as a whole, never changed: a launch takes it once and so holds the executable until
+    it is through, whatever becomes of the graph meanwhile.
+
+    Parameters
+    ----------
+    stream : Stream
+        Where launches go. A hold of its own, which nobody else can close.
+    executable : Executable
+        What they run.
+    keeps : object
+        What has to live as long as the callable does.
+    check : callable, optional
+        Called ahead of every launch; what it raises is raised, and nothing is launched.
+    """
+
+    __slots__ = ("__weakref__", "_asks", "_in_c", "_keeps", "_stream", "target")
+
+    target: tuple[Callable[[], Any] | None, Executable | None, bool]
+    """What launches, or None where C does and the recorder's `replay` is enough for the rest; the executable,
+    or None once launches are refused; and whether C may launch it."""
+
+    def __init__(
+        self, stream: Stream, executable: Executable, keeps: object, check: Callable[[], None] | None = None
+    ) -> None:
+        self._stream = stream
+        self._keeps = keeps
+        self._asks = stream._backend.replay_ignores_captures
+        self._in_c: Callable[[], Launcher | None] = lambda: None
+        self.connect(executable, check)
+
+    def connect(self, executable: Executable, check: Callable[[], None] | None) -> None:
+        """Launch this executable from now on, after a check if there is one."""
+        recorder, value, native = executable.recorder, executable.value, self._stream.native
+        if check is not None:
+            self.target = (checked(check, recorder.bind(value, native)), executable, False)
+        elif executable.lock is None and launch_in_c(executable, self._stream) is not None:
+            self.target = (None, executable, True)
+        else:
+            self.target = (recorder.bind(value, native), executable, True)
+        self._connect_c()
+
+    def _connect_c(self) -> None:
+        """Have the callable in C launch without Python, if there is one and the recorder lets it."""
+        launcher = self._in_c()
+        if launcher is None:
+            return
+        target = None
+        while target is not self.target:  # another thread may replace it meanwhile
+            target = self.target
+            _, executable, in_c = target
+            launcher.target = launch_in_c(executable, self._stream) if in_c and executable else None
+
+    def refuse(self, why: str) -> None:
+        """Raise `GraphStateError` at every launch from now on, and let go of the executable."""
+
+        def refuse() -> NoReturn:
+            raise GraphStateError(why)
+
+        self.target = (refuse, None, False)
+        self._connect_c()
+
+    def launcher(self) -> Callable[[], None]:
+        """Return the callable. It holds the binding, and the binding does not hold it."""
+        executable = self.target[1]
+        in_python = self._launch if executable is None or executable.lock is None else self._launch_locked
+        if fast is None:
+            return in_python
+        launcher: Launcher = fast.Launcher(capture_table.live, in_python)
+        self._in_c = ref(launcher)
+        self._connect_c()
+        return launcher
+
+    def _launch(self) -> None:
+        call, executable, _ = self.target
+        if capture_table.live or self._asks:
+            refuse_capturing(self._stream)
+        if call is not None:
+            call()
+        elif executable is not None:
+            executable.recorder.replay(executable.value, self._stream.native)
+
+    def _launch_locked(self) -> None:
+        call, executable, _ = self.target
+        if capture_table.live or self._asks:
+            refuse_capturing(self._stream)
+        assert call is not None
+        if executable is None or executable.lock is None:
+            call()  # which refuses
+            return
+        with executable.lock:
+            call()
+            executable.last = self._stream._owner  # the next run may have to wait for this one
+        if isinstance(executable.recorder, FrameworkRecorder):  # only later it may let C launch
+            self._connect_c()
+
+
+def refuse_capturing(stream: Stream) -> None:
+    """Raise if a replay onto this stream would break the capture that it takes part in, or be missing in it.
+
+    Raises
+    ------
+    CaptureError
+        The stream is capturing and its backend can't record a replay. Nothing was touched.
+    """
+    backend = stream._backend
+    if Capability.CHILD_GRAPHS in backend.capabilities(stream.device):
+        return
+    if stream._is_capturing():
+        raise CaptureError(
+            f"replay onto the {describe(stream)}: backend {backend.name!r} can't record a replay in another "
+            f"graph, and {captured_by(stream)}.",
+            reason="illegal_call",
+        )
