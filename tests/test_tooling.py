@@ -47,7 +47,7 @@ def test_old_python_is_refused_in_one_sentence() -> None:
 def test_what_to_install_is_said_as_in_the_project(name: str) -> None:
     project = tomllib.loads((DEV.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     [binding] = project["optional-dependencies"][name]
-    probe = import_module(f"accelerator_graph.backends._{name}_probe")
+    probe = import_module(f"accelerator_graph.backends._{name}.probe")
     assert f'pip install "{binding}"' in probe._INSTALL
     assert f'pip install "{binding}"' in (DEV.parent / "README.md").read_text(encoding="utf-8")
 
