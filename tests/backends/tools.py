@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 from pathlib import Path
 
 from accelerator_graph.backends.base import CaptureStatus
+from processes import execute
 
 ROOT = Path(__file__).resolve().parents[2]
 BACKENDS = str(ROOT / "accelerator_graph" / "backends")
@@ -22,14 +22,11 @@ MODES = ("global", "thread_local", "relaxed")
 def child(code, **variables):
     """Run code in an interpreter of its own; return its status, and what it prints and complains."""
     paths = (str(ROOT), str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
+    done = execute(
         [sys.executable, "-X", "faulthandler", "-c", code],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **variables},
-        capture_output=True,
-        text=True,
         timeout=TIMEOUT,
-        check=False,
     )
     return done.returncode, done.stdout.strip(), done.stderr
 

@@ -26,6 +26,7 @@ from pathlib import Path
 import pytest
 
 from lanes import lack
+from processes import execute
 from simulators.cuda.build import compiler
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -163,7 +164,7 @@ def compiled(name: str, source: str, suffix: str, *flags: str) -> Path:
             (code, made) = Path(folder, f"{name}.c"), Path(folder, "made")
             code.write_text(source, encoding="utf-8")
             command += [str(code), "-o", str(made)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+            done = execute(command, timeout=120)
             assert done.returncode == 0, done.stderr
             made.replace(path)
     return path
@@ -865,9 +866,7 @@ for _ in range(2):
     interpreters.destroy(interpreter)
     assert wrong is None, wrong
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=TIMEOUT, check=False
-    )
+    done = execute([sys.executable, "-c", program], timeout=TIMEOUT)
     assert done.returncode == 0, done.stderr
 
 

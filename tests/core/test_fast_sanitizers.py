@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from lanes import lack
+from processes import execute
 from simulators.cuda.build import compiler
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +30,7 @@ def environment(sanitizer: str, log: Path) -> dict[str, str]:
     if not sanitizer:
         return {"FAST_FLAGS": "-Wno-error"}
     asked = [str(compiler()), f"-print-file-name={LIBRARIES[sanitizer]}"]
-    library = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    library = execute(asked).stdout.strip()
     if not os.path.isabs(library):
         lack(f"the compiler has no {LIBRARIES[sanitizer]}, which could be preloaded")
     return {
@@ -51,21 +52,16 @@ def run(sanitizer: str, tmp_path: Path, *chosen: str, **variables: str) -> tuple
     if fixed and subprocess.run([*fixed, "true"], capture_output=True, check=False).returncode:
         fixed = []  # not allowed here, and needed only where addresses are very random
     if sanitizer:
-        idle = subprocess.run(
-            [*fixed, sys.executable, "-c", ""], env=env, capture_output=True, text=True, check=False
-        )
+        idle = execute([*fixed, sys.executable, "-c", ""], env=env)
         if idle.returncode:
             lack(f"the {sanitizer} sanitizer can't run here: {idle.stderr.strip().partition(chr(10))[0]}")
     try:
-        done = subprocess.run(
+        done = execute(
             [*fixed, *command, *chosen, "tests/core/test_fast.py"],
             cwd=ROOT,
             env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
             timeout=6 * int(variables.get("FAST_SECONDS", "60")),
-            check=False,
+            merged=True,
         )
     except subprocess.TimeoutExpired:
         return 1, "it hangs"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 import faults.wrapper
 from faults.planted import BUGS, Bug
+from processes import execute
 from simulators.amd import runtime as amd
 from simulators.cuda.build import ROOT
 from simulators.cuda.build import environment as cuda_environment
@@ -50,15 +50,12 @@ def run(lane: SimpleNamespace, tmp_path: Path) -> Callable[..., tuple[int, str]]
 
     def run(bug: str, part: str, tests: str) -> tuple[int, str]:
         report = tmp_path / f"{part}.json"
-        done = subprocess.run(
+        done = execute(
             [*lane.python, "-m", "faults", str(report), part, "-k", tests],
             cwd=ROOT,
             env={**lane.env, "FAULTS_BUG": bug, "ACCELERATOR_GRAPH_PURE_PYTHON": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
             timeout=TIMEOUT,
-            check=False,
+            merged=True,
         )
         assert report.exists(), done.stdout
         return done.returncode, re.sub("^E +", "", done.stdout, flags=re.MULTILINE)

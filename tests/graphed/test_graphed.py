@@ -6,7 +6,6 @@ import functools
 import gc
 import inspect
 import os
-import subprocess
 import sys
 import threading
 import warnings
@@ -23,6 +22,7 @@ import accelerator_graph as ag
 from accelerator_graph._core import pools
 from accelerator_graph._graphed.recorded_call import RecordedCall
 from accelerator_graph.interop import registry
+from processes import execute
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 20
@@ -945,13 +945,7 @@ def test_calls_from_several_threads():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_begins_again():
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", FORKING],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = execute([sys.executable, "-W", "error", "-c", FORKING])
     assert (done.returncode, done.stdout) == (0, "parent 6.0\nchild 8.0\n"), done.stderr
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from processes import execute
 from simulators.amd.runtime import command, environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,15 +49,12 @@ def runtime(request: pytest.FixtureRequest, amd_runtime: Callable[[str], Path]) 
 def run(runtime: Path, tmp_path: Path, *arguments: str, **variables: str) -> str:
     """Run Python on the runtime, which must lack nothing below it; return what it printed."""
     unknown = tmp_path / "unknown"
-    done = subprocess.run(
+    done = execute(
         [*command(runtime), *arguments],
         cwd=ROOT,
         env=environment(runtime, SOFTWARE_HSA_UNKNOWN=str(unknown), **variables),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
         timeout=TIMEOUT,
-        check=False,
+        merged=True,
     )
     assert done.returncode == 0, done.stdout
     assert not unknown.exists(), (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from processes import execute
 from simulators.cuda.build import build, compiler, environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,15 +46,12 @@ MAY_LIVE = {"contexts": 2, "modules": 2, "allocations": 2}
 def run(libraries, tmp_path, *arguments, **variables):
     """Run Python on the software driver, which must lack nothing for it; return what it printed."""
     unknown = tmp_path / "unknown"
-    done = subprocess.run(
+    done = execute(
         [sys.executable, *arguments],
         cwd=ROOT,
         env=environment(libraries, SOFTWARE_CUDA_UNKNOWN=str(unknown), **variables),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
         timeout=TIMEOUT,
-        check=False,
+        merged=True,
     )
     assert done.returncode == 0, done.stdout
     assert not unknown.exists(), f"the software driver lacks {sorted(set(unknown.read_text().split()))}"
@@ -94,9 +91,7 @@ def test_the_software_driver_is_what_it_says(software_driver, tmp_path, record_p
 
 def test_no_memory_is_used_that_is_gone(tmp_path, record_property):
     """The conformance kit once more, with every access of the driver and its work checked."""
-    library = subprocess.run(
-        [compiler(), "-print-file-name=libasan.so"], capture_output=True, text=True, check=False
-    ).stdout.strip()
+    library = execute([compiler(), "-print-file-name=libasan.so"]).stdout.strip()
     if not os.path.isabs(library):
         pytest.skip("the compiler has no address sanitizer that can be preloaded")
     checked = build("-fsanitize=address", "-fno-omit-frame-pointer")

@@ -4,7 +4,6 @@ import ctypes
 import gc
 import random
 import signal
-import subprocess
 import sys
 import textwrap
 import threading
@@ -22,6 +21,7 @@ from accelerator_graph.backends._cpu.threads import WorkerThread
 from accelerator_graph.backends.base import BACKEND_API_VERSION, Capability, CaptureStatus, GraphEdge
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import DriverError
+from processes import execute
 
 LIMIT = 20  # seconds, for everything that waits
 staying = set()
@@ -1195,7 +1195,7 @@ def run_script(script):
     stream = backend.create_stream(0)
     """
     code = textwrap.dedent(prelude) + textwrap.dedent(script)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT)
+    done = execute([sys.executable, "-c", code], timeout=LIMIT)
     assert not done.stderr
     assert done.returncode == 0
     return done.stdout

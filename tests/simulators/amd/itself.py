@@ -8,7 +8,6 @@ from __future__ import annotations
 import array
 import multiprocessing
 import os
-import subprocess
 import sys
 from ctypes import byref, c_int, c_size_t, c_uint32, c_uint64, c_void_p, string_at
 from ctypes import create_string_buffer as memory_of
@@ -38,6 +37,7 @@ from backends.hip.bench import (
     number,
     until,
 )
+from processes import execute
 from simulators.amd.accounts import Accounts
 
 OF_THE_HOST, ON_DEVICE = 0, 3
@@ -400,13 +400,8 @@ def test_children_are_on_the_runtime():
 def test_two_devices():
     """In a process of its own: a kernel on each, and a copy from one to the other."""
     script = "from simulators.amd import itself; itself.on_two_devices(); print('done')"
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=dict(os.environ, SOFTWARE_HSA_DEVICES="2"),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
+    done = execute(
+        [sys.executable, "-c", script], env=dict(os.environ, SOFTWARE_HSA_DEVICES="2"), timeout=TIMEOUT
     )
     assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import subprocess
 import sys
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 
@@ -36,6 +35,7 @@ from backends.hip.bench import (
 )
 from backends.tools import in_thread
 from backends.works.hip import SOURCE
+from processes import execute
 
 KERNEL, FILL = 0, 2
 RELAXED = 2
@@ -190,7 +190,7 @@ def test_without_a_device(driver):
     if not driver:
         env["LD_LIBRARY_PATH"] = os.path.join(env["ROCM_PATH"], "lib")
     command = (sys.executable, "-c", NONE_THERE)
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    done = execute(command, env=env, timeout=TIMEOUT)
     assert done.stdout.split() == ["100", "0", "100", "100"], done.stderr
 
 
