@@ -43,6 +43,10 @@ class Executable(Owned):
         self.recorder.destroy_executable(self.value)
 
 
+def _not_in_c() -> None:
+    """Stand for the reference to a callable in C."""
+
+
 class Binding:
     """An executable bound to a stream; a launch runs whatever `target` is at that moment.
 
@@ -73,7 +77,7 @@ class Binding:
         self._stream = stream
         self._keeps = keeps
         self._asks = stream._backend.replay_ignores_captures
-        self._in_c: Callable[[], Launcher | None] = lambda: None
+        self._in_c: Callable[[], Launcher | None] = _not_in_c
         self.connect(executable, check)
 
     def connect(self, executable: Executable, check: Callable[[], None] | None) -> None:

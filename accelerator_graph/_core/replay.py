@@ -25,7 +25,7 @@ MOST_STREAMS = 16
 """The most streams to remember; more would only cost memory."""
 
 _adding = threading.RLock()
-"""Held while another binding is added."""
+"""Held while a binding is added, or a check to a graph that was not kept."""
 
 
 class Runner:
@@ -70,7 +70,7 @@ class Runner:
         self.executable: Executable | None = None
         self.home = home
         self.lease = lease
-        self.lock = threading.RLock()
+        self.lock = threading.RLock() if keep else _adding
         """Held by whoever instantiates late, or adds a check."""
         self._keep = keep
         self._check = check
