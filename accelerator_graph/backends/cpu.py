@@ -1,26 +1,22 @@
 """The cpu backend: streams, events, captures and graphs of Python callables, without an accelerator.
 
-It is what the library falls back to for a bare stream on a machine without an accelerator, and an
-example of a whole backend: `accelerator_graph.backends.base` says what each method has to do, and
-this module does nothing else. What a stream, a capture and a graph are here stands in the modules
-named ``_cpu_*``.
+A bare stream on a machine without an accelerator belongs to this backend. It is also the example of a
+whole backend: `accelerator_graph.backends.base` says what each method has to do, and this module shows
+one way to do it. The folder ``_cpu`` defines what a stream, a capture and a graph are here.
 """
 
 from __future__ import annotations
 
 import ctypes
 import platform
-import threading
-import weakref
 from collections.abc import Callable, Set
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, ClassVar
 
-from ._cpu.branches import Helpers
-from ._cpu.capture import MODES, Capture, Captures
+from ._cpu.capture import MODES, Captures
 from ._cpu.graph import Executable, Graph
-from ._cpu.stream import Event, Stream
+from ._cpu.stream import Capture, Event, Stream
 from ._cpu.work import Call, caller, check_callable, run_calls
 from .base import Availability, Backend, Capability, CaptureInfo, CaptureStatus, GraphEdge, GraphNode
 from .memory import Memory, memory_of
@@ -29,33 +25,33 @@ from .memory import Memory, memory_of
 class CpuBackend(Backend):
     """Streams of Python callables, each with a thread of its own, captured by CUDA's rules.
 
-    `launch` takes a callable and its arguments; `fill` and `copy` take host memory. A callable that
-    raises an exception ends its replay; later work on the stream runs. The next `synchronize` or `query`
-    of the stream, and of each stream that waits for it, raises a `DriverError` from the exception, which
-    names the callable and the line that enqueued it. If nobody has waited by the time the stream is gone,
-    or the interpreter exits, the error goes to `threading.excepthook`.
+    `launch` takes a callable and its arguments; `fill` and `copy` take host memory. If a callable raises
+    an exception, the rest of its replay is skipped, and later work on the stream runs. The next
+    `synchronize` or `query` of the stream, and of each stream that waits for it, raises a `DriverError`
+    from the exception. The error names the callable and the line that enqueued it. If the stream is
+    released or the interpreter exits before anyone has waited, the error goes to `threading.excepthook`.
 
     When the interpreter exits, work has a second to complete. Later exit handlers and finalizers can still
-    use streams: work that has no thread any more is done by the thread that waits for it.
+    use streams: a thread that waits for a stream then does the stream's work itself.
 
-    There are no numeric error codes; these are the names:
+    Errors have no numeric codes but these names:
 
     ====================  =======================================================================
     WORK_FAILED           a callable raised an exception
     NO_THREAD             the system has no thread for the stream
     THREAD_STOPPED        the interpreter's exit has frozen the stream's thread in the middle of its work
-    WOULD_DEADLOCK        a callable synchronised the stream that it runs on
+    WOULD_DEADLOCK        a callable synchronized the stream that it runs on
     ILLEGAL_STATE         a capture was begun on a capturing stream, or ended twice
-    CAPTURE_UNSUPPORTED   a stream was synchronised or queried while a capture forbids that
-    CAPTURE_INVALIDATED   the capture was broken by an earlier call
-    CAPTURE_ISOLATION     a captured stream was to wait for work outside its capture, or the reverse
-    CAPTURE_MERGE         a stream of one capture was to wait for work of another
+    CAPTURE_UNSUPPORTED   a stream was synchronized or queried while a capture forbids that
+    CAPTURE_INVALIDATED   an earlier call broke the capture
+    CAPTURE_ISOLATION     a captured stream was told to wait for work outside its capture, or the reverse
+    CAPTURE_MERGE         a stream of one capture was told to wait for work of another
     CAPTURE_UNJOINED      the capture was ended before its stream had waited for all forked work
-    CAPTURE_WRONG_THREAD  the capture was ended by a thread that had not begun it
+    CAPTURE_WRONG_THREAD  a thread ended a capture that another thread had begun
     ====================  =======================================================================
     """
 
-    __slots__ = ("_captures", "_helpers", "_lock")
+    __slots__ = ("_captures",)
 
     api_version: ClassVar[int] = 1
     capture_modes = MODES
@@ -66,17 +62,15 @@ class CpuBackend(Backend):
 
     @classmethod
     def probe(cls) -> Availability:
-        """Say that it is usable: it always is."""
+        """Return that it is usable, as it always is."""
         return Availability(usable=True, versions={"python": platform.python_version()}, devices=1)
 
     def open(self) -> None:
-        """Begin with no capture and no thread; in a forked child, the parent's are gone."""
+        """Begin without captures. A forked child has none of its parent's."""
         self._captures = Captures()
-        self._lock = threading.RLock()
-        self._helpers: Callable[[], Helpers | None] = lambda: None
 
     def capabilities(self, device: int) -> Set[str]:
-        """Return all that need neither handles nor memory of a device."""
+        """Return the capabilities that need neither handles nor device memory."""
         return {
             Capability.EVENTS,
             Capability.ENQUEUE,
@@ -91,7 +85,7 @@ class CpuBackend(Backend):
     # ---- streams -------------------------------------------------------------------------------
 
     def create_stream(self, device: int, *, like: Any = None, priority: int = 0) -> Stream:
-        """Make a stream. Its thread starts with the first work; there are no priorities."""
+        """Make a stream, whose thread starts with the first work. Priorities are ignored."""
         return Stream()
 
     def destroy_stream(self, stream: Stream) -> None:
@@ -108,31 +102,31 @@ class CpuBackend(Backend):
         Raises
         ------
         DriverError
-            With reason ``"illegal_call"``: a capture forbids it and is broken now, or a callable
-            called it for the stream that it runs on. With reason ``"other"``: a callable has raised
-            an exception since the last time, which is the cause.
+            With reason ``"illegal_call"``: a capture forbids the call and is broken now, or a callable
+            made it for the stream that it runs on. With reason ``"other"``: a callable has raised an
+            exception since the last call; that exception is the cause.
         """
         self._captures.check_waiting(stream, "synchronize")
         stream.worker.synchronize()
 
     def as_stream(self, obj: object) -> Stream | None:
-        """Return `obj` if it is a stream of this backend. There are no handles."""
+        """Return `obj` if it is a stream of this backend. Streams have no handles."""
         return obj if isinstance(obj, Stream) else None
 
     # ---- capability: events --------------------------------------------------------------------
 
     def record_event(self, stream: Stream) -> Event:
-        """Mark the present end of the stream's work, or of what it has recorded."""
+        """Mark the present end of the stream's work, or of what the stream has recorded."""
         return self._captures.mark(stream) or Event(latch=stream.worker.mark())
 
     def wait_event(self, stream: Stream, event: Event) -> None:
-        """Let later work on the stream wait for the event; a captured one takes it into the capture.
+        """Let later work on the stream wait for the event. An event of a capture takes the stream into it.
 
         Raises
         ------
         DriverError
-            With reason ``"foreign_capture"``: the stream is capturing and the event is not of its
-            capture, or the event is of a capture that has ended. Captures in progress are broken.
+            With reason ``"foreign_capture"``: the stream is capturing and the event does not belong to
+            that capture, or the event belongs to a capture that has ended. This breaks the captures.
         """
         if not self._captures.link(stream, event) and event.latch is not None:
             stream.worker.follow(event.latch)
@@ -145,12 +139,12 @@ class CpuBackend(Backend):
     # ---- capability: enqueue -------------------------------------------------------------------
 
     def fill(self, stream: Stream, dst: Any, value: int, nbytes: int | None) -> None:
-        """Set bytes of host memory. What can't be done is refused here, not on the stream."""
+        """Set bytes of host memory. Arguments are checked here, not when the work runs."""
         memory = memory_of(dst, nbytes, writable=True, device=False)
         self._enqueue(stream, "fill", "memset", (_fill, (memory, value), {}, caller()))
 
     def copy(self, stream: Stream, dst: Any, src: Any, nbytes: int | None) -> None:
-        """Copy host memory. What can't be done is refused here, not on the stream."""
+        """Copy host memory. Arguments are checked here, not when the work runs."""
         source = memory_of(src, nbytes, writable=False, device=False)
         target = memory_of(dst, source.nbytes, writable=True, device=False)
         self._enqueue(stream, "copy", "memcpy", (_copy, (target, source), {}, caller()))
@@ -160,58 +154,53 @@ class CpuBackend(Backend):
         check_callable(work)
         self._enqueue(stream, "launch", "host", (work, args, how, caller()))
 
-    def _enqueue(self, stream: Stream, name: str, kind: str, call: Call) -> None:
-        if stream.capture is None or not self._captures.record(stream, name, kind, call):
+    def _enqueue(self, stream: Stream, method: str, kind: str, call: Call) -> None:
+        if stream.capture is None or not self._captures.record(stream, method, kind, call):
             stream.worker.submit(partial(run_calls, (call,)))
 
     # ---- capture -------------------------------------------------------------------------------
 
     def capture_status(self, stream: Stream) -> CaptureStatus:
-        """Say whether the stream takes part in a capture."""
+        """Return whether the stream takes part in a capture."""
         capture = stream.capture
         return CaptureStatus.NONE if capture is None else capture.status
 
     def capture_info(self, stream: Stream) -> CaptureInfo | None:
-        """Return the number of the capture that the stream takes part in."""
+        """Return a number for the capture that the stream takes part in; None if it takes part in none."""
         capture = stream.capture
         return None if capture is None else CaptureInfo(id(capture))
 
     def relaxed(self, stream: Stream) -> AbstractContextManager[None]:
-        """Return a context in which this thread may wait for streams whatever captures forbid."""
+        """Return a context in which captures of other streams don't forbid this thread to wait."""
         return self._captures.relaxed()
 
     def capture_begin(self, stream: Stream, mode: str) -> Capture:
-        """Begin to record what is enqueued on the stream, instead of doing it."""
+        """Record what is enqueued on the stream from now on, instead of running it."""
         return self._captures.begin(stream, mode)
 
     def capture_end(self, token: Capture) -> Graph:
-        """End the capture. All streams that took part are ordinary ones again, also if it raises."""
+        """End the capture. All streams that took part are ordinary ones again, even if it raises."""
         return Graph(self._captures.end(token))
 
     def capture_abandon(self, token: Capture) -> None:
-        """End the capture, if it has not ended, and throw away what was recorded."""
+        """End the capture if it has not ended, and throw away what was recorded."""
         self._captures.close(token)
 
     # ---- graphs and executables ----------------------------------------------------------------
 
     def instantiate(self, graph: Graph) -> Executable:
         """Make an executable, which is independent of the graph."""
-        with self._lock:
-            helpers = self._helpers()
-            if helpers is None:
-                helpers = Helpers()
-                self._helpers = weakref.ref(helpers)
-        return Executable(graph, helpers)
+        return Executable(graph)
 
     def replay(self, executable: Executable, stream: Stream) -> None:
-        """Run the executable on the stream; on a capturing one, record it as one node."""
+        """Run the executable on the stream, or record it as one node if the stream is capturing."""
         if stream.capture is None or not self._captures.record(
             stream, "replay", "graph", executable.as_call()
         ):
             executable.enqueue(stream.worker)
 
     def bind(self, executable: Executable, stream: Stream) -> Callable[[], None]:
-        """Return a callable that does what `replay` does, with the look-ups made."""
+        """Return a callable that does what `replay` does, with all attributes looked up before."""
         enqueue, worker, replay = executable.enqueue, stream.worker, self.replay
 
         def launch() -> None:
@@ -223,21 +212,21 @@ class CpuBackend(Backend):
         return launch
 
     def destroy_graph(self, graph: Graph) -> None:
-        """Forget what was recorded; executables have what they need."""
+        """Forget what was recorded. Executables have what they need."""
         graph.nodes = ()
 
     def destroy_executable(self, executable: Executable) -> None:
-        """Forget what it would run. Runs that were asked for complete."""
+        """Forget what to run. Runs that were enqueued complete."""
         executable.destroy()
 
     # ---- looking into a graph ------------------------------------------------------------------
 
     def node_count(self, graph: Graph) -> int:
-        """Return the number of calls that were recorded."""
+        """Return the number of recorded calls."""
         return len(graph.nodes)
 
     def nodes(self, graph: Graph) -> tuple[list[GraphNode], list[GraphEdge]]:
-        """List the calls in the order of recording, and what each depends on."""
+        """List the recorded calls in order, and the dependencies between them."""
         nodes = [GraphNode(index, node.kind, node.name) for index, node in enumerate(graph.nodes)]
         edges = [
             GraphEdge(source, target) for target, node in enumerate(graph.nodes) for source in node.after

@@ -1,7 +1,9 @@
 """CUDA, through ``cuda.bindings`` of cuda-python.
 
-A stream is a ``CUstream``, ours or anyone's. Graphs, executables, events and captures remember the
-context that they belong to, so that they can be used and released from any thread.
+A stream is a ``CUstream``, whoever made it. Graphs, executables, events and captures remember the context
+that they belong to, so that any thread can use and release them.
+
+This module and `hip` mirror each other: they have the same methods in the same order.
 """
 
 from __future__ import annotations
@@ -9,41 +11,37 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Set
 from contextlib import AbstractContextManager
-from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from ..errors import BackendUnavailableError, capture_error
 from ._cuda import capture as _capture
 from ._cuda import nodes as _nodes
 from ._cuda.capture import Capture
-from ._cuda.driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Event, Executable, Graph, Handle
+from ._cuda.driver import Driver, Event, Executable, Graph, Handle
+from ._cuda.launch import launch_function, launcher
 from ._cuda.probe import probe
-from ._shared.kernels import Arguments, extent, kernel_handle, shared_size
+from ._shared.codes import (
+    CAPABILITIES,
+    CAPTURE_MODES,
+    CAPTURE_STATUSES,
+    LEGACY_STREAMS,
+    NOT_READY,
+    PER_THREAD_STREAM,
+    clamped,
+    is_handle,
+    refuse_legacy,
+)
+from ._shared.kernels import Arguments, geometry, kernel_handle
+from ._shared.opening import open_driver
 from .base import (
     Availability,
-    Capability,
     CaptureInfo,
     CaptureStatus,
     GraphEdge,
     GraphNode,
     LaunchFunction,
     Lends,
-    SameContext,
 )
 from .memory import memory_of
-
-_LEGACY_STREAMS = (0, 1)
-_NOT_READY = 600
-_STATUSES = (CaptureStatus.NONE, CaptureStatus.ACTIVE, CaptureStatus.INVALIDATED)
-_CAPABILITIES = frozenset(
-    (
-        Capability.EVENTS,
-        Capability.ENQUEUE,
-        Capability.HANDLES,
-        Capability.NODES,
-        Capability.UPLOAD,
-    )
-)
 
 
 class CudaBackend(Lends):
@@ -57,13 +55,12 @@ class CudaBackend(Lends):
     __slots__ = ("_driver",)
 
     api_version: ClassVar[int] = 1
-    recording: ClassVar[Literal["stream", "explicit"]] = "stream"
-    capture_modes: ClassVar[tuple[str, ...]] = ("thread_local", "global", "relaxed")
+    capture_modes: ClassVar[tuple[str, ...]] = CAPTURE_MODES
     stream_modules: ClassVar[frozenset[str]] = frozenset(("cuda",))
     cuda_like: ClassVar[bool] = True
     serialises_replays: ClassVar[bool] = True
 
-    # ---- being there ---------------------------------------------------------------------------
+    # ---- being there -----------------------------------------------------------------------------
 
     @classmethod
     def probe(cls) -> Availability:
@@ -71,47 +68,34 @@ class CudaBackend(Lends):
         return probe()
 
     def open(self) -> None:
-        """Initialise the driver. Contexts are made later, on the first use of a device."""
-        reason = self.probe().reason
-        cause = None
-        if not reason:
-            try:
-                self._driver = Driver(self.name)
-                if self._driver.device_count == 0:
-                    reason = "the driver finds no device. Attach one, or correct CUDA_VISIBLE_DEVICES"
-            except Exception as error:
-                reason, cause = f"the driver can't be initialised: {str(error).rstrip('.')}", error
-        if reason:
-            raise BackendUnavailableError(
-                f"backend {self.name!r} is not available: {reason}.", reasons={self.name: reason}
-            ) from cause
+        """Initialise the driver. A device's context is made on the first use of the device."""
+        self._driver = open_driver(self.name, self.probe, Driver, "driver", "CUDA_VISIBLE_DEVICES")
 
     def capabilities(self, device: int) -> Set[str]:
         """Return the capabilities, the same on every device."""
-        return _CAPABILITIES
+        return CAPABILITIES
 
     def device_count(self) -> int:
         """Return how many devices there are."""
         return self._driver.device_count
 
-    # ---- streams -------------------------------------------------------------------------------
+    # ---- streams ---------------------------------------------------------------------------------
 
     def create_stream(self, device: int, *, like: Any = None, priority: int = 0) -> Any:
         """Make a non-blocking stream in the primary context of `device`, or in the context of `like`."""
         driver = self._driver
         context = driver.primary_context(device) if like is None else driver.context_of(like)
         with driver.relaxed(context):
-            least, greatest = driver.call("cuCtxGetStreamPriorityRange")
-            priority = min(max(priority, greatest), least)
+            priority = clamped(priority, driver.call("cuCtxGetStreamPriorityRange"))
             flags = driver.api.CUstream_flags.CU_STREAM_NON_BLOCKING
             return driver.call("cuStreamCreateWithPriority", flags, priority)
 
     def destroy_stream(self, stream: Any) -> None:
-        """Release a stream of ours."""
+        """Release a stream that `create_stream` made."""
         self._driver.destroy_stream(stream)
 
     def device_of(self, stream: Any) -> int:
-        """Return the ordinal of a stream's device: the current one for the default streams."""
+        """Return the ordinal of a stream's device: the current device for the special streams."""
         return self._driver.device_of(stream)
 
     def context_id(self, stream: Any) -> int:
@@ -120,39 +104,29 @@ class CudaBackend(Lends):
 
     def synchronize(self, stream: Any) -> None:
         """Wait until all work on the stream is done."""
-        with self._driver.current(self._driver.context_of(stream)):
+        with self._driver.current_for(stream):
             self._driver.call("cuStreamSynchronize", stream)
 
     def as_stream(self, obj: object) -> Any | None:
-        """Recognise handles and the stream objects of cuda.bindings, those of its runtime included."""
-        stream_type = self._driver.api.CUstream
+        """Recognise handles and the stream objects of cuda.bindings' driver and runtime."""
+        stream_type = self._driver.stream_type
         if type(obj) is stream_type:
             return obj
-        if isinstance(obj, stream_type):
+        if isinstance(obj, stream_type) or is_handle(obj):
             return stream_type(int(obj))
-        if isinstance(obj, int) and not isinstance(obj, bool) and 0 <= obj < 1 << 64:
-            return stream_type(obj)
         return None
 
-    # ---- capability: events --------------------------------------------------------------------
+    # ---- capability: events ----------------------------------------------------------------------
 
     def record_event(self, stream: Any) -> Event:
-        """Mark the present end of the stream's work with an event that measures no time."""
-        driver = self._driver
-        context = driver.context_of(stream)
-        with driver.current(context):
-            flags = driver.api.CUevent_flags.CU_EVENT_DISABLE_TIMING
-            event = Event(driver.call("cuEventCreate", flags), context)
-            try:
-                driver.call("cuEventRecord", event.handle, stream)
-            except BaseException:
-                driver.answer("cuEventDestroy", event.handle)
-                raise
-        return event
+        """Mark the present end of the stream's work with an event without timing."""
+        context = self._driver.context_of(stream)
+        with self._driver.current(context):
+            return Event(self._driver.new_event(stream), context)
 
     def wait_event(self, stream: Any, event: Event) -> None:
         """Let later work on `stream` wait for the event."""
-        with self._driver.current(self._driver.context_of(stream)):
+        with self._driver.current_for(stream):
             self._driver.call("cuStreamWaitEvent", stream, event.handle, 0)
 
     def destroy_event(self, event: Event) -> None:
@@ -160,22 +134,22 @@ class CudaBackend(Lends):
         self._driver.destroy("cuEventDestroy", event)
 
     def query(self, stream: Any) -> bool:
-        """Say whether all work on the stream is done."""
+        """Return True if all work on the stream is done."""
         driver = self._driver
-        with driver.current(driver.context_of(stream)):
+        with driver.current_for(stream):
             answer = driver.answer("cuStreamQuery", stream)
-        if answer[0] == _NOT_READY:
+        if answer[0] == NOT_READY:
             return False
         driver.checked("cuStreamQuery", answer)
         return True
 
-    # ---- capability: enqueue -------------------------------------------------------------------
+    # ---- capability: enqueue ---------------------------------------------------------------------
 
     def fill(self, stream: Any, dst: Any, value: int, nbytes: int | None) -> None:
         """Set `nbytes` bytes at `dst` to `value`."""
         target = memory_of(self._address(dst), nbytes, writable=True, device=True)
         if target.nbytes:
-            with self._driver.current(self._driver.context_of(stream)):
+            with self._driver.current_for(stream):
                 self._driver.call("cuMemsetD8Async", target.address, value, target.nbytes, stream)
 
     def copy(self, stream: Any, dst: Any, src: Any, nbytes: int | None) -> None:
@@ -183,7 +157,7 @@ class CudaBackend(Lends):
         source = memory_of(self._address(src), nbytes, writable=False, device=True)
         target = memory_of(self._address(dst), source.nbytes, writable=True, device=True)
         if source.nbytes:
-            with self._driver.current(self._driver.context_of(stream)):
+            with self._driver.current_for(stream):
                 self._driver.call("cuMemcpyAsync", target.address, source.address, source.nbytes, stream)
 
     def launch(
@@ -199,38 +173,41 @@ class CudaBackend(Lends):
         """Enqueue a kernel. The values of its arguments are copied before this returns."""
         driver = self._driver
         kernel = driver.api.CUfunction(kernel_handle(work))
-        shape = (*extent(grid, "grid"), *extent(block, "block"), shared_size(shared_bytes))
-        arguments = Arguments(args, driver.api.CUdeviceptr)
-        with driver.current(driver.context_of(stream)):
+        shape = geometry(grid, block, shared_bytes)
+        arguments = Arguments(args, driver.pointer_type)
+        with driver.current_for(stream):
             driver.call("cuLaunchKernel", kernel, *shape, stream, arguments.pointer, 0)
 
     def _address(self, obj: Any) -> Any:
-        return int(obj) if isinstance(obj, self._driver.api.CUdeviceptr) else obj
+        return int(obj) if isinstance(obj, self._driver.pointer_type) else obj
 
-    # ---- capture -------------------------------------------------------------------------------
+    # ---- capture ---------------------------------------------------------------------------------
 
     def capture_status(self, stream: Any) -> CaptureStatus:
-        """Say whether the stream is capturing. The legacy stream never is; asking it could answer 906."""
-        driver = self._driver
-        handle = int(stream)
-        if handle in _LEGACY_STREAMS:
+        """Return whether the stream is capturing. The legacy stream never is; asking it may answer 906."""
+        driver, handle = self._driver, int(stream)
+        if handle in LEGACY_STREAMS:
             return CaptureStatus.NONE
         if handle != PER_THREAD_STREAM:  # any other stream has its own context
-            return _STATUSES[driver.call("cuStreamIsCapturing", stream)]
-        with driver.current(driver.context_of(stream)):
-            return _STATUSES[driver.call("cuStreamIsCapturing", stream)]
+            return CAPTURE_STATUSES[driver.call("cuStreamIsCapturing", stream)]
+        with driver.current_for(stream):
+            return CAPTURE_STATUSES[driver.call("cuStreamIsCapturing", stream)]
 
     def capture_info(self, stream: Any) -> CaptureInfo | None:
         """Return the driver's number of the capture that the stream takes part in."""
-        if int(stream) in _LEGACY_STREAMS:
+        if int(stream) in LEGACY_STREAMS:
             return None
-        with self._driver.current(self._driver.context_of(stream)):
+        with self._driver.current_for(stream):
             _, number, *_ = self._driver.call("cuStreamGetCaptureInfo", stream)
         return CaptureInfo(int(number)) if int(number) else None
 
+    def relaxed(self, stream: Any) -> AbstractContextManager[None]:
+        """Return a context in which this thread disturbs no capture on the stream's device."""
+        return self._driver.relaxed_for(stream)
+
     def capture_begin(self, stream: Any, mode: str) -> Capture:
         """Begin a capture on an idle stream."""
-        _refuse_legacy(stream)
+        refuse_legacy(stream)
         return _capture.begin(self._driver, stream, mode)
 
     def capture_end(self, token: Capture) -> Graph:
@@ -241,10 +218,10 @@ class CudaBackend(Lends):
         """End the capture and throw away what was recorded."""
         _capture.abandon(self._driver, token)
 
-    # ---- graphs and executables ----------------------------------------------------------------
+    # ---- graphs and executables ------------------------------------------------------------------
 
     def instantiate(self, graph: Graph) -> Executable:
-        """Make an executable, with the flags that torch uses: unfreed memory is freed at each replay."""
+        """Make an executable with the flags that torch uses: each replay frees what the last one left."""
         driver = self._driver
         flags = driver.api.CUgraphInstantiate_flags
         wanted = (
@@ -256,7 +233,7 @@ class CudaBackend(Lends):
         return Executable(handle, graph.context)
 
     def single_executable(self, graph: Graph) -> bool:
-        """Say whether the graph allocates or frees memory: the driver allows it one executable then."""
+        """Return True if the graph allocates or frees memory: then the driver allows it one executable."""
         return any(
             _nodes.kind_of(self._driver, node) in ("mem_alloc", "mem_free")
             for node in _nodes.node_handles(self._driver, graph.handle)
@@ -266,45 +243,17 @@ class CudaBackend(Lends):
         """Enqueue one run of the executable on the stream."""
         self.bind(executable, stream)()
 
-    def _replay_in_context(self, executable: Executable, stream: Any) -> None:
-        with self._driver.current(executable.context):
-            self._driver.call("cuGraphLaunch", executable.handle, stream)
-
     def bind(self, executable: Executable, stream: Any) -> Callable[[], None]:
-        """Return the launch of the executable on the stream as a callable.
-
-        The default streams are those of the context that is current, so it has to be the right one.
-        """
-        if int(stream) in SPECIAL_STREAMS:
-            return partial(self._replay_in_context, executable, stream)
-        launch = self._driver.api.cuGraphLaunch
-        success = self._driver.success
-        failed, broke = self._driver.launch_failed, self._driver.launch_broke
-        handle = executable.handle
-
-        def replay() -> None:
-            try:
-                (code,) = launch(handle, stream)
-            except (RuntimeError, ValueError) as error:
-                broke(error)
-            else:
-                if code is not success:
-                    failed(code)
-
-        return replay
+        """Return the launch of the executable on the stream as a callable."""
+        return launcher(self._driver, executable, stream)
 
     def launch_function(self, executable: Executable, stream: Any) -> LaunchFunction | None:
-        """Return ``cuGraphLaunch``; for the default streams, which are those of the current context."""
-        driver = self._driver
-        found = LaunchFunction(driver.launch_address, driver.launch_answered)
-        if int(stream) in SPECIAL_STREAMS:
-            guard = SameContext(driver.current_address, int(executable.context))
-            return found._replace(guard=guard) if found.address and guard.address else None
-        return found if found.address else None
+        """Return ``cuGraphLaunch``; for a special stream, on condition that the right context is current."""
+        return launch_function(self._driver, executable, stream)
 
     def upload(self, executable: Executable, stream: Any) -> None:
         """Move the executable to the device, in stream order, without running it."""
-        with self._driver.relaxed(self._driver.context_of(stream)):
+        with self._driver.relaxed_for(stream):
             self._driver.call("cuGraphUpload", executable.handle, stream)
 
     def destroy_graph(self, graph: Graph) -> None:
@@ -315,12 +264,11 @@ class CudaBackend(Lends):
         """Release an executable."""
         self._driver.destroy("cuGraphExecDestroy", executable)
 
-    # ---- looking into a graph ------------------------------------------------------------------
+    # ---- looking into a graph --------------------------------------------------------------------
 
     def is_empty(self, graph: Graph) -> bool:
-        """Say whether the graph has no root: unlike counting, that takes the driver no walk."""
-        _, roots = self._driver.call("cuGraphGetRootNodes", graph.handle, 0)
-        return int(roots) == 0
+        """Return True if the graph has no root. Counting its nodes would make the driver walk over them."""
+        return _nodes.root_count(self._driver, graph.handle) == 0
 
     def node_count(self, graph: Graph) -> int:
         """Return the number of nodes."""
@@ -338,25 +286,16 @@ class CudaBackend(Lends):
         with self._driver.current(graph.context):
             self._driver.call("cuGraphDebugDotPrint", graph.handle, os.fsencode(path), wanted)
 
-    # ---- capability: borrow --------------------------------------------------------------------
-
-    def borrow_graph(self, handle: int, stream: Any) -> Graph:
-        """Return somebody else's graph, recorded on this stream."""
-        return Graph(self._driver.api.CUgraph(handle), self._driver.context_of(stream))
-
-    def borrow_executable(self, handle: int, stream: Any) -> Executable:
-        """Return somebody else's executable."""
-        return Executable(self._driver.api.CUgraphExec(handle), self._driver.context_of(stream))
-
-    def relaxed(self, stream: Any) -> AbstractContextManager[None]:
-        """Return a context in which this thread disturbs no capture on the stream's device."""
-        return self._driver.relaxed(self._driver.context_of(stream))
-
     def handle_int(self, obj: Any) -> int:
         """Return the driver's handle of a stream, a graph or an executable."""
         return int(obj.handle if isinstance(obj, Handle) else obj)
 
+    # ---- captures that a framework records -------------------------------------------------------
 
-def _refuse_legacy(stream: Any) -> None:
-    if int(stream) in _LEGACY_STREAMS:
-        raise capture_error("a capture on the legacy stream can't begin", reason="default_stream")
+    def borrow_graph(self, handle: int, stream: Any) -> Graph:
+        """Return a graph that its owner has recorded on this stream."""
+        return Graph(self._driver.api.CUgraph(handle), self._driver.context_of(stream))
+
+    def borrow_executable(self, handle: int, stream: Any) -> Executable:
+        """Return an executable that stays its owner's."""
+        return Executable(self._driver.api.CUgraphExec(handle), self._driver.context_of(stream))

@@ -1,7 +1,9 @@
 """ROCm, through AMD's HIP runtime and hip-python.
 
-A stream is an ``ihipStream_t``, ours or anyone's. Graphs, executables, events and captures remember the
-device that they belong to, so that they can be used and released from any thread.
+A stream is an ``ihipStream_t``, whoever made it. Graphs, executables, events and captures remember the
+device that they belong to, so that any thread can use and release them.
+
+This module and `cuda` mirror each other: they have the same methods in the same order.
 """
 
 from __future__ import annotations
@@ -10,23 +12,36 @@ import os
 from collections.abc import Callable, Set
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from ..errors import BackendUnavailableError, capture_error
 from ._hip import capture as _capture
 from ._hip import events as _events
 from ._hip import nodes as _nodes
+from ._hip.arrays import plain
 from ._hip.capture import Capture
-from ._hip.driver import LEGACY_STREAMS, PER_THREAD_STREAM, SPECIAL_STREAMS, Driver, Graph, Handle
+from ._hip.driver import Driver, Graph, Handle
 from ._hip.events import Event
 from ._hip.launch import launch_function, launcher
 from ._hip.probe import probe
 from ._hip.roots import one_root
 from ._hip.runs import Executable, has_runs, settle
-from ._shared.kernels import Arguments, extent, kernel_handle, shared_size
+from ._shared.codes import (
+    CAPABILITIES,
+    CAPTURE_MODES,
+    CAPTURE_STATUSES,
+    INVALIDATED,
+    LEGACY_STREAMS,
+    NOT_READY,
+    PER_THREAD_STREAM,
+    SPECIAL_STREAMS,
+    clamped,
+    is_handle,
+    refuse_legacy,
+)
+from ._shared.kernels import Arguments, geometry, kernel_handle
+from ._shared.opening import open_driver
 from .base import (
     Availability,
-    Capability,
     CaptureInfo,
     CaptureStatus,
     GraphEdge,
@@ -37,18 +52,6 @@ from .base import (
 from .memory import memory_of
 
 _LEGACY = 1
-_NOT_READY = 600
-_INVALIDATED = 901
-_STATUSES = (CaptureStatus.NONE, CaptureStatus.ACTIVE, CaptureStatus.INVALIDATED)
-_CAPABILITIES = frozenset(
-    (
-        Capability.EVENTS,
-        Capability.ENQUEUE,
-        Capability.HANDLES,
-        Capability.NODES,
-        Capability.UPLOAD,
-    )
-)
 
 
 class HipBackend(Lends):
@@ -59,16 +62,15 @@ class HipBackend(Lends):
     hip-python's pointers and objects with ``__cuda_array_interface__``, for which their pointer is passed.
     """
 
-    __slots__ = ("_driver", "_pointer_type", "_stream_type")
+    __slots__ = ("_driver",)
 
     api_version: ClassVar[int] = 1
-    recording: ClassVar[Literal["stream", "explicit"]] = "stream"
-    capture_modes: ClassVar[tuple[str, ...]] = ("thread_local", "global", "relaxed")
+    capture_modes: ClassVar[tuple[str, ...]] = CAPTURE_MODES
     stream_modules: ClassVar[frozenset[str]] = frozenset(("hip", "rocm"))
     cuda_like: ClassVar[bool] = True
     replay_ignores_captures: ClassVar[bool] = True
 
-    # ---- being there ---------------------------------------------------------------------------
+    # ---- being there -----------------------------------------------------------------------------
 
     @classmethod
     def probe(cls) -> Availability:
@@ -77,47 +79,32 @@ class HipBackend(Lends):
 
     def open(self) -> None:
         """Initialise the runtime."""
-        reason = self.probe().reason
-        cause = None
-        if not reason:
-            try:
-                self._driver = Driver(self.name)
-                self._stream_type = self._driver.api.ihipStream_t
-                self._pointer_type = self._stream_type.__mro__[-2]
-                if self._driver.device_count == 0:
-                    reason = "the runtime finds no device. Attach one, or correct HIP_VISIBLE_DEVICES"
-            except Exception as error:
-                reason, cause = f"the runtime can't be initialised: {str(error).rstrip('.')}", error
-        if reason:
-            raise BackendUnavailableError(
-                f"backend {self.name!r} is not available: {reason}.", reasons={self.name: reason}
-            ) from cause
+        self._driver = open_driver(self.name, self.probe, Driver, "runtime", "HIP_VISIBLE_DEVICES")
 
     def capabilities(self, device: int) -> Set[str]:
         """Return the capabilities, the same on every device."""
-        return _CAPABILITIES
+        return CAPABILITIES
 
     def device_count(self) -> int:
         """Return how many devices there are."""
         return self._driver.device_count
 
-    # ---- streams -------------------------------------------------------------------------------
+    # ---- streams ---------------------------------------------------------------------------------
 
     def create_stream(self, device: int, *, like: Any = None, priority: int = 0) -> Any:
-        """Make a non-blocking stream on `device`, which is the one of `like`."""
+        """Make a non-blocking stream on `device`, which is also the device of `like`."""
         driver = self._driver
         with driver.relaxed(device):
-            least, greatest = driver.call("hipDeviceGetStreamPriorityRange")
-            priority = min(max(priority, greatest), least)
+            priority = clamped(priority, driver.call("hipDeviceGetStreamPriorityRange"))
             flags = int(driver.api.hipStreamNonBlocking)
-            return self._stream_type(driver.call("hipStreamCreateWithPriority", flags, priority))
+            return driver.stream_type(driver.call("hipStreamCreateWithPriority", flags, priority))
 
     def destroy_stream(self, stream: Any) -> None:
-        """Release a stream of ours."""
+        """Release a stream that `create_stream` made."""
         self._driver.destroy_stream(int(stream))
 
     def device_of(self, stream: Any) -> int:
-        """Return the ordinal of a stream's device: the current one for the default streams."""
+        """Return the ordinal of a stream's device: the current device for the special streams."""
         return self._driver.device_of(stream)
 
     def synchronize(self, stream: Any) -> None:
@@ -127,7 +114,7 @@ class HipBackend(Lends):
             self._driver.call("hipStreamSynchronize", int(stream))
             return True
 
-        with self._driver.current(self._driver.device_of(stream)):
+        with self._driver.current_for(stream):
             settle(int(stream), is_done)
 
     def as_stream(self, obj: object) -> Any | None:
@@ -136,33 +123,31 @@ class HipBackend(Lends):
         Raises
         ------
         ValueError
-            There is no such stream in this process: using it would crash.
+            There is no such stream in this process; using it would crash.
         """
-        if isinstance(obj, self._stream_type):
-            handle = int(obj)
-        elif isinstance(obj, int) and not isinstance(obj, bool) and 0 <= obj < 1 << 64:
-            handle = obj
-        else:
+        stream_type = self._driver.stream_type
+        if not isinstance(obj, stream_type) and not is_handle(obj):
             return None
+        handle = int(obj)
         if handle == _LEGACY:  # the same stream as 0, but several calls crash on it (rocm-systems#11011)
             handle = 0
         if handle not in SPECIAL_STREAMS and not self._driver.has_stream(handle):
             raise ValueError(
                 f"{handle:#x} is not the handle of a stream; pass one that has not been destroyed."
             )
-        return self._stream_type(handle)
+        return stream_type(handle)
 
-    # ---- capability: events --------------------------------------------------------------------
+    # ---- capability: events ----------------------------------------------------------------------
 
     def record_event(self, stream: Any) -> Event:
-        """Mark the present end of the stream's work with an event that measures no time."""
+        """Mark the present end of the stream's work with an event without timing."""
         device = self._driver.device_of(stream)
         with self._driver.current(device):
             return _events.record(self._driver, int(stream), device)
 
     def wait_event(self, stream: Any, event: Event) -> None:
         """Let later work on `stream` wait for the event."""
-        with self._driver.current(self._driver.device_of(stream)):
+        with self._driver.current_for(stream):
             _events.wait(self._driver, int(stream), event)
 
     def destroy_event(self, event: Event) -> None:
@@ -171,32 +156,32 @@ class HipBackend(Lends):
 
     def query(self, stream: Any) -> bool:
         """Return True if all work on the stream is done."""
-        with self._driver.current(self._driver.device_of(stream)):
+        with self._driver.current_for(stream):
             return self._is_done(stream)
 
     def _is_done(self, stream: Any) -> bool:
         answer = self._driver.answer("hipStreamQuery", int(stream))
-        if answer[0] == _NOT_READY:
+        if answer[0] == NOT_READY:
             return False
         self._driver.checked("hipStreamQuery", answer)
         return True
 
-    # ---- capability: enqueue -------------------------------------------------------------------
+    # ---- capability: enqueue ---------------------------------------------------------------------
 
     def fill(self, stream: Any, dst: Any, value: int, nbytes: int | None) -> None:
         """Set `nbytes` bytes at `dst` to `value`."""
-        target = memory_of(self._address(dst), nbytes, writable=True, device=True)
+        target = memory_of(plain(dst, self._driver.pointer_type), nbytes, writable=True, device=True)
         if target.nbytes:
-            with self._driver.current(self._driver.device_of(stream)):
+            with self._driver.current_for(stream):
                 self._driver.call("hipMemsetAsync", target.address, value, target.nbytes, int(stream))
 
     def copy(self, stream: Any, dst: Any, src: Any, nbytes: int | None) -> None:
         """Copy `nbytes` bytes between any two memories of the host and its devices."""
-        source = memory_of(self._address(src), nbytes, writable=False, device=True)
-        target = memory_of(self._address(dst), source.nbytes, writable=True, device=True)
+        source = memory_of(plain(src, self._driver.pointer_type), nbytes, writable=False, device=True)
+        target = memory_of(plain(dst, self._driver.pointer_type), source.nbytes, writable=True, device=True)
         if source.nbytes:
             kind = int(self._driver.api.hipMemcpyKind.hipMemcpyDefault)
-            with self._driver.current(self._driver.device_of(stream)):
+            with self._driver.current_for(stream):
                 self._driver.call(
                     "hipMemcpyAsync", target.address, source.address, source.nbytes, kind, int(stream)
                 )
@@ -214,46 +199,39 @@ class HipBackend(Lends):
         """Enqueue a kernel. The values of its arguments are copied before this returns."""
         driver = self._driver
         kernel = kernel_handle(work)
-        shape = (*extent(grid, "grid"), *extent(block, "block"), shared_size(shared_bytes))
-        arguments = Arguments(args, self._pointer_type)
-        with driver.current(driver.device_of(stream)):
+        shape = geometry(grid, block, shared_bytes)
+        arguments = Arguments(args, driver.pointer_type)
+        with driver.current_for(stream):
             driver.call("hipModuleLaunchKernel", kernel, *shape, int(stream), arguments.pointer, None)
 
-    def _address(self, obj: Any) -> Any:
-        if not isinstance(obj, self._pointer_type):
-            return obj
-        if hasattr(obj, "itemsize"):  # an array of hip-python, whose interface has no valid type string
-            return _Array(int(obj), obj.size * obj.itemsize, obj.is_read_only)
-        return int(obj)
-
-    # ---- capture -------------------------------------------------------------------------------
+    # ---- capture ---------------------------------------------------------------------------------
 
     def capture_status(self, stream: Any) -> CaptureStatus:
-        """Say whether the stream is capturing. The legacy stream never is.
+        """Return whether the stream is capturing. The legacy stream never is.
 
-        Of a stream that has been destroyed the runtime would answer rubbish, so that is asked first.
+        For a stream that has been destroyed, ``hipStreamIsCapturing`` would answer garbage.
         """
-        driver = self._driver
-        handle = int(stream)
+        driver, handle = self._driver, int(stream)
         if handle in LEGACY_STREAMS:
             return CaptureStatus.NONE
         if handle != PER_THREAD_STREAM:
             code, _ = driver.answer("hipStreamGetDevice", handle)
-            if code not in (
-                0,
-                _INVALIDATED,
-            ):  # CUDA, below a HIP that is not AMD's, answers so to any question
+            if code not in (0, INVALIDATED):  # 901: a HIP on top of CUDA answers any call so
                 driver.failed("hipStreamGetDevice", code)
-        return _STATUSES[driver.call("hipStreamIsCapturing", handle)]
+        return CAPTURE_STATUSES[driver.call("hipStreamIsCapturing", handle)]
 
     def capture_info(self, stream: Any) -> CaptureInfo | None:
         """Return the runtime's number of the capture that the stream takes part in."""
         number = _events.position(self._driver, int(stream)).capture
         return CaptureInfo(number) if number else None
 
+    def relaxed(self, stream: Any) -> AbstractContextManager[None]:
+        """Return a context in which this thread disturbs no capture on the stream's device."""
+        return self._driver.relaxed_for(stream)
+
     def capture_begin(self, stream: Any, mode: str) -> Capture:
         """Begin a capture on an idle stream."""
-        _refuse_legacy(stream)
+        refuse_legacy(stream)
         if has_runs(int(stream)):
             with self.relaxed(stream):
                 settle(int(stream), partial(self._is_done, stream))
@@ -267,12 +245,12 @@ class HipBackend(Lends):
         """End the capture and throw away what was recorded."""
         _capture.abandon(self._driver, token)
 
-    # ---- graphs and executables ----------------------------------------------------------------
+    # ---- graphs and executables ------------------------------------------------------------------
 
     def instantiate(self, graph: Graph) -> Executable:
-        """Make an executable whose unfreed memory is freed at each replay.
+        """Make an executable: each replay frees what the last one left.
 
-        Not with the priorities of nodes, as on CUDA: the runtime refuses that flag beside the other one.
+        CUDA's flag for the priorities of nodes is left out, since the runtime refuses both flags together.
         """
         driver = self._driver
         wanted = driver.api.hipGraphInstantiateFlags.hipGraphInstantiateFlagAutoFreeOnLaunch
@@ -289,12 +267,12 @@ class HipBackend(Lends):
         return launcher(self._driver, executable, int(stream))
 
     def launch_function(self, executable: Executable, stream: Any) -> LaunchFunction | None:
-        """Return ``hipGraphLaunch``, for runs on the stream of the latest one."""
+        """Return ``hipGraphLaunch``, on condition that the latest run was on the same stream."""
         return launch_function(self._driver, executable, int(stream))
 
     def upload(self, executable: Executable, stream: Any) -> None:
-        """Get the executable ready for its first run. AMD's runtime 7.2 does no more than check it."""
-        with self._driver.relaxed(self._driver.device_of(stream)):
+        """Prepare the executable for its first run. AMD's runtime 7.2 only checks it."""
+        with self._driver.relaxed_for(stream):
             self._driver.call("hipGraphUpload", executable.handle, int(stream))
 
     def destroy_graph(self, graph: Graph) -> None:
@@ -310,10 +288,10 @@ class HipBackend(Lends):
                 self._driver.answer("hipEventDestroy", event)
         self._driver.destroy("hipGraphExecDestroy", executable)
 
-    # ---- looking into a graph ------------------------------------------------------------------
+    # ---- looking into a graph --------------------------------------------------------------------
 
     def is_empty(self, graph: Graph) -> bool:
-        """Say whether the graph has no root: unlike counting, that takes the runtime no copy of all nodes."""
+        """Return True if the graph has no root. Counting the nodes would copy all of them."""
         return _nodes.root_count(self._driver, graph.handle) == 0
 
     def node_count(self, graph: Graph) -> int:
@@ -332,37 +310,16 @@ class HipBackend(Lends):
         with self._driver.current(graph.device):
             self._driver.call("hipGraphDebugDotPrint", graph.handle, os.fsencode(path), wanted)
 
-    # ---- capability: borrow --------------------------------------------------------------------
-
-    def borrow_graph(self, handle: int, stream: Any) -> Graph:
-        """Return somebody else's graph, recorded on this stream."""
-        return Graph(handle, self._driver.device_of(stream))
-
-    def borrow_executable(self, handle: int, stream: Any) -> Executable:
-        """Return somebody else's executable."""
-        return Executable(handle, self._driver.device_of(stream))
-
-    def relaxed(self, stream: Any) -> AbstractContextManager[None]:
-        """Return a context in which this thread disturbs no capture on the stream's device."""
-        return self._driver.relaxed(self._driver.device_of(stream))
-
     def handle_int(self, obj: Any) -> int:
         """Return the runtime's handle of a stream, a graph or an executable."""
         return int(obj.handle if isinstance(obj, Handle) else obj)
 
+    # ---- captures that a framework records -------------------------------------------------------
 
-class _Array:
-    """Device memory, in words that every library understands."""
+    def borrow_graph(self, handle: int, stream: Any) -> Graph:
+        """Return a graph that its owner has recorded on this stream."""
+        return Graph(handle, self._driver.device_of(stream))
 
-    def __init__(self, address: int, nbytes: int, read_only: bool) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": (nbytes,),
-            "typestr": "|u1",
-            "data": (address, read_only),
-            "version": 3,
-        }
-
-
-def _refuse_legacy(stream: Any) -> None:
-    if int(stream) in LEGACY_STREAMS:
-        raise capture_error("a capture on the legacy stream can't begin", reason="default_stream")
+    def borrow_executable(self, handle: int, stream: Any) -> Executable:
+        """Return an executable that stays its owner's."""
+        return Executable(handle, self._driver.device_of(stream))

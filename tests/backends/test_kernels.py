@@ -87,26 +87,25 @@ def test_other_arguments_are_refused(arg):
         kernels.Arguments((arg,), Pointer)
 
 
-def test_extents():
-    assert kernels.extent(5, "grid") == (5, 1, 1)
-    assert kernels.extent((2, 3), "grid") == (2, 3, 1)
-    assert kernels.extent([2, 3, 4], "grid") == (2, 3, 4)
+def test_geometry():
+    assert kernels.geometry(5, (2, 3), 48 << 10) == (5, 1, 1, 2, 3, 1, 48 << 10)
+    assert kernels.geometry([2, 3, 4], 1, 0) == (2, 3, 4, 1, 1, 1, 0)
     for wrong in ((), (1, 2, 3, 4), 0, (1, -1), 1 << 32):
-        with pytest.raises(ValueError, match=r"^block is "):
-            kernels.extent(wrong, "block")
+        with pytest.raises(ValueError, match=r"^grid must "):
+            kernels.geometry(wrong, 1, 0)
+        with pytest.raises(ValueError, match=r"^block must "):
+            kernels.geometry(1, wrong, 0)
     for wrong in (1.5, "1", None, (1.0,)):
-        with pytest.raises(TypeError, match=r"^block is "):
-            kernels.extent(wrong, "block")
-
-
-def test_shared_sizes():
-    assert kernels.shared_size(48 << 10) == 48 << 10
+        with pytest.raises(TypeError, match=r"^grid must "):
+            kernels.geometry(wrong, 1, 0)
+        with pytest.raises(TypeError, match=r"^block must "):
+            kernels.geometry(1, wrong, 0)
     for wrong in (-1, 1 << 32):
         with pytest.raises(ValueError, match=r"^shared_bytes must be "):
-            kernels.shared_size(wrong)
+            kernels.geometry(1, 1, wrong)
     for wrong in (True, 1.0, None):
         with pytest.raises(TypeError, match=r"^shared_bytes must be "):
-            kernels.shared_size(wrong)
+            kernels.geometry(1, 1, wrong)
 
 
 def test_kernels():
@@ -114,7 +113,7 @@ def test_kernels():
     assert kernels.kernel_handle(Pointer(4096)) == 4096
     assert kernels.kernel_handle(SimpleNamespace(handle=Pointer(4096))) == 4096
     for wrong in (True, 1.5, "4096", None, print, SimpleNamespace(handle=None)):
-        with pytest.raises(TypeError, match="object is no kernel; pass one that"):
+        with pytest.raises(TypeError, match="object is not a kernel; pass a kernel that"):
             kernels.kernel_handle(wrong)
-    with pytest.raises(ValueError, match="0 is not the handle of any kernel"):
+    with pytest.raises(ValueError, match="0 is not the handle of a kernel"):
         kernels.kernel_handle(Pointer(0))

@@ -288,7 +288,7 @@ BUGS = {
         *("every_call", "stream-fill and Memset", "the thread's last error stays", "hip"),
     ),
     "a stream whose capture was invalidated stays so": Bug(
-        lambda: replace(room("capture"), "_settle", do_nothing),
+        lambda: replace(room("capture"), "_reset_stream", do_nothing),
         *("every_call", "capture-with-breaks and MemsetAsync", "a capture was left open", "hip"),
     ),
     "added nodes stay if the instantiation fails": Bug(

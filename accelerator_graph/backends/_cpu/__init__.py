@@ -1,1 +1,1 @@
-"""The rooms of the cpu backend."""
+"""The cpu backend: from the bottom up, work, threads, worker, graph, stream, capture."""

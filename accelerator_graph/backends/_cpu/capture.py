@@ -1,4 +1,4 @@
-"""The cpu backend's captures, by the rules of a CUDA driver."""
+"""The captures that are in progress on the cpu backend, by the rules of a CUDA driver."""
 
 from __future__ import annotations
 
@@ -8,41 +8,14 @@ from ..._interpreter.sure_exit import Between
 from ...errors import DriverError, Reason, driver_error
 from ..base import CaptureStatus
 from .graph import Node
-from .stream import Event, Stream
+from .stream import Capture, Event, Stream
 from .work import Call, name_of
 
 MODES = ("thread_local", "global", "relaxed")
 
 
-class Capture:
-    """What has been recorded, and by which streams."""
-
-    __slots__ = ("ends", "mode", "nodes", "origin", "status", "thread")
-
-    def __init__(self, origin: Stream, mode: str) -> None:
-        self.origin = origin
-        self.mode = mode
-        self.thread = threading.current_thread()
-        self.nodes: list[Node] = []
-        self.ends: dict[Stream, frozenset[int]] = {origin: frozenset()}
-        """The streams that take part, each with the nodes that its next one depends on."""
-        self.status = CaptureStatus.NONE
-        """NONE before it has begun and after it has ended: what begins and ends it is this assignment."""
-
-    def forbids_waiting(self, thread: threading.Thread) -> bool:
-        """Say whether `thread` may not wait even for streams that don't take part."""
-        if self.status is CaptureStatus.NONE:
-            return False
-        return self.mode == "global" or (self.mode == "thread_local" and self.thread is thread)
-
-    def joined(self) -> bool:
-        """Say whether the origin has waited for all work of the streams that were forked."""
-        last = set(range(len(self.nodes))).difference(*(node.after for node in self.nodes))
-        return last <= self.ends[self.origin]
-
-
 class Captures:
-    """All captures that are in progress, and what is permitted meanwhile."""
+    """All captures in progress, and what is permitted meanwhile."""
 
     __slots__ = ("_lock", "_open", "_relaxed")
 
@@ -50,9 +23,10 @@ class Captures:
         self._lock = threading.RLock()  # guards all captures, and `Stream.capture`
         self._open: set[Capture] = set()
         self._relaxed: dict[object, threading.Thread] = {}
+        """The threads that are inside of `relaxed`, by an object for each time."""
 
     def begin(self, stream: Stream, mode: str) -> Capture:
-        """Begin a capture. Whatever is raised, none has begun then."""
+        """Begin a capture. If anything is raised, none has begun."""
         capture = Capture(stream, mode)
         try:
             with self._lock:
@@ -67,7 +41,7 @@ class Captures:
             raise
 
     def end(self, capture: Capture) -> list[Node]:
-        """End a capture and return what it has recorded. Whatever is raised, it has ended."""
+        """End a capture and return what it has recorded. If anything is raised, it has ended, too."""
         try:
             with self._lock:
                 if capture.status is CaptureStatus.NONE:
@@ -76,7 +50,7 @@ class Captures:
                     raise _error("capture_end", "CAPTURE_WRONG_THREAD", "wrong_thread")
                 if capture.status is CaptureStatus.INVALIDATED:
                     raise _error("capture_end", "CAPTURE_INVALIDATED", "invalidated")
-                if not capture.joined():
+                if not capture.is_joined():
                     raise _error("capture_end", "CAPTURE_UNJOINED", "unjoined")
                 capture.status = CaptureStatus.NONE
                 return capture.nodes
@@ -84,35 +58,35 @@ class Captures:
             self.close(capture)
 
     def close(self, capture: Capture) -> None:
-        """Leave nothing of a capture, whatever its state."""
+        """End a capture in any state, and forget what it has recorded."""
         with self._lock:
             capture.status = CaptureStatus.NONE
             for stream in capture.ends:
                 if stream.capture is capture:
                     stream.capture = None
             self._open.discard(capture)
-            capture.ends = {}
-            capture.nodes = []
+            capture.clear()
 
-    def record(self, stream: Stream, name: str, kind: str, call: Call) -> bool:
-        """Add a node, if the stream is capturing. Return whether it is."""
+    def record(self, stream: Stream, method: str, kind: str, call: Call) -> bool:
+        """Add a node if the stream is capturing. Return False if it is not."""
         with self._lock:
-            capture = _active(stream, name)
+            capture = _active(stream, method)
             if capture is None:
                 return False
-            label = name_of(call[0]) if kind == "host" else ""
-            capture.nodes.append(Node(kind, label, call, tuple(sorted(capture.ends[stream]))))
-            capture.ends[stream] = frozenset({len(capture.nodes) - 1})
+            nodes, name = capture.nodes, name_of(call[0]) if kind == "host" else ""
+            after = tuple(sorted(capture.ends[stream]))
+            nodes.append(Node(kind, name, call, after, capture.branches[stream]))
+            capture.ends[stream] = frozenset({len(nodes) - 1})
             return True
 
     def mark(self, stream: Stream) -> Event | None:
-        """Make an event of what a capturing stream has recorded; None if it is not capturing."""
+        """Return an event for what a capturing stream has recorded; None if it is not capturing."""
         with self._lock:
             capture = _active(stream, "record_event")
             return None if capture is None else Event(capture=capture, nodes=capture.ends[stream])
 
     def link(self, stream: Stream, event: Event) -> bool:
-        """Make the stream depend on the event, in its capture. Return False if none is involved."""
+        """Let the stream's next node depend on the event. Return False if no capture is involved."""
         with self._lock:
             own, other = _active(stream, "wait_event"), event.capture
             if own is None and other is None:
@@ -126,18 +100,26 @@ class Captures:
                 raise _error("wait_event", "CAPTURE_MERGE", "foreign_capture")
             if other.status is CaptureStatus.INVALIDATED:
                 raise _error("wait_event", "CAPTURE_INVALIDATED", "invalidated")
-            other.ends[stream] = other.ends.get(stream, frozenset()) | event.nodes
+            other.join(stream, event.nodes)
             stream.capture = other
             return True
 
     def relaxed(self) -> Between:
-        """Return a context in which this thread may wait for streams that no capture takes part in."""
-        key = object()
-        thread = threading.current_thread()
-        return Between(lambda: self._relaxed.__setitem__(key, thread), lambda: self._relaxed.pop(key, None))
+        """Return a context in which captures of other streams don't forbid this thread to wait."""
+        key, thread = object(), threading.current_thread()
+
+        def begin() -> None:
+            with self._lock:
+                self._relaxed[key] = thread
+
+        def end() -> None:
+            with self._lock:
+                self._relaxed.pop(key, None)
+
+        return Between(begin, end)
 
     def check_waiting(self, stream: Stream, call: str) -> None:
-        """Refuse to wait for a stream where a capture forbids it. That breaks the capture."""
+        """Raise an error if a capture forbids waiting for the stream. The capture is broken then."""
         if not self._open:
             return
         with self._lock:

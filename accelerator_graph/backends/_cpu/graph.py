@@ -1,28 +1,31 @@
-"""The cpu backend's graphs, and how an executable runs."""
+"""The cpu backend's graphs, and how an executable runs.
+
+A branch of a graph is what one stream has recorded. A run gives each branch a thread, as the streams had,
+so callables of different branches may wait for each other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterable, Sequence
 from functools import partial
-from time import perf_counter
 from typing import NamedTuple
 
-from .branches import Branch, Helpers, run_branches, split
-from .stream import Latch, Worker
-from .work import Call, caller, run_calls
-
-_WORTH_SHARING = 100e-6
-"""Seconds. Handing work to another thread and back costs some tens of microseconds."""
+from .threads import here, start
+from .work import Call, Failure, caller, failure_of, run_calls
+from .worker import Latch, Worker
 
 
 class Node(NamedTuple):
-    """What was recorded by one call."""
+    """What one call has recorded."""
 
     kind: str
     name: str
     call: Call
     after: tuple[int, ...]
-    """The nodes that it depends on. All of them were recorded before it."""
+    """The nodes that it depends on. All of them were recorded earlier."""
+    branch: int
+    """The number of the stream that recorded it."""
 
 
 class Graph:
@@ -39,72 +42,123 @@ class Executable:
 
     __slots__ = ("_last", "_plan")
 
-    def __init__(self, graph: Graph, helpers: Helpers) -> None:
-        self._plan = _Plan(graph.nodes, helpers)
+    def __init__(self, graph: Graph) -> None:
+        self._plan = _Plan(graph.nodes)
         self._last: Latch | None = None
 
     def enqueue(self, worker: Worker) -> None:
-        """Run once more on `worker`, after the run that was asked for before."""
+        """Run once more on `worker`, after the previous run."""
         done = Latch(worker)
         worker.submit(partial(_run_in_turn, self._plan, self._last, done))
         self._last = done
 
     def as_call(self) -> Call:
-        """Return what another graph records to run all of this one; it outlives the executable."""
-        return run_calls, (self._plan.calls,), {}, caller()
+        """Return the call that another graph records to run this one. It outlives the executable."""
+        return self._plan.run, (), {}, caller()
 
     def destroy(self) -> None:
-        """Forget what it would run. Runs that were asked for still have it."""
+        """Forget what to run. Runs that were enqueued still have it."""
         self._plan = _NOTHING
 
 
-class _Plan:
-    """Which way to run: in a plain loop, or with branches side by side if that was seen to be faster."""
-
-    __slots__ = ("_alone", "_branches", "_helpers", "_settled", "calls")
-
-    def __init__(self, nodes: Sequence[Node], helpers: Helpers) -> None:
-        self.calls = [node.call for node in nodes]
-        self._branches: Sequence[Branch] = split(self.calls, [node.after for node in nodes])
-        self._helpers = helpers
-        self._alone: float | None = None  # seconds that a plain loop took
-        self._settled = len(self._branches) < 2
-
-    def run(self) -> None:
-        if self._settled:
-            self._run()
-            return
-        begin = perf_counter()
-        if self._alone is None:
-            run_calls(self.calls)
-            self._alone = perf_counter() - begin
-            if self._alone < _WORTH_SHARING:
-                self._settle(alone=True)
-            else:
-                self._helpers.start(len(self._branches) - 1)
-        else:
-            self._run()
-            self._settle(alone=perf_counter() - begin >= self._alone)
-
-    def _settle(self, *, alone: bool) -> None:
-        self._settled = True
-        if alone:
-            self._branches = ()
-
-    def _run(self) -> None:
-        if len(self._branches) < 2:
-            run_calls(self.calls)
-        else:
-            run_branches(self._branches, self._helpers)
-
-
-_NOTHING = _Plan((), Helpers())
-
-
-def _run_in_turn(plan: _Plan, before: Latch | None, done: Latch) -> None:
-    if before is not None:
-        before.wait()
+def _run_in_turn(plan: _Plan, previous: Latch | None, done: Latch) -> None:
+    if previous is not None:
+        previous.wait()
     try:
         plan.run()
     finally:
         done.set()
+
+
+class _Plan:
+    """What an executable runs."""
+
+    __slots__ = ("_branches", "_nodes", "calls")
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = nodes
+        self.calls = [node.call for node in nodes]
+        branches: dict[int, list[int]] = {}
+        for index, node in enumerate(nodes):
+            branches.setdefault(node.branch, []).append(index)
+        self._branches = list(branches.values())
+
+    def run(self) -> None:
+        """Make all calls; raise the first failure, and skip the calls that have not begun by then."""
+        if len(self._branches) < 2:
+            run_calls(self.calls)
+        else:
+            _Run(self._nodes).run(self._branches)
+
+
+_NOTHING = _Plan(())
+
+
+class _Run:
+    """One run of a graph with several branches."""
+
+    __slots__ = ("_done", "_failure", "_lock", "_nodes", "_worker")
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = nodes
+        self._worker = here.worker
+        self._lock = threading.Lock()  # guards the failure
+        self._failure: Failure | None = None
+        self._done = [threading.Lock() for _ in nodes]
+        for lock in self._done:
+            lock.acquire()  # released when the node is done
+
+    def run(self, branches: Sequence[Sequence[int]]) -> None:
+        """Run the first branch on this thread, and each other branch on a thread of its own.
+
+        Branches that get no thread run on this one, in the order of recording.
+        """
+        own = [*branches[0]]
+        threads = []
+        for branch in branches[1:]:
+            thread = threading.Thread(
+                target=self._run_nodes, args=(branch,), name="accelerator_graph cpu branch", daemon=True
+            )
+            if _started(thread):
+                threads.append(thread)
+            else:
+                own += branch
+        self._run_nodes(sorted(own))
+        for thread in threads:
+            thread.join()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            try:
+                raise failure
+            finally:
+                del failure  # its traceback leads to this frame, which would be a cycle
+
+    def _run_nodes(self, indices: Iterable[int]) -> None:
+        here.worker = self._worker
+        for index in indices:
+            node = self._nodes[index]
+            try:
+                for earlier in node.after:
+                    with self._done[earlier]:
+                        pass
+                if self._failure is None:
+                    function, args, how, _ = node.call
+                    function(*args, **how)
+            except BaseException as error:
+                self._failed(failure_of(error, node.call))
+            finally:
+                self._done[index].release()
+
+    def _failed(self, failure: Failure) -> None:
+        with self._lock:
+            if self._failure is None:
+                self._failure = failure
+            else:
+                self._failure.add(failure)
+
+
+def _started(thread: threading.Thread) -> bool:
+    try:
+        return start(thread)
+    except RuntimeError:  # the system has no more threads
+        return False

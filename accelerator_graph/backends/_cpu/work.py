@@ -1,4 +1,4 @@
-"""One piece of the cpu backend's work: what is called, which line enqueued it, and how it failed."""
+"""A piece of the cpu backend's work: what to call, which line enqueued it, and how it failed."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ Site = tuple[CodeType, int]
 """A place in a program: a function's code, and the offset of an instruction in it."""
 
 Call = tuple[Callable[..., object], tuple[Any, ...], dict[str, Any], Site | None]
-"""A callable, its arguments, its keyword arguments, and where it was enqueued."""
+"""A callable, its arguments, its keyword arguments, and the place where it was enqueued."""
 
 
 class Failure(Exception):
     """A callable on a stream raised an exception.
 
-    Every stream that waits for the failed one shares this object. If it is dropped before anyone was told,
-    the error goes to `threading.excepthook`, like any exception that a thread does not catch.
+    Every stream that waits for the failed one shares this object. If it is dropped before the error was
+    raised, the error goes to `threading.excepthook`, like any exception that a thread does not catch.
     """
 
     told = True
-    """True once someone was told, and as long as the object is only half made."""
+    """Whether the error was raised or reported. True in the class, for an object whose `__init__` was
+    interrupted."""
 
     def __init__(self, error: BaseException, call: Call | None = None) -> None:
         super().__init__()
@@ -40,29 +41,29 @@ class Failure(Exception):
         self.told = False
 
     def add(self, later: Failure) -> None:
-        """Count a later failure of the same stream; only their number is told."""
+        """Count a later failure of the same stream. The error only mentions their number."""
         self._later += 1
         later.told = True
 
     def as_error(self) -> DriverError:
-        """Return the error for someone who waits."""
+        """Return the error to raise where the work is waited for."""
         self.told = True
         where = "" if self._site is None else f", enqueued at {_line(*self._site)},"
-        said = f"{self._work}{where} raised {type(self.error).__name__}"
-        said += "; the rest of its replay, if any, was skipped"
+        detail = f"{self._work}{where} raised {type(self.error).__name__}"
+        detail += "; the rest of its replay, if any, was skipped"
         if self._later:
-            said += f"; {self._later} more failed after it"
-        error = driver_error(backend="cpu", call="launch", code=None, code_name="WORK_FAILED", detail=said)
+            detail += f"; {self._later} more failed after it"
+        error = driver_error(backend="cpu", call="launch", code=None, code_name="WORK_FAILED", detail=detail)
         error.__cause__ = self.error
         return error
 
     def report(self) -> None:
-        """Hand the error to `threading.excepthook`, unless someone was told."""
+        """Hand the error to `threading.excepthook`, unless it was raised before."""
         if not self.told:
             error = self.as_error()
             threading.excepthook(threading.ExceptHookArgs((type(error), error, None, self._thread)))
 
-    # Looked up in the class, since a module's names may be gone when the interpreter exits.
+    # `__del__` finds these in the class, since a module's names may be gone when the interpreter exits.
     _getpid = staticmethod(os.getpid)
     _is_finalizing = staticmethod(sys.is_finalizing)
 
@@ -72,7 +73,7 @@ class Failure(Exception):
 
 
 def run_calls(calls: Sequence[Call]) -> None:
-    """Make the calls one after another; `Failure` if one of them raises."""
+    """Make the calls one after another. Raises `Failure` if one of them raises."""
     try:
         for call in calls:
             function, args, how, _ = call
@@ -82,7 +83,7 @@ def run_calls(calls: Sequence[Call]) -> None:
 
 
 def failure_of(error: BaseException, call: Call) -> Failure:
-    """Return the failure of a call; if that ran a graph inside this one, of the call in there."""
+    """Return the failure of a call. A call that ran another graph has raised a `Failure` already."""
     return error if isinstance(error, Failure) else Failure(error, call)
 
 
@@ -92,7 +93,7 @@ def name_of(work: object) -> str:
 
 
 def check_callable(work: object) -> None:
-    """Raise `TypeError` for what can't be called, and for functions that run nothing when they are called."""
+    """Raise `TypeError` if `work` can't be called, or is a function whose body does not run when called."""
     if not callable(work):
         raise TypeError(f"backend 'cpu' launches callables; {type(work).__name__!r} object is not callable.")
     function: Any = work
@@ -104,25 +105,26 @@ def check_callable(work: object) -> None:
     if isinstance(code, CodeType) and code.co_flags & (_GENERATOR | _COROUTINE | _ASYNC_GENERATOR):
         kind = "coroutine" if code.co_flags & _COROUTINE else "generator"
         raise TypeError(
-            f"launch: {name_of(function)!r} is a {kind} function, and calling it runs none of its body; "
+            f"launch: {name_of(function)!r} is a {kind} function, and calling it does not run its body; "
             "launch a plain function."
         )
 
 
 def caller() -> Site | None:
-    """Return the place outside of this package that the caller's caller was called from, if there is one.
+    """Return the innermost place outside of this package on the call stack, if there is one.
 
-    An offset costs less than the number of a line, which has to be looked up in a table.
+    An offset is cheaper to get than a line number, which has to be looked up in a table.
     """
-    frame = sys._getframe(2)
-    while frame.f_code.co_filename.startswith(_PACKAGE):
-        if frame.f_back is None:
-            return None
-        frame = frame.f_back
+    depth = 2
+    try:
+        while (frame := sys._getframe(depth)).f_code.co_filename.startswith(_PACKAGE):
+            depth += 1  # not `f_back`: it is None if memory runs out, with the exception still pending
+    except ValueError:  # the stack is not that deep
+        return None
     return frame.f_code, frame.f_lasti
 
 
-_PACKAGE = os.path.join(os.path.abspath(f"{caller.__code__.co_filename}/../../.."), "")
+_PACKAGE = caller.__code__.co_filename.rsplit(os.sep, 3)[0] + os.sep
 _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200  # as in `inspect`, whose import takes 7 ms
 
 

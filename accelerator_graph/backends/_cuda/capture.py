@@ -1,4 +1,4 @@
-"""One capture, from its begin to the graph, or to nothing."""
+"""One capture, from its beginning to its graph or its abandonment."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import Any
 from weakref import ref
 
 from ..._interpreter.threads import this_thread
-from ...errors import AcceleratorGraphError, DriverError, driver_error
-from .driver import PER_THREAD_STREAM, Driver, Graph, Handle
-
-_ILLEGAL_STATE = 401
+from ...errors import AcceleratorGraphError, DriverError
+from .._shared.codes import ILLEGAL_STATE, PER_THREAD_STREAM, no_graph
+from .driver import Driver, Graph, Handle
 
 
 class Capture(Handle):
-    """A capture on the stream `handle`, begun by this thread."""
+    """A capture on the stream `handle`, which this thread begins."""
 
     __slots__ = ("over", "thread")
 
@@ -25,7 +24,7 @@ class Capture(Handle):
 
 
 def begin(driver: Driver, stream: Any, mode: str) -> Capture:
-    """Begin a capture. If anything is raised, there is none."""
+    """Begin a capture. If anything is raised, no capture is left."""
     driver_mode = getattr(driver.api.CUstreamCaptureMode, f"CU_STREAM_CAPTURE_MODE_{mode.upper()}")
     capture = Capture(stream, driver.context_of(stream))
     try:
@@ -33,8 +32,8 @@ def begin(driver: Driver, stream: Any, mode: str) -> Capture:
             driver.call("cuStreamBeginCapture", stream, driver_mode)
         return capture
     except DriverError as error:
-        # the driver may have answered for an earlier failure, and begun; after 401 it is somebody else's
-        if error.code != _ILLEGAL_STATE and _is_capturing(driver, capture):
+        # The code may be that of an earlier failure, and the capture begun. After 401 it is somebody else's.
+        if error.code != ILLEGAL_STATE and _is_capturing(driver, capture):
             abandon(driver, capture)
         raise
     except BaseException:  # an interrupt, which may have come after the driver's answer
@@ -43,20 +42,14 @@ def begin(driver: Driver, stream: Any, mode: str) -> Capture:
 
 
 def end(driver: Driver, capture: Capture) -> Graph:
-    """End a capture and return its graph. If anything is raised, there is neither."""
+    """End a capture and return its graph. If anything is raised, neither is left."""
     answer: list[tuple[Any, ...]] = []
     try:
         with driver.current(capture.context):
             driver.keep(answer, "cuStreamEndCapture", capture.handle)
         handle = driver.checked("cuStreamEndCapture", answer[0])
         if not int(handle):
-            raise driver_error(
-                backend=driver.name,
-                call="cuStreamEndCapture",
-                code=None,
-                code_name="no graph",
-                reason="invalidated",
-            )
+            raise no_graph(driver.name, "cuStreamEndCapture")
         capture.over = True
         return Graph(handle, capture.context)
     except BaseException:
@@ -70,8 +63,8 @@ def end(driver: Driver, capture: Capture) -> Graph:
 def abandon(driver: Driver, capture: Capture) -> None:
     """End a capture that may be over already, on any thread, and throw away what was recorded.
 
-    Outside relaxed mode the driver keeps the graph from other threads, but ends the capture. The
-    per-thread stream of another thread can't be named at all: there is nothing to be done then.
+    Outside relaxed mode the driver does not return the graph to another thread, but ends the capture. A
+    capture of another thread's per-thread stream can't be ended, since no handle names that stream here.
     """
     own = int(capture.handle) == PER_THREAD_STREAM
     if capture.over or (own and capture.thread() is not this_thread()):
@@ -86,7 +79,7 @@ def abandon(driver: Driver, capture: Capture) -> None:
 
 
 def _is_capturing(driver: Driver, capture: Capture) -> bool:
-    """Say whether the stream captures; True if the driver does not say it."""
+    """Return True if the stream is capturing, or the driver does not tell."""
     with suppress(AcceleratorGraphError), driver.current(capture.context):
         status = driver.call("cuStreamIsCapturing", capture.handle)
         return int(status) != 0  # CU_STREAM_CAPTURE_STATUS_NONE
@@ -94,7 +87,7 @@ def _is_capturing(driver: Driver, capture: Capture) -> bool:
 
 
 def _over(driver: Driver, capture: Capture, answer: tuple[Any, ...]) -> None:
-    """Note that the driver has ended a capture, and destroy the graph that it may have answered."""
+    """Note that the driver has ended a capture, and destroy the graph if it returned one."""
     capture.over = True
     graph = answer[1]
     if graph is not None and int(graph):

@@ -1,24 +1,19 @@
-"""The CUDA driver as the backend calls it: checked, in the right context, beside other captures."""
+"""How the backend calls the CUDA driver: checked, in the right context, without disturbing captures."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from itertools import chain
 from typing import Any, NoReturn
 
 from ..._interpreter.sure_exit import Between
 from ...errors import DriverError
+from .._shared.codes import SPECIAL_STREAMS
+from .._shared.keeping import ASKED, keep
 from .errors import call_broke, call_failed
 from .probe import import_driver, version_text
 
-_IT_IS = nullcontext()
-_ASKED = object()
-"""The answer to a destruction that was interrupted inside of the binding."""
-PER_THREAD_STREAM = 2
-
-SPECIAL_STREAMS = frozenset((0, 1, PER_THREAD_STREAM))
-"""The null, legacy and per-thread streams: handles that mean whichever context is current."""
+_NOTHING_TO_DO = nullcontext()
 
 
 class Handle:
@@ -29,8 +24,8 @@ class Handle:
     def __init__(self, handle: Any, context: Any) -> None:
         self.handle = handle
         self.context = context
-        self.destroyed: Any = None
-        """What the driver answered when it was asked to destroy it; None as long as it was not."""
+        self.destroyed: list[Any] | None = None
+        """`ASKED` and what the driver answered, once it was asked to destroy this."""
 
 
 class Graph(Handle):
@@ -55,19 +50,32 @@ class Driver:
     """``cuda.bindings.driver``, initialised."""
 
     __slots__ = (
-        *("_ending", "_primary", "api", "current_address", "device_count", "name", "success"),
-        *("launch_address", "launch_answered", "launch_broke", "launch_failed"),
+        "_ending",
+        "_primary",
+        "api",
+        "current_address",
+        "device_count",
+        "launch_address",
+        "launch_answered",
+        "launch_broke",
+        "launch_failed",
+        "name",
+        "pointer_type",
+        "stream_type",
+        "success",
     )
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.api = import_driver()
+        self.stream_type = self.api.CUstream
+        self.pointer_type = self.api.CUdeviceptr
         self.success = self.api.CUresult.CUDA_SUCCESS
         self._primary: dict[int, Any] = {}
         self._ending: dict[int, Handle] = {}
         self.call("cuInit", 0)
         self.device_count: int = self.call("cuDeviceGetCount")
-        # made once: every binding holds them
+        # made once, since every bound launch holds them
         self.launch_answered = partial(self.answered, "cuGraphLaunch")
         self.launch_broke = partial(self.broke, "cuGraphLaunch")
         self.launch_failed = partial(self.failed, "cuGraphLaunch")
@@ -82,9 +90,9 @@ class Driver:
         Raises
         ------
         DriverError
-            It answered an error.
+            The driver answered an error.
         UnsupportedError
-            The installed driver does not have it.
+            The installed driver does not have the function.
         """
         try:
             code, *values = getattr(self.api, function)(*args)
@@ -95,35 +103,44 @@ class Driver:
         return values[0] if len(values) == 1 else tuple(values) or None
 
     def answer(self, function: str, *args: Any) -> tuple[Any, ...]:
-        """Call a function and return the code and what follows it, unchecked."""
+        """Call a function and return its code and values, unchecked."""
         try:
             answer: tuple[Any, ...] = getattr(self.api, function)(*args)
         except (RuntimeError, ValueError) as error:
             self.broke(function, error)
         return answer
 
-    def keep(self, answers: list[tuple[Any, ...]], function: str, arg: Any) -> None:
-        """Like `answer`, into a list: no line of ours comes between the call and the keeping."""
+    def keep(self, answers: list[Any], function: str, arg: Any, *before: Any) -> None:
+        """Like `answer`, but append `before` and the answer to a list, where no interrupt can lose them."""
         try:
-            answers.extend(map(getattr(self.api, function), (arg,)))
+            keep(answers, getattr(self.api, function), arg, before=before)
         except (RuntimeError, ValueError) as error:
             self.broke(function, error)
 
     def destroy(self, function: str, handle: Handle) -> None:
         """Destroy what a handle stands for, unless a call that was interrupted has done so."""
-        if handle.destroyed is None:
-            keep = partial(setattr, handle, "destroyed")
+        answers = handle.destroyed = handle.destroyed or []
+        if not answers:
             with self.relaxed(handle.context):
-                answers = map(getattr(self.api, function), (handle.handle,))
-                try:  # no line of ours comes between the asking, the call and the keeping
-                    any(map(keep, chain((_ASKED,), answers)))
-                except (RuntimeError, ValueError) as error:
-                    self.broke(function, error)
-        if handle.destroyed is not _ASKED:
-            self.checked(function, handle.destroyed)
+                self.keep(answers, function, handle.handle, ASKED)
+        if answers[-1] is not ASKED:
+            self.checked(function, answers[-1])
+
+    def destroy_stream(self, stream: Any) -> None:
+        """Destroy a stream, unless a call that was interrupted has done so."""
+        number = int(stream)
+        ending = self._ending.get(number)
+        if ending is None:
+            ending = self._ending[number] = Handle(stream, self.context_of(stream))
+        try:
+            self.destroy("cuStreamDestroy", ending)
+        except DriverError:
+            del self._ending[number]
+            raise
+        del self._ending[number]  # no call after it: an interrupt there would destroy the stream again
 
     def checked(self, function: str, answer: tuple[Any, ...]) -> Any:
-        """Return the values of an answer; raise the error that it is."""
+        """Return the values of an answer, or raise its error."""
         if answer[0] is not self.success:
             self.failed(function, answer[0])
         values = answer[1:]
@@ -134,11 +151,11 @@ class Driver:
         raise call_failed(self.name, function, code)
 
     def broke(self, function: str, error: Exception) -> NoReturn:
-        """Raise the error for an exception that came out of the binding."""
+        """Raise the error for an exception that the binding raised."""
         raise call_broke(self.name, function, error, self._version()) or error from error
 
     def answered(self, function: str, number: int) -> NoReturn:
-        """Raise the error for a number that is not 0, which a function answered without the binding."""
+        """Raise the error for a code that is not 0, from a call that was made without the binding."""
         try:
             code = self.api.CUresult(number)
         except ValueError as error:
@@ -146,7 +163,7 @@ class Driver:
         self.failed(function, code)
 
     def _address(self, function: str) -> int:
-        """Return the address of a function as it is since CUDA 12.0; 0 if the driver does not tell it."""
+        """Return the address of CUDA 12.0's version of a function; 0 if the driver does not tell it."""
         code, *found = self.answer("cuGetProcAddress", function.encode(), 12000, 0)
         return int(found[0] or 0) if code is self.success and found else 0
 
@@ -154,18 +171,15 @@ class Driver:
         code, version = self.api.cuDriverGetVersion()
         return version_text(version) if code is self.success else "?"
 
-    def destroy_stream(self, stream: Any) -> None:
-        """Destroy a stream, as `destroy` does."""
-        number = int(stream)
-        ending = self._ending.get(number)
-        if ending is None:
-            ending = self._ending[number] = Handle(stream, self.context_of(stream))
+    def new_event(self, stream: Any) -> Any:
+        """Return a new event without timing that marks the present end of a stream's work."""
+        event = self.call("cuEventCreate", self.api.CUevent_flags.CU_EVENT_DISABLE_TIMING)
         try:
-            self.destroy("cuStreamDestroy", ending)
-        except DriverError:
-            del self._ending[number]
+            self.call("cuEventRecord", event, stream)
+        except BaseException:
+            self.answer("cuEventDestroy", event)
             raise
-        del self._ending[number]  # no call: a signal handled after this would have the stream destroyed again
+        return event
 
     # ---- contexts ------------------------------------------------------------------------------
 
@@ -185,24 +199,28 @@ class Driver:
         return current if int(current) else self.primary_context(0)
 
     def device_of(self, stream: Any) -> int:
-        """Return the ordinal of a stream's device, through its context.
+        """Return the ordinal of a stream's device: the current one for the special streams.
 
-        Not through ``cuStreamGetDevice``: on a capturing stream that answers 900 and invalidates the
-        capture (driver 580), and ``cuStreamGetCtx`` does not.
+        ``cuStreamGetDevice`` would answer 900 on a capturing stream and invalidate the capture (driver
+        580); ``cuStreamGetCtx`` does not.
         """
-        with self.current(self.context_of(stream)):
+        with self.current_for(stream):
             return int(self.call("cuCtxGetDevice"))
 
     def current(self, context: Any) -> AbstractContextManager[None]:
         """Make a context current on this thread; afterwards the caller's is current as before.
 
-        It is set, not pushed, because setting can be undone wherever an interrupt strikes. On a
+        The context is set, not pushed, because setting can be undone wherever an interrupt strikes. On a
         thread without a context, setting null empties the stack again.
         """
         before = self.call("cuCtxGetCurrent")
         if int(before) == int(context):
-            return _IT_IS
+            return _NOTHING_TO_DO
         return Between(partial(self.call, "cuCtxSetCurrent", context), partial(self._set_back, before))
+
+    def current_for(self, stream: Any) -> AbstractContextManager[None]:
+        """Make the context of a stream current."""
+        return self.current(self.context_of(stream))
 
     def _set_back(self, context: Any) -> None:
         try:  # noqa: SIM105 (an interrupt in `suppress` would come before the restoring)
@@ -211,7 +229,7 @@ class Driver:
             pass
 
     def relaxed(self, context: Any) -> AbstractContextManager[None]:
-        """Like `current`, and what is called meanwhile disturbs no capture, not even this thread's."""
+        """Like `current`; calls made meanwhile disturb no capture, not even this thread's."""
         exchange = "cuThreadExchangeStreamCaptureMode"
         before: Any = None
         mode: list[tuple[Any, ...]] = []
@@ -235,3 +253,7 @@ class Driver:
                 self._set_back(before)
 
         return Between(begin, end)
+
+    def relaxed_for(self, stream: Any) -> AbstractContextManager[None]:
+        """Like `current_for`, and like `relaxed`."""
+        return self.relaxed(self.context_of(stream))

@@ -1,27 +1,15 @@
-"""What the CUDA driver's error codes mean, in the library's own errors."""
+"""The library's own errors for the error codes of the CUDA driver."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from ...errors import DriverError, Reason, UnsupportedError, driver_error
+from ...errors import DriverError, UnsupportedError, driver_error
+from .._shared.codes import reasons
 
-_REASONS: dict[int, Reason] = {
-    2: "out_of_memory",
-    900: "illegal_call",  # STREAM_CAPTURE_UNSUPPORTED
-    901: "invalidated",
-    902: "foreign_capture",  # STREAM_CAPTURE_MERGE: two captures would have become one
-    903: "foreign_capture",  # STREAM_CAPTURE_UNMATCHED: begun on another stream
-    904: "unjoined",
-    905: "foreign_capture",  # STREAM_CAPTURE_ISOLATION: waiting for what was recorded outside
-    906: "default_stream",  # STREAM_CAPTURE_IMPLICIT
-    907: "illegal_call",  # CAPTURED_EVENT
-    908: "wrong_thread",
-}
-# After these every further call answers the same, or has no context to run in.
-for _code in (214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911):
-    _REASONS[_code] = "device_lost"
+_DEVICE_LOST = (214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911)
+_REASONS = reasons(_DEVICE_LOST)
 
 
 def call_failed(backend: str, call: str, code: Any) -> DriverError:
@@ -39,7 +27,7 @@ def call_failed(backend: str, call: str, code: Any) -> DriverError:
 def call_broke(
     backend: str, call: str, error: Exception, driver_version: str
 ) -> DriverError | UnsupportedError | None:
-    """Make the error for a call out of which the binding raised `error`; None if it is about neither.
+    """Make the error for a call in which the binding raised `error`; None for an error of any other kind.
 
     The binding raises `RuntimeError` if the driver does not have the function, and `ValueError` if the
     driver answers a code that the binding does not know.
@@ -63,7 +51,7 @@ def call_broke(
 
 
 def _explanation(code: Any) -> str:
-    """Return the first sentence of what the driver's documentation says of a code."""
+    """Return the first sentence of the driver's documentation of a code."""
     text = getattr(code, "__doc__", None) or ""
     if text == type(code).__doc__:  # an enum without documentation of its members
         return ""

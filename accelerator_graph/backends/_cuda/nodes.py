@@ -24,6 +24,12 @@ def node_count(driver: Driver, graph: Any) -> int:
     return count
 
 
+def root_count(driver: Driver, graph: Any) -> int:
+    """Return the number of a graph's nodes that depend on no other node."""
+    count: int = driver.call("cuGraphGetRootNodes", graph, 0)[1]
+    return count
+
+
 def list_nodes(driver: Driver, graph: Any) -> tuple[list[GraphNode], list[GraphEdge]]:
     """Return a graph's nodes and the dependencies between them."""
     handles = node_handles(driver, graph)
@@ -31,8 +37,7 @@ def list_nodes(driver: Driver, graph: Any) -> tuple[list[GraphNode], list[GraphE
     for index, handle in enumerate(handles):
         kind = kind_of(driver, handle)
         nodes.append(GraphNode(index, kind, _kernel_name(driver, handle) if kind == "kernel" else ""))
-    # The binding for CUDA 12 has the function that keeps the edges' data under another name; the one
-    # without refuses graphs that have any.
+    # For CUDA 12 the binding has two functions. The one without the suffix refuses edges that have data.
     function = "cuGraphGetEdges_v2" if hasattr(driver.api, "cuGraphGetEdges_v2") else "cuGraphGetEdges"
     count = driver.call(function, graph)[-1]
     if count == 0:
@@ -47,7 +52,7 @@ def list_nodes(driver: Driver, graph: Any) -> tuple[list[GraphNode], list[GraphE
 
 
 def kind_of(driver: Driver, node: Any) -> str:
-    """Return what a node does: the driver's name for it in lower case."""
+    """Return the kind of a node: the driver's name for it in lower case."""
     try:
         kind = driver.call("cuGraphNodeGetType", node)
     except ValueError:  # a driver that is newer than the binding
@@ -57,7 +62,7 @@ def kind_of(driver: Driver, node: Any) -> str:
 
 
 def _kernel_name(driver: Driver, node: Any) -> str:
-    """Return the name of a kernel node's function, or an empty string if it can't be had."""
+    """Return the name of a kernel node's function, or an empty string if it is not known."""
     try:
         params = driver.call("cuGraphKernelNodeGetParams", node)
         if int(params.func):

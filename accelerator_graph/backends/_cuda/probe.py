@@ -17,7 +17,7 @@ _OLDEST_DRIVER = 12000
 
 
 def probe() -> Availability:
-    """Say whether CUDA could run here. The first reason against it is the one that is given."""
+    """Return whether CUDA could run here, and the first reason if it could not."""
     versions: dict[str, str] = {}
     try:
         reason = _binding_missing(versions) or _driver_missing(versions)
@@ -47,9 +47,9 @@ def _binding_missing(versions: dict[str, str]) -> str:
     versions["cuda-bindings"] = version
     numbers = tuple(int(part) for part in version.split(".")[:2])
     if numbers < _OLDEST_BINDING:
-        return f"cuda-python {version} is too old, 12.9 is the oldest that works. {_INSTALL}"
+        return f"cuda-python {version} is too old; 12.9 is the oldest that works. {_INSTALL}"
     if numbers >= _OLDEST_UNKNOWN_BINDING:
-        return f"cuda-python {version} is too new, its interface may have changed. {_INSTALL}"
+        return f"cuda-python {version} is too new; its interface may have changed. {_INSTALL}"
     try:
         import_driver()
     except Exception as error:
@@ -68,24 +68,24 @@ def _driver_missing(versions: dict[str, str]) -> str:
     try:
         get_version = library.cuDriverGetVersion
     except AttributeError:
-        return f"{_LIBRARY} is no CUDA driver: it has no cuDriverGetVersion. Install NVIDIA's driver"
+        return f"{_LIBRARY} is not a CUDA driver: it has no cuDriverGetVersion. Install NVIDIA's driver"
     version = ctypes.c_int()
     code = get_version(ctypes.byref(version))
     if code == 34:
-        return f"{_LIBRARY} is only the stub that programs are linked with. Put the driver's own first"
+        return f"{_LIBRARY} is only the stub for linking. Put the driver's own library first"
     if code != 0:
         return f"the driver library answers error {code} to cuDriverGetVersion. Reinstall NVIDIA's driver"
     versions["driver"] = version_text(version.value)
     if version.value < _OLDEST_DRIVER:
-        return f"the driver supports CUDA {versions['driver']} only. Install one for CUDA 12.0 or newer"
+        return f"the driver only supports CUDA {versions['driver']}. Install one for CUDA 12.0 or newer"
     return ""
 
 
 def _devices() -> int | None:
-    """Count devices as the system shows them; None where it does not, as in WSL and on Tegra."""
+    """Count the devices that the system shows; None where it shows none, as in WSL and on Tegra."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.split(",")[0].strip() in ("", "-1"):
-        return 0  # the list ends at the first entry that names no device
+        return 0  # the list ends at the first entry that does not name a device
     count = _count("/dev", "nvidia")
     if not count:  # the driver makes the files in /dev on first use, where it is allowed to
         count = _count("/proc/driver/nvidia/gpus", "")

@@ -1,4 +1,4 @@
-"""One capture, from its begin to the graph, or to nothing."""
+"""One capture, from its beginning to its graph or its abandonment."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any
 from weakref import ref
 
 from ..._interpreter.threads import this_thread
-from ...errors import AcceleratorGraphError, DriverError, driver_error
-from .driver import PER_THREAD_STREAM, Driver, Graph, Handle
+from ...errors import AcceleratorGraphError, DriverError
+from .._shared.codes import ILLEGAL_STATE, PER_THREAD_STREAM, no_graph
+from .._shared.keeping import keep
+from .driver import Driver, Graph, Handle
 
-_ILLEGAL_STATE = 401
 _ACTIVE = 1
 _MODES = ("global", "thread_local", "relaxed")
 _RELAXED = _MODES.index("relaxed")
 
 
 class Capture(Handle):
-    """A capture on the stream `handle`, begun by this thread."""
+    """A capture on the stream `handle`, which this thread begins."""
 
     __slots__ = ("mode", "over", "thread")
 
@@ -30,15 +31,15 @@ class Capture(Handle):
 
 
 def begin(driver: Driver, stream: Any, mode: str) -> Capture:
-    """Begin a capture. If anything is raised, there is none."""
+    """Begin a capture. If anything is raised, no capture is left."""
     capture = Capture(int(stream), driver.device_of(stream), _MODES.index(mode))
     try:
         with driver.current(capture.device):
             driver.call("hipStreamBeginCapture", capture.handle, capture.mode)
         return capture
     except DriverError as error:
-        # the runtime may have answered for an earlier failure, and begun; after 401 it is somebody else's
-        if error.code != _ILLEGAL_STATE and _status(driver, capture):
+        # The code may be that of an earlier failure, and the capture begun. After 401 it is somebody else's.
+        if error.code != ILLEGAL_STATE and _status(driver, capture):
             abandon(driver, capture)
         raise
     except BaseException:  # an interrupt, which may have come after the runtime's answer
@@ -47,7 +48,7 @@ def begin(driver: Driver, stream: Any, mode: str) -> Capture:
 
 
 def end(driver: Driver, capture: Capture) -> Graph:
-    """End a capture and return its graph. If anything is raised, there is neither."""
+    """End a capture and return its graph. If anything is raised, neither is left."""
     graph = c_void_p()
     codes: list[int] = []
     try:
@@ -55,13 +56,7 @@ def end(driver: Driver, capture: Capture) -> Graph:
             _end(driver, capture, graph, codes)
         driver.checked("hipStreamEndCapture", (codes[0],))
         if not graph.value:
-            raise driver_error(
-                backend=driver.name,
-                call="hipStreamEndCapture",
-                code=None,
-                code_name="no graph",
-                reason="invalidated",
-            )
+            raise no_graph(driver.name, "hipStreamEndCapture")
         capture.over = True
         return Graph(graph.value, capture.device)
     except BaseException:
@@ -75,7 +70,7 @@ def end(driver: Driver, capture: Capture) -> Graph:
 def abandon(driver: Driver, capture: Capture) -> None:
     """End a capture that may be over already, on any thread, and throw away what was recorded.
 
-    The per-thread stream of another thread can't be named at all: there is nothing to be done then.
+    A capture of another thread's per-thread stream can't be ended, since no handle names that stream here.
     """
     own = capture.handle == PER_THREAD_STREAM
     if capture.over or (own and capture.thread() is not this_thread()):
@@ -91,42 +86,44 @@ def abandon(driver: Driver, capture: Capture) -> None:
 
 
 def _end(driver: Driver, capture: Capture, graph: c_void_p, codes: list[int]) -> None:
-    """Let the runtime end the capture: no line of ours comes between the call and the keeping of its code."""
-    codes.extend(map(driver.function("hipStreamEndCapture"), (capture.handle,), (byref(graph),)))
+    keep(codes, driver.function("hipStreamEndCapture"), capture.handle, byref(graph))
 
 
 def _over(driver: Driver, capture: Capture, graph: c_void_p, code: int | None) -> None:
-    """Destroy the graph that the runtime may have answered; bring the stream back after a failure."""
+    """Destroy the graph if the runtime returned one; reset the stream after a failure."""
     if code == 0:
         capture.over = True
         if graph.value:
             with suppress(AcceleratorGraphError), driver.relaxed(capture.device):
                 driver.call("hipGraphDestroy", graph.value)
     else:
-        for mode in (driver.relaxed(capture.device), nullcontext()):  # again, if a call of it failed as well
+        for mode in (
+            driver.relaxed(capture.device),
+            nullcontext(),
+        ):  # a second time if a call of the first failed
             with suppress(AcceleratorGraphError), mode:
-                _settle(driver, capture)
+                _reset_stream(driver, capture)
         capture.over = True
         driver.clear()
 
 
-def _settle(driver: Driver, capture: Capture) -> None:
-    """Bring a stream back whose capture could not be ended.
+def _reset_stream(driver: Driver, capture: Capture) -> None:
+    """Make a stream usable again whose capture could not be ended.
 
-    Up to HIP 7.2 a stream whose capture was invalidated stays so after its end, and the next capture on it
-    loses nodes (TheRock#7869); with unjoined work, or ended by another thread, it even stays capturing, as
-    do the streams that were forked from it. Beginning and ending another capture sets all that back, which
-    the runtime allows once the old one is invalidated.
+    Up to HIP 7.2 a stream whose capture was invalidated stays invalidated after the end, and the next capture
+    on it loses nodes (TheRock#7869). After unjoined work, or an end by another thread, the stream and its
+    forks even stay capturing. Beginning and ending another capture resets all of them; the runtime allows
+    that once the old capture is invalidated.
 
-    One thing stays: if the capture was a global one and its thread has ended, all threads are refused
-    unsafe calls until the stream is destroyed.
+    One effect remains: if the capture was global and its thread has ended, the runtime refuses unsafe calls
+    on all threads until the stream is destroyed.
     """
     status = _status(driver, capture)
     if not status:
         return
     if status == _ACTIVE:
         driver.answer("hipStreamQuery", capture.handle)  # invalidates it
-    if capture.mode != _RELAXED:  # a relaxed one is on none of the runtime's lists, and a second end crashes
+    if capture.mode != _RELAXED:  # the runtime keeps no list of relaxed captures; a second end would crash
         _end_and_destroy(driver, capture)
     if _status(driver, capture):
         driver.call("hipStreamBeginCapture", capture.handle, _RELAXED)
@@ -142,7 +139,7 @@ def _end_and_destroy(driver: Driver, capture: Capture) -> None:
 
 
 def _status(driver: Driver, capture: Capture) -> int:
-    """Return the status of the stream; active if the runtime does not say it."""
+    """Return the status of the stream; active if the runtime does not tell."""
     with suppress(AcceleratorGraphError), driver.current(capture.device):
         status: int = driver.call("hipStreamIsCapturing", capture.handle)
         return status

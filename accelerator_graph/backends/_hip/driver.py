@@ -1,29 +1,21 @@
-"""The HIP runtime as the backend calls it: checked, on the right device, beside other captures."""
+"""How the backend calls the HIP runtime: checked, on the right device, without disturbing captures."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from ctypes import byref, c_int
-from functools import partial
-from itertools import chain
 from typing import Any, NoReturn
 
 from ..._interpreter.sure_exit import Between
 from ...errors import DriverError, UnsupportedError
+from .._shared.codes import SPECIAL_STREAMS
+from .._shared.keeping import ASKED, keep
 from .errors import call_failed
 from .library import Library, import_hip, prepare
-
-LEGACY_STREAMS = (0, 1)
-PER_THREAD_STREAM = 2
-
-SPECIAL_STREAMS = frozenset((*LEGACY_STREAMS, PER_THREAD_STREAM))
-"""The null, legacy and per-thread streams: handles that mean whichever device is current."""
 
 _RELAXED = 2
 _NO_DEVICE = 100
 _NO_STREAM = (400, 709)  # invalid handle; context is destroyed
-_ASKED = object()
-"""The answer to a destruction that was interrupted inside of the call."""
 
 
 class Handle:
@@ -34,8 +26,8 @@ class Handle:
     def __init__(self, handle: int, device: int) -> None:
         self.handle = handle
         self.device = device
-        self.destroyed: Any = None
-        """What the runtime answered when it was asked to destroy it; None as long as it was not."""
+        self.destroyed: list[Any] | None = None
+        """`ASKED` and what the runtime answered, once it was asked to destroy this."""
 
 
 class Graph(Handle):
@@ -47,11 +39,13 @@ class Graph(Handle):
 class Driver:
     """The HIP runtime, initialised."""
 
-    __slots__ = ("_ending", "_library", "api", "device_count", "name")
+    __slots__ = ("_ending", "_library", "api", "device_count", "name", "pointer_type", "stream_type")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.api = import_hip()
+        self.stream_type = self.api.ihipStream_t
+        self.pointer_type = self.stream_type.__mro__[-2]
         self._library = Library()
         self._ending: dict[int, Handle] = {}
         code, count = self.answer("hipGetDeviceCount")
@@ -64,12 +58,12 @@ class Driver:
     # ---- calls ---------------------------------------------------------------------------------
 
     def function(self, name: str) -> Any:
-        """Return a function of the runtime, which takes ctypes and ints, and answers a code.
+        """Return a function of the runtime. It takes ints and objects of ctypes, and answers a code.
 
         Raises
         ------
         UnsupportedError
-            The installed runtime does not have it.
+            The installed runtime does not have the function.
         """
         try:
             return self._library.function(name)
@@ -88,16 +82,16 @@ class Driver:
         Raises
         ------
         DriverError
-            It answered an error.
+            The runtime answered an error.
         UnsupportedError
-            The installed runtime does not have it.
+            The installed runtime does not have the function.
         """
         return self.checked(function, self.answer(function, *args))
 
     def answer(self, function: str, *args: Any) -> tuple[Any, ...]:
-        """Call a function and return the code and what follows it, unchecked.
+        """Call a function and return its code and values, unchecked.
 
-        After an error the runtime leaves rubbish in what it should have answered.
+        After an error the values are garbage.
         """
         arguments, places = prepare(function, args)
         code = self.function(function)(*arguments)
@@ -105,16 +99,15 @@ class Driver:
 
     def destroy(self, function: str, handle: Handle) -> None:
         """Destroy what a handle stands for, unless a call that was interrupted has done so."""
-        if handle.destroyed is None:
-            keep = partial(setattr, handle, "destroyed")
+        answers = handle.destroyed = handle.destroyed or []
+        if not answers:
             with self.relaxed(handle.device):
-                answers = map(self.function(function), (handle.handle,))
-                any(map(keep, chain((_ASKED,), answers)))  # no line of ours comes between
-        if handle.destroyed is not _ASKED:
-            self.checked(function, (handle.destroyed,))
+                keep(answers, self.function(function), handle.handle, before=(ASKED,))
+        if answers[-1] is not ASKED:
+            self.checked(function, (answers[-1],))
 
     def destroy_stream(self, stream: int) -> None:
-        """Destroy a stream, as `destroy` does."""
+        """Destroy a stream, unless a call that was interrupted has done so."""
         ending = self._ending.get(stream)
         if ending is None:
             ending = self._ending[stream] = Handle(stream, self.device_of(stream))
@@ -123,10 +116,10 @@ class Driver:
         except DriverError:
             del self._ending[stream]
             raise
-        del self._ending[stream]  # no call: a signal handled after this would have the stream destroyed again
+        del self._ending[stream]  # no call after it: an interrupt there would destroy the stream again
 
     def checked(self, function: str, answer: tuple[Any, ...]) -> Any:
-        """Return the values of an answer; raise the error that it is."""
+        """Return the values of an answer, or raise its error."""
         if answer[0]:
             self.failed(function, answer[0])
         values = answer[1:]
@@ -140,11 +133,11 @@ class Driver:
         )
 
     def clear(self) -> None:
-        """Have the runtime forget this thread's last error, which a framework would take for its own."""
+        """Clear this thread's last error in the runtime, since a framework would take it for its own."""
         self.function("hipGetLastError")()
 
     def new_event(self, stream: int) -> int:
-        """Return an event that marks the present end of a stream's work, and measures no time."""
+        """Return a new event without timing that marks the present end of a stream's work."""
         event: int = self.call("hipEventCreateWithFlags", int(self.api.hipEventDisableTiming))
         try:
             self.call("hipEventRecord", event, stream)
@@ -156,14 +149,14 @@ class Driver:
     # ---- devices -------------------------------------------------------------------------------
 
     def device_of(self, stream: Any) -> int:
-        """Return the ordinal of a stream's device; it is the current one for the special streams."""
+        """Return the ordinal of a stream's device: the current one for the special streams."""
         handle = int(stream)
         if handle in SPECIAL_STREAMS:
             return int(self.call("hipGetDevice"))
         return int(self.call("hipStreamGetDevice", handle))
 
     def has_stream(self, handle: int) -> bool:
-        """Say whether a handle is that of a stream. Most other calls crash if it is not."""
+        """Return True if there is a stream with this handle. Most other calls crash if there is none."""
         answer = self.answer("hipStreamGetDevice", handle)
         if answer[0] in _NO_STREAM:
             self.clear()
@@ -187,8 +180,12 @@ class Driver:
 
         return Between(begin, end)
 
+    def current_for(self, stream: Any) -> AbstractContextManager[None]:
+        """Make the device of a stream current."""
+        return self.current(self.device_of(stream))
+
     def relaxed(self, device: int) -> AbstractContextManager[None]:
-        """Like `current`, and what is called meanwhile disturbs no capture, not even this thread's."""
+        """Like `current`; calls made meanwhile disturb no capture, not even this thread's."""
         set_device = self.function("hipSetDevice")
         exchange = self.function("hipThreadExchangeStreamCaptureMode")
         before: int | None = None
@@ -202,9 +199,13 @@ class Driver:
             self.checked("hipThreadExchangeStreamCaptureMode", (exchange(place),))
 
         def end() -> None:
-            if mode.value != _RELAXED:  # else nothing was exchanged, or nothing has to be
+            if mode.value != _RELAXED:  # else it was not exchanged, or was relaxed before
                 exchange(place)
             if before is not None:
                 set_device(before)
 
         return Between(begin, end)
+
+    def relaxed_for(self, stream: Any) -> AbstractContextManager[None]:
+        """Like `current_for`, and like `relaxed`."""
+        return self.relaxed(self.device_of(stream))

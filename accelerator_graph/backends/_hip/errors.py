@@ -1,27 +1,14 @@
-"""What the HIP runtime's error codes mean, in the library's own errors."""
+"""The library's own errors for the error codes of the HIP runtime."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...errors import DriverError, Reason, driver_error
+from ...errors import DriverError, driver_error
+from .._shared.codes import reasons
 
-_REASONS: dict[int, Reason] = {
-    2: "out_of_memory",
-    900: "illegal_call",  # hipErrorStreamCaptureUnsupported
-    901: "invalidated",
-    902: "foreign_capture",  # hipErrorStreamCaptureMerge: two captures would have become one
-    903: "foreign_capture",  # hipErrorStreamCaptureUnmatched: begun on another stream
-    904: "unjoined",
-    905: "foreign_capture",  # hipErrorStreamCaptureIsolation: waiting for what was recorded outside
-    906: "default_stream",  # hipErrorStreamCaptureImplicit
-    907: "illegal_call",  # hipErrorCapturedEvent
-    908: "wrong_thread",
-}
-# After these every further call answers the same.
-for _code in (214, 220, 700, 702, 710, 719):
-    _REASONS[_code] = "device_lost"
-
+_DEVICE_LOST = (214, 220, 700, 702, 710, 719)
+_REASONS = reasons(_DEVICE_LOST)
 _DETAILS = {
     ("", 709): "the stream has been destroyed; use one that lives",
     (
@@ -29,7 +16,7 @@ _DETAILS = {
         801,
     ): "a graph that allocates memory can be instantiated once; capture it again",
 }
-"""What the runtime says less well: by the call, or for any, and the code."""
+"""Explanations that are better than the runtime's, by call (empty: any) and code."""
 
 
 def call_failed(backend: str, call: str, code: int, names: Any, text: bytes | None) -> DriverError:

@@ -1,9 +1,10 @@
 """Events, and the streams that wait for them.
 
-In a capture the runtime notes at each wait which stream forked which, and at the end follows that for ever
-once streams have waited for each other, or for themselves: the process dies (rocm-systems#11369). So it is
-told only of the wait by which a stream enters a capture; every later one becomes dependencies on nodes. It
-also answers success, and forgets the order, where an event is not of the waiting stream's capture.
+During a capture the runtime notes at each wait which stream forked which. If streams have waited for each
+other, or for themselves, the runtime follows these notes for ever at the end of the capture, and the process
+dies (rocm-systems#11369). So this module only passes the wait on by which a stream enters a capture, and
+turns every later wait into dependencies on nodes. If an event does not belong to the waiting stream's
+capture, the runtime answers success but forgets the order: this module raises an error.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from ctypes import byref, c_size_t, c_void_p
 from typing import NamedTuple
 
 from ...errors import DriverError, Reason, explain
-from .driver import LEGACY_STREAMS, Driver, Handle
+from .._shared.codes import LEGACY_STREAMS
+from .driver import Driver, Handle
 
 _INVALIDATED = 2
 _ADD = 0  # hipStreamAddCaptureDependencies
 
 
 class Event(Handle):
-    """An event. If it was recorded in a capture: the capture's number, and the nodes that are ahead of it."""
+    """An event. If it was recorded in a capture, it has that capture's number and the nodes before it."""
 
     __slots__ = ("capture", "nodes")
 
@@ -34,7 +36,7 @@ class Position(NamedTuple):
 
     status: int
     capture: int
-    """The runtime's number of the capture, never given to another; 0 if there is none or it is broken."""
+    """The runtime's unique number of the capture; 0 if there is none or it is invalidated."""
     nodes: tuple[int, ...]
     """The nodes that the stream's next one will follow."""
 
@@ -43,7 +45,7 @@ _NOWHERE = Position(0, 0, ())
 
 
 def position(driver: Driver, stream: int) -> Position:
-    """Ask where a stream is in a capture. The legacy stream is in none; to ask of it may answer 906."""
+    """Return where a stream is in a capture. The legacy stream never is in one; asking it may answer 906."""
     if stream in LEGACY_STREAMS:
         return _NOWHERE
     place, count = c_void_p(), c_size_t()
@@ -54,7 +56,7 @@ def position(driver: Driver, stream: int) -> Position:
 
 
 def record(driver: Driver, stream: int, device: int) -> Event:
-    """Mark the present end of a stream's work with an event that measures no time."""
+    """Mark the present end of a stream's work with an event without timing."""
     here = position(driver, stream)
     if here.status == _INVALIDATED:
         raise _refused(driver, "record_event", "invalidated", explain("invalidated"))
@@ -62,7 +64,7 @@ def record(driver: Driver, stream: int, device: int) -> Event:
 
 
 def wait(driver: Driver, stream: int, event: Event) -> None:
-    """Let later work on a stream wait for an event. What would lose its order is refused."""
+    """Let later work on a stream wait for an event. Raises an error where the order would be lost."""
     here = position(driver, stream)
     if event.capture and stream in LEGACY_STREAMS:
         raise _refused(

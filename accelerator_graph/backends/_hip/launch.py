@@ -1,8 +1,9 @@
-"""Launching an executable, its runs one after another.
+"""Launches an executable so that its runs come one after another.
 
-The runtime lets runs of one executable on different streams overlap, and they would use the same memory.
-Where the latest run is, the executable knows as a stream, whose end is marked when another one has to
-wait for it; of the per-thread stream, which no other thread can name, each end is marked at once.
+The runtime lets runs of one executable on different streams overlap, and they would use the same memory. So
+the executable remembers the stream of its latest run, and when another stream has to wait for that run, an
+event is recorded on the remembered stream. No other thread can name a per-thread stream: there an event is
+recorded after each run.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ from ctypes import addressof, c_void_p
 from functools import partial
 
 from ...errors import CaptureError, DriverError
+from .._shared.codes import PER_THREAD_STREAM, SPECIAL_STREAMS
 from ..base import LaunchFunction, SameStream
-from .driver import PER_THREAD_STREAM, SPECIAL_STREAMS, Driver
+from .driver import Driver
 from .runs import Executable
 
 
 def launcher(driver: Driver, executable: Executable, stream: int) -> Callable[[], None]:
     """Return the launch of an executable on a stream as a callable, for one thread at a time.
 
-    The default streams are those of the device that is current, so it has to be the right one.
+    A special stream means one of the current device, so the right device has to be current.
     """
     if stream == PER_THREAD_STREAM:
         return partial(_launch_and_mark, driver, executable)
@@ -32,7 +34,7 @@ def launcher(driver: Driver, executable: Executable, stream: int) -> Callable[[]
         if executable.stream != stream or executable.settling:
             _wait_for_the_last_run(driver, executable, stream)
             executable.move(stream)
-            _forget_mark(driver, executable)
+            _drop_event(driver, executable)
         code = launch(handle, target)
         if code:
             failed(code)
@@ -45,7 +47,7 @@ def launcher(driver: Driver, executable: Executable, stream: int) -> Callable[[]
 
 
 def launch_function(driver: Driver, executable: Executable, stream: int) -> LaunchFunction | None:
-    """Return the launch as a function in C: good as long as the executable has run on this stream last."""
+    """Return ``hipGraphLaunch``, on condition that the latest run of the executable was on this stream."""
     if stream in SPECIAL_STREAMS:
         return None
     launch, capturing = driver.address("hipGraphLaunch"), driver.address("hipStreamIsCapturing")
@@ -56,7 +58,7 @@ def launch_function(driver: Driver, executable: Executable, stream: int) -> Laun
 
 
 def _launch_and_mark(driver: Driver, executable: Executable) -> None:
-    """Launch on the per-thread stream. An end that can't be marked is waited for."""
+    """Launch on the per-thread stream, and record an event there, or else wait for the run to end."""
     with driver.current(executable.device):
         _wait_for_the_last_run(driver, executable, PER_THREAD_STREAM)
         driver.call("hipGraphLaunch", executable.handle, PER_THREAD_STREAM)
@@ -67,14 +69,14 @@ def _launch_and_mark(driver: Driver, executable: Executable) -> None:
             if isinstance(error, DriverError):
                 return
             raise
-        _forget_mark(driver, executable)
+        _drop_event(driver, executable)
         executable.event = event
         executable.move(None)
 
 
 def _wait_for_the_last_run(driver: Driver, executable: Executable, stream: int) -> None:
-    """Let a stream wait for the latest run of an executable, which was launched on another one."""
-    if executable.stream == stream:
+    """Let a stream wait for the latest run of an executable, if that was launched on another stream."""
+    if executable.stream == stream or (executable.stream is None and not executable.event):
         return
     with driver.current(executable.device):
         if executable.stream is None:
@@ -89,22 +91,22 @@ def _wait_for_the_last_run(driver: Driver, executable: Executable, stream: int) 
                 driver.answer("hipEventDestroy", event)
 
 
-def _forget_mark(driver: Driver, executable: Executable) -> None:
+def _drop_event(driver: Driver, executable: Executable) -> None:
     event, executable.event = executable.event, 0
     if event:
         driver.answer("hipEventDestroy", event)
 
 
 def _end_of(driver: Driver, stream: int) -> int:
-    """Mark the present end of a stream; 0 if it is gone: destroying it has waited for its work."""
+    """Return an event at the present end of a stream; 0 if the stream was destroyed, after its work."""
     if stream not in SPECIAL_STREAMS:
         if not driver.has_stream(stream):
             return 0
         if driver.call("hipStreamIsCapturing", stream):
             raise CaptureError(
-                f"replay: the graph's last run is on the stream {stream:#x}, which is being captured by now, "
-                "so this one can't wait for it; synchronize that stream before capture_begin(), or replay "
-                "on this one first.",
+                f"replay: the graph's last run is on the stream {stream:#x}, which is being captured now, so "
+                "this stream can't wait for it; synchronize that stream before capture_begin(), or replay on "
+                "this one first.",
                 reason="illegal_call",
             )
     return driver.new_event(stream)

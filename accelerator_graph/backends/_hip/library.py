@@ -1,9 +1,9 @@
-"""AMD's HIP runtime library: the one copy that hip-python uses too, and the functions that are called.
+"""AMD's HIP runtime library: the same copy that hip-python uses, and the functions that this backend calls.
 
 hip-python says where the library is, what its numbers mean and which types its handles have. The
-functions are called through ctypes, because in hip-python up to 10.0 those that list a graph's nodes
-overwrite memory, the exchange of the capture mode can't be given a mode, and enumerations are read
-before they are set when a call fails; and up to 7.2 every call holds the interpreter's lock.
+functions are called through ctypes. In hip-python up to 10.0 the functions that list a graph's nodes
+overwrite memory, the exchange of the capture mode takes no mode, and enumerations are read before they
+are set when a call fails; up to 7.2 every call holds the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAME = "libamdhip64.so"
 
 _HANDLE_OUT, _INT_OUT, _NUMBER_OUT = POINTER(c_void_p), POINTER(c_int), POINTER(c_ulonglong)
 _OUT: dict[Any, Any] = {_HANDLE_OUT: c_void_p, _INT_OUT: c_int, _NUMBER_OUT: c_ulonglong}
-"""What a function writes to, by the type of the pointer to it."""
+"""The type that a function writes, by the type of the pointer to it."""
 
 _LAUNCH = (c_void_p, *(c_uint,) * 7, c_void_p, c_void_p, c_void_p)
 
@@ -75,19 +75,19 @@ _TEXTS: dict[str, tuple[Any, ...]] = {
     "hipKernelNameRef": (c_void_p,),
     "hipKernelNameRefByPtr": (c_void_p, c_void_p),
 }
-"""Functions that answer a text or NULL, and no code."""
+"""Functions that return a text or NULL instead of a code."""
 
 _PLACES = {
     name: [(at, _OUT[kind]) for at, kind in enumerate(kinds) if kind in _OUT]
     for name, kinds in (_SIGNATURES | _TEXTS).items()
 }
-"""Where among its arguments a function is told what to write to, and the type of each."""
+"""The positions of the arguments that a function writes through, and the types that it writes."""
 
 _pointing = Lock()
 
 
 class SeveralLibrariesError(Exception):
-    """There are two copies of the runtime in the process, or would be: each with streams of its own."""
+    """There are, or would be, two copies of the runtime in the process, each with streams of its own."""
 
 
 class Library:
@@ -98,7 +98,7 @@ class Library:
     OSError
         There is no library, or it can't be loaded.
     SeveralLibrariesError
-        Another copy than the one that hip-python will use is in the process.
+        The process has a copy that is not the one hip-python will use.
     """
 
     __slots__ = ("_handle", "path")
@@ -127,7 +127,7 @@ class Library:
 
 
 def prepare(name: str, given: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
-    """Return all arguments of a function, and those of them that it will write to."""
+    """Return all arguments of a function, and the objects that it will write to."""
     arguments, places = [*given], []
     for at, kind in _PLACES[name]:
         place = kind()
@@ -157,9 +157,9 @@ def mapped_copies() -> list[str]:
 
 
 def _load() -> str:
-    """Load the library that hip-python will use, and have it use that one. Return its name or path.
+    """Load the library that hip-python would use, and make hip-python use it. Return its name or path.
 
-    If the process has one already, such as the one that comes with torch, that is the one.
+    If the process has loaded a copy already, such as torch's, both use that copy.
     """
     hip = import_hip()
     path = _preferred(hip)
@@ -187,7 +187,7 @@ def _is_loaded(path: str) -> bool:
 
 
 def _preferred(hip: Any) -> str:
-    """Return what hip-python would load."""
+    """Return the library that hip-python would load."""
     loader = _loader(hip)
     if hasattr(loader, "DLL"):
         return os.fsdecode(loader.DLL)
@@ -195,7 +195,7 @@ def _preferred(hip: Any) -> str:
 
 
 def _point(hip: Any, path: str) -> None:
-    """Have hip-python load `path`, unless it has loaded a library already."""
+    """Make hip-python load `path`, unless it has loaded a library already."""
     loader = _loader(hip)
     if hasattr(loader, "DLL"):
         loader.DLL = os.fsencode(path)
@@ -212,7 +212,7 @@ def _point(hip: Any, path: str) -> None:
 
 
 def _loader(hip: Any) -> Any:
-    """Return the module of hip-python that says which file it loads: on first use, and only then."""
+    """Return the module of hip-python that says which file it loads on first use."""
     if hip.__name__ == "rocm.bindings.hip":
         return importlib.import_module("rocm.bindings.util.paths")
     return importlib.import_module("hip.chip")

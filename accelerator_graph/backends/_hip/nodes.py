@@ -10,11 +10,23 @@ from ..base import GraphEdge, GraphNode
 from .driver import Driver
 
 _KINDS = (
-    *("kernel", "memcpy", "memset", "host", "graph", "empty", "wait_event", "event_record"),
-    *("ext_semas_signal", "ext_semas_wait", "mem_alloc", "mem_free"),
-    *("memcpy_from_symbol", "memcpy_to_symbol", "batch_mem_op"),
+    "kernel",
+    "memcpy",
+    "memset",
+    "host",
+    "graph",
+    "empty",
+    "wait_event",
+    "event_record",
+    "ext_semas_signal",
+    "ext_semas_wait",
+    "mem_alloc",
+    "mem_free",
+    "memcpy_from_symbol",
+    "memcpy_to_symbol",
+    "batch_mem_op",
 )
-"""What nodes do, in the order of ``hipGraphNodeType``: the names that CUDA's have too."""
+"""The kinds of nodes in the order of ``hipGraphNodeType``, by the names that CUDA uses."""
 
 
 class _KernelParameters(ctypes.Structure):
@@ -48,7 +60,7 @@ def node_count(driver: Driver, graph: int) -> int:
 
 
 def root_count(driver: Driver, graph: int) -> int:
-    """Return the number of a graph's nodes that depend on no other."""
+    """Return the number of a graph's nodes that depend on no other node."""
     count = c_size_t()
     driver.call("hipGraphGetRootNodes", graph, None, byref(count))
     return count.value
@@ -78,16 +90,16 @@ def dependencies(driver: Driver, graph: int) -> list[tuple[int, int]]:
 
 
 def kind_of(driver: Driver, node: int) -> str:
-    """Return what a node does."""
+    """Return the kind of a node."""
     kind = driver.call("hipGraphNodeGetType", node)
     return _KINDS[kind] if 0 <= kind < len(_KINDS) else "unknown"
 
 
 def _kernel_name(driver: Driver, node: int) -> str:
-    """Return the name of a kernel node's function, or an empty string if it can't be had.
+    """Return the name of a kernel node's function, or an empty string if it is not known.
 
-    The function is either the host's stand-in for a kernel that was compiled into the program, which the
-    runtime has a table of, or one that was loaded from a module.
+    The function was either compiled into the program, and the runtime has a table of those, or was loaded
+    from a module.
     """
     parameters = _KernelParameters()
     try:

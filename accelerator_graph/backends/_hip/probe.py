@@ -19,7 +19,7 @@ _VISIBLE = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES
 
 
 def probe() -> Availability:
-    """Say whether HIP could run here. The first reason against it is the one that is given."""
+    """Return whether HIP could run here, and the first reason if it could not."""
     versions: dict[str, str] = {}
     try:
         reason = _binding_missing(versions) or _runtime_missing(versions)
@@ -34,7 +34,7 @@ def probe() -> Availability:
 
 
 def _defect(runtime: str) -> str:
-    """Return what is known to crash on this runtime; nothing if the way out has been taken."""
+    """Return a known defect of this runtime; nothing if the user has applied the workaround."""
     if not runtime.startswith("7.2.") or os.environ.get(_SCHEDULING) == "2":
         return ""
     return (
@@ -61,10 +61,10 @@ def _binding_missing(versions: dict[str, str]) -> str:
         older = _KNOWN_BINDINGS
     versions["hip-python"] = version
     if numbers < _OLDEST_BINDING:
-        return f"hip-python {version} is too old, 6.4 is the oldest that works. {_INSTALL}"
+        return f"hip-python {version} is too old; 6.4 is the oldest that works. {_INSTALL}"
     if numbers >= _OLDEST_UNKNOWN_BINDING:
         return (
-            f"hip-python {version} is too new, its interface may have changed. Install an older one with: "
+            f"hip-python {version} is too new; its interface may have changed. Install an older one with: "
             f'pip install "{older}"'
         )
     return ""
@@ -94,10 +94,10 @@ def _runtime_missing(versions: dict[str, str]) -> str:
 
 
 def _devices() -> int | None:
-    """Count devices as the system shows them; None where it does not, as in WSL."""
+    """Count the devices that the system shows; None where it shows none, as in WSL."""
     visible = os.environ.get("HIP_VISIBLE_DEVICES", os.environ.get("CUDA_VISIBLE_DEVICES"))
     if visible is not None and visible.split(",")[0].strip() in ("", "-1"):
-        return 0  # the list ends at the first entry that names no device
+        return 0  # the list ends at the first entry that does not name a device
     try:
         nodes = os.listdir(_TOPOLOGY)
     except OSError:
@@ -107,7 +107,7 @@ def _devices() -> int | None:
 
 
 def _is_gpu(file: str) -> bool:
-    """Say whether a node of the topology is a GPU: a processor's identifier is 0."""
+    """Return True if a node of the topology is a GPU. The identifier of a processor is 0."""
     try:
         with open(file, encoding="ascii") as text:
             return int(text.read()) != 0

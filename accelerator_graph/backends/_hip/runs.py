@@ -1,4 +1,7 @@
-"""Where the latest run of each executable is, since a run on another stream may have to wait for it."""
+"""Where the latest run of each executable is, since a run on another stream may have to wait for it.
+
+The book is kept by stream: all runs on a stream are over once the stream was seen to be idle.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from weakref import WeakSet
 
 from .driver import Handle
 
-_moving = RLock()
+_lock = RLock()
+_running: dict[int, WeakSet[Executable]] = {}
+"""The executables whose latest run may be going on, by its stream. Guarded by `_lock`, as what they note."""
 
 
 class Executable(Handle):
@@ -20,52 +25,44 @@ class Executable(Handle):
     def __init__(self, handle: int, device: int) -> None:
         super().__init__(handle, device)
         self.stream: int | None = None
+        """The stream of the latest run; None if no stream has to be waited for."""
         self.event = 0
+        """An event at the end of the latest run, which was on the per-thread stream; 0 if there is none."""
         self.settling: object = None
-        """Not None: the next launch has to be noted, although it may be on the same stream."""
+        """Not None while `settle` asks about the stream. The next run has to be noted then."""
         self.latest = c_void_p()
-        """The same stream, for launches in C; none where the next one has to be noted."""
+        """The same as `stream`, for launches in C; null if the next run has to be noted."""
 
     def move(self, stream: int | None) -> None:
-        """Note on which stream the latest run is; None: there is none that would have to be waited for."""
-        with _moving:
+        """Note on which stream the latest run is; None if no stream has to be waited for."""
+        with _lock:
             self.latest.value = None
-            if self.stream is not None:
-                _leave(self, self.stream)
+            if self.stream is not None and self.stream in _running:
+                _running[self.stream].discard(self)
+                if not _running[self.stream]:
+                    del _running[self.stream]
             self.stream = stream
             self.settling = None
             if stream is not None:
-                _on_stream.setdefault(stream, WeakSet()).add(self)
+                _running.setdefault(stream, WeakSet()).add(self)
             self.latest.value = stream
 
 
-_on_stream: dict[int, WeakSet[Executable]] = {}
-"""The executables by the stream of their latest run. `_moving` guards it, and what they note."""
-
-
-def _leave(executable: Executable, stream: int) -> None:
-    others = _on_stream.get(stream)
-    if others is not None:
-        others.discard(executable)
-        if not others:
-            del _on_stream[stream]
-
-
 def has_runs(stream: int) -> bool:
-    """Return True if the latest run of an executable is on the stream, and may not be over."""
-    return bool(_on_stream.get(stream))
+    """Return True if the latest run of an executable is on the stream and may be going on."""
+    return bool(_running.get(stream))
 
 
 def settle(stream: int, is_done: Callable[[], bool]) -> None:
-    """Note that the runs on a stream are over, if `is_done` says so; not those that come meanwhile."""
+    """Note that the runs on a stream are over if `is_done` says so. Runs that begin meanwhile are not."""
     mark = object()
-    with _moving:
-        ran = list(_on_stream.get(stream, ()))
+    with _lock:
+        ran = list(_running.get(stream, ()))
         for executable in ran:
             executable.latest.value = None
             executable.settling = mark
     if is_done():
-        with _moving:
+        with _lock:
             for executable in ran:
                 if executable.settling is mark:
                     executable.move(None)

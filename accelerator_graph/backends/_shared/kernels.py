@@ -1,4 +1,4 @@
-"""A kernel's geometry and arguments, as ``cuLaunchKernel`` and ``hipModuleLaunchKernel`` want them."""
+"""A kernel's geometry and arguments, as ``cuLaunchKernel`` and ``hipModuleLaunchKernel`` take them."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from ..._interpreter.integers import integer
 _WAY_OUT = "pass a ctypes scalar such as ctypes.c_int(3), or a NumPy scalar"
 
 
-def extent(value: Any, name: str) -> tuple[int, int, int]:
+def geometry(grid: Any, block: Any, shared_bytes: Any) -> tuple[int, ...]:
+    """Return the dimensions of the grid and of a block, and the bytes of dynamic shared memory."""
+    dimensions = (*_extent(grid, "grid"), *_extent(block, "block"))
+    size = integer(shared_bytes, "shared_bytes")
+    if not 0 <= size < 1 << 32:
+        raise ValueError(f"shared_bytes must be 0 to 2**32 - 1, not {size}.")
+    return (*dimensions, size)
+
+
+def _extent(value: Any, name: str) -> tuple[int, ...]:
     """Return three dimensions for an int or a sequence of up to three."""
     try:
         sizes = tuple(map(index, value)) if isinstance(value, tuple | list) else (index(value),)
     except TypeError:
-        raise TypeError(f"{name} is {value!r}; pass an int or a tuple of up to three.") from None
+        raise TypeError(f"{name} must be an int or a tuple of up to three, not {value!r}.") from None
     if not 1 <= len(sizes) <= 3 or min(sizes) < 1 or max(sizes) >= 1 << 32:
-        raise ValueError(f"{name} is {value!r}; pass one to three dimensions, each 1 to 2**32 - 1.")
-    x, y, z = (*sizes, 1, 1)[:3]
-    return x, y, z
-
-
-def shared_size(value: Any) -> int:
-    """Return the bytes of dynamic shared memory, if they are an integer that the driver can take."""
-    size = integer(value, "shared_bytes")
-    if not 0 <= size < 1 << 32:
-        raise ValueError(f"shared_bytes must be 0 to 2**32 - 1, not {size}.")
-    return size
+        raise ValueError(f"{name} must have one to three dimensions of 1 to 2**32 - 1, not {value!r}.")
+    return (*sizes, 1, 1)[:3]
 
 
 def kernel_handle(kernel: Any) -> int:
@@ -40,11 +40,11 @@ def kernel_handle(kernel: Any) -> int:
         address = int(handle)
     except (TypeError, ValueError):
         raise TypeError(
-            f"{type(kernel).__name__!r} object is no kernel; pass one that was loaded from a module, its "
-            "handle as int, or an object that has one as `handle`."
+            f"{type(kernel).__name__!r} object is not a kernel; pass a kernel that was loaded from a module, "
+            "its handle as an int, or an object whose `handle` is one."
         ) from None
     if not 0 < address < 1 << 64:
-        raise ValueError(f"{address} is not the handle of any kernel; pass one that has been loaded.")
+        raise ValueError(f"{address} is not the handle of a kernel; pass one that has been loaded.")
     return address
 
 
@@ -79,7 +79,7 @@ def _value(arg: Any, position: int, pointer_type: type) -> Any:
         if arg.shape != ():
             raise TypeError(
                 f"argument {position} of the kernel is an array in host memory, which a kernel can't reach; "
-                "pass one in device memory."
+                "pass an array in device memory."
             )
         data = arg.tobytes()
         return (ctypes.c_char * len(data)).from_buffer_copy(data)

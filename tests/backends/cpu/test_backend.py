@@ -15,9 +15,8 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph._core import streams as stream_module
 from accelerator_graph.backends._cpu import graph as _cpu_graph
-from accelerator_graph.backends._cpu.branches import Helpers, split
 from accelerator_graph.backends._cpu.stream import Stream
-from accelerator_graph.backends._cpu.threads import WorkerThread
+from accelerator_graph.backends._cpu.worker import WorkerThread
 from accelerator_graph.backends.base import BACKEND_API_VERSION, Capability, CaptureStatus, GraphEdge
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import DriverError
@@ -312,11 +311,6 @@ def test_a_stream_forgets_what_it_has_done(backend, stream):
     del work
     backend.synchronize(stream)
     assert gone.wait(LIMIT)
-
-
-@pytest.mark.parametrize("kind", [Stream, Helpers])
-def test_what_an_interrupt_left_half_made_can_be_collected(kind):
-    kind.__new__(kind)  # a __del__ that raises would be a warning, and those are errors
 
 
 # ---- memory --------------------------------------------------------------------------------------
@@ -857,12 +851,6 @@ def test_work_that_leads_back_to_its_graph_is_collected(keep, outcome):
 # ---- branches ------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def always_shared(monkeypatch):
-    """Try branches side by side however short they are: the second run of an executable does."""
-    monkeypatch.setattr(_cpu_graph, "_WORTH_SHARING", 0.0)
-
-
 def two_branches(backend, streams, left, right):
     def enqueue():
         fork(backend, streams[0], streams[1])
@@ -873,92 +861,68 @@ def two_branches(backend, streams, left, right):
     return enqueue
 
 
-@pytest.fixture
-def runs_take(monkeypatch):
-    """Let the clock say how long the first runs of the next executable take; it is not read after those."""
-
-    def runs_take(*seconds):
-        moments = [moment for each in seconds for moment in (0.0, each)]
-        monkeypatch.setattr(_cpu_graph, "perf_counter", lambda: moments.pop(0))
-
-    return runs_take
+def branch_threads():
+    return [thread for thread in threading.enumerate() if "cpu branch" in thread.name]
 
 
-@pytest.fixture
-def shared(monkeypatch):
-    """How many branches each run had that was tried side by side."""
-    seen, run_branches = [], _cpu_graph.run_branches
-
-    def watched(branches, helpers):
-        seen.append(len(branches))
-        run_branches(branches, helpers)
-
-    monkeypatch.setattr(_cpu_graph, "run_branches", watched)
-    return seen
-
-
-def test_branches_run_side_by_side_once_that_was_seen_to_be_faster(backend, streams, capture, runs_take):
-    meeting, log = threading.Barrier(2), []
+def test_branches_may_wait_for_each_other_in_every_replay(backend, streams, capture):
+    meeting, log = threading.Barrier(2, timeout=LIMIT), []
 
     def work():
-        if len(log) >= 2:  # not in the first replay
-            meeting.wait(LIMIT)
+        meeting.wait()
         log.append(threading.get_ident())
 
-    runs_take(0.0002, 0.00019)
     executable = backend.instantiate(capture(two_branches(backend, streams, work, work)))
-    for _ in range(4):
-        backend.replay(executable, streams[0])
-        backend.synchronize(streams[0])
-    threads = [len(set(log[index : index + 2])) for index in range(0, 8, 2)]
-    assert threads == [1, 2, 2, 2]
-    backend.destroy_executable(executable)
-
-
-def test_short_branches_stay_on_one_thread(backend, streams, capture, runs_take, shared):
-    runs_take(0.000099)
-    executable = backend.instantiate(capture(two_branches(backend, streams, int, int)))
-    for _ in range(10):
+    for _ in range(3):
         backend.replay(executable, streams[0])
     backend.synchronize(streams[0])
-    assert shared == []
-    assert len(workers()) == 1
+    assert [len(set(log[index : index + 2])) for index in (0, 2, 4)] == [2, 2, 2]
+    assert not branch_threads()
 
 
-def test_branches_that_are_slower_side_by_side_stay_on_one_thread(
-    backend, streams, capture, runs_take, shared
+def test_branches_of_a_child_graph_may_wait_for_each_other(backend, streams, capture):
+    meeting = threading.Barrier(2, timeout=LIMIT)
+    child = backend.instantiate(capture(two_branches(backend, streams, meeting.wait, meeting.wait)))
+    parent = backend.instantiate(capture(lambda: backend.replay(child, streams[0])))
+    backend.replay(parent, streams[0])
+    backend.synchronize(streams[0])
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), None])
+def test_a_branch_without_a_thread_runs_in_the_order_of_recording(
+    backend, streams, capture, monkeypatch, error
 ):
-    runs_take(0.0002, 0.00021)
-    executable = backend.instantiate(capture(two_branches(backend, streams, int, int)))
-    for _ in range(6):
-        backend.replay(executable, streams[0])
-        backend.synchronize(streams[0])
-    assert shared == [2]
+    log = []
+
+    def enqueue():
+        for index in range(3):
+            two_branches(backend, streams, partial(log.append, index), partial(log.append, index))()
+
+    executable = backend.instantiate(capture(enqueue))
+    backend.launch(streams[0], int)  # the stream has its thread
+
+    def no_thread(thread):
+        if error is not None:
+            raise error
+        return False
+
+    monkeypatch.setattr(_cpu_graph, "start", no_thread)
+    backend.replay(executable, streams[0])
+    backend.synchronize(streams[0])
+    assert log == [0, 0, 1, 1, 2, 2]
 
 
-def test_a_branch_ends_where_work_forks_or_joins():
-    calls = [(int, (index,), {}) for index in range(6)]
-    branches = split(calls, [(), (0,), (1,), (1,), (3,), (2, 4)])
-    assert [[args[0] for _, args, _ in branch.calls] for branch in branches] == [[0, 1], [2], [3, 4], [5]]
-    assert [branch.after for branch in branches] == [0, 1, 1, 2]
-    assert [branch.before for branch in branches] == [[1, 2], [3], [3], []]
-    assert split(calls[:3], [(), (0,), (0, 1)]) == []
-
-
-def test_a_branch_that_fails_ends_the_replay(backend, streams, capture, always_shared):
+def test_a_branch_that_fails_ends_the_replay(backend, streams, capture):
     begun, log = threading.Event(), []
     runs = iter(range(1000))
 
     def fail():
+        assert begun.wait(LIMIT)
         if next(runs) == 1:
-            assert begun.wait(LIMIT)
             raise ValueError
 
-    def other():
-        begun.set()
-
     def enqueue():
-        two_branches(backend, streams, fail, other)()
+        two_branches(backend, streams, fail, begun.set)()
         backend.launch(streams[0], log.append, 1)
 
     executable = backend.instantiate(capture(enqueue))
@@ -970,25 +934,35 @@ def test_a_branch_that_fails_ends_the_replay(backend, streams, capture, always_s
     backend.synchronize(streams[0])
 
 
-def test_a_failure_that_was_reported_leaves_no_cycle(backend, streams, capture, always_shared):
+def test_failures_of_several_branches_are_counted(backend, streams, capture):
+    meeting = threading.Barrier(2, timeout=LIMIT)
+
+    def fail():
+        meeting.wait()
+        raise ValueError
+
+    executable = backend.instantiate(capture(two_branches(backend, streams, fail, fail)))
+    backend.replay(executable, streams[0])
+    assert "1 more failed after it" in str(refused("other", backend.synchronize, streams[0]))
+
+
+def test_a_failure_that_was_reported_leaves_no_cycle(backend, streams, capture):
     class Failure(Exception):
         pass
 
-    gone, runs = threading.Event(), iter(range(1000))
+    gone = threading.Event()
 
     def fail():
-        if next(runs) == 1:
-            error = Failure()
-            weakref.finalize(error, gone.set)
-            try:
-                raise error
-            finally:
-                del error
+        error = Failure()
+        weakref.finalize(error, gone.set)
+        try:
+            raise error
+        finally:
+            del error
 
-    executable = backend.instantiate(capture(two_branches(backend, streams, fail, lambda: None)))
+    executable = backend.instantiate(capture(two_branches(backend, streams, lambda: None, fail)))
     gc.disable()
     try:
-        backend.replay(executable, streams[0])
         backend.replay(executable, streams[0])
         try:
             backend.synchronize(streams[0])
@@ -1000,30 +974,22 @@ def test_a_failure_that_was_reported_leaves_no_cycle(backend, streams, capture, 
         gc.enable()
 
 
-def test_no_branch_can_wait_for_the_stream_it_runs_on(backend, streams, capture, always_shared):
-    meeting, caught = threading.Barrier(2), []
-    runs = iter(range(1000))
+def test_no_branch_can_wait_for_the_stream_it_runs_on(backend, streams, capture):
+    caught = []
 
     def work():
         caught.append(refused("illegal_call", backend.synchronize, streams[0]).code_name)
-        if next(runs) >= 2:
-            meeting.wait(LIMIT)  # both threads, the helper too
 
     executable = backend.instantiate(capture(two_branches(backend, streams, work, work)))
-    for _ in range(2):
-        backend.replay(executable, streams[0])
+    backend.replay(executable, streams[0])
     backend.synchronize(streams[0])
-    assert caught == ["WOULD_DEADLOCK"] * 4
+    assert caught == ["WOULD_DEADLOCK"] * 2
 
 
-def test_a_run_needs_no_helper_that_is_busy(backend, streams, capture, always_shared):
-    """A branch waits for a replay that has branches itself, with every helper taken."""
+def test_a_branch_can_wait_for_a_replay_that_has_branches(backend, streams, capture):
     inner_stream = streams[2]
     token = backend.capture_begin(inner_stream, "relaxed")
-    fork(backend, inner_stream, streams[1])
-    backend.launch(streams[1], int)
-    backend.launch(inner_stream, int)
-    fork(backend, streams[1], inner_stream)
+    two_branches(backend, [inner_stream, streams[1]], int, int)()
     inner = backend.instantiate(backend.capture_end(token))
     lock = threading.Lock()
 
@@ -1034,37 +1000,12 @@ def test_a_run_needs_no_helper_that_is_busy(backend, streams, capture, always_sh
 
     def enqueue():
         for _ in range(20):
-            fork(backend, streams[0], streams[1])
-            backend.launch(streams[0], nested)
-            backend.launch(streams[1], nested)
-            fork(backend, streams[1], streams[0])
+            two_branches(backend, streams, nested, nested)()
 
     outer = backend.instantiate(capture(enqueue))
     for _ in range(3):
         backend.replay(outer, streams[0])
         backend.synchronize(streams[0])
-
-
-def test_helpers_end_with_the_last_executable(backend, streams, capture, always_shared):
-    graph = capture(two_branches(backend, streams, int, int))
-    executables = [backend.instantiate(graph) for _ in range(2)]
-    for executable in executables:
-        backend.replay(executable, streams[0])
-        backend.replay(executable, streams[0])
-    backend.synchronize(streams[0])
-    helpers = [thread for thread in workers() if "helper" in thread.name]
-    assert len(helpers) == 1
-    backend.destroy_executable(executables.pop())
-    backend.replay(executables[0], streams[0])
-    backend.synchronize(streams[0])
-    assert helpers[0].is_alive()
-    gc.disable()
-    try:
-        backend.destroy_executable(executables.pop())
-        helpers[0].join(LIMIT)
-        assert not helpers[0].is_alive()
-    finally:
-        gc.enable()
 
 
 # ---- hazards -------------------------------------------------------------------------------------
@@ -1152,7 +1093,7 @@ def restless():
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_hazards_are_respected_run_eagerly_and_replayed(backend, seed, always_shared, restless):
+def test_hazards_are_respected_run_eagerly_and_replayed(backend, seed, restless):
     program = Program(seed)
     expected = program.run_in_order()
     mixes = sorted(program.log)
@@ -1172,7 +1113,7 @@ def test_hazards_are_respected_run_eagerly_and_replayed(backend, seed, always_sh
     assert before <= edges
     for _ in range(4):
         executable = backend.instantiate(graph)
-        for _ in range(3):  # in a loop, side by side, and whichever was faster
+        for _ in range(3):
             program.reset()
             backend.replay(executable, streams[1])
             backend.synchronize(streams[1])

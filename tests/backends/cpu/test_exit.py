@@ -129,7 +129,7 @@ def test_an_object_that_dies_at_shutdown_can_replay_and_wait():
     assert run(GRAPH + textwrap.dedent(code)) == "[1, 1, 2, 3, 4] True None\n"
 
 
-def test_branches_run_without_the_helpers_that_are_frozen():
+def test_branches_run_where_no_thread_can_be_started():
     code = """
     graph = ag.Graph(stream=stream)
     with graph:
@@ -206,14 +206,14 @@ def test_work_goes_on_in_the_handlers_after_the_librarys():
 
 def test_a_thread_that_is_being_started_is_no_error():
     code = """
-    from accelerator_graph.backends._cpu import threads as _cpu_threads
+    from accelerator_graph.backends._cpu import worker
     starting = threading.Event()
-    class Slow(_cpu_threads.WorkerThread):
+    class Slow(worker.WorkerThread):
         def start(self):
             threading._limbo[self] = self
             starting.set()
             time.sleep(1000)
-    _cpu_threads.WorkerThread = Slow
+    worker.WorkerThread = Slow
     other = ag.Stream(backend="cpu")
     threading.Thread(target=other.launch, args=(int,), daemon=True).start()
     starting.wait()

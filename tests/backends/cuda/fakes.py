@@ -22,6 +22,7 @@ class FakeApi:
         {f"CU_STREAM_CAPTURE_MODE_{mode.upper()}": i for i, mode in enumerate(MODES)},
         start=0,
     )
+    CUstream = CUdeviceptr = int
     CUgraphInstantiate_flags = IntEnum(
         "CUgraphInstantiate_flags",
         {

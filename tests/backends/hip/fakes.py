@@ -93,7 +93,7 @@ class FakeRuntime:
         if not self.capturing:
             graph._obj.value = 0xBAD
             return 401
-        if self.end_code or self.capturing == 2:  # both leave the stream as it is: see `_settle`
+        if self.end_code or self.capturing == 2:  # both leave the stream as it is: see `_reset_stream`
             code, self.end_code = self.end_code or 901, 0
             graph._obj.value = 0xBAD
             return code
@@ -141,6 +141,7 @@ class FakeRuntime:
 
 API = SimpleNamespace(
     hipError_t=IntEnum("hipError_t", {"hipErrorX": 1, "hipErrorIllegalState": 401, "hipErrorUnjoined": 904}),
+    ihipStream_t=type("ihipStream_t", (type("Pointer", (), {}),), {}),
     hipStreamNonBlocking=1,
     hipEventDisableTiming=2,
     hipGraphDebugDotFlags=IntEnum("dot", {"hipGraphDebugDotFlagsVerbose": 1}),
@@ -168,6 +169,6 @@ def faked(monkeypatch):
     backend = HipBackend()
     backend.name = "hip"
     backend._driver = driver.Driver("hip")
-    backend._stream_type, backend._pointer_type = int, bytes
+    backend._driver.stream_type, backend._driver.pointer_type = int, bytes
     runtime.seen.clear()
     return backend, runtime

@@ -58,7 +58,7 @@ def test_what_is_no_handle_is_refused(backend, what):
         "backend = opened()\n"
         "made, destroyed = bare_stream(), bare_stream()\n"
         "assert answer('hipStreamDestroy', destroyed) == 0\n"
-        f"for obj in ({what}, backend._stream_type({what})):\n"
+        f"for obj in ({what}, backend._driver.stream_type({what})):\n"
         "    try: backend.as_stream(obj)\n"
         "    except ValueError as error: print(str(error).partition(' ')[2])\n"
         "assert answer('hipPeekAtLastError') == 0"

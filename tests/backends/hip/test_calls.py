@@ -70,8 +70,8 @@ def test_what_is_taken_from_hip_python_is_there(binding):
 
 
 def test_numbers_that_the_backend_knows_are_those_of_hip_python(binding):
-    from accelerator_graph.backends import hip
     from accelerator_graph.backends._hip import capture, driver
+    from accelerator_graph.backends._shared import codes
 
     assert [int(each) for each in binding.hipStreamCaptureStatus] == [0, 1, 2]
     modes = binding.hipStreamCaptureMode.__members__
@@ -80,9 +80,9 @@ def test_numbers_that_the_backend_knows_are_those_of_hip_python(binding):
     }
     assert capture._MODES.index("relaxed") == driver._RELAXED
     errors = binding.hipError_t
-    assert errors.hipErrorNotReady == hip._NOT_READY
+    assert errors.hipErrorNotReady == codes.NOT_READY
     assert errors.hipErrorNoDevice == driver._NO_DEVICE
-    assert errors.hipErrorIllegalState == capture._ILLEGAL_STATE
+    assert errors.hipErrorIllegalState == codes.ILLEGAL_STATE
     kinds = [
         re.sub(r"(?<!^)(?=[A-Z])", "_", name.removeprefix("hipGraphNodeType")).lower()
         for name in binding.hipGraphNodeType.__members__

@@ -246,7 +246,7 @@ def test_the_per_thread_stream_of_a_thread_with_the_ident_of_a_dead_one_is_left_
     assert (status, printed) == (0, "1212"), complaint
 
 
-# ---- what the runtime does by itself: these say when `_settle` can go -----------------------------
+# ---- what the runtime does by itself: these say when `_reset_stream` can go -----------------------
 
 BARE = (
     "from backends.hip.test_captures import *\n"

@@ -152,17 +152,17 @@ def unusable(machine, how):
 REASONS = {
     "no binding": 'hip-python is not installed. Install it with: pip install "hip-python>=6.4,<11"',
     "broken binding": "hip-python can't be imported (undefined symbol). Install it with: pip",
-    "old binding": "hip-python 6.3.0 is too old, 6.4 is the oldest that works. Install it with: pip",
+    "old binding": "hip-python 6.3.0 is too old; 6.4 is the oldest that works. Install it with: pip",
     "new binding": (
-        "hip-python 11.0 is too new, its interface may have changed. Install an older one with: pip install "
+        "hip-python 11.0 is too new; its interface may have changed. Install an older one with: pip install "
         '"hip-python>=6.4,<11.0"'
     ),
     "new binding within the range": (
-        "hip-python 10.3.0.1+git is too new, its interface may have changed. Install an older one with: pip "
+        "hip-python 10.3.0.1+git is too new; its interface may have changed. Install an older one with: pip "
         'install "hip-python>=6.4,<10.3.0.1"'
     ),
     "new binding of an unknown version": (
-        "hip-python for HIP 8.2 is too new, its interface may have changed. Install an older one with: "
+        "hip-python for HIP 8.2 is too new; its interface may have changed. Install an older one with: "
         'pip install "hip-python>=6.4,<11"'
     ),
     "no library": "no HIP runtime (libamdhip64.so) was found. Install ROCm, or name its folder in ROCM_PATH",

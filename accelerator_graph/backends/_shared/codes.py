@@ -1,0 +1,75 @@
+"""The numbers that CUDA and HIP have in common, and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeGuard
+
+from ...errors import DriverError, Reason, capture_error, driver_error
+from ..base import Capability, CaptureStatus
+
+CAPABILITIES = frozenset(
+    (
+        Capability.EVENTS,
+        Capability.ENQUEUE,
+        Capability.HANDLES,
+        Capability.NODES,
+        Capability.UPLOAD,
+    )
+)
+CAPTURE_MODES = ("thread_local", "global", "relaxed")
+CAPTURE_STATUSES = (CaptureStatus.NONE, CaptureStatus.ACTIVE, CaptureStatus.INVALIDATED)
+
+LEGACY_STREAMS = (0, 1)
+PER_THREAD_STREAM = 2
+SPECIAL_STREAMS = frozenset((*LEGACY_STREAMS, PER_THREAD_STREAM))
+"""Handles that mean a stream of whichever context or device is current."""
+
+ILLEGAL_STATE = 401
+NOT_READY = 600
+INVALIDATED = 901
+
+
+def reasons(device_lost: Iterable[int]) -> dict[int, Reason]:
+    """Return the neutral reason for each error code.
+
+    Parameters
+    ----------
+    device_lost : iterable
+        The codes after which every further call answers the same, or has no context to run in.
+    """
+    return {
+        2: "out_of_memory",
+        900: "illegal_call",  # StreamCaptureUnsupported
+        INVALIDATED: "invalidated",
+        902: "foreign_capture",  # StreamCaptureMerge: two captures would have become one
+        903: "foreign_capture",  # StreamCaptureUnmatched: begun on another stream
+        904: "unjoined",
+        905: "foreign_capture",  # StreamCaptureIsolation: waiting for what was recorded outside
+        906: "default_stream",  # StreamCaptureImplicit
+        907: "illegal_call",  # CapturedEvent
+        908: "wrong_thread",
+        **dict.fromkeys(device_lost, "device_lost"),
+    }
+
+
+def is_handle(obj: object) -> TypeGuard[int]:
+    """Return True if an object is an `int` that could be a handle."""
+    return isinstance(obj, int) and not isinstance(obj, bool) and 0 <= obj < 1 << 64
+
+
+def clamped(priority: int, least_and_greatest: tuple[int, int]) -> int:
+    """Return the nearest priority that a device has. The greatest priority is the lowest number."""
+    least, greatest = least_and_greatest
+    return min(max(priority, greatest), least)
+
+
+def refuse_legacy(stream: Any) -> None:
+    """Raise the error for a capture that is to begin on the legacy stream."""
+    if int(stream) in LEGACY_STREAMS:
+        raise capture_error("a capture on the legacy stream can't begin", reason="default_stream")
+
+
+def no_graph(backend: str, call: str) -> DriverError:
+    """Make the error for a capture that ended with success but without a graph."""
+    return driver_error(backend=backend, call=call, code=None, code_name="no graph", reason="invalidated")
