@@ -10,13 +10,7 @@ import pytest
 from accelerator_graph import errors
 from accelerator_graph.backends._hip.library import import_hip
 from accelerator_graph.backends.base import CaptureStatus
-from backends.hip.bench import (
-    TIMEOUT,
-    Block,
-    answer,
-    call,
-    made,
-)
+from backends.hip.bench import TIMEOUT, Block, answer, call, made
 from backends.tools import child, prepare, python, recorded, replayed
 
 pytest_plugins = ["backends.hip.fixtures"]

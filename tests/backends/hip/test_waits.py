@@ -5,15 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accelerator_graph import errors
-from backends.hip.bench import (
-    answer,
-    bare_begin,
-    bare_end,
-    edges_of,
-    nodes_of,
-    status_of,
-    step,
-)
+from backends.hip.bench import answer, bare_begin, bare_end, edges_of, nodes_of, status_of, step
 from backends.tools import MODES, child, in_thread, linked, replayed
 
 pytest_plugins = ["backends.hip.fixtures"]

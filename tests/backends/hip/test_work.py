@@ -8,12 +8,7 @@ from ctypes import c_float, c_int
 import pytest
 
 from accelerator_graph.backends._hip.library import import_hip
-from backends.hip.bench import (
-    Block,
-    call,
-    made,
-    step,
-)
+from backends.hip.bench import Block, call, made, step
 from backends.tools import recorded, replayed
 
 pytest_plugins = ["backends.hip.fixtures"]
