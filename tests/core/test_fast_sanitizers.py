@@ -57,7 +57,7 @@ def run(sanitizer: str, tmp_path: Path, *chosen: str, **variables: str) -> tuple
             lack(f"the {sanitizer} sanitizer can't run here: {idle.stderr.strip().partition(chr(10))[0]}")
     try:
         done = execute(
-            [*fixed, *command, *chosen, "tests/core/test_fast.py"],
+            [*fixed, *command, *chosen, "tests/core/test_fast.py", "tests/core/test_fast_objects.py"],
             cwd=ROOT,
             env=env,
             timeout=6 * int(variables.get("FAST_SECONDS", "60")),
