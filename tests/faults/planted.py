@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from accelerator_graph import api
 from accelerator_graph._core import ownership, pools, replay
 from accelerator_graph.errors import BackendUnavailableError, DriverError
 
@@ -164,12 +163,12 @@ def call_it_ready() -> None:
             try:
                 original(self)
             except DriverError:
-                self._state = "ready"
+                self.executable = self.captured
                 raise
 
         return instantiate
 
-    replace(api.Graph, "instantiate", make)
+    replace(replay.Runner, "instantiate", make)
 
 
 def launch_what_nobody_holds() -> None:
