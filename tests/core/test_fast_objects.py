@@ -247,20 +247,7 @@ def test_references_are_balanced(fast, vendor):
             fast.Follower(launchers, ordinary, current, argument)
         before = None
 
-    watched = [
-        lock,
-        captures,
-        ordinary,
-        truth,
-        nothing,
-        owner,
-        bad,
-        plain,
-        alone,
-        broken,
-        launchers,
-        handle,
-    ]
+    watched = [lock, captures, ordinary, truth, nothing, owner, bad, plain, alone, broken, launchers, handle]
     watched += [current, argument, failed, None, *launches, one, method, cls.held]
     watched += [fast.Launch, fast.Launcher, fast.Follower, fast.Method]
     every_way(100)

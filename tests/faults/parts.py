@@ -19,10 +19,7 @@ PARTS = {
 
 
 def run(
-    python: Sequence[str],
-    env: Mapping[str, str],
-    folder: Path,
-    parts: Mapping[str, tuple[str, ...]] = PARTS,
+    python: Sequence[str], env: Mapping[str, str], folder: Path, parts: Mapping[str, tuple[str, ...]] = PARTS
 ) -> dict[str, dict[str, Any]]:
     """Run parts at once with an interpreter and return what they wrote down."""
     running = {}

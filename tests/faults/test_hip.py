@@ -21,9 +21,7 @@ PARTS = {
 }
 """By version of the runtime. All of the suite takes as long again for each."""
 
-NOT_CALLED = {
-    *("hipGraphExecUpdate", "hipDeviceGetGraphMemAttribute", "hipDeviceGraphMemTrim"),
-}
+NOT_CALLED = {*("hipGraphExecUpdate", "hipDeviceGetGraphMemAttribute", "hipDeviceGraphMemTrim")}
 """Functions that no public operation reaches."""
 
 

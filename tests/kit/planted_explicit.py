@@ -20,19 +20,6 @@ class RunsWhenAskedFor(Explicit):
             entry.run()
 
 
-class RunsInFrontOfTheQueue(Explicit):
-    def replay(self, executable: Executable, stream: Queue) -> None:
-        with stream.changed:
-            super().replay(executable, stream)
-            stream.waiting.rotate()
-
-
-class RunsOverlap(Explicit):
-    def replay(self, executable: Executable, stream: Queue) -> None:
-        executable.last = None
-        super().replay(executable, stream)
-
-
 class LatestRunWins(Explicit):
     """Asking while a run waits for its turn changes nothing."""
 
@@ -41,24 +28,9 @@ class LatestRunWins(Explicit):
             super().replay(executable, stream)
 
 
-class DestroysWhatRuns(Explicit):
-    def destroy_executable(self, executable: Executable) -> None:
-        executable.entries.clear()
-
-
 class BindsTheRecordedStream(Explicit):
     def bind(self, executable: Executable, stream: Queue) -> Callable[[], None]:
         return partial(self.replay, executable, executable.entries[0].stream)
-
-
-class BindsOnce(Explicit):
-    """Keeps what it has bound by the executable alone."""
-
-    def open(self) -> None:
-        self.bound: dict[Any, Callable[[], None]] = {}
-
-    def bind(self, executable: Executable, stream: Queue) -> Callable[[], None]:
-        return self.bound.setdefault(executable, super().bind(executable, stream))
 
 
 class NeedsTheStreams(Explicit):
@@ -363,13 +335,6 @@ class ClipsMemory(Explicit):
         return memoryview(buffer).cast("B")[:nbytes]
 
 
-class WritesReadOnlyMemory(Explicit):
-    """Finds out when the work runs."""
-
-    def view(self, buffer: Any, nbytes: int | None, *, writable: bool = True) -> memoryview:
-        return super().view(buffer, nbytes, writable=False)
-
-
 class CopiesTheSourceAtOnce(Explicit):
     def copy(self, stream: Queue, dst: Any, src: Any, nbytes: int | None) -> None:
         super().copy(stream, dst, bytes(self.view(src, nbytes, writable=False)), None)
@@ -378,18 +343,6 @@ class CopiesTheSourceAtOnce(Explicit):
 class CountsStreams(Explicit):
     def node_count(self, graph: Any) -> int:
         return len(graph) + len({entry.stream for entry in graph}) - 1
-
-
-class DumpsTheSameGraph(Explicit):
-    text = ""
-
-    def dump(self, graph: Any, path: str, verbose: bool) -> None:
-        if not self.text:
-            super().dump(graph, path, verbose)
-            with open(path, encoding="utf-8") as file:
-                self.text = file.read()
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(self.text)
 
 
 class DumpsNoEdges(Explicit):

@@ -21,12 +21,8 @@ NAME = "explicit"
 
 FOUND_BY = [
     (planted.RunsWhenAskedFor, "test_replay_is_behind_the_streams_work"),
-    (planted.RunsInFrontOfTheQueue, "test_replay_is_behind_the_streams_work"),
-    (planted.RunsOverlap, "test_runs_on_two_streams_take_turns"),
     (planted.LatestRunWins, "test_asking_for_a_run_while_one_runs_is_no_error"),
-    (planted.DestroysWhatRuns, "test_runs_complete_after_their_executable_was_destroyed"),
     (planted.BindsTheRecordedStream, "test_bound_callable_replays"),
-    (planted.BindsOnce, "test_bound_callable_replays"),
     (planted.NeedsTheStreams, "test_graph_outlives_the_streams_that_took_part"),
     (planted.SynchronizeMissesReplays, "test_asking_for_a_run_while_one_runs_is_no_error"),
     (planted.ReusesEvents, "test_event_is_not_moved_by_later_ones"),
@@ -54,10 +50,8 @@ FOUND_BY = [
     (planted.LastWaitWins, "test_branches_are_all_replayed"),
     (planted.SharesTheRecording, "test_several_graphs_of_one_stream_are_independent"),
     (planted.ClipsMemory, "test_wrong_memory_is_refused_before_anything_is_enqueued"),
-    (planted.WritesReadOnlyMemory, "test_wrong_memory_is_refused_before_anything_is_enqueued"),
     (planted.CopiesTheSourceAtOnce, "test_fill_and_copy_are_recorded"),
     (planted.CountsStreams, "test_nodes_of_a_fork_and_join"),
-    (planted.DumpsTheSameGraph, "test_debug_dump_draws_every_dependency"),
     (planted.DumpsNoEdges, "test_debug_dump_draws_every_dependency"),
 ]
 

@@ -115,10 +115,7 @@ def test_a_plug_in_that_exits_when_imported_does_not_end_the_process(site):
         (int, r"is not a subclass of accelerator_graph\.backends\.base\.Backend"),
         (Backend, "does not say its api_version"),
         (type("Half", (Backend,), {"api_version": BACKEND_API_VERSION}), "lacks the methods capture_begin, "),
-        (
-            fake(api_version=BACKEND_API_VERSION + 1),
-            "version 2, .*version 1; update accelerator-graph",
-        ),
+        (fake(api_version=BACKEND_API_VERSION + 1), "version 2, .*version 1; update accelerator-graph"),
         (
             fake(api_version=BACKEND_API_VERSION - 1),
             "version 0, .*version 1; update (registry|test_registry)",

@@ -17,10 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 300
 pytestmark = pytest.mark.starts("torch_cpu")
 
-LEAST_PASSED = {
-    "graphed/test_callables.py": 80,
-    "torch_cpu/itself.py": 10,
-}
+LEAST_PASSED = {"graphed/test_callables.py": 80, "torch_cpu/itself.py": 10}
 
 
 @pytest.fixture(scope="module")

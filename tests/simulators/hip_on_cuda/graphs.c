@@ -78,21 +78,3 @@ EXPORT hipError_t hipGraphUpload(hipGraphExec_t executable, hipStream_t stream) 
 EXPORT hipError_t hipGraphExecDestroy(hipGraphExec_t executable) {
     return FORWARD(cuGraphExecDestroy, executable);
 }
-
-EXPORT hipError_t hipGraphExecUpdate(
-    hipGraphExec_t executable, hipGraph_t graph, hipGraphNode_t *culprit, int *result) {
-    CUgraphExecUpdateResultInfo found = {0};
-    REFUSE_IF(!culprit || !result, hipErrorInvalidValue);
-    CUresult code = driver_enter() ?: cuda.cuGraphExecUpdate(executable, graph, &found);
-    *culprit = found.errorNode;
-    *result = (int)found.result;
-    return answer(code);
-}
-
-/* ---- the memory of graphs ------------------------------------------------------------------------ */
-
-EXPORT hipError_t hipDeviceGetGraphMemAttribute(int device, int attribute, void *value) {
-    return FORWARD(cuDeviceGetGraphMemAttribute, device, (CUgraphMem_attribute)attribute, value);
-}
-
-EXPORT hipError_t hipDeviceGraphMemTrim(int device) { return FORWARD(cuDeviceGraphMemTrim, device); }

@@ -29,8 +29,7 @@
     m(cuGraphKernelNodeGetParams, 12000) m(cuGraphAddEmptyNode, 10000) \
     m(cuGraphAddDependencies, 12030) m(cuGraphDestroyNode, 10000) m(cuModuleLoadData, 2000) \
     m(cuModuleUnload, 2000) m(cuModuleGetFunction, 2000) m(cuLaunchKernel, 4000) \
-    m(cuFuncGetName, 12030) m(cuFuncLoad, 12040) m(cuKernelGetFunction, 12000) \
-    m(cuGraphExecUpdate, 12000) m(cuDeviceGetGraphMemAttribute, 11040) m(cuDeviceGraphMemTrim, 11040)
+    m(cuFuncGetName, 12030) m(cuFuncLoad, 12040) m(cuKernelGetFunction, 12000)
 
 #define EXPORT __attribute__((visibility("default")))
 #define UNUSED __attribute__((unused))
