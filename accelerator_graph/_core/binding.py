@@ -6,18 +6,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import ref
 
-from ..backends.base import Capability
+from ..backends.base import Capability, SameContext, SameStream
 from ..errors import CaptureError, GraphStateError
 from ..interop.base import FrameworkRecorder
 from . import capture_table
-from .extension import fast, launch_in_c, new_lock
+from .extension import fast, new_lock
 from .liveness import checked
 from .ownership import Owned
 from .streams import Stream, captured_by, describe
 
 if TYPE_CHECKING:
     from ..backends.base import Backend, Recorder
-    from ._fast import Launcher
+    from ._fast import Launch, Launcher
 
 
 class Executable(Owned):
@@ -85,7 +85,7 @@ class Binding:
         recorder, value, native = executable.recorder, executable.value, self._stream.native
         if check is not None:
             self.target = (checked(check, recorder.bind(value, native)), executable, False)
-        elif executable.lock is None and launch_in_c(executable, self._stream) is not None:
+        elif executable.lock is None and _launch_in_c(executable, self._stream) is not None:
             self.target = (None, executable, True)
         else:
             self.target = (recorder.bind(value, native), executable, True)
@@ -100,7 +100,7 @@ class Binding:
         while target is not self.target:  # another thread may replace it meanwhile
             target = self.target
             _, executable, in_c = target
-            launcher.target = launch_in_c(executable, self._stream) if in_c and executable else None
+            launcher.target = _launch_in_c(executable, self._stream) if in_c and executable else None
 
     def refuse(self, why: str) -> None:
         """Raise `GraphStateError` at every launch from now on, and let go of the executable."""
@@ -163,3 +163,25 @@ def refuse_capturing(stream: Stream) -> None:
             f"graph, and {captured_by(stream)}.",
             reason="illegal_call",
         )
+
+
+def _launch_in_c(executable: Executable, stream: Stream) -> Launch | None:
+    """Return what launches an executable on a stream without Python; None if only its recorder can."""
+    if fast is None:
+        return None
+    recorder, backend = executable.recorder, stream._backend
+    found = recorder.launch_function(executable.value, stream.native)
+    if found is None:
+        return None
+    latest = current = context = 0
+    match found.guard:
+        case SameStream(latest):
+            pass
+        case SameContext(current, context):
+            pass
+    handles = recorder.handle_int(executable.value), backend.handle_int(stream.native)
+    conditions = latest, current, context, found.capturing
+    launch: Launch = fast.Launch(
+        found.address, *handles, executable, found.failed, executable.lock, *conditions
+    )
+    return launch

@@ -9,14 +9,7 @@ import os
 import threading
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, TypeVar, cast
-
-from ..backends.base import SameContext, SameStream
-
-if TYPE_CHECKING:
-    from ._fast import Launch
-    from .binding import Executable
-    from .streams import Stream
+from typing import Any, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -46,25 +39,3 @@ def calling(slot: object, method: Function) -> Function:
     It calls `method` where the slot holds None, or with arguments. Without the extension it is `method`.
     """
     return method if fast is None else cast("Function", update_wrapper(fast.Method(slot, method), method))
-
-
-def launch_in_c(executable: Executable, stream: Stream) -> Launch | None:
-    """Return what launches an executable on a stream without Python; None if only its recorder can."""
-    if fast is None:
-        return None
-    recorder, backend = executable.recorder, stream._backend
-    found = recorder.launch_function(executable.value, stream.native)
-    if found is None:
-        return None
-    latest = current = context = 0
-    match found.guard:
-        case SameStream(latest):
-            pass
-        case SameContext(current, context):
-            pass
-    handles = recorder.handle_int(executable.value), backend.handle_int(stream.native)
-    conditions = latest, current, context, found.capturing
-    launch: Launch = fast.Launch(
-        found.address, *handles, executable, found.failed, executable.lock, *conditions
-    )
-    return launch
