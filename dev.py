@@ -2,7 +2,8 @@
 """Set up what the project needs beside this file, then run the demo or the tests.
 
 python3 dev.py demo [...]   the demo; more arguments go to `python -m accelerator_graph demo`
-python3 dev.py test [...]   ruff, mypy, then pytest; more arguments go to pytest
+python3 dev.py test [...]   ruff, mypy, then pytest on all cores; more arguments go to pytest,
+                            such as tests/core, or -n 0 for one process
 python3 dev.py test --cuda-python "12.9.*" [...]
 python3 dev.py test --hip-python "7.2.*" [...]
                             pytest alone, with that version of the binding
@@ -11,6 +12,7 @@ The environment is made once, and again when pyproject.toml, the C source or the
 """
 
 import hashlib
+import os
 import platform
 import shutil
 import subprocess
@@ -47,7 +49,7 @@ def environment(binding: str = "", version: str = "") -> Path:
     if {"cuda", "hip"} <= set(extras):
         wanted.append("nvidia-cuda-runtime>=13,<14")  # the headers for tests/simulators/hip_on_cuda
 
-    built_from = [ROOT / "pyproject.toml", *sorted(ROOT.glob("accelerator_graph/*.c"))]
+    built_from = [ROOT / "pyproject.toml", *sorted(ROOT.glob("accelerator_graph/**/*.c"))]
     sources = (path.read_text(encoding="utf-8") for path in built_from)
     facts = [*sources, sys.version, str(ROOT), *wanted]
     digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()
@@ -75,19 +77,25 @@ def run(*command: str | Path, cwd: Path | None = None) -> None:
         sys.exit(status if status > 0 else 128 - status)
 
 
+def pytest(python: Path, *arguments: str) -> None:
+    """Run pytest, a process for each core; tests that share a slow fixture stay in one."""
+    parallel = () if "--pdb" in arguments else ("-n", str(min(os.cpu_count() or 1, 8)), "--dist", "loadgroup")
+    run(python, "-m", "pytest", *parallel, *arguments, cwd=ROOT)
+
+
 def main(command: str = "", *arguments: str) -> None:
     """Run the command that was asked for."""
     if command == "demo":
         run(environment(), "-m", "accelerator_graph", "demo", *arguments)
     elif command == "test" and arguments[:1] in (("--cuda-python",), ("--hip-python",)) and arguments[1:]:
         binding = arguments[0].split("-")[2]
-        run(environment(binding, arguments[1]), "-m", "pytest", *arguments[2:], cwd=ROOT)
+        pytest(environment(binding, arguments[1]), *arguments[2:])
     elif command == "test":
         python = environment()
         for step in LINT:
             print("$", *step)
             run(python, "-m", *step, cwd=ROOT)
-        run(python, "-m", "pytest", *arguments, cwd=ROOT)
+        pytest(python, *arguments)
     else:
         sys.stderr.write(__doc__)
         sys.exit(0 if command in ("-h", "--help") else 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,14 @@ class Run:
     def __init__(self) -> None:
         self.ran: Counter[str] = Counter()
         self.left_out: set[str] = set()
+        self.notes: list[str] = []
+        self.kit: Sequence[str] = ()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" and not report.skipped:
             properties = dict(report.user_properties)
             self.ran[str(properties["lane"])] += int(str(properties.get("tests", 1)))
+            self.notes += [str(note) for name, note in report.user_properties if name == "note"]
 
 
 RUN = pytest.StashKey[Run]()
@@ -60,12 +63,16 @@ def pytest_make_collect_report(
     return report
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what can't run here; begin with the tests that start a simulator, since they take longest."""
     chosen: list[tuple[bool, pytest.Item]] = []
     deselected = []
     for item in items:
-        needs = _needs(item)
+        for (place, fixture), need in NEED_OF.items():
+            if place in (item.path, *item.path.parents) and fixture in item.fixturenames:
+                item.add_marker(pytest.mark.needs(need))
+        needs = {need for mark in item.iter_markers("needs") for need in mark.args}
         simulator = _simulator(item)
         unmet = [*filter(lanes.lacking, needs)]
         if simulator and lanes.missing(simulator) and not os.environ.get(lanes.REQUIRED):
@@ -80,15 +87,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for _, item in sorted(chosen, key=lambda each: each[0])]
 
 
-def _needs(item: pytest.Item) -> set[str]:
-    """Return what a test needs, by its marks and its fixtures."""
-    needs = {need for mark in item.iter_markers("needs") for need in mark.args}
-    places = (item.path, *item.path.parents)
-    return needs.union(
-        need for (place, name), need in NEED_OF.items() if place in places and name in item.fixturenames
-    )
-
-
 def _simulator(item: pytest.Item) -> str:
     """Return the simulator that a test starts, if it starts one."""
     if mark := item.get_closest_marker("starts"):
@@ -99,20 +97,31 @@ def _simulator(item: pytest.Item) -> str:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workeroutput"):  # a process of pytest-xdist
         session.config.workeroutput["left_out"] = sorted(session.config.stash[RUN].left_out)
+        if kit := session.config.pluginmanager.get_plugin("accelerator_graph.testing._selection"):
+            session.config.workeroutput["kit"] = kit.lines()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Take over what a process of pytest-xdist has left out."""
-    node.config.stash[RUN].left_out.update(getattr(node, "workeroutput", {}).get("left_out", ()))
+    output = getattr(node, "workeroutput", {})
+    node.config.stash[RUN].left_out.update(output.get("left_out", ()))
+    node.config.stash[RUN].kit = output.get("kit", ())
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     run = config.stash[RUN]
     if lanes.SIMULATOR not in os.environ and not config.option.collectonly:
         terminalreporter.section("lanes")
-        for line in lanes.summary(run.ran, run.left_out):
+        for line in (*lanes.summary(run.ran, run.left_out), *run.notes, *run.kit):
             terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this run that all processes of pytest-xdist share."""
+    folder = tmp_path_factory.getbasetemp()
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import NamedTuple
@@ -185,12 +186,15 @@ def summary(ran: Mapping[str, int], left_out: Iterable[str]) -> list[str]:
     left_out : iterable of str
         The needs of every test, or module, that was left out; separated by spaces.
     """
+    reasons: dict[str, list[str]] = defaultdict(list)
     lines = [
         f"{lane.title:26} {ran[name]:5} tests  {lane.proves}" for name, lane in LANES.items() if ran.get(name)
     ]
     unmet = [frozenset(needs.split()) for needs in left_out]
     for name, lane in LANES.items():
         if not ran.get(name) and any(needs <= lane.needs for needs in unmet):
-            reason = lacking("gpu") if "gpu" in name else missing(name) or "not selected"
-            lines += [f"{lane.title:26}   not run  {lane.proves}", f"{'':36} {reason}; {lane.command}"]
+            reason = lacking("gpu") if "gpu" in name else missing(name) or "its tests were not selected"
+            lines.append(f"{lane.title:26}     not run  {lane.proves}; run {lane.command}")
+            reasons[reason.partition(". ")[0]].append(lane.title)
+    lines += [f"not run, since {reason}: {', '.join(titles)}" for reason, titles in reasons.items()]
     return lines

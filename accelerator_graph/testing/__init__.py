@@ -12,7 +12,8 @@ A backend's tests are one class, which pytest collects::
             return MyWork()
 
 Without pytest, `check_backend` does the same. Rules that rest on a capability which the backend
-does not have are skipped, and say so; none asks for a backend's name. Leaks it can't see: count what
+does not have are left out: pytest deselects them and says so in a line for each capability, and
+`check_backend` returns them as skipped. No rule asks for a backend's name. Leaks it can't see: count what
 your runtime has alive in tests of your own. To skip where there is no hardware, raise
 `unittest.SkipTest` in `work`.
 """

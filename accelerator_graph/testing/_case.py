@@ -28,6 +28,37 @@ A, B = 3, 1
 """The factor and the summand of a piece of work that needs no others."""
 
 
+def needs(*capabilities: Capability) -> Callable[[T], T]:
+    """Mark a rule that is about backends with these capabilities."""
+
+    def mark(rule: T) -> T:
+        rule.needs = capabilities  # type: ignore[attr-defined]
+        return rule
+
+    return mark
+
+
+def lacks(capability: Capability) -> Callable[[T], T]:
+    """Mark a rule that is about backends without a capability."""
+
+    def mark(rule: T) -> T:
+        rule.lacks = capability  # type: ignore[attr-defined]
+        return rule
+
+    return mark
+
+
+def unmet(rule: object, backend: Backend) -> str:
+    """Return why a rule is not about a backend; nothing if it is."""
+    capabilities = backend.capabilities(0)
+    for capability in getattr(rule, "needs", ()):
+        if capability not in capabilities:
+            return f"backend {backend.name!r} does not have the capability {str(capability)!r}"
+    if (capability := getattr(rule, "lacks", None)) in capabilities:
+        return f"backend {backend.name!r} has the capability {str(capability)!r}"
+    return ""
+
+
 class Case(ABC):
     """The base of all rules. Each test has an instance, and a thread, of its own."""
 

@@ -8,10 +8,15 @@ from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from traceback import clear_frames
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from unittest import SkipTest
 
+from .. import backends
 from . import rules
+from ._case import unmet
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class ExpectedFailure(SkipTest):
@@ -23,6 +28,10 @@ class BackendConformance(*rules.ALL):  # type: ignore[misc]
 
     A rule can be replaced by a method of the same name. The names and docstrings of the ``test_*``
     methods are the contract's text.
+
+    Rules about capabilities that the backend does not have are not run: pytest deselects them, and ends
+    with one line for each capability. To find out which, it calls `work` once before the first test. If
+    that fails, because a fixture comes first or there is no hardware, all rules stay, and skip themselves.
     """
 
     expected_failures: ClassVar[Mapping[str, str]] = MappingProxyType({})
@@ -39,10 +48,35 @@ class BackendConformance(*rules.ALL):  # type: ignore[misc]
             test = getattr(cls, name)
             setattr(cls, name, _guarded(getattr(test, "rule", test), cls.expected_failures.get(name)))
 
+    @classmethod
+    def left_out(cls) -> dict[str, str]:
+        """Return the rules that are not about this backend: the reason, by the test's name."""
+        try:
+            backend = backends.get(cls().work().backend)
+        except (Exception, SkipTest):
+            return {}
+        reasons = {name: unmet(getattr(cls, name).rule, backend) for name in test_names(cls)}
+        return {name: reason for name, reason in reasons.items() if reason}
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Make pytest deselect what is left out. It calls this while it collects the class."""
+        from ._selection import Selection
+
+        plugins = metafunc.config.pluginmanager
+        if not plugins.has_plugin(Selection.__module__):
+            plugins.register(Selection(), Selection.__module__)
+
 
 def test_names(cls: type) -> list[str]:
     """Return the names of all tests of a class, in order."""
     return [name for name in dir(cls) if name.startswith("test_") and callable(getattr(cls, name))]
+
+
+def _checked(rule: Callable[..., None], case: Any, *args: Any, **how: Any) -> None:
+    """Run a rule, if it is about the backend."""
+    if reason := unmet(rule, case.backend):
+        raise SkipTest(reason)
+    rule(case, *args, **how)
 
 
 def _guarded(rule: Callable[..., None], reason: str | None) -> Callable[..., None]:
@@ -52,7 +86,7 @@ def _guarded(rule: Callable[..., None], reason: str | None) -> Callable[..., Non
     def test(self: Any, *args: Any, **how: Any) -> None:
         sentence = f"The rule {rule.__name__}: {inspect.getdoc(rule)}"
         try:
-            self.run(partial(rule, self, *args, **how))
+            self.run(partial(_checked, rule, self, *args, **how))
         except SkipTest:
             raise
         except Exception as error:

@@ -1,6 +1,7 @@
 """Run modules of the suite and write down what they showed: python -m faults REPORT MODULE [...] [-k ...]
 
-From the first argument with a dash on, they go to pytest. The process has to be where the driver can fail:
+From the first argument with a dash on, they go to pytest; --slice=2/3 after the modules takes every third
+test, from the second. The process has to be where the driver can fail:
 with the software CUDA driver on its library path (`simulators.cuda.build`), or, if FAULTS_BACKEND is hip,
 on AMD's runtime with the library of `faults.wrapper` before it. FAULTS_BUG plants a bug (`faults.planted`).
 """
@@ -28,11 +29,15 @@ HERE = Path(__file__).resolve().parent
 class Outcomes:
     """A plug-in of pytest that counts."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: int, step: int) -> None:
         self.counts: Counter[str] = Counter()
+        self.slice = slice(first - 1, None, step)
 
     def pytest_configure(self) -> None:
         pytest.register_assert_rewrite("faults.bench", "faults.operations", "core.test_interrupts")
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = items[self.slice]
 
     def pytest_collection_finish(self) -> None:
         gc.collect()
@@ -48,11 +53,13 @@ def main(report: str, *arguments: str) -> int:
         from . import planted
 
         planted.plant(bug)
-    outcomes = Outcomes()
     modules = [*takewhile(lambda argument: not argument.startswith("-"), arguments)]
+    more = list(arguments[len(modules) :])
+    part = more.pop(0).removeprefix("--slice=") if more and more[0].startswith("--slice=") else "1/1"
+    outcomes = Outcomes(*map(int, part.split("/")))
     paths = [str(HERE / f"{module}.py") for module in modules]
     options = ("-q", "-p", "no:cacheprovider", "--tb=short", "-rfE")
-    status = int(pytest.main([*options, *paths, *arguments[len(modules) :]], plugins=[outcomes]))
+    status = int(pytest.main([*options, *paths, *more], plugins=[outcomes]))
     gc.collect()
     ownership.drain()
     from .bench import accounts  # not before pytest, which explains its assertions
@@ -69,7 +76,9 @@ def main(report: str, *arguments: str) -> int:
         "stale_handles": accounts.stale_handles,
         "unknown_calls": accounts.unknown_calls,
     }
-    Path(report).write_text(json.dumps(found, indent=2), encoding="utf-8")
+    unfinished = Path(report).with_suffix(".unfinished")
+    unfinished.write_text(json.dumps(found, indent=2), encoding="utf-8")
+    unfinished.replace(report)
     return status
 
 

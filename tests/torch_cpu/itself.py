@@ -11,6 +11,8 @@ import accelerator_graph as ag
 
 from .framework import taking_part
 
+pytestmark = pytest.mark.needs("torch")
+
 
 @pytest.fixture(autouse=True)
 def stream():

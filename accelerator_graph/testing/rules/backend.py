@@ -13,7 +13,7 @@ from accelerator_graph.backends.base import (
     CaptureStatus,
 )
 
-from .._case import Case, applied
+from .._case import Case, applied, needs
 
 
 class BackendRules(Case):
@@ -187,6 +187,7 @@ class BackendRules(Case):
         backend.destroy_executable(executable)
         backend.destroy_graph(graph)
 
+    @needs(Capability.EVENTS)
     def test_destroyed_event_is_still_waited_for(self) -> None:
         """A stream that waits for an event goes on waiting when the event has been destroyed."""
         self.needs(Capability.EVENTS)

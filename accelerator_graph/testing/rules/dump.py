@@ -13,7 +13,7 @@ from unittest import SkipTest
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability
 
-from .._case import Case, applied, raises
+from .._case import Case, applied, needs, raises
 
 
 class DumpRules(Case):
@@ -104,6 +104,7 @@ class DumpRules(Case):
             graph.debug_dump("never-written.dot")
         assert not os.path.exists("never-written.dot")
 
+    @needs(Capability.HANDLES)
     def test_raw_handles_are_ints(self) -> None:
         """`raw_graph` and `raw_executable` are non-zero ints, different ones while both live."""
         self.needs(Capability.HANDLES)

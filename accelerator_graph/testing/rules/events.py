@@ -7,12 +7,13 @@ import gc
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability
 
-from .._case import Case
+from .._case import Case, needs
 
 
 class EventRules(Case):
     """An event marks one moment of a stream, replays included, for whatever waits for it."""
 
+    @needs(Capability.EVENTS)
     def test_event_marks_the_replays_before_it(self) -> None:
         """Waiting for an event waits for the replays that were asked for on its stream before it."""
         first, second, cell = self._two()
@@ -26,6 +27,7 @@ class EventRules(Case):
             first.wait(second)
         assert self.used.read(cell) == ((10 * 3) + 10) * 3
 
+    @needs(Capability.EVENTS)
     def test_replays_wait_for_events(self) -> None:
         """A replay runs after the events that its stream waits for, as other work does."""
         first, second, cell = self._two()
@@ -38,6 +40,7 @@ class EventRules(Case):
             second.synchronize()
         assert self.used.read(cell) == (15 * 3 + 15) * 3
 
+    @needs(Capability.EVENTS)
     def test_event_is_not_moved_by_later_ones(self) -> None:
         """An event goes on marking its moment when others are recorded, on any stream, or destroyed."""
         first, second, cell = self._two()
@@ -54,6 +57,7 @@ class EventRules(Case):
         second.synchronize()
         assert self.used.read(cell) == 75
 
+    @needs(Capability.EVENTS)
     def test_event_outlives_its_stream(self) -> None:
         """An event can be waited for after its stream was closed, with work still on it."""
         first, second, cell = self._two()
@@ -67,6 +71,7 @@ class EventRules(Case):
         second.synchronize()
         assert self.used.read(cell) == 75
 
+    @needs(Capability.EVENTS)
     def test_several_streams_wait_for_one_event(self) -> None:
         """An event is not used up: any number of streams wait for it, and each as often as it likes."""
         first, second, cell = self._two()
@@ -83,6 +88,7 @@ class EventRules(Case):
             stream.synchronize()
         assert (self.used.read(cell), self.used.read(other)) == (45, 45)
 
+    @needs(Capability.EVENTS)
     def test_stream_that_waits_for_itself_goes_on(self) -> None:
         """Outside captures, a stream that waits for itself, or for its own event, is as it was."""
         stream, _, cell = self._two()

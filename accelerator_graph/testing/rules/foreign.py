@@ -9,7 +9,7 @@ from collections.abc import Callable
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability, CaptureStatus
 
-from .._case import Case, applied, raises
+from .._case import Case, applied, needs, raises
 
 
 class ForeignRules(Case):
@@ -108,6 +108,7 @@ class ForeignRules(Case):
             replay()
             assert self.read(cell) == applied(3 * runs + 3)
 
+    @needs(Capability.CHILD_GRAPHS)
     def test_recorded_replay_outlives_its_graph(self) -> None:
         """With "child_graphs", a replay that was recorded goes on working when its graph has been reset."""
         self.needs(Capability.CHILD_GRAPHS)

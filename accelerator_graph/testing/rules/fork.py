@@ -9,13 +9,14 @@ from unittest import SkipTest
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability, CaptureStatus
 
-from .._case import Case, applied, raises
+from .._case import Case, applied, needs, raises
 from .._program import Program
 
 
 class ForkRules(Case):
     """Streams that wait for a captured one take part in its capture, and have to be joined."""
 
+    @needs(Capability.EVENTS)
     def test_fork_and_join_keeps_the_order(self) -> None:
         """Work that is ordered by `wait` during the capture is ordered so in every replay."""
         first, second, cell = self._fork()
@@ -36,6 +37,7 @@ class ForkRules(Case):
             wanted = (wanted + 5) * 3 + 1
         assert self.read(cell) == wanted
 
+    @needs(Capability.EVENTS)
     def test_branches_are_all_replayed(self) -> None:
         """Branches of a fork are all there in every replay, and the join comes after them."""
         first, second, left = self._fork()
@@ -57,6 +59,7 @@ class ForkRules(Case):
             wanted = applied(2, start=wanted) * 2 % 2**32
         assert [self.read(cell) for cell in (left, middle, right)] == [wanted] * 3
 
+    @needs(Capability.EVENTS)
     def test_event_links_as_a_stream_does(self) -> None:
         """Waiting for an event from a capturing stream takes part in the capture, up to that event."""
         first, second, cell = self._fork()
@@ -70,6 +73,7 @@ class ForkRules(Case):
         graph.replay()
         assert self.read(cell) == 15
 
+    @needs(Capability.EVENTS)
     def test_forks_may_wait_for_each_other(self) -> None:
         """Two forks that wait for each other and again for the captured stream keep their order."""
         first, second, third, cell = *self._some(3), self.cell()
@@ -89,6 +93,7 @@ class ForkRules(Case):
             self.enqueue(first, cell, 1, 1)
         self._replays(graph, cell, lambda value: ((value + 5) * 3 + 2) * 2 + 1)
 
+    @needs(Capability.EVENTS)
     def test_stream_may_wait_for_itself(self) -> None:
         """In a capture, a stream that waits for itself, or for an earlier event of its own, is as it was."""
         first, second, cell = self._fork()
@@ -106,6 +111,7 @@ class ForkRules(Case):
             self.enqueue(first, cell, 1, 1)
         self._replays(graph, cell, lambda value: (value + 5) * 3 + 1)
 
+    @needs(Capability.EVENTS)
     def test_fork_of_a_fork_is_joined_to_its_fork(self) -> None:
         """A fork may have a fork of its own, and be joined after that one has been."""
         first, second, third, cell = *self._some(3), self.cell()
@@ -121,6 +127,7 @@ class ForkRules(Case):
             self.enqueue(first, cell, 2, 0)
         self._replays(graph, cell, lambda value: ((value + 5) * 3 + 2) * 2)
 
+    @needs(Capability.EVENTS)
     def test_pipeline_over_two_forks(self) -> None:
         """Forks that take turns on one piece of work, layer by layer, keep their order."""
         first, second, third, cell = *self._some(3), self.cell()
@@ -139,6 +146,7 @@ class ForkRules(Case):
             self.enqueue(first, cell, 1, 1)
         self._replays(graph, cell, lambda value: (((value + 5) * 3 + 2) * 3 + 2) * 3 + 3)
 
+    @needs(Capability.EVENTS)
     def test_random_forks_and_joins_keep_their_order(self) -> None:
         """Whatever the order of forks, joins and work, replays give what the same work gives in turn."""
         streams = self._some(4)
@@ -154,6 +162,7 @@ class ForkRules(Case):
                 wanted = program.applied(wanted)
             assert [self.read(cell) for cell in cells] == wanted, f"random program {seed}"
 
+    @needs(Capability.EVENTS)
     def test_null_stream_takes_no_part_in_a_capture(self) -> None:
         """The null stream can't wait for a capture: an error, and the streams work again afterwards."""
         stream, null, cell = self.stream(), self._null(), self.cell()
@@ -168,6 +177,7 @@ class ForkRules(Case):
         assert self.read(cell) == 0
         self.works(stream, graph)
 
+    @needs(Capability.EVENTS)
     def test_null_stream_is_not_entered_in_a_capture(self) -> None:
         """`with` the null stream in the body of a capture is an error, and the capture leaves no trace."""
         stream, null, cell = self.stream(), self._null(), self.cell()
@@ -179,6 +189,7 @@ class ForkRules(Case):
         assert self.read(cell) == 0
         self.works(stream, graph)
 
+    @needs(Capability.EVENTS)
     def test_unjoined_fork_is_a_capture_error(self) -> None:
         """A capture that ends before all forked work was joined fails with reason "unjoined"."""
         first, second, cell = self._fork()
@@ -191,6 +202,7 @@ class ForkRules(Case):
         self._both_work(first, second, graph)
         assert self.read(cell) == 0
 
+    @needs(Capability.EVENTS)
     def test_exception_after_a_fork_frees_all_streams(self) -> None:
         """If the body raises while work is forked, all streams that took part are ordinary ones again."""
         first, second, cell = self._fork()
@@ -202,6 +214,7 @@ class ForkRules(Case):
         self._both_work(first, second, graph)
         assert self.read(cell) == 0
 
+    @needs(Capability.EVENTS)
     def test_reset_after_a_fork_frees_all_streams(self) -> None:
         """`reset` in the middle of a forked capture frees all streams that took part."""
         first, second, cell = self._fork()
@@ -213,6 +226,7 @@ class ForkRules(Case):
         self._both_work(first, second, graph)
         assert self.read(cell) == 0
 
+    @needs(Capability.EVENTS)
     def test_forked_stream_can_be_captured_afterwards(self) -> None:
         """A stream that took part in a capture can be captured itself when that has ended."""
         first, second, cell = self._fork()

@@ -7,12 +7,13 @@ from unittest import SkipTest
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability
 
-from .._case import Case, Number, applied, raises
+from .._case import Case, Number, applied, lacks, needs, raises
 
 
 class HandleRules(Case):
     """Streams of others are recognised, and stay theirs."""
 
+    @needs(Capability.HANDLES)
     def test_handle_stands_for_the_stream(self) -> None:
         """A handle, with the backend's name, captures the stream that it belongs to."""
         self.needs(Capability.HANDLES)
@@ -28,6 +29,7 @@ class HandleRules(Case):
         graph.replay()
         assert self.read(cell) == applied(1)
 
+    @needs(Capability.HANDLES)
     def test_handle_leaves_the_stream_its_owners(self) -> None:
         """Closing or dropping what was made from a handle does not touch the stream."""
         self.needs(Capability.HANDLES)
@@ -39,6 +41,7 @@ class HandleRules(Case):
         self.works(stream, self.graph(stream))
         assert self.read(cell) == 0
 
+    @lacks(Capability.HANDLES)
     def test_without_handles_there_are_none(self) -> None:
         """Without "handles", `handle` is an `UnsupportedError`, and an int stands for no stream."""
         if self.has(Capability.HANDLES):
@@ -87,6 +90,7 @@ class HandleRules(Case):
             assert stream.__cuda_stream__() == (0, stream.handle)
         self.works(stream, self.graph(stream))
 
+    @needs(Capability.HANDLES)
     def test_handle_may_be_any_integer(self) -> None:
         """A handle may be of any integer type, by itself or in ``__cuda_stream__``, but not a bool."""
         self.needs(Capability.HANDLES)

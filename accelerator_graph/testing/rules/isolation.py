@@ -8,7 +8,7 @@ from typing import Any
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability, CaptureStatus
 
-from .._case import Case, applied
+from .._case import Case, applied, needs
 
 BROKEN = ("illegal_call", "invalidated", "foreign_capture", "other")
 """What the reason may be where an invalidated capture ends."""
@@ -30,6 +30,7 @@ class IsolationRules(Case):
         inner.replay(second)
         assert (self.read(cell), self.read(other)) == (applied(2), applied(1))
 
+    @needs(Capability.EVENTS)
     def test_wait_for_an_event_from_before_the_capture_is_refused(self) -> None:
         """A capturing stream can't wait for an event that was recorded on another stream before."""
         outside, cell = self._outside()
@@ -37,12 +38,14 @@ class IsolationRules(Case):
         self._refused_in_a_capture(lambda stream: stream.wait(event))
         assert self.read(cell) == applied(1)
 
+    @needs(Capability.EVENTS)
     def test_wait_for_an_event_of_its_own_from_before_the_capture_is_refused(self) -> None:
         """A capturing stream can't wait for an event that it recorded before its capture."""
         stream = self._outside()[0]
         event = stream.record()
         self._refused_in_a_capture(lambda stream: stream.wait(event), stream)
 
+    @needs(Capability.EVENTS)
     def test_wait_for_a_stream_outside_the_capture_is_refused(self) -> None:
         """A capturing stream can't wait for a stream that is not in its capture, idle or not."""
         outside, cell = self._outside()
@@ -52,6 +55,7 @@ class IsolationRules(Case):
         assert self.read(cell) == applied(2)
         assert self.status(outside) is CaptureStatus.NONE
 
+    @needs(Capability.EVENTS)
     def test_forked_stream_can_not_wait_for_a_stream_outside(self) -> None:
         """What holds for the captured stream holds for every stream that was forked from it."""
         outside, fork = self._outside()[0], self.stream()
@@ -67,6 +71,7 @@ class IsolationRules(Case):
         self._refused_in_a_capture(wait)
         assert self.status(fork) is CaptureStatus.NONE
 
+    @needs(Capability.EVENTS)
     def test_wait_for_an_event_of_another_capture_is_refused(self) -> None:
         """A capturing stream can't wait for an event of another capture; neither loses anything silently."""
         self.needs(Capability.EVENTS)
@@ -83,6 +88,7 @@ class IsolationRules(Case):
         for (each, stream, cell), as_a_graph in zip(captures, ended, strict=True):
             self._check(each, stream, cell, as_a_graph)
 
+    @needs(Capability.EVENTS)
     def test_wait_for_an_event_of_an_ended_capture_is_refused(self) -> None:
         """No stream can wait for an event of a capture that has ended, as a graph or not."""
         self.needs(Capability.EVENTS)

@@ -10,7 +10,7 @@ from unittest import SkipTest
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability, CaptureStatus
 
-from .._case import Case, applied
+from .._case import Case, applied, needs
 
 
 class _Thing:
@@ -158,6 +158,7 @@ class LifetimeRules(Case):
         graph.stream.synchronize()
         assert self.read(cell) == applied(2)
 
+    @needs(Capability.EVENTS)
     def test_graph_outlives_the_streams_that_took_part(self) -> None:
         """A graph can be replayed after streams that were forked into its capture were closed."""
         self.needs(Capability.EVENTS)

@@ -20,7 +20,7 @@ from accelerator_graph.backends.base import (
     SameStream,
 )
 
-from .._case import Case, applied, raises
+from .._case import Case, applied, needs, raises
 
 
 class MemberRules(Case):
@@ -43,6 +43,7 @@ class MemberRules(Case):
         self.backend.destroy_graph(graph)
         return executable
 
+    @needs(Capability.HANDLES)
     def test_handle_int_tells_objects_apart(self) -> None:
         """`handle_int` is an int for a stream, a graph and an executable, and differs for two that live."""
         self.needs(Capability.HANDLES)
@@ -83,6 +84,7 @@ class MemberRules(Case):
         assert self.backend.context_id(self.stream(like=stream).native) == found
         assert self.in_thread(lambda: self.backend.context_id(stream.native)) == found
 
+    @needs(Capability.UPLOAD)
     def test_upload_runs_nothing(self) -> None:
         """`upload` does no work of the graph, and replays after it do theirs."""
         self.needs(Capability.UPLOAD)

@@ -11,12 +11,13 @@ from unittest import SkipTest
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability
 
-from .._case import Case, applied, raises
+from .._case import Case, applied, lacks, needs, raises
 
 
 class MemoryRules(Case):
     """Work that is enqueued through the library: run on an idle stream, recorded on a capturing one."""
 
+    @needs(Capability.ENQUEUE)
     def test_fill_sets_bytes(self) -> None:
         """`fill` sets all bytes of the memory, or the first `nbytes`."""
         stream, buffer = self._stream(), self.used.buffer(16)
@@ -25,6 +26,7 @@ class MemoryRules(Case):
         stream.fill(buffer, 9, 0)
         assert self._bytes(buffer) == b"\x07" * 4 + b"\xff" * 12
 
+    @needs(Capability.ENQUEUE)
     def test_copy_copies_bytes(self) -> None:
         """`copy` copies all of the source, or the first `nbytes`, into memory that may be larger."""
         stream, source, target = self._stream(), self.used.buffer(8), self.used.buffer(16)
@@ -36,6 +38,7 @@ class MemoryRules(Case):
         stream.copy(target, source, 0)
         assert self._bytes(target) == b"\x04" * 2 + b"\x03" * 6 + b"\x00" * 8
 
+    @needs(Capability.ENQUEUE)
     def test_fill_and_copy_are_recorded(self) -> None:
         """During a capture `fill` and `copy` are recorded; each replay does them, in order."""
         stream = self._stream()
@@ -55,6 +58,7 @@ class MemoryRules(Case):
         if self.has(Capability.NODES):
             assert graph.num_nodes >= 3
 
+    @needs(Capability.ENQUEUE)
     def test_wrong_memory_is_refused_before_anything_is_enqueued(self) -> None:
         """Values out of range, too many bytes and wrong types are ValueErrors and TypeErrors at once."""
         stream, small, large = self._stream(), self.used.buffer(8), self.used.buffer(16)
@@ -64,6 +68,7 @@ class MemoryRules(Case):
         assert (self._bytes(small), self._bytes(large)) == (bytes(8), bytes(16))
         self.works(stream, self.graph(stream))
 
+    @needs(Capability.ENQUEUE)
     def test_wrong_memory_does_not_hurt_a_capture(self) -> None:
         """The same during a capture: nothing is recorded, and the capture goes on."""
         stream, small, large = self._stream(), self.used.buffer(8), self.used.buffer(16)
@@ -80,6 +85,7 @@ class MemoryRules(Case):
         if self.has(Capability.NODES) and self.used.nodes_per_piece:
             assert graph.num_nodes == 2 * self.used.nodes_per_piece
 
+    @needs(Capability.ENQUEUE)
     def test_graph_keeps_the_memory_that_it_uses(self) -> None:
         """What `fill` and `copy` are given during a capture lives until the graph is reset."""
         stream = self._stream()
@@ -102,6 +108,7 @@ class MemoryRules(Case):
         self.graph().reset()  # an ordinary call: what was queued is destroyed now
         assert all(reference() is None for reference in references)
 
+    @lacks(Capability.ENQUEUE)
     def test_without_the_capability_nothing_is_enqueued(self) -> None:
         """Without "enqueue", `fill`, `copy` and `launch` are an `UnsupportedError` that says so."""
         if self.has(Capability.ENQUEUE):

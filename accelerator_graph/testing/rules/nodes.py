@@ -9,12 +9,13 @@ from unittest import SkipTest
 
 from accelerator_graph.backends.base import Capability, GraphEdge, GraphNode
 
-from .._case import Case
+from .._case import Case, needs
 
 
 class NodeRules(Case):
     """The nodes and the dependencies of a graph."""
 
+    @needs(Capability.NODES)
     def test_nodes_of_a_line(self) -> None:
         """Work on one stream is a line: each node after the one before."""
         stream, cell = self.stream(), self.cell()
@@ -28,6 +29,7 @@ class NodeRules(Case):
         assert len(nodes) == 4
         assert sorted(len(each) for each in after.values()) == [0, 1, 2, 3]
 
+    @needs(Capability.EVENTS, Capability.NODES)
     def test_nodes_of_a_fork_and_join(self) -> None:
         """Forked branches depend on the work before the fork and not on each other; the join on both."""
         self.needs(Capability.EVENTS)
@@ -47,6 +49,7 @@ class NodeRules(Case):
         assert len(work) == 4
         assert sorted(len(after[node] & work) for node in work) == [0, 1, 1, 3]
 
+    @needs(Capability.EVENTS, Capability.NODES)
     def test_nodes_after_an_event(self) -> None:
         """What waits for an event of a capture comes after the work before it, and not after later work."""
         self.needs(Capability.EVENTS)
@@ -66,6 +69,7 @@ class NodeRules(Case):
         work = {node.id for node in nodes if node.kind != "empty"}
         assert sorted(len(after[node] & work) for node in work) == [0, 1, 1]
 
+    @needs(Capability.EVENTS, Capability.NODES)
     def test_nodes_of_streams_that_take_turns(self) -> None:
         """A side stream that is entered again and again in a capture waits for the captured one each time."""
         self.needs(Capability.EVENTS)
@@ -84,6 +88,7 @@ class NodeRules(Case):
         work = {node.id for node in nodes if node.kind != "empty"}
         assert sorted(len(after[node] & work) for node in work) == [0, 1, 2, 3]
 
+    @needs(Capability.NODES)
     def test_nodes_have_a_kind(self) -> None:
         """Every node has a kind in lower case, and a name, which may be empty."""
         stream, cell = self.stream(), self.cell()

@@ -58,13 +58,13 @@ class ProcessRules(Case):
 
     def test_child_of_a_process_that_has_probed_can_use_the_backend(self) -> None:
         """`probe` initialises nothing: after it, a forked child can open the backend, capture and replay."""
-        self._fork(opened_before=False)
+        self._in_a_child(opened_before=False)
 
     def test_child_of_a_process_that_has_opened_the_backend_can_use_it_or_is_told(self) -> None:
         """With `survives_fork` a child of a process that has used the backend can open it, else it can't."""
-        self._fork(opened_before=True)
+        self._in_a_child(opened_before=True)
 
-    def _fork(self, *, opened_before: bool) -> None:
+    def _in_a_child(self, *, opened_before: bool) -> None:
         if not hasattr(os, "fork"):
             raise SkipTest("this system has no fork")
         kind = type(self.backend)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability
 
-from .._case import Case, applied, raises
+from .._case import Case, applied, needs, raises
 
 
 class ReplayRules(Case):
@@ -32,6 +32,7 @@ class ReplayRules(Case):
         assert self.used.read(cell) == 16
         assert graph.stream is stream
 
+    @needs(Capability.HANDLES)
     def test_replay_takes_anything_that_stands_for_a_stream(self) -> None:
         """`replay` and `bind` take a handle where there are handles, and refuse what is not a stream."""
         stream, cell = self.stream(), self.cell()

@@ -10,7 +10,7 @@ from unittest import SkipTest
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability
 
-from .._case import Case, Number, applied, is_same, raises
+from .._case import Case, Number, applied, is_same, lacks, needs, raises
 
 
 class StreamRules(Case):
@@ -117,6 +117,7 @@ class StreamRules(Case):
         graph.replay()
         assert self.read(cell) == applied(3 if self.has(Capability.EVENTS) else 2)
 
+    @needs(Capability.EVENTS)
     def test_entering_again_inside_a_capture_keeps_the_order(self) -> None:
         """A stream that is entered again in a capture waits for what was recorded since the first time."""
         self.needs(Capability.EVENTS)
@@ -135,6 +136,7 @@ class StreamRules(Case):
                 expected = (expected + 5) * 3
         assert self.read(cell) == expected % 2**32
 
+    @needs(Capability.EVENTS)
     def test_wait_orders_streams(self) -> None:
         """After `wait`, work on a stream runs behind the other stream's work, or behind an event in it."""
         self.needs(Capability.EVENTS)
@@ -151,6 +153,7 @@ class StreamRules(Case):
         second.wait(event)
         second.synchronize()
 
+    @needs(Capability.EVENTS)
     def test_wait_refuses_what_is_no_mark(self) -> None:
         """`wait` takes an event or a stream; anything else is a TypeError."""
         self.needs(Capability.EVENTS)
@@ -159,6 +162,7 @@ class StreamRules(Case):
             with raises(TypeError):
                 stream.wait(bad)
 
+    @needs(Capability.EVENTS)
     def test_query_says_whether_work_is_done(self) -> None:
         """`query` is True on a stream without work, and again after `synchronize`."""
         self.needs(Capability.EVENTS)
@@ -171,6 +175,7 @@ class StreamRules(Case):
         stream.synchronize()
         assert stream.query() is True
 
+    @lacks(Capability.EVENTS)
     def test_events_without_the_capability_are_unsupported(self) -> None:
         """Without "events", `record` and `query` are an `UnsupportedError` that says so."""
         if self.has(Capability.EVENTS):
@@ -270,6 +275,7 @@ class StreamRules(Case):
         with raises(ag.UnknownBackendError):
             ag.Stream(backend="no_such_backend")
 
+    @needs(Capability.ENQUEUE)
     def test_arguments_may_be_any_integers(self) -> None:
         """Devices, priorities, bytes and sizes may be of any type with ``__index__``, but not a bool."""
         name = self.backend.name

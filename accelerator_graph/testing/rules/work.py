@@ -11,7 +11,7 @@ from unittest import SkipTest
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability
 
-from .._case import Case, applied
+from .._case import Case, applied, needs
 
 PIECES = 10
 MILLISECOND = 1e-3
@@ -61,6 +61,7 @@ class WorkRules(Case):
             raise SkipTest("work is done when enqueue_slow returns")
         raise AssertionError("all work that was asked for was always done when Work.read returned")
 
+    @needs(Capability.ENQUEUE)
     def test_work_buffers_hold_zeros(self) -> None:
         """`Work.buffer` returns memory of that many bytes, all 0, and `Work.read_bytes` returns them."""
         self.needs(Capability.ENQUEUE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 ALWAYS = (1 << 64) - 1
@@ -93,12 +94,18 @@ class Accounts:
         return int(self._library.driver_unknown_calls())
 
 
+LISTING = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_uint, ctypes.POINTER(ctypes.c_uint64))
+
+
+@cache
+def _asking(address: int) -> Callable[..., bytes | None]:
+    return LISTING(address)
+
+
 def _listed(function: Any) -> dict[str, int]:
     found: dict[str, int] = {}
     value = ctypes.c_uint64()
-    ask: Callable[..., bytes | None] = ctypes.CFUNCTYPE(
-        ctypes.c_char_p, ctypes.c_uint, ctypes.POINTER(ctypes.c_uint64)
-    )(ctypes.cast(function, ctypes.c_void_p).value)
+    ask = _asking(ctypes.cast(function, ctypes.c_void_p).value)
     for number in range(1 << 16):
         name = ask(number, ctypes.byref(value))
         if name is None:
