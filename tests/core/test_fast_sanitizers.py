@@ -14,7 +14,7 @@ import pytest
 
 from lanes import lack
 from processes import execute
-from simulators.cuda.build import compiler
+from simulators.compiling import compiler
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "accelerator_graph" / "_core/_fast.c"

@@ -14,7 +14,7 @@ import faults.wrapper
 from faults.planted import BUGS, Bug
 from processes import execute
 from simulators.amd import runtime as amd
-from simulators.cuda.build import ROOT
+from simulators.compiling import ROOT
 from simulators.cuda.build import environment as cuda_environment
 
 TIMEOUT = 240

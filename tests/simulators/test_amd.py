@@ -68,7 +68,7 @@ def outcome(runtime: Path, tmp_path: Path, *files: str, tests: str = "", **varia
     report = tmp_path / "report.json"
     how = ("-q", "-p", "no:cacheprovider", "--color=no", *(("-k", tests) if tests else ()))
     paths = (f"tests/{name}" for name in files)
-    run(runtime, tmp_path, "-m", "simulators.amd.report", str(report), *how, *paths, **variables)
+    run(runtime, tmp_path, "-m", "simulators.report", str(report), *how, *paths, **variables)
     return SimpleNamespace(**json.loads(report.read_text(encoding="utf-8")))
 
 

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from processes import execute
-from simulators.cuda.build import build, compiler, environment
+from simulators.compiling import compiler
+from simulators.cuda.build import build, environment
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -65,7 +66,7 @@ def outcome(libraries, tmp_path, *files, **variables):
     run(
         libraries,
         tmp_path,
-        *("-m", "simulators.cuda", str(report), "-q", "-p", "no:cacheprovider", "--color=no", *choice),
+        *("-m", "simulators.report", str(report), "-q", "-p", "no:cacheprovider", "--color=no", *choice),
         **variables,
     )
     return SimpleNamespace(**json.loads(report.read_text(encoding="utf-8")))
