@@ -121,6 +121,13 @@ def opened(backend_class, name):
     return backend
 
 
+def captured(backend, stream, work):
+    """A graph of what `work` enqueues."""
+    token = backend.capture_begin(stream, "thread_local")
+    work()
+    return backend.capture_end(token)
+
+
 def recorded(backend, stream, block, value=7, mode="thread_local"):
     """A graph that fills the block."""
     token = backend.capture_begin(stream, mode)

@@ -22,16 +22,10 @@ from backends.hip.bench import (
     step,
     until,
 )
-from backends.tools import linked
+from backends.tools import captured, linked
 
 pytest_plugins = ["backends.hip.fixtures"]
 pytestmark = pytest.mark.usefixtures("no_error_left")
-
-
-def captured(backend, stream, work):
-    token = backend.capture_begin(stream, "thread_local")
-    work()
-    return backend.capture_end(token)
 
 
 def branches(backend, kernels, stream, cells, lengths, join):

@@ -20,16 +20,10 @@ from backends.hip.bench import (
     step,
     until,
 )
-from backends.tools import MODES, child, in_thread, prepare, recorded
+from backends.tools import MODES, captured, child, in_thread, prepare, recorded
 
 pytest_plugins = ["backends.hip.fixtures"]
 pytestmark = pytest.mark.usefixtures("no_error_left")
-
-
-def captured(backend, stream, work):
-    token = backend.capture_begin(stream, "thread_local")
-    work()
-    return backend.capture_end(token)
 
 
 @pytest.fixture

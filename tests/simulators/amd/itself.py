@@ -15,28 +15,7 @@ from functools import cache
 
 import pytest
 
-from backends.hip.bench import (
-    NO_TIMING,
-    SOURCE,
-    TIMEOUT,
-    TO_DEVICE,
-    TO_HOST,
-    Cells,
-    Gate,
-    answer,
-    bare_begin,
-    bare_end,
-    bare_launch,
-    bare_stream,
-    call,
-    edges_of,
-    fork,
-    loaded,
-    made,
-    nodes_of,
-    number,
-    until,
-)
+from backends.hip import bench
 from processes import execute
 from simulators.amd.accounts import Accounts
 
@@ -51,19 +30,19 @@ extern "C" __global__ void strange(unsigned *cell) { *cell = 1; }
 
 @cache
 def kernels():
-    return loaded(SOURCE + MORE)
+    return bench.loaded(bench.SOURCE + MORE)
 
 
 def memory(nbytes, value=0):
-    address = made("hipMalloc", nbytes)
-    call("hipMemset", address, value, nbytes)
-    call("hipDeviceSynchronize")
+    address = bench.made("hipMalloc", nbytes)
+    bench.call("hipMemset", address, value, nbytes)
+    bench.call("hipDeviceSynchronize")
     return address
 
 
 def read(address, nbytes):
     found = memory_of(nbytes)
-    call("hipMemcpy", found, address, nbytes, TO_HOST)
+    bench.call("hipMemcpy", found, address, nbytes, bench.TO_HOST)
     return found.raw
 
 
@@ -74,7 +53,7 @@ def word(address):
 def launch(on, name, *args, **how):
     """Launch a kernel; integers are addresses."""
     places = (c_void_p(arg) if isinstance(arg, int) else arg for arg in args)
-    bare_launch(on, getattr(kernels(), name), *places, **how)
+    bench.bare_launch(on, getattr(kernels(), name), *places, **how)
 
 
 def step(on, cell, a, b):
@@ -82,46 +61,46 @@ def step(on, cell, a, b):
 
 
 def is_done(on):
-    code = answer("hipStreamQuery", on)
+    code = bench.answer("hipStreamQuery", on)
     assert code in (0, NOT_READY)
     return code == 0
 
 
 def finish(*streams):
     for on in streams:
-        assert until(lambda: is_done(on))  # noqa: B023
+        assert bench.until(lambda: is_done(on))  # noqa: B023
 
 
 def captured(on, *others):
     """End the capture on a stream, after it has waited for the others."""
     for other in others:
-        fork(other, on)
-    code, graph = bare_end(on)
+        bench.fork(other, on)
+    code, graph = bench.bare_end(on)
     assert code == 0
     return graph
 
 
 def kinds_of(graph):
-    return sorted(number("hipGraphNodeGetType", node) for node in nodes_of(graph))
+    return sorted(bench.number("hipGraphNodeGetType", node) for node in bench.nodes_of(graph))
 
 
 def executable(graph):
-    return made("hipGraphInstantiateWithFlags", graph, 0)
+    return bench.made("hipGraphInstantiateWithFlags", graph, 0)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def initialised():
-    call("hipInit", 0)
+    bench.call("hipInit", 0)
     kernels()
 
 
 @pytest.fixture
 def streams():
     """Two streams, each on a queue of its own: the runtime has four, which more streams share."""
-    both = bare_stream(), bare_stream()
+    both = bench.bare_stream(), bench.bare_stream()
     yield both
     for each in both:
-        call("hipStreamDestroy", each)
+        bench.call("hipStreamDestroy", each)
 
 
 @pytest.fixture
@@ -131,7 +110,7 @@ def on(streams):
 
 @pytest.fixture
 def gate():
-    gate = Gate(kernels().meet)
+    gate = bench.Gate(kernels().meet)
     yield gate
     gate.open()
 
@@ -143,12 +122,12 @@ def gate():
 def test_memory_keeps_what_is_written(nbytes):
     data = os.urandom(nbytes)
     first, second = memory(nbytes), memory(nbytes)
-    call("hipMemcpy", first, data, nbytes, TO_DEVICE)
-    call("hipMemcpy", second, first, nbytes, ON_DEVICE)
-    call("hipDeviceSynchronize")
+    bench.call("hipMemcpy", first, data, nbytes, bench.TO_DEVICE)
+    bench.call("hipMemcpy", second, first, nbytes, ON_DEVICE)
+    bench.call("hipDeviceSynchronize")
     assert read(second, nbytes) == data
-    call("hipFree", first)
-    call("hipFree", second)
+    bench.call("hipFree", first)
+    bench.call("hipFree", second)
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 64, 1000, 65_537])
@@ -160,43 +139,43 @@ def test_memory_keeps_what_is_written(nbytes):
 def test_fills_write_their_bytes_and_no_more(on, name, size, value, count, offset):
     room = 32
     area = memory(count * size + 2 * room, 0x11)
-    call(name, area + room + offset, value, count, on)
+    bench.call(name, area + room + offset, value, count, on)
     finish(on)
     found = read(area, count * size + 2 * room)
     filled = value.to_bytes(size, "little") * count
     assert found == b"\x11" * (room + offset) + filled + b"\x11" * (room - offset)
-    call("hipFree", area)
+    bench.call("hipFree", area)
 
 
 @pytest.mark.parametrize("pinned", [True, False])
 @pytest.mark.parametrize("nbytes", [5, 4099, 3_000_001])
 def test_asynchronous_copies_are_in_order(on, pinned, nbytes):
     data = os.urandom(nbytes)
-    host, back = (made("hipHostMalloc", nbytes, 0) if pinned else memory_of(nbytes) for _ in range(2))
-    call("hipMemcpy", host, data, nbytes, OF_THE_HOST)
+    host, back = (bench.made("hipHostMalloc", nbytes, 0) if pinned else memory_of(nbytes) for _ in range(2))
+    bench.call("hipMemcpy", host, data, nbytes, OF_THE_HOST)
     first, second = memory(nbytes), memory(nbytes)
-    call("hipMemcpyAsync", first, host, nbytes, TO_DEVICE, on)
-    call("hipMemcpyAsync", second, first, nbytes, ON_DEVICE, on)
-    call("hipMemcpyAsync", back, second, nbytes, TO_HOST, on)
+    bench.call("hipMemcpyAsync", first, host, nbytes, bench.TO_DEVICE, on)
+    bench.call("hipMemcpyAsync", second, first, nbytes, ON_DEVICE, on)
+    bench.call("hipMemcpyAsync", back, second, nbytes, bench.TO_HOST, on)
     finish(on)
     found = memory_of(nbytes)
-    call("hipMemcpy", found, back, nbytes, OF_THE_HOST)
+    bench.call("hipMemcpy", found, back, nbytes, OF_THE_HOST)
     assert found.raw == data
 
 
 def test_memory_runs_out():
     def available():
         free, total = c_size_t(), c_size_t()
-        call("hipMemGetInfo", byref(free), byref(total))
+        bench.call("hipMemGetInfo", byref(free), byref(total))
         return free.value
 
     before = available()
-    most = made("hipMalloc", 6 << 30)
+    most = bench.made("hipMalloc", 6 << 30)
     assert available() <= before - (6 << 30)
-    assert answer("hipMalloc", byref(c_void_p()), 6 << 30) == OUT_OF_MEMORY
-    call("hipFree", most)
-    call("hipFree", made("hipMalloc", 6 << 30))
-    answer("hipGetLastError")
+    assert bench.answer("hipMalloc", byref(c_void_p()), 6 << 30) == OUT_OF_MEMORY
+    bench.call("hipFree", most)
+    bench.call("hipFree", bench.made("hipMalloc", 6 << 30))
+    bench.answer("hipGetLastError")
 
 
 # ---- kernels ---------------------------------------------------------------------------------------
@@ -232,7 +211,7 @@ def test_diffusion_is_the_demos_bit_for_bit(on):
     nbytes = 8 * size * size
     grids = memory(nbytes), memory(nbytes)
     for grid in grids:
-        call("hipMemcpy", grid, source.tobytes(), nbytes, TO_DEVICE)
+        bench.call("hipMemcpy", grid, source.tobytes(), nbytes, bench.TO_DEVICE)
     launch(on, "diffuse", *grids, c_int(size), c_int(2), c_int(7), block=(32, 8))
     finish(on)
     assert read(grids[1], nbytes) == expected.tobytes()
@@ -253,17 +232,17 @@ def test_what_it_does_not_have_is_counted_and_named(on, names):
     finish(on)
     assert word(cell) == 0
     assert (accounts.unknown_kernels, accounts.unknown_calls) == (unknown + 2, calls)
-    assert answer("hipIpcGetMemHandle", memory_of(64), cell) != 0
+    assert bench.answer("hipIpcGetMemHandle", memory_of(64), cell) != 0
     assert (accounts.unknown_kernels, accounts.unknown_calls) == (unknown + 2, calls + 1)
     assert names() == ["twin of kernel strange", "function hsa_amd_ipc_memory_create"]
-    answer("hipGetLastError")
+    bench.answer("hipGetLastError")
 
 
 # ---- order -----------------------------------------------------------------------------------------
 
 
 def test_work_runs_while_the_host_goes_on(on, gate):
-    cells = Cells(1)
+    cells = bench.Cells(1)
     gate.close(on)
     step(on, cells.start, 1, 7)
     assert not is_done(on)
@@ -273,15 +252,15 @@ def test_work_runs_while_the_host_goes_on(on, gate):
     assert cells[0] == 7
 
 
-@pytest.mark.parametrize("kind", [TO_DEVICE, TO_HOST, ON_DEVICE])
+@pytest.mark.parametrize("kind", [bench.TO_DEVICE, bench.TO_HOST, ON_DEVICE])
 def test_copies_wait_for_the_work_before_them(on, gate, kind):
     nbytes = 1 << 20
-    source = Cells(nbytes // 4).start if kind == TO_DEVICE else memory(nbytes)
-    target = Cells(nbytes // 4).start if kind == TO_HOST else memory(nbytes)
-    call("hipMemset", source, 7, nbytes)
-    call("hipDeviceSynchronize")
+    source = bench.Cells(nbytes // 4).start if kind == bench.TO_DEVICE else memory(nbytes)
+    target = bench.Cells(nbytes // 4).start if kind == bench.TO_HOST else memory(nbytes)
+    bench.call("hipMemset", source, 7, nbytes)
+    bench.call("hipDeviceSynchronize")
     gate.close(on)
-    call("hipMemcpyAsync", target, source, nbytes, kind, on)
+    bench.call("hipMemcpyAsync", target, source, nbytes, kind, on)
     assert not is_done(on)
     assert string_at(target, nbytes) == bytes(nbytes)  # the host sees all memory
     gate.open()
@@ -291,25 +270,29 @@ def test_copies_wait_for_the_work_before_them(on, gate, kind):
 
 def test_streams_run_at_once(streams):
     """Each of two kernels waits until the other runs."""
-    (first, second), cells = streams, Cells(2)
+    (first, second), cells = streams, bench.Cells(2)
     launch(first, "meet", cells.at(0), cells.at(1))
     launch(second, "meet", cells.at(1), cells.at(0))
     finish(first, second)
 
 
 def test_events_order_streams(streams, gate):
-    (first, second), cells, mark = streams, Cells(1), made("hipEventCreateWithFlags", NO_TIMING)
+    (first, second), cells, mark = (
+        streams,
+        bench.Cells(1),
+        bench.made("hipEventCreateWithFlags", bench.NO_TIMING),
+    )
     gate.close(first)
     step(first, cells.start, 10, 1)
-    call("hipEventRecord", mark, first)
-    call("hipStreamWaitEvent", second, mark, 0)
+    bench.call("hipEventRecord", mark, first)
+    bench.call("hipStreamWaitEvent", second, mark, 0)
     step(second, cells.start, 10, 2)
-    assert answer("hipEventQuery", mark) == NOT_READY
+    assert bench.answer("hipEventQuery", mark) == NOT_READY
     assert not is_done(second)
     gate.open()
     finish(second)
     assert cells[0] == 12
-    call("hipEventQuery", mark)
+    bench.call("hipEventQuery", mark)
 
 
 # ---- captures --------------------------------------------------------------------------------------
@@ -317,47 +300,47 @@ def test_events_order_streams(streams, gate):
 
 def test_a_fork_is_captured_and_replayed(streams):
     (first, second), cells = streams, memory(8)
-    assert bare_begin(first, "thread_local") == 0
-    call("hipMemsetAsync", cells, 0, 8, first)
-    fork(first, second)
+    assert bench.bare_begin(first, "thread_local") == 0
+    bench.call("hipMemsetAsync", cells, 0, 8, first)
+    bench.fork(first, second)
     step(first, cells, 1, 2)
     step(second, cells + 4, 1, 3)
-    fork(second, first)
+    bench.fork(second, first)
     step(first, cells, 5, 1)
     graph = captured(first)
     assert kinds_of(graph) == [KERNEL, KERNEL, KERNEL, MEMSET]
-    assert len(edges_of(graph)) == 4
+    assert len(bench.edges_of(graph)) == 4
     assert read(cells, 8) == bytes(8)
     run, before = executable(graph), Accounts().launches
     for _ in range(5):
-        call("hipGraphLaunch", run, first)
+        bench.call("hipGraphLaunch", run, first)
     finish(first)
     assert (word(cells), word(cells + 4)) == (11, 3)
     assert Accounts().launches >= before + 15
-    call("hipGraphExecDestroy", run)
-    call("hipGraphDestroy", graph)
+    bench.call("hipGraphExecDestroy", run)
+    bench.call("hipGraphDestroy", graph)
 
 
 def test_branches_of_a_graph_run_at_once(streams):
     """Each of two kernels waits until the other runs."""
-    (first, second), cells = streams, Cells(2)
-    assert bare_begin(first, "thread_local") == 0
-    fork(first, second)
+    (first, second), cells = streams, bench.Cells(2)
+    assert bench.bare_begin(first, "thread_local") == 0
+    bench.fork(first, second)
     launch(first, "meet", cells.at(0), cells.at(1))
     launch(second, "meet", cells.at(1), cells.at(0))
     run = executable(captured(first, second))
-    call("hipGraphLaunch", run, first)
+    bench.call("hipGraphLaunch", run, first)
     finish(first)
 
 
 def test_a_replay_waits_for_its_stream(on, gate):
-    cells = Cells(1)
-    assert bare_begin(on, "thread_local") == 0
+    cells = bench.Cells(1)
+    assert bench.bare_begin(on, "thread_local") == 0
     step(on, cells.start, 10, 1)
     run = executable(captured(on))
     gate.close(on)
     for _ in range(3):
-        call("hipGraphLaunch", run, on)
+        bench.call("hipGraphLaunch", run, on)
     assert not is_done(on)
     assert cells[0] == 0
     gate.open()
@@ -367,29 +350,29 @@ def test_a_replay_waits_for_its_stream(on, gate):
 
 def test_memory_is_allocated_in_a_graph(on):
     back = memory(4)
-    assert bare_begin(on, "thread_local") == 0
-    inside = made("hipMallocAsync", 4096, on)
-    call("hipMemsetAsync", inside, 9, 4096, on)
-    call("hipMemcpyAsync", back, inside + 4092, 4, ON_DEVICE, on)
-    call("hipFreeAsync", inside, on)
+    assert bench.bare_begin(on, "thread_local") == 0
+    inside = bench.made("hipMallocAsync", 4096, on)
+    bench.call("hipMemsetAsync", inside, 9, 4096, on)
+    bench.call("hipMemcpyAsync", back, inside + 4092, 4, ON_DEVICE, on)
+    bench.call("hipFreeAsync", inside, on)
     graph = captured(on)
-    assert len(nodes_of(graph)) == 4
+    assert len(bench.nodes_of(graph)) == 4
     run = executable(graph)
     for _ in range(3):
-        call("hipMemset", back, 0, 4)
-        call("hipDeviceSynchronize")
-        call("hipGraphLaunch", run, on)
+        bench.call("hipMemset", back, 0, 4)
+        bench.call("hipDeviceSynchronize")
+        bench.call("hipGraphLaunch", run, on)
         finish(on)
         assert read(back, 4) == b"\t" * 4
-    call("hipGraphExecDestroy", run)
-    call("hipGraphDestroy", graph)
+    bench.call("hipGraphExecDestroy", run)
+    bench.call("hipGraphDestroy", graph)
 
 
 # ---- processes and devices -------------------------------------------------------------------------
 
 
 def devices():
-    return number("hipGetDeviceCount")
+    return bench.number("hipGetDeviceCount")
 
 
 def test_children_are_on_the_runtime():
@@ -401,7 +384,7 @@ def test_two_devices():
     """In a process of its own: a kernel on each, and a copy from one to the other."""
     script = "from simulators.amd import itself; itself.on_two_devices(); print('done')"
     done = execute(
-        [sys.executable, "-c", script], env=dict(os.environ, SOFTWARE_HSA_DEVICES="2"), timeout=TIMEOUT
+        [sys.executable, "-c", script], env=dict(os.environ, SOFTWARE_HSA_DEVICES="2"), timeout=bench.TIMEOUT
     )
     assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
 
@@ -411,22 +394,22 @@ def on_two_devices():
     cells = []
     for device in range(2):
         kernels.cache_clear()  # a module is its device's
-        call("hipSetDevice", device)
-        on, cell = bare_stream(), memory(4)
-        assert number("hipStreamGetDevice", on) == device
+        bench.call("hipSetDevice", device)
+        on, cell = bench.bare_stream(), memory(4)
+        assert bench.number("hipStreamGetDevice", on) == device
         step(on, cell, 1, 40 + device)
         finish(on)
         cells.append(cell)
     assert [word(cell) for cell in cells] == [40, 41]
-    call("hipMemcpyPeer", cells[0], 0, cells[1], 1, 4)
-    call("hipDeviceSynchronize")
+    bench.call("hipMemcpyPeer", cells[0], 0, cells[1], 1, 4)
+    bench.call("hipDeviceSynchronize")
     assert word(cells[0]) == 41
 
 
 def test_hip_python_is_on_the_same_runtime():
     from hip import hip
 
-    assert hip.hipRuntimeGetVersion() == (0, number("hipRuntimeGetVersion"))
+    assert hip.hipRuntimeGetVersion() == (0, bench.number("hipRuntimeGetVersion"))
     with open("/proc/self/maps", encoding="utf-8") as maps:
         mapped = {line.split()[-1] for line in maps if "libamdhip64.so" in line}
     assert len(mapped) == 1

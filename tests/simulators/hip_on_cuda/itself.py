@@ -13,26 +13,7 @@ from ctypes import byref, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_
 import pytest
 from hip import hip, hiprtc
 
-from backends.hip.bench import (
-    TIMEOUT,
-    TO_DEVICE,
-    TO_HOST,
-    answer,
-    bare_begin,
-    bare_end,
-    bare_launch,
-    bare_stream,
-    call,
-    edges_of,
-    fork,
-    last_error,
-    library,
-    loaded,
-    made,
-    nodes_of,
-    number,
-    status_of,
-)
+from backends.hip import bench
 from backends.tools import in_thread
 from backends.works.hip import SOURCE
 from processes import execute
@@ -43,53 +24,53 @@ RELAXED = 2
 
 @pytest.fixture(scope="module")
 def kernels():
-    return loaded(SOURCE)
+    return bench.loaded(SOURCE)
 
 
 @pytest.fixture
 def stream():
-    stream = bare_stream()
+    stream = bench.bare_stream()
     yield stream
-    call("hipStreamDestroy", stream)
+    bench.call("hipStreamDestroy", stream)
 
 
 @pytest.fixture
 def other():
-    stream = bare_stream()
+    stream = bench.bare_stream()
     yield stream
-    call("hipStreamDestroy", stream)
+    bench.call("hipStreamDestroy", stream)
 
 
 @pytest.fixture
 def cells():
     """Address of 64 zeros on the device, four bytes each."""
-    cells = made("hipMalloc", 256)
-    call("hipMemset", cells, 0, 256)
-    call("hipDeviceSynchronize")
+    cells = bench.made("hipMalloc", 256)
+    bench.call("hipMemset", cells, 0, 256)
+    bench.call("hipDeviceSynchronize")
     yield cells
-    call("hipFree", cells)
+    bench.call("hipFree", cells)
 
 
 def words(address, count):
     found = (c_uint32 * count)()
-    call("hipMemcpy", found, address, 4 * count, TO_HOST)
+    bench.call("hipMemcpy", found, address, 4 * count, bench.TO_HOST)
     return list(found)
 
 
 def step(kernels, stream, cell, a, b):
-    bare_launch(stream, kernels.step, c_void_p(cell), c_uint32(a), c_uint32(b), c_uint64(0))
+    bench.bare_launch(stream, kernels.step, c_void_p(cell), c_uint32(a), c_uint32(b), c_uint64(0))
 
 
 def fill(stream, cell):
-    assert answer("hipMemsetAsync", cell, 1, 4, stream) == 0
+    assert bench.answer("hipMemsetAsync", cell, 1, 4, stream) == 0
 
 
 def begin(stream, mode="thread_local"):
-    assert bare_begin(stream, mode) == 0
+    assert bench.bare_begin(stream, mode) == 0
 
 
 def end(stream):
-    code, graph = bare_end(stream)
+    code, graph = bench.bare_end(stream)
     assert code == 0
     return graph
 
@@ -100,10 +81,10 @@ def end(stream):
 def test_a_kernel_runs(kernels, stream, cells):
     step(kernels, stream, cells, 1, 7)
     step(kernels, stream, cells, 10, 1)
-    call("hipStreamSynchronize", stream)
+    bench.call("hipStreamSynchronize", stream)
     assert words(cells, 1) == [71]
-    library().hipKernelNameRef.restype = c_char_p
-    assert library().hipKernelNameRef(c_void_p(kernels.step)) == b"step"
+    bench.library().hipKernelNameRef.restype = c_char_p
+    assert bench.library().hipKernelNameRef(c_void_p(kernels.step)) == b"step"
 
 
 def test_a_kernel_runs_with_its_arguments_in_one_block(kernels, cells):
@@ -111,7 +92,7 @@ def test_a_kernel_runs_with_its_arguments_in_one_block(kernels, cells):
     arguments = c_void_p(cells), c_uint32(1), c_uint32(9), c_uint64(0)
     code, *_ = hip.hipModuleLaunchKernel(kernels.step, *[1] * 6, 0, None, None, arguments)
     assert int(code) == 0
-    call("hipDeviceSynchronize")
+    bench.call("hipDeviceSynchronize")
     assert words(cells, 1) == [9]
 
 
@@ -126,52 +107,52 @@ def test_a_source_that_is_wrong_is_not_compiled():
 
 def test_memory_is_copied_and_filled(cells, stream):
     sent = bytes(range(256))
-    call("hipMemcpy", cells, sent, 256, TO_DEVICE)
-    call("hipMemset", cells, 1, 4)
-    call("hipMemcpy", cells + 8, cells + 4, 4, 3)
-    call("hipMemsetAsync", cells + 12, 2, 4, stream)
-    call("hipMemcpyAsync", cells + 16, cells + 4, 4, 3, stream)
-    call("hipStreamSynchronize", stream)
+    bench.call("hipMemcpy", cells, sent, 256, bench.TO_DEVICE)
+    bench.call("hipMemset", cells, 1, 4)
+    bench.call("hipMemcpy", cells + 8, cells + 4, 4, 3)
+    bench.call("hipMemsetAsync", cells + 12, 2, 4, stream)
+    bench.call("hipMemcpyAsync", cells + 16, cells + 4, 4, 3, stream)
+    bench.call("hipStreamSynchronize", stream)
     found = ctypes.create_string_buffer(256)
-    call("hipMemcpy", found, cells, 256, 4)
+    bench.call("hipMemcpy", found, cells, 256, 4)
     assert found.raw[:20] == b"\1\1\1\1" + bytes(range(4, 8)) * 2 + b"\2\2\2\2" + bytes(range(4, 8))
     assert found.raw[20:] == sent[20:]
-    assert answer("hipMemcpy", cells, cells + 4, 4, 77) == 1
-    assert made("hipMalloc", 0) is None
-    call("hipFree", 0)
+    assert bench.answer("hipMemcpy", cells, cells + 4, 4, 77) == 1
+    assert bench.made("hipMalloc", 0) is None
+    bench.call("hipFree", 0)
 
 
 # ---- errors, devices and threads -----------------------------------------------------------------
 
 
 def test_each_thread_remembers_its_last_error():
-    answer("hipGetLastError")
-    assert answer("hipSetDevice", 999) == 101
-    call("hipDeviceSynchronize")
-    assert in_thread(lambda: answer("hipGetLastError")) == 0
-    assert last_error() == 101
-    assert [answer("hipGetLastError") for _ in range(2)] == [101, 0]
-    library().hipGetErrorString.restype = c_char_p
-    assert library().hipGetErrorString(2) == b"out of memory"
+    bench.answer("hipGetLastError")
+    assert bench.answer("hipSetDevice", 999) == 101
+    bench.call("hipDeviceSynchronize")
+    assert in_thread(lambda: bench.answer("hipGetLastError")) == 0
+    assert bench.last_error() == 101
+    assert [bench.answer("hipGetLastError") for _ in range(2)] == [101, 0]
+    bench.library().hipGetErrorString.restype = c_char_p
+    assert bench.library().hipGetErrorString(2) == b"out of memory"
 
 
 def test_each_thread_has_a_device():
     def elsewhere():
-        assert number("hipGetDevice") == 0
-        call("hipFree", made("hipMalloc", 64))  # with nothing set up
-        call("hipSetDevice", last)
-        call("hipFree", made("hipMalloc", 64))
-        assert number("hipGetDevice") == last
-        return bare_stream()
+        assert bench.number("hipGetDevice") == 0
+        bench.call("hipFree", bench.made("hipMalloc", 64))  # with nothing set up
+        bench.call("hipSetDevice", last)
+        bench.call("hipFree", bench.made("hipMalloc", 64))
+        assert bench.number("hipGetDevice") == last
+        return bench.bare_stream()
 
-    last = number("hipGetDeviceCount") - 1
+    last = bench.number("hipGetDeviceCount") - 1
     stream = in_thread(elsewhere)
-    assert number("hipGetDevice") == 0
-    assert number("hipStreamGetDevice", stream) == last
-    mine = bare_stream()  # on the device that was current before the question
-    assert number("hipStreamGetDevice", mine) == 0
-    call("hipStreamDestroy", mine)
-    call("hipStreamDestroy", stream)
+    assert bench.number("hipGetDevice") == 0
+    assert bench.number("hipStreamGetDevice", stream) == last
+    mine = bench.bare_stream()  # on the device that was current before the question
+    assert bench.number("hipStreamGetDevice", mine) == 0
+    bench.call("hipStreamDestroy", mine)
+    bench.call("hipStreamDestroy", stream)
 
 
 NONE_THERE = """
@@ -190,7 +171,7 @@ def test_without_a_device(driver):
     if not driver:
         env["LD_LIBRARY_PATH"] = os.path.join(env["ROCM_PATH"], "lib")
     command = (sys.executable, "-c", NONE_THERE)
-    done = execute(command, env=env, timeout=TIMEOUT)
+    done = execute(command, env=env, timeout=bench.TIMEOUT)
     assert done.stdout.split() == ["100", "0", "100", "100"], done.stderr
 
 
@@ -199,38 +180,38 @@ def test_without_a_device(driver):
 
 def test_a_capture_that_forks_and_joins_is_replayed(kernels, cells, stream, other, tmp_path):
     begin(stream)
-    call("hipMemsetAsync", cells, 0, 8, stream)
-    fork(stream, other)
+    bench.call("hipMemsetAsync", cells, 0, 8, stream)
+    bench.fork(stream, other)
     step(kernels, stream, cells, 1, 3)
     step(kernels, other, cells + 4, 1, 5)
-    fork(other, stream)
+    bench.fork(other, stream)
     step(kernels, stream, cells, 10, 1)
-    assert status_of(stream) == status_of(other) == "active"
+    assert bench.status_of(stream) == bench.status_of(other) == "active"
     graph = end(stream)
 
-    kinds = {node: number("hipGraphNodeGetType", node) for node in nodes_of(graph)}
+    kinds = {node: bench.number("hipGraphNodeGetType", node) for node in bench.nodes_of(graph)}
     assert sorted(kinds.values()) == [KERNEL, KERNEL, KERNEL, FILL]
     (first,) = (node for node, kind in kinds.items() if kind == FILL)
     count, root = c_size_t(1), c_void_p()
-    call("hipGraphGetRootNodes", graph, byref(root), byref(count))
+    bench.call("hipGraphGetRootNodes", graph, byref(root), byref(count))
     assert (count.value, root.value) == (1, first)
-    edges = edges_of(graph)
+    edges = bench.edges_of(graph)
     middle = {target for source, target in edges if source == first}
     (last,) = set(kinds) - middle - {first}
     assert set(edges) == {(first, node) for node in middle} | {(node, last) for node in middle}
     path = tmp_path / "graph.dot"
-    call("hipGraphDebugDotPrint", graph, os.fsencode(path), 1)
+    bench.call("hipGraphDebugDotPrint", graph, os.fsencode(path), 1)
     assert path.read_text(encoding="utf-8").startswith("digraph")
 
-    executable = made("hipGraphInstantiateWithFlags", graph, 1 | 8)
-    call("hipGraphUpload", executable, stream)
+    executable = bench.made("hipGraphInstantiateWithFlags", graph, 1 | 8)
+    bench.call("hipGraphUpload", executable, stream)
     for _ in range(2):
-        call("hipMemsetAsync", cells, 0xFF, 8, stream)
-        call("hipGraphLaunch", executable, stream)
-        call("hipStreamSynchronize", stream)
+        bench.call("hipMemsetAsync", cells, 0xFF, 8, stream)
+        bench.call("hipGraphLaunch", executable, stream)
+        bench.call("hipStreamSynchronize", stream)
         assert words(cells, 2) == [31, 5]
-    call("hipGraphDestroy", graph)
-    call("hipGraphExecDestroy", executable)
+    bench.call("hipGraphDestroy", graph)
+    bench.call("hipGraphExecDestroy", executable)
 
 
 def test_flags_that_amd_refuses_are_refused(cells, stream):
@@ -238,54 +219,54 @@ def test_flags_that_amd_refuses_are_refused(cells, stream):
     fill(stream, cells)
     graph = end(stream)
     for flag in (2, 4, 16):
-        assert answer("hipGraphInstantiateWithFlags", byref(c_void_p()), graph, flag) == 1
-    call("hipGraphDestroy", graph)
+        assert bench.answer("hipGraphInstantiateWithFlags", byref(c_void_p()), graph, flag) == 1
+    bench.call("hipGraphDestroy", graph)
 
 
 def test_a_forbidden_call_breaks_a_capture(cells, stream):
     begin(stream)
-    assert answer("hipStreamSynchronize", stream) == 900
-    assert status_of(stream) == "invalidated"
-    assert bare_end(stream)[0] == 901
-    assert bare_begin(0, "relaxed") == 900
-    assert answer("hipGetLastError") == 900
+    assert bench.answer("hipStreamSynchronize", stream) == 900
+    assert bench.status_of(stream) == "invalidated"
+    assert bench.bare_end(stream)[0] == 901
+    assert bench.bare_begin(0, "relaxed") == 900
+    assert bench.answer("hipGetLastError") == 900
 
 
 def test_a_fork_that_is_not_joined_is_an_error(cells, stream, other):
     begin(stream)
-    fork(stream, other)
+    bench.fork(stream, other)
     fill(other, cells)
-    assert bare_end(stream)[0] == 904
+    assert bench.bare_end(stream)[0] == 904
 
 
 def test_a_capture_is_asked_about_and_a_mode_exchanged(cells, stream):
     begin(stream)
-    assert number("hipStreamGetDevice", stream) == 0
+    assert bench.number("hipStreamGetDevice", stream) == 0
     mode = c_int(RELAXED)
-    call("hipThreadExchangeStreamCaptureMode", byref(mode))
-    call("hipThreadExchangeStreamCaptureMode", byref(mode))
+    bench.call("hipThreadExchangeStreamCaptureMode", byref(mode))
+    bench.call("hipThreadExchangeStreamCaptureMode", byref(mode))
     assert mode.value == RELAXED
     fill(stream, cells)
     status, count, identity, graph, nodes = c_int(), c_size_t(9), c_uint64(), c_void_p(), c_void_p()
     where = map(byref, (status, identity, graph, nodes, count))
-    call("hipStreamGetCaptureInfo_v2", stream, *where)
+    bench.call("hipStreamGetCaptureInfo_v2", stream, *where)
     assert (status.value, count.value) == (1, 1)
     assert identity.value
-    call("hipStreamUpdateCaptureDependencies", stream, None, 0, 1)
+    bench.call("hipStreamUpdateCaptureDependencies", stream, None, 0, 1)
     fill(stream, cells + 4)
     assert end(stream) == graph.value
-    assert edges_of(graph.value) == []
-    call("hipGraphDestroy", graph.value)
+    assert bench.edges_of(graph.value) == []
+    bench.call("hipGraphDestroy", graph.value)
 
 
 def test_nodes_are_added_connected_and_taken_out(cells, stream):
     begin(stream)
     fill(stream, cells)
     graph = end(stream)
-    (first,) = nodes_of(graph)
-    added = [made("hipGraphAddEmptyNode", graph, None, 0) for _ in range(2)]
-    call("hipGraphAddDependencies", graph, byref(c_void_p(added[0])), byref(c_void_p(first)), 1)
-    assert edges_of(graph) == [(added[0], first)]
-    call("hipGraphDestroyNode", added[1])
-    assert sorted(nodes_of(graph)) == sorted((first, added[0]))
-    call("hipGraphDestroy", graph)
+    (first,) = bench.nodes_of(graph)
+    added = [bench.made("hipGraphAddEmptyNode", graph, None, 0) for _ in range(2)]
+    bench.call("hipGraphAddDependencies", graph, byref(c_void_p(added[0])), byref(c_void_p(first)), 1)
+    assert bench.edges_of(graph) == [(added[0], first)]
+    bench.call("hipGraphDestroyNode", added[1])
+    assert sorted(bench.nodes_of(graph)) == sorted((first, added[0]))
+    bench.call("hipGraphDestroy", graph)
