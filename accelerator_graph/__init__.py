@@ -14,104 +14,73 @@ Importing the package loads no backend, no vendor's library and no framework.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # typing itself is the costliest import there is here
+TYPE_CHECKING = False  # importing typing would take longer than importing all of this package
 if TYPE_CHECKING:
-    from . import backends, compat, errors, interop
-    from ._core.current_stream import current_stream, is_current_stream_capturing
-    from ._core.pools import PoolId, graph_pool_handle
-    from ._core.streams import Event, Stream
-    from ._graphed.decorator import CacheInfo, graphed
-    from ._graphed.torch.callables import make_graphed_callables
-    from .api import Graph, current_graph, graph, is_graph_available
-    from .backends.registry import use_backend
-    from .errors import (
-        AcceleratorGraphError,
-        BackendContractError,
-        BackendError,
-        BackendLoadError,
-        BackendUnavailableError,
-        CaptureError,
-        DriverError,
-        EmptyGraphWarning,
-        GraphStateError,
-        OutOfMemoryError,
-        UnknownBackendError,
-        UnsupportedError,
-    )
+    from . import backends as backends
+    from . import compat as compat
+    from . import errors as errors
+    from . import interop as interop
+    from ._core.current_stream import current_stream as current_stream
+    from ._core.current_stream import is_current_stream_capturing as is_current_stream_capturing
+    from ._core.pools import PoolId as PoolId
+    from ._core.pools import graph_pool_handle as graph_pool_handle
+    from ._core.streams import Event as Event
+    from ._core.streams import Stream as Stream
+    from ._graphed.decorator import CacheInfo as CacheInfo
+    from ._graphed.decorator import graphed as graphed
+    from ._graphed.torch.callables import make_graphed_callables as make_graphed_callables
+    from .api import Graph as Graph
+    from .api import current_graph as current_graph
+    from .api import graph as graph
+    from .api import is_graph_available as is_graph_available
+    from .backends.registry import use_backend as use_backend
+    from .errors import AcceleratorGraphError as AcceleratorGraphError
+    from .errors import BackendContractError as BackendContractError
+    from .errors import BackendError as BackendError
+    from .errors import BackendLoadError as BackendLoadError
+    from .errors import BackendUnavailableError as BackendUnavailableError
+    from .errors import CaptureError as CaptureError
+    from .errors import DriverError as DriverError
+    from .errors import EmptyGraphWarning as EmptyGraphWarning
+    from .errors import GraphStateError as GraphStateError
+    from .errors import OutOfMemoryError as OutOfMemoryError
+    from .errors import UnknownBackendError as UnknownBackendError
+    from .errors import UnsupportedError as UnsupportedError
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "api": ("Graph", "current_graph", "graph", "is_graph_available"),
-    "_graphed.decorator": ("CacheInfo", "graphed"),
-    "_graphed.torch.callables": ("make_graphed_callables",),
-    "_core.current_stream": ("current_stream", "is_current_stream_capturing"),
-    "_core.streams": ("Event", "Stream"),
-    "_core.pools": ("PoolId", "graph_pool_handle"),
-    "backends.registry": ("use_backend",),
-    "errors": (
-        "AcceleratorGraphError",
-        "BackendContractError",
-        "BackendError",
-        "BackendLoadError",
-        "BackendUnavailableError",
-        "CaptureError",
-        "DriverError",
-        "EmptyGraphWarning",
-        "GraphStateError",
-        "OutOfMemoryError",
-        "UnknownBackendError",
-        "UnsupportedError",
+_NAMES = {
+    "": "backends compat errors interop",
+    "._core.pools": "PoolId graph_pool_handle",
+    "._core.current_stream": "current_stream is_current_stream_capturing",
+    "._core.streams": "Event Stream",
+    "._graphed.decorator": "CacheInfo graphed",
+    "._graphed.torch.callables": "make_graphed_callables",
+    ".api": "Graph current_graph graph is_graph_available",
+    ".backends.registry": "use_backend",
+    ".errors": (
+        "AcceleratorGraphError BackendContractError BackendError BackendLoadError BackendUnavailableError "
+        "CaptureError DriverError EmptyGraphWarning GraphStateError OutOfMemoryError UnknownBackendError "
+        "UnsupportedError"
     ),
 }
-_MODULES = ("backends", "compat", "errors", "interop")
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+"""The public names by the module that defines them, which is imported on first use."""
 
-__all__ = [
-    "AcceleratorGraphError",
-    "BackendContractError",
-    "BackendError",
-    "BackendLoadError",
-    "BackendUnavailableError",
-    "CacheInfo",
-    "CaptureError",
-    "DriverError",
-    "EmptyGraphWarning",
-    "Event",
-    "Graph",
-    "GraphStateError",
-    "OutOfMemoryError",
-    "PoolId",
-    "Stream",
-    "UnknownBackendError",
-    "UnsupportedError",
-    "backends",
-    "compat",
-    "current_graph",
-    "current_stream",
-    "errors",
-    "graph",
-    "graph_pool_handle",
-    "graphed",
-    "interop",
-    "is_current_stream_capturing",
-    "is_graph_available",
-    "make_graphed_callables",
-    "use_backend",
-]
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
+if not TYPE_CHECKING:  # type checkers read the imports above, and so find names that do not exist
+    __all__ = sorted(_HOMES)
 
-def __getattr__(name: str) -> object:
-    from importlib import import_module
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
 
-    if name in _MODULES:
-        return import_module(f"{__name__}.{name}")
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
-    return value
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if not home:
+            return import_module(f"{__name__}.{name}")
+        value = globals()[name] = getattr(import_module(f"{__name__}{home}"), name)
+        return value
 
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

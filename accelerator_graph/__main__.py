@@ -25,53 +25,53 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser; the function for each command stands in `run`."""
+    """Return the parser. Its option `run` is the function of the chosen command."""
     top = argparse.ArgumentParser(
         prog="python -m accelerator_graph", description=str(ag.__doc__).partition("\n")[0]
     )
     commands = top.add_subparsers(required=True, metavar="command")
 
-    info = commands.add_parser("info", help="show which backends are usable, and why the others are not")
-    info.add_argument("--json", action="store_true", help="the same for programs")
+    info = commands.add_parser("info", help="show which backends and frameworks are usable")
+    info.add_argument("--json", action="store_true", help="print the same as JSON")
     info.set_defaults(run=run_info)
 
     demo = commands.add_parser("demo", help="solve the heat equation eagerly and by replaying a graph")
-    demo.add_argument("--backend", metavar="NAME", help="by default the best that is usable")
-    demo.add_argument("--size", type=size, metavar="N", help="points along each side of the grid")
-    demo.add_argument("--steps", type=steps, metavar="N", help="steps in time")
-    demo.add_argument("--dump", metavar="PATH", help="where to draw the graph; by default a temporary file")
+    demo.add_argument("--backend", metavar="NAME", help="the default is the best usable one")
+    demo.add_argument("--size", type=size, metavar="N", help="number of points along each side of the grid")
+    demo.add_argument("--steps", type=steps, metavar="N", help="number of time steps")
+    demo.add_argument("--dump", metavar="PATH", help="the file for the drawing of the graph")
     demo.set_defaults(run=run_demo)
     return top
 
 
 def size(text: str) -> int:
-    """Return a size of the grid."""
+    """Read the size of the grid."""
     if not 4 <= (value := int(text)) <= 16384:
         raise argparse.ArgumentTypeError("must be from 4 to 16384")
     return value
 
 
 def steps(text: str) -> int:
-    """Return a number of steps: so many whole graphs."""
+    """Read the number of steps, which must fill whole graphs."""
     if (value := int(text)) <= 0 or value % _demo.STEPS_PER_GRAPH:
         raise argparse.ArgumentTypeError(f"must be a multiple of {_demo.STEPS_PER_GRAPH}")
     return value
 
 
 def run_demo(options: argparse.Namespace) -> int:
-    """Run the demo; 1 if the two results differ."""
+    """Run the demo. Returns 1 if the two results differ."""
     return 0 if _demo.run(options.backend, options.size, options.steps, options.dump) else 1
 
 
 def run_info(options: argparse.Namespace) -> int:
-    """Print what is known of this installation."""
+    """Print what is known about this installation."""
     facts = collect()
     print(json.dumps(facts, indent=2) if options.json else as_text(facts))
     return 0
 
 
 def collect() -> dict[str, Any]:
-    """Return everything that ``info`` prints. Makes the automatic choice, which opens its backend."""
+    """Return everything that ``info`` prints. This makes the automatic choice, which opens a backend."""
     chosen, problem = None, ""
     try:
         chosen = ag.backends.resolve(cpu_fallback=True).name
@@ -82,31 +82,45 @@ def collect() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "backends": [{**row._asdict(), "versions": dict(row.versions)} for row in ag.backends.report()],
+        "frameworks": [row._asdict() for row in ag.interop.report()],
         "chosen": chosen,
         "problem": problem,
     }
 
 
 def as_text(facts: dict[str, Any]) -> str:
-    """Lay the facts out for people."""
-    rows = [("backend", "usable", "devices", "from", "versions")]
+    """Format the facts for people."""
+    backends = [("backend", "usable", "devices", "from", "versions")]
     for row in facts["backends"]:
-        usable = "yes" if row["usable"] else "no"
         devices = "-" if row["devices"] is None else str(row["devices"])
         versions = ", ".join(f"{name} {version}" for name, version in row["versions"].items())
-        rows.append((row["name"], usable, devices, row["origin"], versions))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    table = ["  ".join(map(str.ljust, cells, widths)).rstrip() for cells in rows]
+        backends.append((row["name"], yes_or_no(row["usable"]), devices, row["origin"], versions))
+    frameworks = [("framework", "usable", "from", "")]
+    for row in facts["frameworks"]:
+        on = f"on {row['backend']}" if row["backend"] else ""
+        frameworks.append((row["name"], yes_or_no(row["usable"]), row["origin"], row["reason"] or on))
 
     remarks = [f"{row['name']}: {remark}." for row in facts["backends"] if (remark := remark_on(row))]
     remarks += [f"{row['name']}: {row['warning']}" for row in facts["backends"] if row["warning"]]
     head = f"accelerator_graph {facts['version']}, Python {facts['python']}, {facts['platform']}"
-    choice = f"A bare Stream() is of backend {facts['chosen']!r}." if facts["chosen"] else facts["problem"]
-    return "\n".join([head, "", *table, "", *remarks, *([""] if remarks else []), choice])
+    choice = f"A bare Stream() uses backend {facts['chosen']!r}." if facts["chosen"] else facts["problem"]
+    parts = [[head], table(backends), table(frameworks), remarks, [choice]]
+    return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the rows as lines with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, cells, widths)).rstrip() for cells in rows]
+
+
+def yes_or_no(value: bool) -> str:
+    """Return the value as a word."""
+    return "yes" if value else "no"
 
 
 def remark_on(row: dict[str, Any]) -> str:
-    """Return what there is to say of a backend besides its line in the table."""
+    """Return a remark on a backend that its line in the table has no room for; may be empty."""
     if row["usable"]:
         return "usable, but used only if you name it" if row["only_named"] else ""
     return str(row["reason"]).rstrip(".")

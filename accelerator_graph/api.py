@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from ._core import capture_table, liveness, ownership, pools, states, streams
 from ._core.call_site import caller, warn_of_nothing
-from ._core.capture import Capture, why_empty
+from ._core.capture import Capture, CapturePlan, why_empty
 from ._core.current_stream import stream_to_capture
 from ._core.extension import calling
 from ._core.files import write_file
@@ -140,7 +140,14 @@ class Graph:
         """Raise `GraphStateError` if an operation is not allowed in the present state."""
         fact = states.REFUSED[what].get(self.state)
         if fact:
-            raise GraphStateError(f"Graph.{what}: {self._lost or fact}.")
+            raise self._refusal(what, self._lost or fact)
+
+    def _refusal(self, what: str, fact: str) -> GraphStateError:
+        return GraphStateError(self._worded(what, f"Graph.{what}: {fact}."))
+
+    def _worded(self, what: str, message: str) -> str:
+        """Return the message of an error or a warning about `what`; a subclass may use other words."""
+        return message
 
     def _runner_for(self, what: str) -> Runner:
         """Return what replays the graph; raise `GraphStateError` if the operation is not allowed now."""
@@ -175,38 +182,28 @@ class Graph:
         BackendUnavailableError
             No stream was named, none is current, and there is no accelerator.
         """
-        self._begin(None, pool, capture_error_mode)
+        self._check("capture_begin()")
+        self._enter(CapturePlan(pool=pool, mode=capture_error_mode))
         assert self._capture is not None
         self._capture.begun_at = caller()
 
-    def _begin(
-        self,
-        stream: Stream | None,
-        pool: pools.AnyPool | None,
-        mode: str | None,
-        *,
-        prepare: bool = False,
-        home: Stream | None = None,
-    ) -> None:
-        """Begin to capture `stream`; replays will go to `home`, if that is another one.
-
-        To prepare is to wait for `home`, unless that is being captured.
-        """
-        self._check("capture_begin()")
-        lease = pools.Lease(self._graph_pool if pool is None else pool)
-        mode = self._mode if mode is None else check_mode(mode)
+    def _begin(self, plan: CapturePlan) -> None:
+        """Begin a capture, in a state that allows it."""
+        lease = pools.Lease(self._graph_pool if plan.pool is None else plan.pool)
+        mode = self._mode if plan.mode is None else check_mode(plan.mode)
+        finds_inputs = self._finds_inputs if plan.finds_inputs is None else plan.finds_inputs
         ownership.drain()
-        target = stream or self._given_stream or stream_to_capture(self._backend_name)
+        target = plan.stream or self._given_stream or stream_to_capture(self._backend_name)
         target._check()
-        home = home or target
+        home = plan.home or target
         try:
             capture = self._capture = Capture(self, target, home, lease, len(self._retained or ()))
-            if self._finds_inputs and self._watched is None:
+            if finds_inputs and self._watched is None:
                 self._watched = liveness.Watchlist()
             used = None if self._watched is None else self._watched.begin()
             first = target if home._is_capturing() else home
             capture.begin(
-                mode, first if prepare else None, self._generators, used if self._finds_inputs else None
+                mode, first if plan.prepare else None, self._generators, used if finds_inputs else None
             )
             self._home, self._lost = home, ""
         except BaseException:
@@ -254,7 +251,8 @@ class Graph:
     def _found_empty(self, subject: str) -> None:
         """Warn that a capture recorded nothing."""
         assert self._home is not None
-        warn_of_nothing(f"{subject} recorded nothing: {why_empty(self._home._backend)}.")
+        message = f"{subject} recorded nothing: {why_empty(self._home._backend)}."
+        warn_of_nothing(self._worded("empty capture", message))
 
     def _capture_here(self, what: str) -> Capture:
         """Return the capture that is under way, if this thread may end it."""
@@ -286,20 +284,12 @@ class Graph:
     def __enter__(self) -> Self:
         self._check("capture_begin()")
         self._guard = if_skipped(self, self._recover)
-        return self._enter(None, None, None)
+        self._enter(CapturePlan(prepare=True))
+        return self
 
-    def _enter(
-        self,
-        stream: Stream | None,
-        pool: pools.AnyPool | None,
-        mode: str | None,
-        *,
-        prepare: bool = True,
-        home: Stream | None = None,
-    ) -> Self:
+    def _enter(self, plan: CapturePlan) -> None:
         try:
-            self._begin(stream, pool, mode, prepare=prepare, home=home)
-            return self
+            self._begin(plan)
         except GraphStateError:
             raise
         except BaseException:
@@ -353,7 +343,7 @@ class Graph:
         """
         runner = self._runner_for("instantiate()")
         if runner.executable is not None and not self._keep_graph:
-            raise GraphStateError(f"Graph.instantiate(): {states.HAS_EXECUTABLE}.")
+            raise self._refusal("instantiate()", states.HAS_EXECUTABLE)
         self._instantiate(runner)
 
     def _instantiate(self, runner: Runner) -> None:
@@ -526,8 +516,18 @@ class Graph:
     def _kept(self, what: str) -> Captured:
         captured = self._runner_for(what).captured
         if captured is None:
-            raise GraphStateError(f"Graph.{what}: {states.NOT_KEPT}.")
+            raise self._refusal(what, states.NOT_KEPT)
         return captured
+
+    @property
+    def _recorded(self) -> Any:
+        """What the recorder has made: the capture under way, the graph if it is kept, else the executable."""
+        if self._capture is not None:
+            return self._capture._token
+        runner = self._runner_for("replay()")
+        made = runner.captured or runner.executable
+        assert made is not None
+        return made.value
 
     @property
     def state(self) -> State:
@@ -649,31 +649,25 @@ class graph:
         if capture_error_mode is not None:
             check_mode(capture_error_mode)
         self._graph = g
-        self._pool = pool
-        self._mode = capture_error_mode
-        self._prepare = prepare
-        self._stream = None if stream is None else streams.as_stream(stream, g._backend_name)
+        stream = None if stream is None else streams.as_stream(stream, g._backend_name)
+        self._plan = CapturePlan(stream, pool=pool, mode=capture_error_mode, prepare=prepare)
 
     def __enter__(self) -> Graph:
         g = self._graph
         g._check("capture_begin()")
         g._guard = if_skipped(self, g._recover)
-        stream, home = self._stream or g._given_stream, None
-        if stream is None:
-            stream, home = beside_current(g._backend_name, wait=not self._prepare)
-        return g._enter(stream, self._pool, self._mode, prepare=self._prepare, home=home)
+        plan = self._plan
+        if plan.stream is None and g._given_stream is None:
+            stream, home = beside_current(g._backend_name, wait=not plan.prepare)
+            plan = plan._replace(stream=stream, home=home)
+        g._enter(plan)
+        return g
 
     @sure_exit
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self._graph.__exit__(kind, exc, trace)
-        except GraphStateError:
-            raise
-        except BaseException:
-            self._graph._recover()
-            raise
+        self._graph.__exit__(kind, exc, trace)
 
 
 def current_graph() -> Graph | None:

@@ -1,8 +1,8 @@
-"""Every error of the library, and the one place where driver failures are put into words.
+"""Every error of the library, and the one place where the failures of a driver are put into words.
 
-Each class is also the builtin exception that its users would expect (`RuntimeError`,
-`LookupError`, ...). All of them take the message first and everything else by keyword, with
-defaults, so they can be pickled and sent to another process.
+Each class is also the builtin exception that its users would expect (`RuntimeError`, `LookupError`, ...).
+All of them take the message first and everything else by keyword, with defaults, so they can be pickled
+and sent to another process. ``docs/errors.md`` has a heading for each class and each reason.
 """
 
 from __future__ import annotations
@@ -20,66 +20,52 @@ Reason = Literal[
     "device_lost",
     "other",
 ]
-"""The neutral cause of a failure, the same on every backend, for code that has to branch."""
+"""The neutral cause of a failure, the same on every backend, for code that branches on it."""
 
 _EXPLANATIONS: dict[str, str] = {
-    "out_of_memory": "there is not enough memory; release some, or capture less",
+    "out_of_memory": "there is not enough memory; free some, or capture less",
     "illegal_call": (
-        "a call that is not permitted during a capture was made (a synchronisation, a query or an "
-        "allocation are the usual ones); move it out of the captured code"
+        "a call that is not permitted during a capture was made (usually a synchronisation, a query or an "
+        "allocation); move it out of the captured code"
     ),
     "invalidated": (
-        "an earlier call broke the capture (a synchronisation, a query, an allocation or work on "
-        "the legacy default stream are the usual ones); move it out of the captured code"
+        "an earlier call broke the capture (usually a synchronisation, a query, an allocation or work on "
+        "the legacy default stream); move it out of the captured code"
     ),
     "unjoined": (
         "work was forked to another stream and not joined; let the captured stream wait for it "
         "before the capture ends"
     ),
-    "wrong_thread": "a capture has to be ended by the thread that began it",
+    "wrong_thread": "only the thread that began a capture can end it; end it there",
     "default_stream": (
         "the default stream can't take part in a capture; capture on a stream of your own, for "
         "example `with accelerator_graph.Stream(), graph:`"
     ),
     "foreign_capture": (
-        "the stream takes part in another capture, or what it waits for is not part of its own; wait for "
-        "that before the capture begins, or use a stream of your own"
+        "the stream belongs to another capture, or waits for work outside its own capture; wait for that "
+        "work before the capture begins, or use a stream of your own"
     ),
-    "device_lost": "the device's context is lost and can't be used again in this process",
+    "device_lost": "the device's context is lost; nothing on it works again before the process is restarted",
 }
 
 
 def explain(reason: str) -> str:
-    """Return what a neutral reason means and what to do, or an empty string if nothing is known."""
+    """Return what a neutral reason means and what to do; an empty string for ``"other"``."""
     return _EXPLANATIONS.get(reason, "")
 
 
-def message_of(error: BaseException) -> str:
-    """Return the message of any exception without its last full stop, even if its `__str__` raises."""
-    try:
-        return str(error).strip().rstrip(".")
-    except Exception:
-        return "its message can't be shown"
-
-
-def text_of(error: BaseException) -> str:
-    """Return type and message of any exception, as `message_of`."""
-    name, message = type(error).__name__, message_of(error)
-    return f"{name}: {message}" if message else name
-
-
 class AcceleratorGraphError(Exception):
-    """Base of every error that this library raises on its own account."""
+    """Base of all errors of this library."""
 
 
 class BackendError(AcceleratorGraphError):
-    """Base of what can go wrong between a backend's name and its first use."""
+    """Base of all errors from a backend's name to its first use."""
 
 
 class UnknownBackendError(BackendError, LookupError):
     """Raised when no backend of that name is installed or registered.
 
-    The message has the names that are known and the closest match.
+    The message has the known names and the closest match.
     """
 
 
@@ -89,7 +75,7 @@ class BackendUnavailableError(BackendError, RuntimeError):
     Attributes
     ----------
     reasons : dict of str to str
-        Why not, by the backend's name: all that were tried, if none was named.
+        The reason by backend: the named one, or all that were tried if none was named.
     """
 
     def __init__(self, message: str, *, reasons: dict[str, str] | None = None) -> None:
@@ -98,24 +84,24 @@ class BackendUnavailableError(BackendError, RuntimeError):
 
 
 class BackendLoadError(BackendError, ImportError):
-    """Raised when a plug-in can't be imported; the distribution and its version are in the message."""
+    """Raised when a plug-in can't be imported. The message has its distribution and version."""
 
 
 class BackendContractError(BackendError, TypeError):
-    """Raised when a plug-in does not fulfil the contract; the message says what is missing."""
+    """Raised when a plug-in does not fulfil the contract. The message says what is missing."""
 
 
 class GraphStateError(AcceleratorGraphError, RuntimeError):
-    """Raised when calls come in the wrong order, or from the wrong thread. Nothing was touched."""
+    """Raised when a call comes in the wrong order or from the wrong thread. Nothing has changed."""
 
 
 class UnsupportedError(AcceleratorGraphError, NotImplementedError):
-    """Raised, before anything has begun, when a backend does not have what was asked for.
+    """Raised when a backend does not have the feature that a call needs. Nothing has begun.
 
     Attributes
     ----------
     capability : str
-        The capability that is missing, as in `backends.base.Capability`; may be empty.
+        The missing capability, one of `backends.base.Capability`; may be empty.
     """
 
     def __init__(self, message: str, *, capability: str = "") -> None:
@@ -133,7 +119,7 @@ class DriverError(AcceleratorGraphError, RuntimeError):
     backend : str
         Name of the backend.
     call : str
-        The driver's function that failed.
+        The function of the driver that failed.
     code : int or None
         The driver's error code.
     code_name : str
@@ -141,7 +127,7 @@ class DriverError(AcceleratorGraphError, RuntimeError):
     reason : str
         The neutral cause, one of `Reason`.
     detail : str
-        What the driver says of it.
+        The driver's own description of the code.
     """
 
     def __init__(
@@ -171,19 +157,19 @@ class OutOfMemoryError(DriverError, MemoryError):
 class CaptureError(AcceleratorGraphError, RuntimeError):
     """Raised when a capture can't begin or did not become a graph.
 
-    The graph is empty afterwards, the stream is usable and no capture is left open on it
-    (unless `reason` is ``"device_lost"``: then nothing on that device is usable).
+    Afterwards the graph is empty, and the stream is usable and not capturing (unless `reason` is
+    ``"device_lost"``: then nothing on that device is usable).
 
     Attributes
     ----------
     reason : str
         The neutral cause, one of `Reason`.
     code : int or None
-        The driver's error code, if the driver said it.
+        The driver's error code; None if the driver did not fail.
     code_name : str
         The driver's name for that code.
     site : str or None
-        File and line of the call that broke the capture, where that is known.
+        File and line of the call that broke the capture, if it is known.
     """
 
     def __init__(
@@ -203,7 +189,7 @@ class CaptureError(AcceleratorGraphError, RuntimeError):
 
 
 class EmptyGraphWarning(UserWarning):
-    """Issued when a capture recorded nothing: most often the work went to another stream or device."""
+    """Issued when a capture recorded nothing, usually because the work went to another stream or device."""
 
 
 def driver_error(
@@ -220,22 +206,19 @@ def driver_error(
     Parameters
     ----------
     backend, call, code, code_name, reason
-        As the attributes of `DriverError`.
+        The attributes of `DriverError`.
     detail : str
-        What the driver itself says of the code. Used where `reason` explains nothing.
+        The driver's own description of the code. Used if `reason` explains nothing.
 
     Returns
     -------
     DriverError
-        An `OutOfMemoryError` if that is the reason. To be raised by the caller.
+        An `OutOfMemoryError` if that is the reason. The caller raises it.
     """
     detail = detail.strip().rstrip(".")
-    said = explain(reason) or detail
-    number = "" if code is None else f" ({code})"
-    message = f"backend {backend!r}: {call} answered {code_name}{number}"
     kind = OutOfMemoryError if reason == "out_of_memory" else DriverError
     return kind(
-        f"{message}: {said}." if said else f"{message}.",
+        _failed_call(f"backend {backend!r}", call, code, code_name, explain(reason) or detail),
         backend=backend,
         call=call,
         code=code,
@@ -253,22 +236,26 @@ def capture_error(
     Parameters
     ----------
     subject : str
-        Which capture, and what was being done: the beginning of the sentence.
+        The beginning of the sentence: which capture, and what failed.
     error : DriverError, optional
-        What the driver answered; its reason, code and name are taken over.
+        The driver's error; its reason, code and name are copied.
     reason : str
-        The reason, where no driver was asked.
+        The reason, if `error` is None.
     fact : str
-        What is known beyond that, with the way out; by default what the reason means.
+        The rest of the sentence, if `error` is None; by default the meaning of the reason.
     """
     if error is None:
         return CaptureError(f"{subject}: {fact or explain(reason)}.", reason=reason)
-    number = "" if error.code is None else f" ({error.code})"
-    said = explain(error.reason) or error.detail
-    message = f"{subject}: {error.call} answered {error.code_name}{number}"
+    meaning = explain(error.reason) or error.detail
     return CaptureError(
-        f"{message}: {said}." if said else f"{message}.",
+        _failed_call(subject, error.call, error.code, error.code_name, meaning),
         reason=error.reason,
         code=error.code,
         code_name=error.code_name,
     )
+
+
+def _failed_call(subject: str, call: str, code: int | None, code_name: str, meaning: str) -> str:
+    number = "" if code is None else f" ({code})"
+    message = f"{subject}: {call} returned {code_name}{number}"
+    return f"{message}: {meaning}." if meaning else f"{message}."

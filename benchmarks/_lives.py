@@ -1,4 +1,4 @@
-"""What there is before a replay: capturing and instantiating, by the bare binding and by ours."""
+"""The steps before a replay: capturing and instantiating, with the bare binding and with this library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BARE = "the bare begin and end"
 def life(work, capture, instantiate=None, release=lambda _: None):
     """Return a function that captures, instantiates and releases, and returns the ns of each step.
 
-    `capture` is given the work, and returns what `instantiate` takes; what that returns `release` takes.
+    `capture` takes the work, `instantiate` the result of `capture`, and `release` that of `instantiate`.
     """
 
     def run():
@@ -40,7 +40,7 @@ def life(work, capture, instantiate=None, release=lambda _: None):
 
 
 def bare(scene, stream, nodes):
-    """Return the life of a graph with nothing but calls of cuda.bindings."""
+    """Return the life of a graph that uses only calls of cuda.bindings."""
     native, handle = stream.native, stream.handle
 
     def capture(work):
@@ -57,7 +57,7 @@ def bare(scene, stream, nodes):
 
 
 def ours(scene, stream, nodes):
-    """Return the lives of graphs of ours, captured in each way that there is."""
+    """Return the lives of this library's graphs, captured in each possible way."""
     handle = stream.handle
     graph = ag.Graph(keep_graph=True, stream=stream)
 

@@ -1,4 +1,4 @@
-"""What was measured, and where: the machine, the versions, the commit."""
+"""Facts about the measurement: the machine, the versions, the commit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def versions():
 
 
 def commit():
-    """Return the commit of the checkout, and whether it has changes that are not committed."""
+    """Return the commit of the checkout, and whether it has uncommitted changes."""
     name = os.environ.get("ACCELERATOR_GRAPH_COMMIT")
     if name:
         return name

@@ -1,4 +1,4 @@
-"""Honest timings: the variants interleaved round by round, medians and quartiles, ratios in one run."""
+"""Fair timings: variants interleaved round by round, medians and quartiles, ratios within one run."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from itertools import repeat
 from statistics import median, quantiles
 from time import perf_counter, perf_counter_ns
 
-LEAST = 3  # quartiles of fewer rounds say nothing
+LEAST = 3  # quartiles of fewer rounds mean nothing
 
 
 def loop(call, *args):
-    """Return a variant: it makes so many calls in a Python loop and returns how many ns they took."""
+    """Return a variant: it makes a number of calls in a Python loop and returns how many ns they took."""
 
     def without():
         begin = perf_counter_ns()
@@ -44,7 +44,7 @@ def loop(call, *args):
 
 
 def each(calls_in_turn):
-    """Return a variant that calls the next of an endless iterator, as often as it is told."""
+    """Return a variant that calls the items of an endless iterator, one after another."""
 
     def run(calls):
         begin = perf_counter_ns()
@@ -56,7 +56,7 @@ def each(calls_in_turn):
 
 
 class Plan:
-    """What one section measures: its rows, what was left out and why, and how long it may take.
+    """One section of measurements: its rows, the variants left out with the reasons, and its time limit.
 
     Parameters
     ----------
@@ -81,13 +81,13 @@ class Plan:
         self.facts = {}
 
     def skip(self, what, why):
-        """Write down what is not measured; for an exception, which."""
+        """Note a variant that is not measured, with the exception if there is one."""
         if isinstance(why, BaseException):
             why = f"{type(why).__name__}: {why}".splitlines()[0]
         self.skipped.setdefault(what, why)
 
     def tried(self, what, make, *args):
-        """Return what `make` makes, or None if it can't, which is written down."""
+        """Return the result of `make`; None, and a note, if it raises."""
         try:
             return make(*args)
         except Exception as error:
@@ -95,11 +95,11 @@ class Plan:
             return None
 
     def compare(self, case, n, variants, reference, *, calls=1, seconds=2.0, between=None, **more):
-        """Measure variants side by side, and add a row for each: ns a call, and the ratio round by round.
+        """Measure variants side by side, and add a row for each: ns per call, and the ratio round by round.
 
-        `variants` maps a name to a function that is told how many calls to make and returns the ns that
-        they took; `between` runs, untimed, before each. One that fails at first is left out. Returns
-        what was measured: by name, for each round, the ns by step.
+        `variants` maps a name to a function that takes the number of calls to make and returns the ns that
+        they took; `between` runs, untimed, before each. A variant that fails at first is skipped. Returns
+        the measurements by name: for each round, the ns by step.
         """
 
         def step(name, run):
@@ -111,14 +111,14 @@ class Plan:
         )
 
     def compare_lives(self, case, n, lives, reference, *, seconds=2.0, between=None, **more):
-        """Like `compare`, of functions that return the ns of several steps, by step."""
+        """Like `compare`, for functions that return the ns of several steps, by step."""
         between = between or (lambda: None)
         end = perf_counter() + seconds * (0.15 if self.quick else 1)
         running = {}
         for name, life in lives.items():
             between()
             if name == reference:
-                life()  # without it there is nothing to compare with
+                life()  # without the reference there is nothing to compare
                 running[name] = life
             elif self.tried(name, life) is not None:
                 running[name] = life
@@ -148,7 +148,7 @@ class Plan:
         return times
 
     def add(self, case, n, variant, values, ratios=None, reference=None, unit="ns", of="nodes", calls=1):
-        """Add one row: what was measured in each round, and the ratios to the reference in the same one."""
+        """Add one row: the measurement of each round, and its ratio to the reference in the same round."""
         low, _, high = spread(values)
         row = {"case": case, "n": n, "of": of, "variant": variant, "unit": unit}
         row |= {"median": number(median(values)), "range": [number(low), number(high)]}
@@ -159,7 +159,7 @@ class Plan:
         self.rows.append(row | {"rounds": len(values), "calls": calls})
 
     def goal(self, what, values, limit, *, unit="", least=False):
-        """Compare the median of what was measured with a figure that is to be reached."""
+        """Compare the median of the measurements with a target."""
         if not values:
             return
         low, middle, high = (round(value, 3) for value in spread(values))
@@ -176,7 +176,7 @@ class Plan:
         )
 
     def save(self):
-        """Write what there is so far, as JSON, so that nothing of it is lost if the process is."""
+        """Write the results so far as JSON, so that they survive a crash of the process."""
         if self.path:
             names = ("rows", "goals", "skipped", "facts")
             with open(f"{self.path}.tmp", "w", encoding="utf-8") as file:
@@ -185,7 +185,7 @@ class Plan:
 
 
 def above(times, name, other, base, step=""):
-    """Return by how much of the base one variant took longer than another, round by round."""
+    """Return how much longer one variant took than another, in units of the base, round by round."""
     if name not in times or other not in times:
         return []
     rounds = zip(times[name], times[other], times[base], strict=True)
@@ -193,16 +193,16 @@ def above(times, name, other, base, step=""):
 
 
 def spread(values):
-    """Return the quartiles and, between them, the median."""
+    """Return the lower quartile, the median and the upper quartile."""
     return quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
 
 
 def number(value):
-    """Return a number as short as it is exact."""
+    """Return a number with as many digits as are significant."""
     return round(value, 1) if abs(value) < 1000 else round(value)
 
 
 def resident():
-    """Return how many bytes of memory this process has."""
+    """Return how many bytes of memory this process uses."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,4 +1,4 @@
-"""What is measured against: the loops in C, and the smallest callable in C, compiled when they are needed."""
+"""The references: the loops in C, and the smallest callable in C, compiled when they are needed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _folder():
 
 
 def compiled(target, *sources, flags=()):
-    """Compile sources in C into a shared library and return its path."""
+    """Compile C sources into a shared library and return its path."""
     compiler = os.environ.get("CC") or "cc"
     if shutil.which(compiler.split()[0]) is None:
         raise RuntimeError(f"there is no C compiler {compiler!r}; install one, or name it in CC.")
@@ -72,7 +72,7 @@ def run(function, *args):
 
 
 def pointers(numbers):
-    """Return an array in C of handles."""
+    """Return a C array of handles."""
     return (c_void_p * len(numbers))(*numbers)
 
 
@@ -92,5 +92,5 @@ def _minimal():
 
 
 def minimal(launch, executable, stream):
-    """Return the smallest callable in C that launches: it is called without arguments."""
+    """Return the smallest callable in C that launches; it takes no arguments."""
     return _minimal()(launch, executable, stream)

@@ -1,4 +1,4 @@
-"""torch as a peer, and what is captured and replayed by ours on its current stream. See `_peers`."""
+"""torch as a peer, and this library's captures and replays on torch's current stream. See `_peers`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TORCH_CURRENT = f"{OURS}: replay() on torch's current stream"
 
 
 class Torch:
-    """torch, and what is captured and replayed by ours on its current stream."""
+    """torch, and this library's captures and replays on torch's current stream."""
 
     name = "torch"
     module = "torch"

@@ -1,7 +1,7 @@
 """Other libraries that replay CUDA graphs, on graphs of the same empty kernels.
 
-Each has `replays(nodes)`: by name a call, its arguments, and how to wait for it; and `lives(nodes)`: by name
-a function for `Plan.compare_lives`. `current()` is the context that its replays need.
+Each peer has `replays(nodes)`, which returns a call, its arguments and a wait function by name, and
+`lives(nodes)`, which returns functions for `Plan.compare_lives` by name. Its replays run inside `current()`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from _peer_torch import MODE, Torch
 
 
 class CudaCore:
-    """cuda.core, which knows no other library's stream."""
+    """cuda.core, which does not accept other libraries' streams."""
 
     name = "cuda.core"
     module = "cuda.core"
@@ -76,7 +76,7 @@ class CudaCore:
 
 
 class Cupy:
-    """CuPy, whose end_capture always instantiates."""
+    """CuPy. Its end_capture always instantiates."""
 
     name = "CuPy"
     module = "cupy"
@@ -174,12 +174,12 @@ PEERS = (CudaCore, Torch, Cupy, Warp)
 
 
 def installed(plan):
-    """Return the peers that are installed; the others are written down."""
+    """Return the peers that are installed, and note the others."""
     found = []
     for peer in PEERS:
         try:
             there = importlib.util.find_spec(peer.module) is not None
-        except ImportError:  # the package that it is in
+        except ImportError:  # the package that contains it
             there = False
         if there:
             found.append(peer)
@@ -189,7 +189,7 @@ def installed(plan):
 
 
 def peers(plan, scene, *, frameworks, always=False):
-    """Return the peers that are installed and work: the frameworks, or those that are none.
+    """Return the peers that are installed and work: either the frameworks or the others.
 
     Quick runs have frameworks only where `always` is true.
     """

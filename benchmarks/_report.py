@@ -9,7 +9,7 @@ UNITS = {
 
 
 def amount(value, unit):
-    """Return an amount in the unit in which it is short."""
+    """Return an amount in the unit in which it is shortest."""
     size, name = next(
         (each for each in reversed(UNITS[unit]) if abs(value) >= each[0]),
         UNITS[unit][0],

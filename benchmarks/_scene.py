@@ -1,4 +1,4 @@
-"""What the suites share of a vendor: the driver called directly, and graphs of ours of small nodes."""
+"""The suites' shared code for a vendor: direct calls of the driver, and graphs of small nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PTX = b"""
 
 
 def burst(nodes):
-    """Return how many launches can be enqueued at once, so that it is the host that is measured."""
+    """Return how many launches can be enqueued without waiting, so that only the host is measured."""
     return 20 if nodes <= 100 else 10 if nodes <= 1000 else 2 if nodes <= 10_000 else 1
 
 
@@ -29,13 +29,13 @@ class Scene:
     """A vendor's driver."""
 
     backend: str
-    bare: str  # what its binding's call is named
+    bare: str  # the name of the binding's call
 
     def stream(self):
         return ag.Stream(backend=self.backend)
 
     def captured(self, nodes, stream, **how):
-        """Return a graph of ours of a straight line of so many nodes."""
+        """Return a graph of this library with a chain of so many nodes."""
         graph = ag.Graph(keep_graph=True, stream=stream, **how)
         with graph:
             self.enqueue(stream.handle, nodes)
@@ -84,14 +84,14 @@ class Cuda(Scene):
         return int(self.call("cuGetProcAddress", name, 12000, 0)[0])
 
     def call(self, function, *args):
-        """Call a function of the driver; return what it answers."""
+        """Call a function of the driver and return its results."""
         code, *answer = getattr(self.driver, function)(*args)
         if int(code):
             raise RuntimeError(f"{function} answers {code.name}")
         return answer[0] if len(answer) == 1 else answer
 
     def use(self):
-        """Make the device's context that of the calling thread."""
+        """Make the device's context current on the calling thread."""
         self.call("cuCtxSetCurrent", self.context)
 
     def wait(self):
@@ -99,7 +99,7 @@ class Cuda(Scene):
         self.call("cuCtxSynchronize")
 
     def enqueue(self, handle, nodes):
-        """Launch so many empty kernels, and check the last: all variants do just this."""
+        """Launch so many empty kernels, and check the last launch. All variants do exactly this."""
         launch, kernel, stream = self.driver.cuLaunchKernel, self.kernel, self.driver.CUstream(handle)
         for _ in range(nodes):
             answer = launch(kernel, 1, 1, 1, 1, 1, 1, 0, stream, 0, 0)
@@ -107,7 +107,7 @@ class Cuda(Scene):
             raise RuntimeError(f"cuLaunchKernel answers {answer[0].name}")
 
     def typed(self, graph, stream):
-        """Return the binding's launch, and the handles as it likes them."""
+        """Return the binding's launch function, and the handles in the form that it takes."""
         return self.driver.cuGraphLaunch, self.driver.CUgraphExec(graph.raw_executable()), stream.native
 
     def bare_synchronize(self, stream):
@@ -163,7 +163,7 @@ class Hip(Scene):
         return answer[0] if len(answer) == 1 else answer
 
     def use(self):
-        """Nothing: a thread has a device from the start."""
+        """Do nothing: a thread has a device from the start."""
 
     def wait(self):
         self.call("hipDeviceSynchronize")
@@ -199,5 +199,5 @@ def replays(scene, graph, stream):
 
 
 def in_c(call):
-    """Say whether a callable of `bind` is the C extension's."""
+    """Return True if a callable of `bind` is the C extension's."""
     return type(call).__module__ == "accelerator_graph._core._fast"

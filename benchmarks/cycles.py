@@ -1,4 +1,4 @@
-"""10,000 cycles of capture, replay and reset: is memory flat, and is any handle left?
+"""10,000 cycles of capture, replay and reset: check that memory stays constant and no handle is left.
 
 Usage: python benchmarks/cycles.py [--backend NAME] [--cycles N].
 """
@@ -18,7 +18,7 @@ def resident_kib():
 
 
 def work_of(backend):
-    """Return what is enqueued in each cycle; on cuda and hip, a memset on device memory."""
+    """Return the work of each cycle; on cuda and hip, a memset of device memory."""
     if backend == "cpu":
         cell = bytearray(64)
         return lambda stream: stream.fill(cell, 1)

@@ -2,7 +2,7 @@
 
 Usage: python benchmarks/plot.py results.json [--out DIR] [--format svg|png]
 
-Needs matplotlib. Draws what there are figures for: replay, growth and threads.
+Needs matplotlib. Draws replay, growth and threads, as far as the results have them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import json
 import sys
 from pathlib import Path
 
-INK = "#808080"  # is legible on white and on black
+INK = "#808080"  # legible on white and on black
 OURS, OTHERS, LIMIT = "#2f81f7", "#8f959e", "#e0823d"
-WIDEST = 4.0  # ratios beyond are cut off; their number is written
+WIDEST = 4.0  # longer bars are cut off; the number is written beside them
 NAMES = {
     "accelerator_graph: bind()": "accelerator_graph, bind()",
     "accelerator_graph: replay()": "accelerator_graph, replay()",
@@ -68,7 +68,7 @@ def main():
 
 
 def rows_of(results, section, case):
-    """Return the rows of one table, as a table: by variant, by size."""
+    """Return the rows of one table by variant and size."""
     found = {}
     for row in results["sections"].get(section, {"rows": []})["rows"]:
         if row["case"] == case:
@@ -81,7 +81,7 @@ def colour(variant):
 
 
 def replay(results):
-    """One launch, as a ratio to the C loop: bars, the fastest first."""
+    """Draw one launch as a ratio to the C loop: bars, the fastest first."""
     import matplotlib.pyplot as plt
 
     table = rows_of(results, "replay", "burst")
@@ -123,7 +123,7 @@ def replay(results):
 
 
 def growth(results):
-    """What capture, instantiate and replay cost, by the number of nodes."""
+    """Draw the cost of capture, instantiate and replay by the number of nodes."""
     import matplotlib.pyplot as plt
 
     panels_of = {
@@ -150,7 +150,7 @@ def growth(results):
 
 
 def threads(results):
-    """Launches by several threads, each of a graph of its own."""
+    """Draw launches by several threads, each of its own graph."""
     import matplotlib.pyplot as plt
 
     table = rows_of(results, "threads", "a launch, all threads together")
@@ -166,7 +166,7 @@ def threads(results):
         panel.plot(list(line), values, color=colour(name), linewidth=width, **style)
     panel.set_ylim(bottom=0)
     gap, lowest = 0.07 * panel.get_ylim()[1], 0.0
-    for name in sorted(ends, key=ends.get):  # labels that would lie on one another are moved apart
+    for name in sorted(ends, key=ends.get):  # labels that would overlap are moved apart
         lowest = max(ends[name], lowest)
         panel.annotate(
             NAMES.get(name, name),

@@ -1,10 +1,10 @@
-"""Measure what this machine can, and write one report.
+"""Measure everything that this machine can run, and write one report.
 
 Usage: python benchmarks/run.py [--backend cuda|hip|cpu] [--out DIR] [--quick]
 
-Prints the report; with --out, DIR gets it as report.md, and every figure in results.json, which plot.py
-draws. All of it takes about four minutes on a GPU, with --quick 40 seconds. Needs no network and installs
-nothing. A C compiler is needed, and for one of the variants the headers of Python.
+Prints the report. With --out, also writes it to DIR/report.md, and every figure to DIR/results.json, which
+plot.py draws. Takes about four minutes on a GPU, with --quick 40 seconds. Needs no network and installs
+nothing. It needs a C compiler, and Python's headers for one of the variants.
 
 On AMD's runtime, without a GPU:
 PYTHONPATH=tests python -m amd 7.2 -- python benchmarks/run.py --backend hip
@@ -30,7 +30,7 @@ from _report import render
 
 ROOT = Path(__file__).resolve().parents[1]
 PURE = {"ACCELERATOR_GRAPH_PURE_PYTHON": "1"}
-SECTIONS = {  # the backends that have it, the function, and what it needs in the environment
+SECTIONS = {  # the backends, the function, and environment variables
     "replay": (("cuda", "hip"), "suite_replay:measure", {}),
     "replay_pure_python": (("cuda", "hip"), "suite_replay:measure_pure_python", PURE),
     "cpu": (("cpu",), "suite_cpu:measure", {}),
@@ -57,7 +57,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=400, help="at most so many; by default %(default)s")
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), metavar="SECTION")
     parser.add_argument("--limit", type=float, default=540, help="begin no section after so many seconds")
-    parser.add_argument("--section", help=argparse.SUPPRESS)  # in a process of its own, by this script
+    parser.add_argument("--section", help=argparse.SUPPRESS)  # this script starts itself with it
     parser.add_argument("--result", help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.backend = options.backend or _usable()
@@ -98,7 +98,7 @@ def _usable():
 
 
 def _in_process(name, options, limit):
-    """Measure one section in a process of its own; if it fails or hangs, say so and take what it has."""
+    """Measure one section in its own process. If it fails or hangs, note that and use its results so far."""
     if limit < 5:
         return NOTHING | {"error": "not begun: the time is up.", "seconds": 0}
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Capturing and instantiating graphs of 1 to 1000 kernels: all libraries capture the very same launches."""
+"""Capturing and instantiating graphs of 1 to 1000 kernels: all libraries capture the same launches."""
 
 from contextlib import ExitStack
 

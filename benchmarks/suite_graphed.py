@@ -1,4 +1,4 @@
-"""Calls of a function of 20 operations on 4 small arrays that was captured, with torch."""
+"""Calls of a captured function with 20 operations on 4 small arrays, with torch."""
 
 from _measure import loop
 
@@ -48,7 +48,7 @@ def measure(plan):
 
 
 def _settled(call, inputs):
-    """Call it until it has been captured; return what it gives then."""
+    """Call the function until it is captured; return the result of the last call."""
     for _ in range(5):
         result = call(*inputs)
     return result

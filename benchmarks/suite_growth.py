@@ -1,4 +1,4 @@
-"""How each grows: a graph with its nodes, and a replay with the number of graphs and streams in use."""
+"""How costs grow: of a graph with its nodes, and of a replay with the number of graphs and streams in use."""
 
 from itertools import cycle
 
@@ -8,7 +8,7 @@ from _measure import each
 from _scene import BIND, REPLAY, burst, replays, scene_of
 from suite_replay import C_LOOP
 
-NODES = 10  # of each graph where there are many
+NODES = 10  # of each graph, if there are many graphs
 
 
 def measure(plan):

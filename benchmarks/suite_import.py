@@ -12,7 +12,7 @@ from _peers import installed
 ROOT = Path(__file__).resolve().parents[1]
 BARE = "a bare interpreter"
 OURS = "accelerator_graph"
-LOADED = "accelerator_graph, Graph and Stream"  # names are loaded when they are asked for
+LOADED = "accelerator_graph, Graph and Stream"  # names are imported on first use
 
 
 def measure(plan):
@@ -30,7 +30,7 @@ def measure(plan):
 
 
 def _compare(plan, imports, seconds, most):
-    """Time statements in turns, and add a row of what each takes beyond a bare interpreter."""
+    """Time statements in turns, and add a row for each: its time beyond a bare interpreter's."""
     statements = {BARE: "pass"} | imports
     for name in [name for name in statements if plan.tried(name, start, statements[name]) is None]:
         del statements[name]
@@ -52,7 +52,7 @@ def _compare(plan, imports, seconds, most):
 
 
 def start(statement):
-    """Return how many ns a fresh interpreter takes for one statement. The first time writes the byte code."""
+    """Return how many ns a new interpreter takes for one statement. The first run writes the byte code."""
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     begin = perf_counter_ns()
     done = subprocess.run(

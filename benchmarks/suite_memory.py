@@ -1,6 +1,6 @@
-"""Memory of a graph: of many small ones beside the driver's own, and of one by its nodes.
+"""Memory of graphs: of many small ones beside the driver's own, and of one by its nodes.
 
-Each way is measured in a process of its own, since memory that was freed is used again.
+Each way is measured in a process of its own, since freed memory is used again.
 Usage of that process: python benchmarks/suite_memory.py WAY COUNT
 """
 
@@ -100,7 +100,7 @@ def _many(scene, make, count):
         answer["host memory of a graph"].append((resident() - before[0]) / count)
         answer["device memory of a graph"].append((before[1] - scene.free_memory()) / count)
     for values in answer.values():
-        del values[0]  # with what is allocated once
+        del values[0]  # the first value includes one-time allocations
     tracemalloc.start()
     held += [make() for _ in range(count)]
     gc.collect()
@@ -120,7 +120,7 @@ def _by_nodes(scene, way, most):
 
 
 def _maker(scene, way):
-    """Return a function that makes one graph of one node, replays it once, and returns what holds it."""
+    """Return a function that makes one graph of one node, replays it once, and returns the owner."""
     if way in ("bare", "bare_kept"):
         return _bare(scene, 1, keep=way == "bare_kept")
     if way in ("ours", "kept", "bound"):
@@ -168,7 +168,7 @@ def _ours(scene, nodes, *, keep, bind=False):
 
 
 def _pooled(way):
-    """Capture fifty graphs of different shapes into one pool, as torch or by ours, and check them."""
+    """Capture fifty graphs of different shapes into one pool, with torch or this library, and check them."""
     import torch
 
     weight = torch.randn(1024, 1024, device="cuda")

@@ -1,4 +1,4 @@
-"""One replay: a burst of launches, and a launch that is waited for, of graphs of 1 to 1000 nodes."""
+"""One replay: a burst of launches, and a launch with a wait, of graphs of 1 to 1000 nodes."""
 
 import importlib.util
 import os
@@ -38,7 +38,7 @@ def measure(plan):
 
 
 def measure_pure_python(plan):
-    """The same without the C extension and without peers."""
+    """Measure the same without the C extension and without peers."""
     if os.environ.get("ACCELERATOR_GRAPH_PURE_PYTHON") != "1":
         raise RuntimeError("ACCELERATOR_GRAPH_PURE_PYTHON=1 has to be set from the start.")
     if importlib.util.find_spec("accelerator_graph._core._fast") is None:
@@ -89,7 +89,7 @@ def _without_frameworks(plan, scene, nodes):
 
 
 def _waited(call, *args, wait):
-    """Return a variant: each launch is waited for."""
+    """Return a variant that waits for each launch."""
 
     def run(calls):
         begin = perf_counter_ns()

@@ -1,4 +1,4 @@
-"""Threads that each replay a graph of their own, against as many threads of a C program."""
+"""Threads that each replay their own graph, compared with as many threads of a C program."""
 
 import sys
 import threading
@@ -54,7 +54,7 @@ def _bare(scene, graph, stream):
 
 
 def _in_threads(calls):
-    """Return a variant: every callable in a loop in a thread of its own; ns from first begin to last end."""
+    """Return a variant that loops over each callable in its own thread; ns from first start to last end."""
 
     def run(launches):
         start = threading.Barrier(len(calls))

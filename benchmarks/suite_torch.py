@@ -1,4 +1,4 @@
-"""Captures of torch's operations, beside torch's own way."""
+"""Captures of torch's operations, compared with torch's own graphs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import accelerator_graph as ag
 
 SIZES = (1, 10, 100, 1000)
 THEIRS = "torch.cuda.graph"
-EXTRA = 100  # us: what a capture may take longer than torch's
+EXTRA = 100  # us that a capture may take longer than torch's
 
 
 def measure(plan):
@@ -26,7 +26,7 @@ def measure(plan):
     other = torch.cuda.CUDAGraph()
     x.add_(1)
     for alone in (True, False):
-        if not alone:  # torch keeps what all graphs share, as long as there is one
+        if not alone:  # torch keeps the memory that all graphs share while one of them lives
             with torch.cuda.graph(other):
                 x.add_(1)
         _measure(plan, torch, x, "alone" if alone else "beside another graph")

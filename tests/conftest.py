@@ -21,6 +21,7 @@ NEED_OF = {
     (TESTS / "backends/cuda", "backend"): "cuda",
     (TESTS / "backends/hip", "backend"): "hip",
     (TESTS / "core/test_liveness.py", "torch"): "torch",
+    (TESTS / "graphed", "device"): "no_gpu",
 }
 """What a fixture needs, by the folder or the module that it stands in."""
 

@@ -50,6 +50,15 @@ def test_info_shows_every_backend_and_why_it_is_not_usable() -> None:
             assert backend["reason"] in done.stdout
 
 
+def test_info_shows_every_framework_and_why_it_is_not_usable() -> None:
+    facts = json.loads(command_line("info", "--json").stdout)
+    rows = {row["name"]: row for row in facts["frameworks"]}
+    assert {"torch", "cupy", "warp", "numba.cuda", "cuda.core"} <= set(rows)
+    assert rows["cupy"]["reason"] == "it is not imported"
+    lines = [line.split(maxsplit=3) for line in command_line("info").stdout.splitlines()]
+    assert ["cupy", "no", "built-in", "it is not imported"] in lines
+
+
 def test_info_shows_a_known_defect_of_what_is_installed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from pathlib import Path
 
 import pytest
 
+import accelerator_graph
 from processes import execute
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -88,6 +90,18 @@ exec("from accelerator_graph import *", namespace)
 assert set(ag.__all__) <= set(namespace)
 """
     )
+
+
+def test_type_checkers_see_the_public_names() -> None:
+    tree = ast.parse(Path(accelerator_graph.__file__).read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {}
+    for statement in block.body:
+        assert isinstance(statement, ast.ImportFrom)
+        [alias] = statement.names
+        assert alias.asname == alias.name, "write `X as X`: else type checkers take it for private"
+        seen[alias.name] = f".{statement.module}" if statement.module else ""
+    assert seen == accelerator_graph._HOMES
 
 
 def test_unknown_name_is_an_attribute_error() -> None:

@@ -116,7 +116,7 @@ def test_the_commands_work(system, command, tmp_path):
     said = run(system, code)
     if command == "info":
         assert "cpu" in said
-        assert "A bare Stream() is of backend 'cpu'." in said
+        assert "A bare Stream() uses backend 'cpu'." in said
     else:
         assert "identical, bit for bit" in said
         assert (tmp_path / "demo.dot").read_text().startswith("digraph")
@@ -129,8 +129,8 @@ def test_a_missing_driver_is_said_to_be_missing(system):
     def load(name, *args, **how):
         raise OSError(f"the loader of {sys.platform} has not found {name}")
     ctypes.CDLL = load
-    from accelerator_graph.backends import _cuda_probe
-    print(_cuda_probe._driver_missing({}))
+    from accelerator_graph.backends._cuda import probe
+    print(probe._driver_missing({}))
     """
     library = {"win32": "nvcuda.dll", "darwin": "libcuda.so.1"}[system]
     assert run(system, code) == f"no driver library ({library}) was found. Install NVIDIA's driver\n"

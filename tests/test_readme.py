@@ -1,4 +1,4 @@
-"""The README's code runs."""
+"""The README's code runs, and the links of all pages lead somewhere."""
 
 import os
 import re
@@ -9,6 +9,8 @@ import pytest
 from processes import execute
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+PAGES = ["README.md", *sorted(f"docs/{name}" for name in os.listdir(f"{ROOT}/docs") if name.endswith(".md"))]
 
 with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
     README = file.read()
@@ -47,10 +49,14 @@ def test_the_code_for_a_gpu_runs(block, tmp_path):
     assert len(set(done.stdout.split())) == 3, done.stdout
 
 
-def test_the_links_lead_somewhere():
-    links = re.findall(r"\]\(([^)]+)\)", re.sub(r"```.*?```", "", README, flags=re.DOTALL))
-    assert links
-    missing = [link for link in links if "//" not in link and not os.path.exists(os.path.join(ROOT, link))]
+@pytest.mark.parametrize("page", PAGES)
+def test_the_links_lead_somewhere(page):
+    path = os.path.join(ROOT, page)
+    with open(path, encoding="utf-8") as file:
+        text = re.sub(r"```.*?```", "", file.read(), flags=re.DOTALL)
+    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", text) if "//" not in link]
+    assert links or page != "README.md"
+    missing = [link for link in links if not os.path.exists(os.path.join(os.path.dirname(path), link))]
     assert missing == []
 
 

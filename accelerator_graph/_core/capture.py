@@ -6,7 +6,7 @@ import itertools
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 from .._interpreter.threads import this_thread
@@ -27,10 +27,25 @@ if TYPE_CHECKING:
     from ..backends.base import Backend, Recorder
     from ..interop.base import Framework, Undo
     from .call_site import Site
-    from .pools import Lease
+    from .pools import AnyPool, Lease
 
 _keys = itertools.count()
 _NO_TOKEN = object()
+
+
+class CapturePlan(NamedTuple):
+    """How a capture is to be made. None leaves the choice to the graph."""
+
+    stream: streams.Stream | None = None
+    """The stream to capture."""
+    home: streams.Stream | None = None
+    """Where replays will go, if that is another stream."""
+    pool: AnyPool | None = None
+    mode: str | None = None
+    prepare: bool = False
+    """Wait for `home` first, unless that is being captured."""
+    finds_inputs: bool | None = None
+    """Watch the arrays that captured work uses."""
 
 
 class Captured(Owned):

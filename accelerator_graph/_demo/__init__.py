@@ -1,8 +1,8 @@
 """The demo: the heat equation on a plate, solved step by step, then by replaying one graph.
 
 ``python -m accelerator_graph demo`` runs it. Read it as a first example of the library: this module
-is the same on every backend, and `cpu`, `cuda` and `hip` beside it hold what differs, which is the memory
-and the kernel.
+is the same on every backend. The modules `cpu`, `cuda` and `hip` beside it have the memory and the kernel,
+which differ.
 
 The scheme is the explicit five-point one in double precision, on two grids that take turns:
 every step reads one and writes the other. The rim of the plate never changes.
@@ -27,7 +27,7 @@ SOLVERS = {
 }
 
 STEPS_PER_GRAPH = 20
-"""Even, so that the result of a replay is where the next one begins."""
+"""An even number, so that each replay ends on the grid where the next one begins."""
 
 
 class Plate(Protocol):
@@ -46,7 +46,7 @@ class Plate(Protocol):
         """Enqueue one step for the rows from `first` to before `last`."""
 
     def read(self) -> bytes:
-        """Return the grid that an even number of steps has written. The streams are idle."""
+        """Return the grid that holds the result of an even number of steps. The streams are idle."""
 
     def close(self) -> None:
         """Release the memory. The streams are idle."""
@@ -63,7 +63,7 @@ def enqueue(plate: Plate, size: int, steps: int, stream: ag.Stream, side: ag.Str
 
 
 def run(backend: str | None, size: int | None, steps: int | None, dump: str | None) -> bool:
-    """Solve twice, print what came of it, and return whether the results are the same bits."""
+    """Solve twice, print times and results, and return True if the results are identical bit for bit."""
     name = backend or best()
     kind = solver(name)
     size = size or kind.default_size
@@ -79,14 +79,14 @@ def run(backend: str | None, size: int | None, steps: int | None, dump: str | No
         expected = plate.read()
 
         # As a graph: the steps are enqueued once, while the stream records instead of running them.
-        graph = ag.Graph(keep_graph=True)  # kept, so that it can be dumped after it was instantiated
+        graph = ag.Graph(keep_graph=True)  # kept, so that it can be dumped after instantiate()
         with stream, graph:
             enqueue(plate, size, STEPS_PER_GRAPH, stream, side)
         graph.instantiate()
         path = dump or temporary_path()
         graph.debug_dump(path)
 
-        launch = graph.bind(stream)  # decides everything now, so that a replay only launches
+        launch = graph.bind(stream)  # all decisions are made now; a call only launches
 
         def replay() -> None:
             for _ in range(steps // STEPS_PER_GRAPH):
@@ -117,13 +117,13 @@ def run(backend: str | None, size: int | None, steps: int | None, dump: str | No
 
 
 def best() -> str:
-    """Return the backend that was named, else the best one that the demo has a kernel for."""
+    """Return the backend that the user has named, else the best one that the demo has a kernel for."""
     name = ag.backends.resolve(cpu_fallback=True).name
     return name if name in SOLVERS or ag.backends.chosen() else "cpu"
 
 
 def timed(plate: Plate, stream: ag.Stream, work: Callable[[], None]) -> float:
-    """Return how long the work takes from the initial state, in seconds."""
+    """Return how many seconds the work takes from the initial state."""
     plate.restore(stream)
     stream.synchronize()
     begin = perf_counter()
@@ -133,7 +133,7 @@ def timed(plate: Plate, stream: ag.Stream, work: Callable[[], None]) -> float:
 
 
 def initial_state(size: int) -> array[float]:
-    """Return a cold plate with a hot square in it and a rim that is warmer on the left."""
+    """Return a cold plate with a hot square in the middle and a warmer rim on the left."""
     grid = array("d", bytes(8 * size * size))
     quarter = size // 4
     for y in range(quarter, size - quarter):
@@ -145,7 +145,7 @@ def initial_state(size: int) -> array[float]:
 
 def solver(name: str) -> type[Plate]:
     """Return the solver for a backend."""
-    ag.backends.get(name)  # raises if it is unknown or can't run here
+    ag.backends.get(name)  # raises if the backend is unknown or can't run here
     try:
         module, _, qualname = SOLVERS[name].partition(":")
     except KeyError:
@@ -157,7 +157,7 @@ def solver(name: str) -> type[Plate]:
 
 
 def temporary_path() -> str:
-    """Return the path of a new temporary file that stays."""
+    """Return the path of a new temporary file, which is not deleted."""
     handle, path = tempfile.mkstemp(prefix="accelerator_graph-", suffix=".dot")
     os.close(handle)
     return path

@@ -8,7 +8,7 @@ import accelerator_graph as ag
 
 
 class CpuPlate:
-    """Two grids in the process's own memory."""
+    """Two grids in the memory of the process."""
 
     default_size = 64
     default_steps = 400

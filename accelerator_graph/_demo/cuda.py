@@ -1,7 +1,7 @@
-"""The demo on the ``"cuda"`` backend: device memory, and a kernel that is compiled on the spot.
+"""The demo on the ``"cuda"`` backend: device memory, and a kernel that is compiled at run time.
 
-The library captures streams and leaves memory and kernels to whoever owns them, so everything here
-is cuda-python. With a framework around, its arrays and kernels would stand in this place.
+The library captures streams. Memory and kernels are not its business, so everything here calls
+cuda-python. A program with a framework would use the framework's arrays and kernels instead.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class CudaPlate:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Make the device's context current for a while, and then the one that was before."""
+        """Make the device's context current for a ``with`` block, then the one from before."""
         call(driver.cuCtxPushCurrent, self.context)
         try:
             yield
@@ -90,7 +90,7 @@ def compiled(device: Any) -> bytes:
     options = [f"--gpu-architecture=sm_{major}{minor}".encode()]
     try:
         program = call(nvrtc.nvrtcCreateProgram, SOURCE, b"diffuse.cu", 0, [], [])
-    except RuntimeError as error:  # what the bindings raise if they can't load the library
+    except RuntimeError as error:  # the bindings raise this if they can't load the library
         if isinstance(error, ag.errors.DriverError):
             raise
         raise ag.errors.UnsupportedError(
@@ -107,7 +107,7 @@ def compiled(device: Any) -> bytes:
 
 
 def call(function: Any, *arguments: Any) -> Any:
-    """Call a function of cuda-python and return what it answers beside the status; raise if it fails."""
+    """Call a function of cuda-python and return its results without the status; raise if it fails."""
     status, *answer = function(*arguments)
     if status:
         reason: ag.errors.Reason = "out_of_memory" if "OUT_OF_MEMORY" in status.name else "other"

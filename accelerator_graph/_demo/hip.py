@@ -1,7 +1,7 @@
-"""The demo on the ``"hip"`` backend: device memory, and a kernel that is compiled on the spot.
+"""The demo on the ``"hip"`` backend: device memory, and a kernel that is compiled at run time.
 
-The library captures streams and leaves memory and kernels to whoever owns them, so everything here
-is hip-python. With a framework around, its arrays and kernels would stand in this place.
+The library captures streams. Memory and kernels are not its business, so everything here calls
+hip-python. A program with a framework would use the framework's arrays and kernels instead.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class HipPlate:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Make the device current for a while, and then the one that was before."""
+        """Make the device current for a ``with`` block, then the one from before."""
         before = call(hip.hipGetDevice)
         call(hip.hipSetDevice, self.device)
         try:
@@ -87,7 +87,7 @@ def compiled() -> bytes:
     """Return the kernel's code object for the current device."""
     try:
         program = call(hiprtc.hiprtcCreateProgram, SOURCE, b"diffuse.hip", 0, None, None)
-    except RuntimeError as error:  # what the binding raises if it can't load the library
+    except RuntimeError as error:  # the binding raises this if it can't load the library
         if isinstance(error, ag.errors.DriverError):
             raise
         raise ag.errors.UnsupportedError(
@@ -104,7 +104,7 @@ def compiled() -> bytes:
 
 
 def call(function: Any, *arguments: Any) -> Any:
-    """Call a function of hip-python and return what it answers beside the status; raise if it fails."""
+    """Call a function of hip-python and return its results without the status; raise if it fails."""
     status, *answer = function(*arguments)
     if status:
         reason: ag.errors.Reason = "out_of_memory" if "OutOfMemory" in status.name else "other"

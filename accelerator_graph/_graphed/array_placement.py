@@ -1,61 +1,88 @@
-"""Where the arrays in a graphed function's arguments have to be, so that its graph can read them."""
+"""Where the memory of an array is, and whether a graph can read and write it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..backends.base import Capability
 from ..interop import registry as interop
-from .arrays import Family, place_of
 
 if TYPE_CHECKING:
     from .._core.streams import Stream
 
-
-def on_host(home: Stream) -> bool:
-    """Return True if graphs of a stream's backend work on memory of the host."""
-    return Capability.HANDLES not in home._backend.capabilities(home.device)
+_HOST = (1, 3, 11)  # of DLPack's kinds of devices: the CPU, and host memory that CUDA or ROCm pinned
 
 
-def only_ours(home: Stream) -> bool:
-    """Return True if nothing but our streams can enqueue work on a stream's backend.
+def works_on_host(stream: Stream) -> bool:
+    """Return True if graphs of a stream's backend work on host memory."""
+    return Capability.HANDLES not in stream._backend.capabilities(stream.device)
 
-    So it is where the backend records explicitly, and where no other library could name a stream, as on the
-    CPU backend; unless a framework takes part, which may record in its own way.
+
+def only_our_streams(stream: Stream) -> bool:
+    """Return True if work can be enqueued on a stream's backend only through this library's streams.
+
+    That holds where the backend records explicitly, and where no other library could name a stream, as on
+    the CPU backend; unless a framework takes part, which may record in its own way.
     """
-    closed = home._backend.recording == "explicit" or on_host(home)
-    return closed and not interop.active(home.backend)
+    closed = stream._backend.recording == "explicit" or works_on_host(stream)
+    return closed and not interop.active(stream.backend)
 
 
-def check_arguments(
-    arrays: Sequence[Any], families: Sequence[Family], names: Sequence[str], home: Stream
-) -> None:
-    """Refuse arrays that a graph beside the current stream could not read.
+def check_place(x: Any, name: str, stream: Stream) -> None:
+    """Raise TypeError or ValueError if a graph that is captured beside a stream could not read an array.
 
-    Raises
-    ------
-    TypeError, ValueError
-        An array, which is named, is in other memory, on another device, is not strided, or requires grad.
+    It can't if the array is in host memory and the backend works on device memory, or the other way round, or
+    if the array is on another device.
     """
-    host = on_host(home)
-    for x, family, name in zip(arrays, families, names, strict=True):
-        there, device = place_of(x)
-        if there is not host:
-            where, wanted = ("host", "device") if there else ("device", "host")
-            raise TypeError(
-                f"argument {name} is an array in {where} memory, and backend {home.backend!r} replays "
-                f"on {wanted} memory; pass it there."
-            )
-        if device not in (None, home.device):
-            raise ValueError(
-                f"argument {name} is on device {device} and the current stream on device {home.device}; "
-                "make a stream of the other device the current one."
-            )
-        if family.kind == "tensor" and x.layout is not family.module.strided:
-            raise TypeError(f"argument {name} is not a strided array; pass the arrays that it is made of.")
-        if family.kind == "tensor" and x.requires_grad and family.module.is_grad_enabled():
-            raise ValueError(
-                f"argument {name} requires grad, and no gradients pass through a graphed function; pass "
-                "its detach(), or call under no_grad()."
-            )
+    on_host, device = place_of(x)
+    if on_host is not works_on_host(stream):
+        where, wanted = ("host", "device") if on_host else ("device", "host")
+        raise TypeError(
+            f"{name} is in {where} memory, but graphs of backend {stream.backend!r} work on {wanted} memory; "
+            "move it there."
+        )
+    if device not in (None, stream.device):
+        raise ValueError(
+            f"{name} is on device {device} and the current stream on device {stream.device}; make a stream "
+            f"of device {device} the current one."
+        )
+
+
+def place_of(x: Any) -> tuple[bool, int | None]:
+    """Return whether an array is in host memory, and the ordinal of its device where that is known."""
+    if hasattr(x, "__dlpack_device__"):
+        kind, ordinal = x.__dlpack_device__()
+        return (True, None) if int(kind) in _HOST else (False, int(ordinal))
+    return not hasattr(x, "__cuda_array_interface__"), None
+
+
+def extent(x: Any) -> tuple[int, int] | None:
+    """Return where the memory of an array begins and ends; None if its type does not say."""
+    cls, interface = type(x), None
+    for name in ("__cuda_array_interface__", "__array_interface__"):
+        interface = interface or (getattr(x, name, None) if hasattr(cls, name) else None)
+    if isinstance(interface, dict):
+        start, shape, strides = (interface["data"] or (0,))[0], interface["shape"], interface.get("strides")
+        kind = interface["typestr"]
+        itemsize = int(kind[2:].partition("[")[0]) * (4 if kind[1] == "U" else 1)
+    elif hasattr(cls, "data_ptr") and hasattr(cls, "stride"):
+        start, shape, itemsize = x.data_ptr(), x.shape, x.element_size()
+        strides = [step * itemsize for step in x.stride()]
+    else:
+        return None
+    if 0 in shape:
+        return start, start
+    if strides is None:
+        return start, start + itemsize * prod(shape)
+    steps = [(size - 1) * step for size, step in zip(shape, strides, strict=True)]
+    below = sum(step for step in steps if step < 0)
+    above = sum(step for step in steps if step > 0)
+    return start + below, start + above + itemsize
+
+
+def writable(x: Any) -> bool:
+    """Return True unless an array says that it can't be written."""
+    if hasattr(x, "stride"):
+        return not any(step == 0 and size > 1 for step, size in zip(x.stride(), x.shape, strict=True))
+    return getattr(getattr(x, "flags", None), "writeable", True) is not False

@@ -1,118 +1,180 @@
-"""Arrays of anybody's, told by what they can do: how each type is described and copied."""
+"""Arrays of any library, recognised by what they can do: how each type is described and copied."""
 
 from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
-from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..interop import registry as interop
+from .array_placement import check_place, writable
 
 if TYPE_CHECKING:
+    from .._core.streams import Stream
     from ..interop.base import Framework
 
-_HOST = (1, 3, 11)  # of DLPack's kinds of devices: the CPU, and host memory that CUDA or ROCm pinned
+Read = Callable[[Any, list[Any]], Hashable]
+"""Returns an array's part of a signature, and appends the array to a list."""
 
 
-class Family:
-    """How the arrays of one type are handled.
+class ArrayType:
+    """How the arrays of one type are described and copied.
 
-    Attributes
+    Parameters
     ----------
     kind : {"tensor", "array", "buffer", "place"}
-        Like a torch tensor; like a NumPy array; a Python buffer that can be copied; or memory of which no
-        copy can be made, so that a graph is bound to the place.
-    root : str
-        The top-level package that the type comes from, as a framework is named.
+        Like a torch tensor; like a NumPy array; a Python buffer that can be copied; or memory that can't be
+        copied, so that a graph is bound to its address.
+    package : module
+        The top-level package that the type comes from, or None.
     read : callable
-        Returns the part of a signature that an array makes, and appends the array to a list.
+        Describes an array; see `Read`.
     empty_like : callable
         Returns a new array like a given one, with any contents.
     assign : callable
-        ``assign(target, source)`` copies, on the framework's current stream or now.
-    assign_all : callable, optional
-        The same for two lists.
+        ``assign(target, source)`` copies, on the framework's current stream or at once.
     """
 
-    __slots__ = ("assign", "assign_all", "empty_like", "kind", "module", "read", "root")
+    __slots__ = ("assign", "assign_all", "empty_like", "kind", "package", "read")
+
+    def __init__(
+        self,
+        kind: Literal["tensor", "array", "buffer", "place"],
+        package: Any,
+        read: Read,
+        empty_like: Callable[[Any], Any],
+        assign: Callable[[Any, Any], object],
+    ) -> None:
+        self.kind = kind
+        self.package = package
+        self.read = read
+        self.empty_like = empty_like
+        self.assign = assign
+        self.assign_all: Any = getattr(package, "_foreach_copy_", None) if kind == "tensor" else None
+        """The same for two lists, where there is such a function."""
 
     def copy(self, x: Any) -> Any:
-        """Return a copy of an array, on the framework's current stream or now; or the place itself."""
+        """Return a copy, made on the framework's current stream or at once; of a place, itself."""
         if self.kind == "tensor":
             return x.detach().clone()
         new = self.empty_like(x)
         self.assign(new, x)
         return new
 
-    def static(self, x: Any) -> Any:
-        """The same, but a copy that counts how often it is written, if any array of the type does."""
-        inference = getattr(self.module, "inference_mode", None)  # a mode in which none does
+    def static_copy(self, x: Any) -> Any:
+        """Return a copy of an array that counts its writes, if arrays of the type ever do."""
+        inference = getattr(self.package, "inference_mode", None)  # no tensor counts them in that mode
         with nullcontext() if inference is None else inference(False):
             return self.copy(x)
 
-    def like(self, static: Any, x: Any) -> Any:
-        """Return a static copy of an array as a function gets it: it can't be written if the array can't."""
+    def as_argument(self, static: Any, x: Any) -> Any:
+        """Return the static copy of an array as a function gets it: read-only if the array is."""
         if self.kind != "array" or writable(x):
             return static
         view = static.view()
         view.flags.writeable = False
         return view
 
-    def __init__(
-        self,
-        kind: Literal["tensor", "array", "buffer", "place"],
-        module: Any,
-        read: Callable[[Any, list[Any]], Hashable],
-        empty_like: Callable[[Any], Any],
-        assign: Callable[[Any, Any], object],
-    ) -> None:
-        self.kind = kind
-        self.module = module
-        self.root: str = getattr(module, "__name__", "")
-        self.read = read
-        self.empty_like = empty_like
-        self.assign = assign
-        self.assign_all: Any = getattr(module, "_foreach_copy_", None) if kind == "tensor" else None
 
-
-def family_of(x: Any) -> Family | None:
-    """Return how an object's type is handled; None if it is no array.
-
-    Told by the type and, where that says nothing, by this one object: all of a type are alike.
-    """
+def array_type_of(x: Any) -> ArrayType | None:
+    """Return how objects of this one's type are handled; None if they are not arrays."""
     cls = type(x)
     if all(callable(getattr(cls, name, None)) for name in ("copy_", "detach", "clone", "stride")):
-        module = _home(cls)
-        if module is not None:
-            return _tensor(cls, module)
+        package = _package_of(cls)
+        if package is not None:
+            return _tensor(cls, package)
     on_device = hasattr(x, "__cuda_array_interface__")
     if (on_device or hasattr(cls, "__array_interface__")) and hasattr(cls, "__array_ufunc__"):
-        module = _home(cls)
-        if module is not None and not issubclass(cls, Hashable):  # a scalar of NumPy's has a hash
+        package = _package_of(cls)
+        if package is not None and not issubclass(cls, Hashable):  # NumPy's scalars have a hash
             if not on_device:
-                return _array(cls, module, _read_like_numpy)
-            if module.__name__ in interop.names():  # else nobody can say on which stream it copies
-                return _array(cls, module, _read_with_device)
+                return _array(package, _read_like_numpy)
+            if package.__name__ in interop.names():  # else nobody knows on which stream it copies
+                return _array(package, _read_with_device)
     if on_device:
         return _place(cls)
-    if hasattr(x, "__dlpack__"):  # it may say where it is if it is on a device
+    if hasattr(x, "__dlpack__"):  # it may have an address when it is on a device
         return _buffer(cls, x) or _place(cls)
     return _buffer(cls, x) if not issubclass(cls, Hashable) and _has_memory(x) else None
 
 
-def _tensor(cls: type, module: Any) -> Family:
+def check_arguments(
+    arrays: Sequence[Any], types: Sequence[ArrayType], names: Sequence[str], stream: Stream
+) -> None:
+    """Raise TypeError or ValueError if a graph beside a stream could not read the arrays of a call.
+
+    It can't if an array is in other memory, on another device, not strided, or requires grad.
+    """
+    for x, array_type, name in zip(arrays, types, names, strict=True):
+        check_place(x, f"argument {name}", stream)
+        if array_type.kind != "tensor":
+            continue
+        if x.layout is not array_type.package.strided:
+            raise TypeError(f"argument {name} is not a strided array; pass the arrays that it is made of.")
+        if x.requires_grad and array_type.package.is_grad_enabled():
+            raise ValueError(
+                f"argument {name} requires grad, and no gradients pass through a graphed function; pass "
+                "its detach(), or call under no_grad()."
+            )
+
+
+Assign = Callable[[Any, Any], object]
+Copy = Callable[["Stream", Assign, Any, Any], None]
+"""``copy(stream, assign, target, source)``: copies in the order of the stream, unless both are one object."""
+
+
+def copy_on_device(stream: Stream, assign: Assign, target: Any, source: Any) -> None:
+    """Copy on the framework's current stream, which is this stream."""
+    if target is not source:
+        assign(target, source)
+
+
+def copy_on_host(stream: Stream, assign: Assign, target: Any, source: Any) -> None:
+    """Enqueue the copy of an array whose library does not know of the stream."""
+    if target is not source:
+        stream._backend.launch(stream._native, assign, _detached(target), _detached(source))
+
+
+def _detached(x: Any) -> Any:
+    """Return an array without gradients: the thread of the stream has grad modes of its own."""
+    return x.detach() if getattr(x, "requires_grad", False) else x
+
+
+def frameworks_of(types: list[ArrayType], backend: str) -> tuple[set[str], list[Framework]]:
+    """Return the names of the packages that arrays come from, and those that take part in captures now."""
+    packages = {getattr(each.package, "__name__", "") for each in types}
+    active = interop.active_by_name(backend)
+    return packages, [active[name] for name in sorted(packages) if name in active]
+
+
+def clear_autocast_caches() -> None:
+    """Empty the caches of what autocast has cast, before and after a capture.
+
+    A cast that a capture finds there is freed when autocast ends. A cast that a capture leaves there has no
+    contents until a replay.
+    """
+    for name in interop.names():
+        clear = getattr(sys.modules.get(name), "clear_autocast_cache", None)
+        if clear is not None:
+            clear()
+
+
+def _tensor(cls: type, package: Any) -> ArrayType:
     def read(x: Any, leaves: list[Any]) -> Hashable:
         leaves.append(x)
         return cls, x.shape, x.stride(), x.dtype, x.device, x.requires_grad
 
-    return Family("tensor", module, read, lambda x: module.empty_like(x.detach()), cls.copy_)  # type: ignore[attr-defined]
+    assign = cls.copy_  # type: ignore[attr-defined]
+    return ArrayType("tensor", package, read, lambda x: package.empty_like(x.detach()), assign)
 
 
-def _array(cls: type, module: Any, read: Callable[[Any, list[Any]], Hashable]) -> Family:
-    return Family("array", module, read, module.empty_like, _assign)
+def _array(package: Any, read: Read) -> ArrayType:
+    def assign(target: Any, source: Any) -> None:
+        target[...] = source
+
+    return ArrayType("array", package, read, package.empty_like, assign)
 
 
 def _read_like_numpy(x: Any, leaves: list[Any]) -> Hashable:
@@ -125,16 +187,17 @@ def _read_with_device(x: Any, leaves: list[Any]) -> Hashable:
     return type(x), x.shape, x.strides, x.dtype, x.__dlpack_device__()
 
 
-def _place(cls: type) -> Family:
+def _place(cls: type) -> ArrayType:
     def read(x: Any, leaves: list[Any]) -> Hashable:
         leaves.append(x)
-        return cls, _interface(x)
+        memory = x.__cuda_array_interface__
+        return cls, memory["data"][0], memory["shape"], memory["typestr"], memory.get("strides")
 
-    return Family("place", None, read, _same, _nothing)
+    return ArrayType("place", None, read, lambda x: x, lambda target, source: None)
 
 
-def _buffer(cls: type, x: Any) -> Family | None:
-    """Return how a Python buffer is handled; None if no copy can be made of it."""
+def _buffer(cls: type, x: Any) -> ArrayType | None:
+    """Return how a Python buffer is handled; None if it can't be copied."""
     try:
         if memoryview(copy.copy(x)).readonly:
             return None
@@ -146,21 +209,20 @@ def _buffer(cls: type, x: Any) -> Family | None:
         view = memoryview(x)
         return cls, view.format, view.shape, view.strides
 
-    return Family("buffer", None, read, copy.copy, _assign_bytes)
+    def assign(target: Any, source: Any) -> None:
+        with memoryview(target) as written, memoryview(source) as read:
+            written.cast("B")[:] = read.cast("B")
+
+    return ArrayType("buffer", None, read, copy.copy, assign)
 
 
-def _home(cls: type) -> Any:
-    """Return the top-level package of a type that can make arrays like a given one."""
+def _package_of(cls: type) -> Any:
+    """Return the top-level package of a type, if it can make an array like a given one."""
     for base in cls.__mro__:
-        module = sys.modules.get(base.__module__.partition(".")[0])
-        if hasattr(module, "empty_like"):
-            return module
+        package = sys.modules.get(base.__module__.partition(".")[0])
+        if hasattr(package, "empty_like"):
+            return package
     return None
-
-
-def _interface(x: Any) -> tuple[Hashable, ...]:
-    interface = x.__cuda_array_interface__
-    return interface["data"][0], interface["shape"], interface["typestr"], interface.get("strides")
 
 
 def _has_memory(x: Any) -> bool:
@@ -171,78 +233,3 @@ def _has_memory(x: Any) -> bool:
     except (TypeError, BufferError):
         return False
     return True
-
-
-def _assign(target: Any, source: Any) -> None:
-    target[...] = source
-
-
-def _assign_bytes(target: Any, source: Any) -> None:
-    with memoryview(target) as there, memoryview(source) as here:
-        there.cast("B")[:] = here.cast("B")
-
-
-def _same(x: Any) -> Any:
-    return x
-
-
-def _nothing(target: Any, source: Any) -> None:
-    pass
-
-
-def frameworks_of(families: list[Family], backend: str) -> tuple[set[str], list[Framework]]:
-    """Return the packages that arrays come from, and which of these take part in captures now."""
-    roots = {family.root for family in families}
-    active = interop.active_by_name(backend)
-    return roots, [active[root] for root in sorted(roots) if root in active]
-
-
-def place_of(x: Any) -> tuple[bool, int | None]:
-    """Say whether an array lies in host memory, and the ordinal of its device where that is known."""
-    if hasattr(x, "__dlpack_device__"):
-        kind, ordinal = x.__dlpack_device__()
-        return (True, None) if int(kind) in _HOST else (False, int(ordinal))
-    return not hasattr(x, "__cuda_array_interface__"), None
-
-
-def extent(x: Any) -> tuple[int, int] | None:
-    """Return where the memory of an array begins and ends; None if its type does not say."""
-    cls, interface = type(x), None
-    for name in ("__cuda_array_interface__", "__array_interface__"):
-        interface = interface or (getattr(x, name, None) if hasattr(cls, name) else None)
-    if isinstance(interface, dict):
-        start, shape, strides = (interface["data"] or (0,))[0], interface["shape"], interface.get("strides")
-        itemsize = int(interface["typestr"][2:].partition("[")[0]) * (
-            4 if interface["typestr"][1] == "U" else 1
-        )
-    elif hasattr(cls, "data_ptr") and hasattr(cls, "stride"):
-        start, shape, itemsize = x.data_ptr(), x.shape, x.element_size()
-        strides = [step * itemsize for step in x.stride()]
-    else:
-        return None
-    if 0 in shape:
-        return start, start
-    if strides is None:
-        return start, start + itemsize * prod(shape)
-    steps = [(extent - 1) * step for extent, step in zip(shape, strides, strict=True)]
-    low, high = (sum(step for step in steps if (step > 0) is up) for up in (False, True))
-    return start + low, start + high + itemsize
-
-
-def forget_casts() -> None:
-    """Empty the caches of what autocast has cast.
-
-    What is found there in a capture is freed when autocast ends, and what a capture leaves there holds
-    nothing until a replay.
-    """
-    for name in interop.names():
-        clear = getattr(sys.modules.get(name), "clear_autocast_cache", None)
-        if clear is not None:
-            clear()
-
-
-def writable(x: Any) -> bool:
-    """Say whether an array can be written, as far as it says so."""
-    if hasattr(x, "stride"):
-        return not any(step == 0 and extent > 1 for step, extent in zip(x.stride(), x.shape, strict=True))
-    return getattr(getattr(x, "flags", None), "writeable", True) is not False

@@ -1,93 +1,198 @@
-"""What a graphed function is told, counts, and remembers of calls without a graph."""
+"""The graphs of a graphed function, and the signatures that have none."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable
-from typing import NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._core.pools import PoolId
+from .._core.pools import graph_pool_handle
+from .._interpreter.process import after_fork
+from .._interpreter.sure_exit import Between
+from ..errors import CaptureError
+from .arrays import check_arguments
+from .call_order import CallOrder, current_stream
+from .options import Options
+from .recorded_call import RecordedCall
+from .recording import Swap, record
+from .signature import Call, Reader
 
-_MOST = 256
-_MANY = 64
+if TYPE_CHECKING:
+    from .._core.streams import Stream
+
+_REMEMBERED = 256
+_WARNED_OF = 64
+
+_capturing: dict[str, Call] = {}
+"""The call that is being captured, under ``"now"``: some frameworks record only one capture at a time. Nobody
+waits for the place: a signal handler would wait for the call that it has interrupted."""
 
 
 class CacheInfo(NamedTuple):
     """What a graphed function has done so far, and holds."""
 
     replays: int
-    """Calls that replayed a graph, as the one that captured it did too."""
+    """Calls that replayed a graph, including each call that captured one."""
     eager: int
     """Calls that ran the function as it is: warm-up, signatures that can't be captured, and calls while
-    another graphed function was captured. Those in a capture, or in the middle of another call, are not
+    another graphed function was captured. Calls in a capture, or in the middle of another call, are not
     counted."""
     captures: int
     """Graphs that were captured."""
     dropped: int
     """Graphs that were dropped to make room."""
     graphs: int
-    """Graphs that there are now."""
+    """Graphs that are held now."""
     max_graphs: int
-    """How many there may be."""
+    """How many graphs may be held."""
 
 
-class Options(NamedTuple):
-    """As in `graphed`."""
-
-    warmup: int
-    key: Callable[..., Hashable] | None
-    max_graphs: int
-    outputs: str
-    pool: PoolId | None
-    on_capture_error: str
-
-    def __deepcopy__(self, memo: object) -> Options:
-        return self
-
-
-class Seen:
+class Uncaptured:
     """A signature without a graph."""
 
-    __slots__ = ("calls", "eager", "read")
+    __slots__ = ("always_eager", "calls", "signature")
 
-    def __init__(self, read: Hashable) -> None:
+    def __init__(self, signature: Hashable) -> None:
+        self.signature = signature
         self.calls = 0
-        self.eager = False
-        self.read = read
+        self.always_eager = False
 
 
-class SeenTable:
-    """The signatures without a graph, the latest of them.
+class GraphCache:
+    """The graphs of a function, by the keys of its calls."""
 
-    Parameters
-    ----------
-    max_graphs : int
-        How many graphs there may be.
-    """
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._order = CallOrder()
+        self.reader = Reader(by_value=options.key is None)
+        self.graphs: dict[Hashable, RecordedCall] = {}
+        self._uncaptured: dict[Hashable, Uncaptured] = {}
+        self._remembered = max(_REMEMBERED, 2 * options.max_graphs)
+        self._warned_of = max(_WARNED_OF, 2 * options.max_graphs)
+        self._replays = self._eager = self._captures = self._dropped = 0
 
-    def __init__(self, max_graphs: int) -> None:
-        self._most = max(_MOST, 2 * max_graphs)
-        self._many = max(_MANY, 2 * max_graphs)
-        self._seen: dict[Hashable, Seen] = {}
+    def info(self) -> CacheInfo:
+        """Return the counts."""
+        done = self._replays, self._eager, self._captures, self._dropped
+        return CacheInfo(*done, len(self.graphs), self._options.max_graphs)
 
-    def of(self, key: Hashable, read: Hashable, who: object) -> Seen:
-        """Find what is known of a signature, and warn of `who` once there are too many of them."""
-        seen = self._seen.get(key)
-        if seen is None:
-            if len(self._seen) >= self._most:
-                del self._seen[next(iter(self._seen))]
-            seen = self._seen[key] = Seen(read)
-            if len(self._seen) > self._many:
-                self._many = self._most  # never again
-                warnings.warn(
-                    f"{who!r} was called with {len(self._seen)} signatures too seldom to be captured; an "
-                    "argument that changes at every call, as a counter does, has to be an array, or be left "
-                    "out by `key`.",
-                    RuntimeWarning,
-                    stacklevel=7,
+    def count_replay(self, recorded: RecordedCall) -> None:
+        """Count a replay, which makes its graph the most recently used."""
+        recorded.used = self._replays = self._replays + 1
+
+    def count_eager(self, uncaptured: Uncaptured) -> None:
+        """Count an eager run."""
+        uncaptured.calls += 1
+        self._eager += 1
+
+    def find_or_capture(
+        self, call: Call, run: Callable[[Call, Swap], Any], names: list[str], function: object
+    ) -> RecordedCall | Uncaptured | None:
+        """Return the graph of a call, captured now if it is time for that, or what it has instead.
+
+        None means that another library is capturing the current stream.
+
+        `run` runs a call with other arrays in its arguments; the names of the arguments and the function are
+        for messages. None of them is an attribute: in a cycle with the function, graphs would be kept longer.
+        """
+        recorded = self.graphs.get(call.key)  # another thread may have captured it
+        if recorded is not None:
+            return recorded
+        uncaptured = self._find_uncaptured(call, function)
+        check_bucket(call.signature, uncaptured.signature, function)
+        if uncaptured.always_eager:
+            return uncaptured
+        try:
+            stream = current_stream()
+            if stream._is_capturing():
+                return None
+            names = self.reader.array_names(call.values, names)
+            array_types = [self.reader.array_types[type(leaf)] for leaf in call.leaves]
+            check_arguments(call.leaves, array_types, names, stream)
+            if uncaptured.calls >= self._options.warmup:
+                with Between(partial(_capturing.setdefault, "now", call), partial(_end_capturing, call)):
+                    if _capturing.get("now") is call:
+                        recorded = self._record(call, run, names, stream)
+        except CaptureError as error:
+            self._give_up(uncaptured, error, function)
+        if recorded is None:
+            return uncaptured
+        self._add(call.key, recorded)
+        return recorded
+
+    def _find_uncaptured(self, call: Call, function: object) -> Uncaptured:
+        """Return what is known of a key without a graph, and warn if there are too many of them."""
+        found = self._uncaptured.get(call.key)
+        if found is None:
+            if len(self._uncaptured) >= self._remembered:
+                del self._uncaptured[next(iter(self._uncaptured))]
+            found = self._uncaptured[call.key] = Uncaptured(call.signature)
+            if len(self._uncaptured) > self._warned_of:
+                self._warned_of = self._remembered  # which is never exceeded: no second warning
+                _warn(
+                    f"{function!r} was called with {len(self._uncaptured)} signatures too seldom to be "
+                    "captured; an argument that changes at every call, such as a counter, must be an array, "
+                    "or be left out by `key`."
                 )
-        return seen
+        return found
 
-    def forget(self, key: Hashable) -> None:
-        """Forget a signature, which has a graph now."""
-        self._seen.pop(key, None)
+    def _record(
+        self, call: Call, run: Callable[[Call, Swap], Any], names: list[str], stream: Stream
+    ) -> RecordedCall:
+        """Capture a call beside the current stream, into the pool of the other graphs on that device."""
+        shared = (each.pool for each in self.graphs.values() if each.is_on_device_of(stream))
+        return record(
+            partial(run, call),
+            call,
+            names,
+            stream,
+            self._options.pool or next(shared, None) or graph_pool_handle(),
+            reader=self.reader,
+            order=self._order,
+            copies=self._options.outputs == "copy",
+        )
+
+    def _add(self, key: Hashable, recorded: RecordedCall) -> None:
+        """Add a graph, in the place of the least recently used one if there are too many."""
+        self._captures += 1
+        while len(self.graphs) >= self._options.max_graphs:
+            oldest = min(self.graphs, key=lambda key: self.graphs[key].used)
+            self.graphs.pop(oldest).close()
+            self._dropped += 1
+        self.graphs[key] = recorded
+        self._uncaptured.pop(key, None)
+
+    def _give_up(self, uncaptured: Uncaptured, error: CaptureError, function: object) -> None:
+        """Raise the error, or never capture the signature from now on, as the option says."""
+        if self._options.on_capture_error == "raise":
+            raise error
+        uncaptured.always_eager = True
+        _warn(f"{function!r} runs eagerly from now on for arguments like these: {error}")
+
+    def close(self) -> None:
+        """Drop all graphs, once the calls so far are done."""
+        while self.graphs:
+            self.graphs.popitem()[1].close()
+
+
+def check_bucket(signature: Hashable, first: Hashable, function: object) -> None:
+    """Raise if the arrays of a call are not like those of the first call with its key."""
+    if signature != first:
+        raise ValueError(
+            f"{function!r}: calls with one key share a graph, and the arrays of this one differ from those "
+            "of the first in shape, type, strides, device or place; let `key` tell them apart."
+        )
+
+
+def _warn(message: str) -> None:
+    """Warn the caller of the function."""
+    warnings.warn(message, RuntimeWarning, stacklevel=6)
+
+
+def _end_capturing(call: Call) -> None:
+    if _capturing.get("now") is call:
+        _capturing.pop("now", None)
+
+
+after_fork(_capturing.clear)

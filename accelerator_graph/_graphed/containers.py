@@ -1,4 +1,4 @@
-"""Containers in arguments and results: tuples, lists, dicts and dataclasses, in each other."""
+"""Containers in arguments and results: tuples, lists, dicts and dataclasses, nested at will."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 
 def is_container(cls: type) -> bool:
-    """Say whether objects of a type are containers."""
+    """Return True if objects of a type are containers."""
     return is_dataclass(cls) or issubclass(cls, tuple | list | dict)
 
 
 def only_tuples(value: Any) -> bool:
-    """Say whether the containers in a value are tuples, which nobody can change."""
+    """Return True if the only containers in a value are tuples, which nobody can change."""
     if not is_container(type(value)):
         return True
-    return isinstance(value, tuple) and all(map(only_tuples, value))
+    return isinstance(value, tuple) and all(only_tuples(part) for part in value)
 
 
 def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what a container holds, and how each is reached."""
+    """Yield the parts of a container, each after the text by which it is reached."""
     if is_dataclass(type(value)):
         yield from ((f".{field.name}", getattr(value, field.name)) for field in fields(value))
         yield from ((f"[{key!r}]", part) for key, part in more_items(value))
@@ -32,7 +32,7 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def more_items(value: Any) -> list[tuple[Any, Any]]:
-    """Return what a dataclass that is a dict too, such as Hugging Face's outputs, holds beside its fields."""
+    """Return a dataclass's items that are not fields: it may be a dict, as Hugging Face's outputs are."""
     if not isinstance(value, dict):
         return []
     names = {field.name for field in fields(value)}  # type: ignore[arg-type]
@@ -40,7 +40,7 @@ def more_items(value: Any) -> list[tuple[Any, Any]]:
 
 
 def rebuild(value: Any, swap: Callable[[Any], Any]) -> Any:
-    """Return containers like those that are given, in which `swap` was called on everything they hold."""
+    """Return a value like this one, with what `swap` returns in the place of everything in its containers."""
     cls = type(value)
     if is_dataclass(cls):
         new = copy.copy(value)

@@ -1,4 +1,4 @@
-"""`graphed`: a function that is captured once for every signature of its arguments, and replayed after."""
+"""`graphed`: capture a function once for every signature of its arguments, and replay it at later calls."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from .._core.pools import AnyPool, check_pool
 from .._interpreter.integers import integer
-from .cache import CacheInfo, Options
+from .cache import CacheInfo
 from .function import Graphed
+from .options import Options
 
 __all__ = ["CacheInfo", "graphed"]
 
@@ -17,10 +18,6 @@ _NOT_ORDINARY = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspe
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-@overload
-def graphed(function: Callable[P, R], /) -> Graphed[P, R]: ...
 
 
 @overload
@@ -60,35 +57,35 @@ def graphed(
     pool: AnyPool | None = None,
     on_capture_error: Literal["raise", "eager"] = "raise",
 ) -> Any:
-    """Have a function captured once for every signature of its arguments, and replayed after.
+    """Capture a function once for every signature of its arguments, and replay it at later calls.
 
-    To be used as ``@graphed``, ``@graphed(...)`` or ``graphed(function, ...)``, for functions and methods.
+    Use it as ``@graphed``, ``@graphed(...)`` or ``graphed(function, ...)``, for functions and methods.
 
     Parameters
     ----------
     function : callable
-        What to capture. It enqueues work on the current stream; it may return arrays, anything else,
-        and tuples, lists, dicts and dataclasses of both.
+        The function to capture. It enqueues work on the current stream. It may return arrays, any other
+        objects, and tuples, lists, dicts and dataclasses of both.
     warmup : int
-        How many calls of every signature run the function as it is, once each. The next one captures it
-        and replays once. So calls with an argument that changes every time, such as a counter, are never
-        captured, of which one `RuntimeWarning` tells: pass it as an array.
+        How many calls of every signature run the function as it is. The next call captures it and replays
+        it once. So calls with an argument that changes every time, such as a counter, are never captured,
+        and a `RuntimeWarning` is issued once: pass such an argument as an array.
     key : callable, optional
-        Takes the function's arguments and returns the bucket of the call, which is hashable. Calls of one
-        bucket share a graph. Their arrays have to have the same signature and places, else it is a
-        `ValueError`; other arguments stay what they were in the call that was captured.
+        Takes the function's arguments and returns a hashable value. Calls with one key share a graph. Their
+        arrays must have the same signature and places, else `ValueError` is raised; their other arguments
+        stay as they were in the captured call.
     max_graphs : int
-        How many graphs to keep. The one that was not used for the longest time is dropped once another
-        has been captured; its signature begins again with the warm-up.
+        How many graphs to keep. When there are more, the least recently used graph is dropped, and its
+        signature begins again with the warm-up.
     outputs : {"copy", "static"}
-        Whether every call returns new arrays, or, which is faster, always the same ones, which any later
-        call overwrites.
+        Whether every call returns new arrays, or always the same arrays, which is faster; any later call
+        overwrites those.
     pool : PoolId or torch.cuda.MemPool, optional
-        The pool that the graphs share; by default one of the function's own for each device. Of one that is
-        shared with others the rules in `graph_pool_handle` hold.
+        The pool that the graphs share; by default a pool of the function's own for each device. The rules in
+        `graph_pool_handle` hold for a pool that other graphs share.
     on_capture_error : {"raise", "eager"}
-        What a `CaptureError` does: it is raised, or the function runs as it is for that signature from
-        then on, with one `RuntimeWarning`.
+        Whether a `CaptureError` is raised, or the function runs as it is for that signature from then on,
+        after one `RuntimeWarning`.
 
     Returns
     -------
@@ -100,57 +97,58 @@ def graphed(
     ------
     TypeError, ValueError
         An option is of the wrong type or value, or the function is a class, a coroutine or a generator. At
-        a call, the first already: an argument, which is named, is neither an array nor hashable, or is an
-        array that a replay can't read (memory of the host for a graph of a device, another device than the
-        current stream's), or requires grad. At a capture: the result has an array of which no copy can be
-        returned, such as one in memory of the host.
+        a call, even the first: an argument, which is named, is neither an array nor hashable, or it is an
+        array that a replay can't read (host memory for a graph of a device, another device than the
+        current stream's), or it requires grad. At a capture: the result holds an array of which no copy
+        can be returned, such as an array in host memory.
     CaptureError
-        At a call, the first already: there is no current stream. At a capture: the function does what can't
-        be captured.
+        At a call, even the first: no stream is current. At a capture: the function does what can't be
+        captured.
 
     Notes
     -----
-    **The signature** of a call is made of its arrays (type, shape, strides, element type, device, whether one
-    of NumPy's can be written), of all other arguments by type and value, and of how they are nested. Values
-    that compare equal and behave differently have different signatures: 0.0 and -0.0, ``{(1,)}`` and
-    ``{(1.0,)}``, one instant in two time zones. They are compared by what `pickle` would save; a value that
-    can't be pickled is like no other. It does not matter whether an argument is given by position, by name or
-    by default, nor in which order names are: ``**kwargs`` come sorted. A decorator under this one has to
-    leave the parameters as they are. Whether one array is given several times counts. Grad, inference and
-    autocast modes of a framework like torch count where its tensors are arguments. What else the function
-    reads (globals, attributes, the mode of a module) is captured once and does not count.
+    **The signature** of a call consists of its arrays (type, shape, strides, element type, device, and
+    whether a NumPy array can be written), of all other arguments by type and value, and of their nesting.
+    Values that compare equal and behave differently have different signatures: 0.0 and -0.0, ``{(1,)}`` and
+    ``{(1.0,)}``, one instant in two time zones. Values are compared by what `pickle` would save; a value that
+    can't be pickled equals only itself. It does not matter whether an argument is given by position, by name
+    or by default, nor in which order names are given: ``**kwargs`` come sorted. A decorator under this one
+    must leave the parameters as they are. An array that is given several times is part of the signature. So
+    are the grad, inference and autocast modes of a framework like torch, where its tensors are arguments.
+    Anything else that the function reads (globals, attributes, the mode of a module) is captured once and is
+    not part of the signature.
 
-    **Arguments** that are arrays are copied into static ones, which the function is given in their place,
-    in the order of the caller's current stream; so the function must keep none of them. One that is given
-    several times is one there too; views of each other become arrays apart, and dense ones. This holds for
-    arrays like torch's and, of packages that take part in captures, for arrays like NumPy's. Of others with
-    ``__cuda_array_interface__`` or DLPack no copy can be made: their graph reads the caller's own memory,
-    and a call with other memory has another signature. Gradients don't pass through; outputs are detached.
+    **Arguments** that are arrays are copied, in the order of the caller's current stream, into static arrays,
+    which the function gets in their place; so the function must not keep any of them. An array that is given
+    several times is one static array; views of each other become separate, dense arrays. Arrays like torch's
+    are copied and, of packages that take part in captures, arrays like NumPy's. Other arrays with
+    ``__cuda_array_interface__`` or DLPack can't be copied: their graph reads the caller's own memory, and a
+    call with other memory has another signature. Gradients don't pass through; outputs are detached.
 
-    What the function writes to its arguments reaches the caller if it returns that argument, or if the
-    array counts its writes, as torch's tensors do (of work by other libraries they don't know). A write to
-    an array that can't be written fails, as it does eagerly. A result that is one of the arguments is that
-    argument again. What is a view of an argument in an eager call is a copy, or with static outputs a view of
-    the static array; likewise results that share memory. What is no array in the result stays what it was in
-    the call that was captured.
+    A write to an argument reaches the caller if the function returns that argument, or if the array counts
+    its writes, as torch's tensors do (but not the writes of other libraries). A write to an array that can't
+    be written fails, as it does eagerly. A result that is one of the arguments is that argument again. A
+    result that would be a view of an argument in an eager call is a copy, or with static outputs a view of
+    the static array; so are results that share memory. A part of the result that is not an array stays as it
+    was in the captured call.
 
-    **Side effects**: Python code in the function runs in the warm-up and in the capture, and not in
+    **Side effects**: the Python code of the function runs in the warm-up and in the capture, and not in
     replays; its work on the device runs once for every call. A capture that fails has run Python code up to
     the failure, or all of it, and no work; nothing is kept. With ``on_capture_error="eager"`` the
-    function then runs again, so that what its Python code does happens twice in that call.
+    function then runs again, so the side effects of its Python code happen twice in that call.
 
-    **In a capture**, whoever's, a graphed function runs as it is and becomes part of that capture.
+    **In a capture**, of any library, a graphed function runs as it is and becomes part of that capture.
 
-    **Threads**: calls from several threads are let through one at a time, except the function's eager runs.
-    Calls on several streams wait for each other. Static outputs are the caller's to guard. A stream on
-    which a call ran may be destroyed as soon as the call has returned. Only one graphed function is captured
-    at a time in the process; calls of others that would be captured meanwhile run the function as it is.
+    **Threads**: calls from several threads run one at a time, except the function's eager runs. Calls on
+    several streams wait for each other. The caller has to guard static outputs. A stream on which a call ran
+    may be destroyed as soon as the call has returned. Only one graphed function is captured at a time in the
+    process; meanwhile, a call of another one that would be captured runs the function as it is.
 
     **Signal handlers and finalisers** may call graphed functions at any time. In the middle of another call
     of the same function on their thread, they run the function as it is.
 
-    **On the CPU backend** arrays are NumPy's, torch's on the CPU, and Python's buffers. The function has
-    to do all its work by the current stream, and the result is there when that has been synchronised::
+    **On the CPU backend** arrays are NumPy arrays, torch tensors on the CPU, and Python buffers. The function
+    has to do all its work through the current stream, and the result is there once that is synchronised::
 
         @graphed
         def add(x, y):
@@ -158,19 +156,19 @@ def graphed(
             accelerator_graph.current_stream().launch(np.add, x, y, out)
             return out
 
-    There, and on other backends that record only what goes through our streams, ordinary NumPy runs at once
-    and no replay repeats it. A `CaptureError` says so where that shows: nothing was recorded, the function
-    wrote an argument itself, or it returned an array that no recorded work was given, or a scalar of
-    NumPy's. What ordinary code computes from an array and passes on can't be told from a constant: in
-    ``launch(np.add, x * 2, y, out)``, ``float(x.sum())`` and ``if x[0] > 0``, it stays what it was in the
-    call that was captured. Nor is a write to an argument seen that changes nothing in that call.
+    There, and on other backends that record only work on this library's streams, ordinary NumPy code runs at
+    once and no replay repeats it. A `CaptureError` says so where it can be seen: nothing was recorded, the
+    function wrote an argument itself, or it returned a NumPy scalar or an array that no recorded work was
+    given. A value that ordinary code computes from an array and passes on can't be told from a constant: in
+    ``launch(np.add, x * 2, y, out)``, ``float(x.sum())`` and ``if x[0] > 0``, it stays as it was in the
+    captured call. A write to an argument that changes nothing in that call is not seen either.
 
-    As a method, the function has graphs of its own for every instance, which go with it. Copies and
-    pickles of it, and of instances, begin without graphs.
+    A graphed method has graphs of its own for every instance, which are dropped with the instance. Copies and
+    pickles of the function, and of instances, begin without graphs.
     """
     times, most = integer(warmup, "warmup"), integer(max_graphs, "max_graphs")
     options = Options(times, key, most, outputs, check_pool(pool), on_capture_error)
-    _check(options)
+    options.check()
     if function is None:
         return lambda function: _graphed(function, options)
     return _graphed(function, options)
@@ -179,8 +177,8 @@ def graphed(
 def _graphed(function: Callable[..., Any], options: Options) -> Graphed[..., Any]:
     if isinstance(function, type):
         raise TypeError(
-            f"graphed: {function!r} is a class, and calling it makes an instance; decorate one of its "
-            "methods, or pass an instance that is callable."
+            f"graphed: {function!r} is a class, and a call makes an instance; decorate one of its "
+            "methods, or pass a callable instance."
         )
     if isinstance(function, staticmethod | classmethod | property):
         kind = type(function).__name__
@@ -193,17 +191,3 @@ def _graphed(function: Callable[..., Any], options: Options) -> Graphed[..., Any
             "ordinary function."
         )
     return Graphed(function, options)
-
-
-def _check(options: Options) -> None:
-    for name, least in (("warmup", 0), ("max_graphs", 1)):
-        number = getattr(options, name)
-        if number < least:
-            raise ValueError(f"{name} must be at least {least}, not {number}.")
-    if options.key is not None and not callable(options.key):
-        raise TypeError(f"key must be a callable, not {options.key!r}.")
-    for name, choice in (("outputs", ("copy", "static")), ("on_capture_error", ("raise", "eager"))):
-        if getattr(options, name) not in choice:
-            raise ValueError(
-                f"{name} must be {' or '.join(map(repr, choice))}, not {getattr(options, name)!r}."
-            )

@@ -1,4 +1,4 @@
-"""What a graphed method has of its own for every instance."""
+"""The graphed function that each instance of a class has for a graphed method."""
 
 from __future__ import annotations
 
@@ -12,50 +12,43 @@ T = TypeVar("T")
 _numbers = itertools.count()
 
 
-class Instances(Generic[T]):
-    """One object for every instance of a class, which goes with the instance.
+class PerInstance(Generic[T]):
+    """One object for every instance of a class, which is collected with the instance.
 
-    It lies in the dictionary of the instance, if there is one, so that the two may refer to each other.
-
-    Parameters
-    ----------
-    name : str
-        Of the method.
+    The object lies in the ``__dict__`` of its instance. Its graphs may refer to the instance: from a table
+    they would keep it alive for ever, in a cycle with the instance they are collected. An instance without
+    a ``__dict__`` has its object in a table, and is kept if its graphs refer to it.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, method: str) -> None:
         self._all: weakref.WeakSet[T] = weakref.WeakSet()
-        self._key = f"_graphed_{name}_{next(_numbers)}"
-        self._without_dictionary: dict[int, _Own] = {}
+        self._key = f"_graphed_{method}_{next(_numbers)}"
+        self._without_dict: dict[int, _Entry] = {}
 
     def find(self, instance: Any) -> T | None:
         """Return the object of an instance; None if there is none."""
         table, key = self._table(instance)
-        own = table.get(key)
-        if own is None or own.whose() is not instance:  # a copy of an instance has a copy of the dictionary
+        entry = table.get(key)
+        if entry is None or entry.instance() is not instance:  # a copied instance has a copied __dict__
             return None
-        return own.value  # type: ignore[no-any-return]
+        return entry.value  # type: ignore[no-any-return]
 
     def add(self, instance: Any, make: Callable[[weakref.ref[Any]], T]) -> T:
-        """Make the object of an instance, given a weak reference to that.
-
-        Raises
-        ------
-        TypeError
-            It can't be referenced weakly.
-        """
+        """Make the object of an instance from a weak reference to it; TypeError if there can be none."""
         table, key = self._table(instance)
-        elsewhere = table is self._without_dictionary
         try:
-            whose = weakref.ref(instance, (lambda _: table.pop(key, None)) if elsewhere else None)
+            if table is self._without_dict:
+                reference = weakref.ref(instance, lambda _: table.pop(key, None))
+            else:
+                reference = weakref.ref(instance)
         except TypeError:
             raise TypeError(
                 f"a graphed function can't be a method of {type(instance).__name__!r}, whose instances can't "
                 "be referenced weakly; add '__weakref__' to its __slots__."
             ) from None
-        value = make(whose)
+        value = make(reference)
         self._all.add(value)
-        table[key] = _Own(value, whose)
+        table[key] = _Entry(value, reference)
         return value
 
     def __iter__(self) -> Iterator[T]:
@@ -63,17 +56,17 @@ class Instances(Generic[T]):
 
     def _table(self, instance: Any) -> tuple[dict[Any, Any], Any]:
         table = getattr(instance, "__dict__", None)
-        return (table, self._key) if type(table) is dict else (self._without_dictionary, id(instance))
+        return (table, self._key) if type(table) is dict else (self._without_dict, id(instance))
 
 
-class _Own:
-    """What an instance has. A copy of it, or one from a pickle, is nobody's."""
+class _Entry:
+    """The object of one instance. A copied or unpickled entry belongs to no instance."""
 
-    __slots__ = ("value", "whose")
+    __slots__ = ("instance", "value")
 
-    def __init__(self, value: object = None, whose: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, value: object = None, instance: Callable[[], object] = lambda: None) -> None:
         self.value = value
-        self.whose = whose
+        self.instance = instance
 
-    def __reduce__(self) -> tuple[type[_Own], tuple[()]]:
-        return _Own, ()
+    def __reduce__(self) -> tuple[type[_Entry], tuple[()]]:
+        return _Entry, ()

@@ -1,7 +1,7 @@
-"""What a capture has recorded where all work goes through our streams, and so what its replays can compute.
+"""What a capture has recorded, and what its replays can change, where all work goes through our streams.
 
-Ordinary Python and NumPy in a graphed function run at once there, and a replay does not repeat them: nothing
-but the work that was enqueued can change a result.
+There, ordinary Python and NumPy in a graphed function run at once, and a replay does not repeat them: only
+the work that was enqueued can change a result.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from ..errors import CaptureError
-from .arrays import Family, extent
+from .array_placement import extent
+from .arrays import ArrayType
 
 _MOST = 100_000
-"""How many objects are looked at before everything counts as given."""
+"""How many objects are looked at before every array counts as reached."""
 
 _WAY_OUT = (
     "ordinary Python and NumPy run at once and are not replayed, so let the current stream do all the work, "
@@ -31,28 +32,21 @@ def nothing_recorded() -> CaptureError:
 class RecordedWork:
     """The objects that recorded work can reach, and the memory of the arrays among them.
 
-    Parameters
-    ----------
-    work : sequence
-        What was passed to `Stream.launch`, `copy` and `fill`, and the static arrays, which every run fills.
-    passed : collection
-        The ids of the values in the arguments of the function.
+    `work` holds the arguments of `Stream.launch`, `copy` and `fill`, and the static arrays, which every run
+    fills. `passed` are the ids of the values in the arguments of the function.
     """
 
     def __init__(self, work: Sequence[object], passed: Iterable[int]) -> None:
         self._passed = frozenset(passed)
         self._reached = {id(each): each for each in _reachable(work)}
-        self._behind = {id(base) for each in self._reached.values() for base in _bases(each)}
+        self._bases = {id(base) for each in self._reached.values() for base in _bases(each)}
         found = map(extent, self._reached.values())
         self._extents = [each for each in found if each is not None]
 
     def check_result(self, value: Any, *, is_array: bool) -> None:
-        """Refuse a part of the function's result that a replay would return unchanged.
+        """Raise `CaptureError` if a replay would return a part of the function's result unchanged.
 
-        Raises
-        ------
-        CaptureError
-            It is an array that no recorded work was given, or a scalar of NumPy's that was not passed in.
+        That is an array that no recorded work was given, or a NumPy scalar that was not passed in.
         """
         if is_array:
             if not self._reaches(value):
@@ -64,47 +58,41 @@ class RecordedWork:
         elif hasattr(type(value), "__array_interface__") and id(value) not in self._passed:
             raise CaptureError(
                 f"the graphed function returned a scalar of type {type(value).__name__!r}, which no replay "
-                f"computes again: {_WAY_OUT}, and return the array; a constant has to be a Python number.",
+                f"computes again: {_WAY_OUT}, and return the array; return a constant as a Python number.",
                 reason="illegal_call",
             )
 
     def _reaches(self, x: Any) -> bool:
-        place = extent(x)
-        known = self._behind if place is None else self._reached
+        memory = extent(x)
+        known = self._bases if memory is None else self._reached
         if len(self._reached) >= _MOST or any(id(each) in known for each in _bases(x)):
             return True
-        if place is None:
+        if memory is None:
             return False
-        low, high = place
+        low, high = memory
         return low == high or any(low < end and start < high for start, end in self._extents)
 
 
-def contents(x: Any, family: Family) -> object:
-    """Return what changes when an array of the host is written; None where that can't be told."""
-    if family.kind == "tensor":
+def contents(x: Any, array_type: ArrayType) -> object:
+    """Return an object that differs once a host array has been written; None where that can't be known."""
+    if array_type.kind == "tensor":
         return x._version
-    if family.kind == "buffer":
+    if array_type.kind == "buffer":
         return bytes(memoryview(x))
-    return x.tobytes() if family.kind == "array" and hasattr(x, "tobytes") else None
+    return x.tobytes() if array_type.kind == "array" and hasattr(x, "tobytes") else None
 
 
 def check_unwritten(before: Sequence[object], after: Sequence[object], names: Sequence[str]) -> None:
-    """Refuse arguments whose `contents` changed in a capture, in which nothing that is recorded runs.
-
-    Raises
-    ------
-    CaptureError
-        The function wrote an argument, which is named.
-    """
-    for was, found, name in zip(before, after, names, strict=True):
-        if found != was:
+    """Raise `CaptureError` if the `contents` of an argument changed in a capture: no recorded work ran."""
+    for old, new, name in zip(before, after, names, strict=True):
+        if new != old:
             raise CaptureError(
                 f"the graphed function wrote argument {name} itself: {_WAY_OUT}.", reason="illegal_call"
             )
 
 
 def _bases(x: Any) -> Iterator[object]:
-    """Yield an array and what it is a view of."""
+    """Yield an array, the array that it is a view of, and so on."""
     while x is not None:
         yield x
         if isinstance(x, memoryview):
@@ -114,7 +102,7 @@ def _bases(x: Any) -> Iterator[object]:
 
 
 def _reachable(roots: Sequence[object]) -> Iterator[object]:
-    """Yield what recorded work can use: its arguments, and what its functions refer to."""
+    """Yield all objects that recorded work can use: its arguments, and what its functions refer to."""
     found: dict[int, object] = {}
     rest = list(roots)
     while rest and len(found) < _MOST:
@@ -131,7 +119,7 @@ def _reachable(roots: Sequence[object]) -> Iterator[object]:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """Yield the names that a function's code, and the functions in it, may look up in its module."""
+    """Yield the names that a function, and the functions in it, may look up in its module."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

@@ -1,4 +1,4 @@
-"""What tells values apart that are not arrays: more than `==`, by which 0.0 is -0.0 and 1 is True."""
+"""How values that are not arrays are told apart: more strictly than by ``==``, which takes 1 for True."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from enum import Enum
 from types import BuiltinMethodType, EllipsisType, MethodType, NoneType, NotImplementedType
 from typing import Any
 
-from .arrays import family_of
+from .arrays import array_type_of
 
-Way = Callable[[Any], Hashable]
-"""Returns what two values of a type have in common if and only if they behave alike."""
+Describe = Callable[[Any], Hashable]
+"""Returns equal descriptions for two values of a type if and only if they behave alike."""
 
 _EXACT = {bool, int, str, bytes, MethodType, BuiltinMethodType, NoneType, EllipsisType, NotImplementedType}
 """Types whose values behave alike if they are equal."""
@@ -29,70 +29,69 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-class Itself:
-    """Stands for an object that nothing but its identity can tell apart, and keeps it."""
+class Identity:
+    """Describes an object by its identity, and keeps it alive."""
 
-    __slots__ = ("it",)
+    __slots__ = ("object",)
 
-    def __init__(self, it: object) -> None:
-        self.it = it
+    def __init__(self, of: object) -> None:
+        self.object = of
 
     def __hash__(self) -> int:
-        return id(self.it)
+        return id(self.object)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Itself) and other.it is self.it
+        return isinstance(other, Identity) and other.object is self.object
 
 
 class Values:
     """Describes values so that equal descriptions mean values that behave alike.
 
-    A value whose type defines equality is described by what it would be pickled as. What can't be taken apart
-    so, and an array in a value, is described by its identity.
+    A value whose type defines equality is described by what it would be pickled as. A value that can't be
+    taken apart in that way, and an array in a value, is described by its identity.
     """
 
     def __init__(self) -> None:
-        self._ways: dict[type, Way] = {
+        self._describers: dict[type, Describe] = {
             float: lambda x: x if x and x == x else repr(x),  # 0.0 equals -0.0, and no nan equals itself
             complex: repr,
             tuple: self.all_of,
             list: self.all_of,
-            dict: self.items_of,
+            dict: self._items_of,
             set: self._members_of,
             frozenset: self._members_of,
         }
 
     def describe(self, x: Any) -> Hashable:
-        """Return what describes a value and its type."""
+        """Return a description of a value and its type."""
         cls = type(x)
-        return cls, (self._ways.get(cls) or self.way(x))(x)
+        return cls, (self._describers.get(cls) or self.describer(x))(x)
 
     def all_of(self, values: Any) -> Hashable:
         """Describe values in their order."""
         return tuple(map(self.describe, values))
 
-    def items_of(self, x: dict[Any, Any]) -> Hashable:
-        """Describe keys and values in their order."""
-        return self.all_of(x), self.all_of(x.values())
-
     def attributes_of(self, x: Any) -> Hashable:
         """Describe what a container of a class of its own has beside its items."""
         return self.describe((getattr(x, "__dict__", None), getattr(x, "default_factory", None)))
 
-    def way(self, x: Any) -> Way:
-        """Return how values of a type are described; found out once for all."""
+    def describer(self, x: Any) -> Describe:
+        """Return how values of a type are described; found out once for each type."""
         cls = type(x)
-        way = self._ways.get(cls)
-        if way is None:
-            way = self._ways[cls] = self._way(cls, x)
-        return way
+        describe = self._describers.get(cls)
+        if describe is None:
+            describe = self._describers[cls] = self._describer(cls, x)
+        return describe
 
-    def _way(self, cls: type, x: Any) -> Way:
+    def _describer(self, cls: type, x: Any) -> Describe:
         if cls in _EXACT or issubclass(cls, Enum):
-            return _same
-        if family_of(x) is not None or cls.__eq__ is object.__eq__ or issubclass(cls, type):
-            return Itself
+            return lambda x: x
+        if array_type_of(x) is not None or cls.__eq__ is object.__eq__ or issubclass(cls, type):
+            return Identity
         return self._parts_of
+
+    def _items_of(self, x: dict[Any, Any]) -> Hashable:
+        return self.all_of(x), self.all_of(x.values())
 
     def _members_of(self, x: Any) -> Hashable:
         return frozenset(Counter(map(self.describe, x)).items())
@@ -100,23 +99,19 @@ class Values:
     def _parts_of(self, x: Any) -> Hashable:
         depth = _thread.depth
         try:
-            if depth == _DEEPEST:  # what it is made of leads on and on
+            if depth == _DEEPEST:  # its parts have parts without end
                 raise RecursionError
             _thread.depth += 1
             reduce = copyreg.dispatch_table.get(type(x))
             parts = x.__reduce_ex__(4) if reduce is None else reduce(x)
-            if isinstance(parts, str):  # a global's name
-                return Itself(x)
+            if isinstance(parts, str):  # the name of a global
+                return Identity(x)
             return self.all_of([list(each) if i in (3, 4) and each else each for i, each in enumerate(parts)])
         except RecursionError:
             if depth:
                 raise
-            return Itself(x)
+            return Identity(x)
         except Exception:
-            return Itself(x)
+            return Identity(x)
         finally:
             _thread.depth = depth
-
-
-def _same(x: Any) -> Hashable:
-    return x  # type: ignore[no-any-return]

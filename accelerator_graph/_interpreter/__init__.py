@@ -1,1 +1,1 @@
-"""What Python itself leaves open: forks and exits, the ends of `with` blocks, threads, integers."""
+"""Help with Python itself: forks and exits, ends of ``with`` blocks, threads, integers, exceptions."""

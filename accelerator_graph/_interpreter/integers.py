@@ -11,7 +11,7 @@ def integer(value: object, name: str) -> int:
     Raises
     ------
     TypeError
-        It is not an integer. True and False don't count as one.
+        It is not an integer. True and False don't count as integers.
     """
     if not isinstance(value, bool):
         try:

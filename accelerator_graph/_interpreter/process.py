@@ -1,4 +1,4 @@
-"""What happens to the process as a whole: the one hook for forks, the one for the interpreter's exit."""
+"""The library's one hook for forks, and its one hook for the interpreter's exit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _at_exit: list[Callable[[], object]] = []
 
 
 def after_fork(action: Callable[[], object]) -> None:
-    """Have every forked child call `action` before anything else, in the order of registration.
+    """Make every forked child call `action` before anything else, in the order of registration.
 
     Systems without `os.fork` never call it.
     """
@@ -20,7 +20,7 @@ def after_fork(action: Callable[[], object]) -> None:
 
 
 def at_exit(action: Callable[[], object]) -> None:
-    """Have the interpreter call `action` when it exits, the last one that was registered first."""
+    """Make the interpreter call `action` at exit, in the reverse order of registration."""
     _at_exit.append(action)
 
 
@@ -37,7 +37,7 @@ def _call(actions: Iterable[Callable[[], object]]) -> None:
     for action in actions:
         try:
             action()
-        except Exception:  # the others still have to run
+        except Exception:  # the other actions must still run
             sys.excepthook(*sys.exc_info())
 
 

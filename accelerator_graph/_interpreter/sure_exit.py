@@ -1,8 +1,8 @@
 """Ends of ``with`` blocks that no signal can skip.
 
-A signal may be handled on entry to a function, before its first ``try``: an interrupt there would leave a
-``with`` block without its clean-up. Each block therefore gets an exit of its own, an object that only the
-interpreter holds while the block runs. If it goes before the clean-up is done, that is done then.
+Python can handle a signal on entry to a function, before its first ``try``. An interrupt there would leave
+a ``with`` block without its clean-up. So each block gets its own exit, an object that only the interpreter
+holds while the block runs. If that object ends before the clean-up is done, its end does the clean-up.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
-"""`_thread.newest()`: the exit that the ``with`` statement being entered will call."""
+"""`_thread.newest()` returns the exit of the ``with`` statement that is being entered."""
 
 
 class _Exit:
-    """Makes an exit each time that a ``with`` statement asks for one."""
+    """Makes a new exit for each ``with`` statement."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -46,8 +46,8 @@ def sure_exit(function: Function) -> Function:
 def if_skipped(obj: object, action: Callable[[], object]) -> object:
     """Return a guard: if the ``with`` block of `obj` ends while the guard lives, `action` is called.
 
-    To be called by `__enter__` before anything is done; `__exit__` lets go of the guard when all is undone.
-    It also acts if `__enter__` raises. The guard is None if `__enter__` was called by hand.
+    `__enter__` calls this before it does anything, and `__exit__` drops the guard after the clean-up. The
+    guard also acts if `__enter__` raises. It is None if `__enter__` was called by hand.
     """
     leave = _thread.newest()
     if leave is None or leave.args[0] is not obj:
@@ -56,14 +56,14 @@ def if_skipped(obj: object, action: Callable[[], object]) -> object:
 
 
 class Between:
-    """A context that begins with one call and ends with another, even if an interrupt comes at any moment.
+    """A context that begins with one call and ends with another, even if an interrupt arrives at any moment.
 
     Parameters
     ----------
     begin : callable
-        Called on entry. If it raises, `end` is called all the same.
+        Called on entry. If it raises, `end` is still called.
     end : callable
-        Takes back what `begin` has done so far. May be called twice.
+        Undoes everything that `begin` has done so far. May be called twice.
     """
 
     __slots__ = ("__weakref__", "_begin", "_end", "_guard")

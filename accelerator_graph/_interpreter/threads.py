@@ -1,4 +1,4 @@
-"""What stands for a thread, and never for another one."""
+"""An identity for each thread, which no other thread ever gets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 
 class Identity:
-    """Lives as long as its thread does, if it is held by weak references alone."""
+    """Lives exactly as long as its thread, if everyone else holds it only by weak references."""
 
     __slots__ = ("__weakref__",)
 
@@ -22,7 +22,7 @@ _thread = _Thread()
 def this_thread() -> Identity:
     """Return the identity of the calling thread.
 
-    An ident is given to another thread once its own has ended, and `threading.current_thread` takes two
-    threads that Python did not start for one if they have the same ident.
+    `threading.get_ident` can return the same number for another thread after the first has ended, and
+    `threading.current_thread` then returns the same object, if Python started neither.
     """
     return _thread.identity

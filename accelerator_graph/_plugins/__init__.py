@@ -1,1 +1,1 @@
-"""How plug-ins are found, backends and frameworks alike."""
+"""How plug-ins are found, loaded and checked: the same for backends and for frameworks."""

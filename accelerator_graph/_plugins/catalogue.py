@@ -1,13 +1,15 @@
-"""What is known under which name, and the classes behind the names: for backends and for frameworks."""
+"""Implementations by name, and their classes: for backends and for frameworks alike."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from threading import RLock
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from .._interpreter.exceptions import raises_again, text_of
 from .._interpreter.process import after_fork
-from ..errors import BackendContractError, BackendError, BackendLoadError, UnknownBackendError, text_of
+from ..errors import BackendContractError, BackendError, BackendLoadError, UnknownBackendError
+from .contract import problem_of
 from .entry_points import (
     BACKEND_NAMES,
     SWITCH,
@@ -25,39 +27,27 @@ from .entry_points import (
 T = TypeVar("T")
 
 
-def raises_again(call: Callable[[], object]) -> bool:
-    """Return True if a plug-in that has raised does so whenever it is asked.
-
-    Otherwise the exception may be a signal handler's, such as the SystemExit of one that ends the process.
-    """
-    try:
-        call()
-    except (Exception, SystemExit):
-        return True
-    return False
-
-
 class Catalogue(Generic[T]):
-    """The implementations of one kind: a literal table, what was registered, and one entry-point group.
+    """All implementations of one kind: built in, registered, or installed with an entry point.
 
     Parameters
     ----------
     kind : str
-        What they are called in messages: ``"backend"``.
+        The noun that messages use: ``"backend"``.
     group : str
         The entry-point group.
     base : type
-        The class that all of them derive from.
-    api_version : int
-        What their `api_version` has to be.
+        The class that every implementation derives from.
+    api_versions : sequence of int
+        The values of `api_version` that this library supports, in ascending order.
     builtins : mapping of str to str
         ``"module:Class"`` by name. They need no metadata, and nothing can replace them.
     reserved : set of str
-        More names that nobody else can take.
+        More names that no plug-in can take.
     allowed : Names
-        What the names of the others look like.
+        Which names plug-ins can take.
     problem : callable, optional
-        Returns what else is wrong with a class: the end of a sentence, or an empty string.
+        Checks a class further. Returns the end of a sentence that begins with the class, or an empty string.
     """
 
     def __init__(
@@ -66,7 +56,7 @@ class Catalogue(Generic[T]):
         kind: str,
         group: str,
         base: type[T],
-        api_version: int,
+        api_versions: Sequence[int],
         builtins: Mapping[str, str],
         reserved: Set[str] = frozenset(),
         allowed: Names = BACKEND_NAMES,
@@ -76,12 +66,12 @@ class Catalogue(Generic[T]):
         self._kind = kind
         self._group = group
         self._base = base
-        self._api_version = api_version
+        self._api_versions = api_versions
         self._reserved = frozenset(builtins) | reserved
         self._allowed = allowed
         self._further_problem = problem
         self._lock = RLock()
-        self._registered: dict[str, Candidate] = {}
+        self._registered: dict[str, Candidate] = {}  # replaced, never changed
         self._scan: Scan | None = None
         self._sorted: tuple[Scan, dict[str, Candidate], list[str]] | None = None
         self._results: dict[Candidate, type[T] | BackendError] = {}
@@ -90,7 +80,7 @@ class Catalogue(Generic[T]):
     # ---- names ---------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
-        """Return all names, in order. Loads nothing."""
+        """Return all names in alphabetical order. Loads nothing."""
         scanned, registered, known = self._scanned(), self._registered, self._sorted
         if known is None or known[0] is not scanned or known[1] is not registered:
             names = sorted({*self.builtins, *registered, *scanned.offers})
@@ -98,24 +88,28 @@ class Catalogue(Generic[T]):
         return list(known[2])
 
     def third_parties(self) -> list[str]:
-        """Return the names that are not built in, in order. Loads nothing."""
+        """Return the names that are not built in, in alphabetical order. Loads nothing."""
         return [name for name in self.names() if name not in self.builtins]
 
     def ignored(self) -> list[Ignored]:
-        """Return the entry points that take no part."""
+        """Return the entry points that the library ignores."""
         return self._scanned().ignored
 
     def find(self, name: str) -> list[Candidate]:
-        """Return what is offered under a name: one, or several that are in each other's way."""
+        """Return the candidates for a name: several if distributions disagree about it."""
         if name in self.builtins:
             return [Candidate(name, self.builtins[name], "built-in")]
         registered = self._registered.get(name)
         known = self._scan
         offers = self._scanned().offers.get(name, [])
         if not offers and registered is None and known is not None and name not in self._reserved:
-            self._scan = None  # made a while ago: the distribution may have been installed since
+            self._scan = None  # the distribution may have been installed since the last scan
             offers = self._scanned().offers.get(name, [])
         return distinct(offers if registered is None else [registered, *offers])
+
+    def origin(self, name: str) -> str:
+        """Return where a name comes from: ``"built-in"``, ``"registered"``, or distribution and version."""
+        return " and ".join(candidate.origin for candidate in self.find(name))
 
     def _scanned(self) -> Scan:
         scanned = self._scan
@@ -132,11 +126,11 @@ class Catalogue(Generic[T]):
         Raises
         ------
         UnknownBackendError
-            Nothing has that name.
+            There is no implementation of that name.
         BackendLoadError
-            It can't be imported, or several different ones have that name.
+            The class can't be imported, or several distributions offer different ones.
         BackendContractError
-            It is not what it has to be.
+            The class does not fulfil the contract.
         """
         if not isinstance(name, str):
             raise TypeError(f"the name of a {self._kind} must be a str, not {name!r}.")
@@ -157,7 +151,7 @@ class Catalogue(Generic[T]):
         return result
 
     def _examine(self, candidate: Candidate) -> type[T] | BackendError:
-        """Import and check a candidate; return what is wrong with it instead of raising it."""
+        """Import and check a candidate. Returns an error instead of raising it."""
         subject = f"{self._kind} {candidate.name!r}"
         if candidate.origin != "built-in":
             subject += f" ({candidate.origin}, {candidate.path})"
@@ -176,24 +170,10 @@ class Catalogue(Generic[T]):
             return failure
         return BackendContractError(f"{subject} {problem}.") if problem else found  # type: ignore[return-value]
 
-    def _problem(self, found: object, candidate: Candidate) -> str:
-        """Return what keeps `found` from being an implementation, or an empty string."""
-        base = f"{self._base.__module__}.{self._base.__qualname__}"
-        if not isinstance(found, type):
-            what = f"an object of type {type(found).__name__}"
-            return f"is {what}, not a class; its entry point has to name a subclass of {base}"
-        if self._base not in found.__mro__:
-            return f"is not a subclass of {base}; derive it from that"
-        ours, theirs = self._api_version, getattr(found, "api_version", None)
-        if type(theirs) is not int:
-            return f"does not say its api_version; write `api_version = {ours}` in the class"
-        if theirs != ours:
-            late = "accelerator-graph" if theirs > ours else candidate.provider
-            return f"has api_version {theirs}, this accelerator_graph has api_version {ours}; update {late}"
-        missing = sorted(getattr(found, "__abstractmethods__", ()))
-        if missing:
-            return f"lacks the methods {', '.join(missing)}; implement them"
-        return self._further_problem(found)
+    def _problem(self, found: Any, candidate: Candidate) -> str:
+        """Return why an object is not an implementation, or an empty string."""
+        problem = problem_of(found, self._base, self._api_versions, candidate.provider)
+        return problem or self._further_problem(found)
 
     def _unknown(self, name: str) -> UnknownBackendError:
         from difflib import get_close_matches
@@ -207,7 +187,7 @@ class Catalogue(Generic[T]):
                 fact += f" ({ignored.origin} is ignored: {ignored.reason})"
         close = get_close_matches(name.lower(), known, 1)
         hint = f"did you mean {close[0]!r}? The" if close else "the"
-        off = f"; plug-ins are switched off by {SWITCH}" if switched_off() else ""
+        off = f"; {SWITCH} switches plug-ins off" if switched_off() else ""
         return UnknownBackendError(f"{fact}; {hint} known ones are {', '.join(known)}{off}.")
 
     # ---- registering ---------------------------------------------------------------------------
@@ -224,31 +204,33 @@ class Catalogue(Generic[T]):
                 f"{name!r} can't be the name of a {self._kind}: it does not {self._allowed.rule}."
             )
         if name in self._reserved:
-            raise ValueError(f"the name {name!r} is reserved for accelerator_graph itself; take another one.")
+            raise ValueError(f"the name {name!r} is reserved for accelerator_graph; choose another one.")
         candidate = Candidate(name, target, "registered")
         if isinstance(target, str):
             if not is_target(target):
-                raise ValueError(f"a target has the form 'module:Class', which {target!r} has not.")
+                raise ValueError(f"a target must have the form 'module:Class', not {target!r}.")
         elif problem := self._problem(target, candidate):
             raise BackendContractError(f"{self._kind} {name!r} ({candidate.path}) {problem}.")
         with self._lock:
             earlier = self._registered.get(name)
             if earlier is not None and not replace:
                 raise ValueError(
-                    f"{self._kind} {name!r} is registered already, as {earlier.path}; "
-                    f"pass replace=True to replace it."
+                    f"{self._kind} {name!r} is already registered, as {earlier.path}; "
+                    "pass replace=True to replace it."
                 )
             self._registered = {**self._registered, name: candidate}
 
     def unregister(self, name: str) -> None:
-        """Forget what was registered under a name; ValueError if nothing was."""
+        """Forget a registered implementation; ValueError if there is none of that name."""
         with self._lock:
             if name not in self._registered:
-                raise ValueError(f"{self._kind} {name!r} was not registered by register(), so it stays.")
+                raise ValueError(
+                    f"{self._kind} {name!r} was not registered by register(), so it can't be removed."
+                )
             self._registered = {each: it for each, it in self._registered.items() if each != name}
 
     def refresh(self) -> None:
-        """Forget the scan and the failures, but no class that was loaded."""
+        """Forget the scan and the failures. Loaded classes are kept."""
         with self._lock:
             self._scan = None
             for candidate, result in list(self._results.items()):

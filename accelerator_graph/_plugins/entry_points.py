@@ -1,6 +1,6 @@
-"""Entry points: from what is installed to what is offered under each name.
+"""Entry points: the implementations that installed distributions offer under each name.
 
-Only `installed` looks at the machine. The rest works on a list, so that tests can write one down.
+Only `installed` reads the machine's metadata. The other functions work on lists, which tests can write down.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from collections.abc import Callable, Iterable, Set
 from importlib import import_module, invalidate_caches
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import text_of
+from .._interpreter.exceptions import text_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 SWITCH = "ACCELERATOR_GRAPH_DISABLE_PLUGINS"
-"""Read when entry points are looked for: at first use, and after a `refresh`."""
+"""The environment variable is read when entry points are scanned: at first use, and after a `refresh`."""
 
 
 class Names(NamedTuple):
-    """What names of one kind look like."""
+    """Which names are allowed."""
 
     allows: Callable[[str], bool]
     rule: str
-    """The same in words: what a name that is not allowed fails to do."""
+    """The rule in words, for a sentence that begins with "the name does not"."""
 
 
 class Candidate(NamedTuple):
-    """One implementation that is offered under a name."""
+    """An implementation that is offered under a name."""
 
     name: str
     target: str | type
@@ -38,20 +38,20 @@ class Candidate(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The target as ``"module:Class"``: equal paths are the same implementation."""
+        """The target as ``"module:Class"``. Two candidates with the same path are the same implementation."""
         if isinstance(self.target, type):
             return f"{self.target.__module__}:{self.target.__qualname__}"
         return self.target
 
     @property
     def provider(self) -> str:
-        """The distribution, or the top-level package where no distribution is known."""
+        """The distribution; the top-level package if no distribution is known."""
         distribution, _, version = self.origin.rpartition(" ")
         return distribution if version[:1].isdigit() else self.path.partition(":")[0].partition(".")[0]
 
 
 class Ignored(NamedTuple):
-    """An entry point that takes no part, and why."""
+    """An entry point that the library ignores, and why."""
 
     name: str
     origin: str
@@ -59,7 +59,7 @@ class Ignored(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """What the entry points of a group amount to."""
+    """The result of reading all entry points of a group."""
 
     offers: dict[str, list[Candidate]]
     ignored: list[Ignored]
@@ -71,12 +71,12 @@ def is_name(name: str) -> bool:
 
 
 def is_import_name(name: str) -> bool:
-    """Return True if `name` can be the full name of a module."""
+    """Return True if `name` is a valid full name of a module."""
     return all(part.isidentifier() for part in name.split("."))
 
 
 BACKEND_NAMES = Names(is_name, "match [a-z][a-z0-9_]*")
-IMPORT_NAMES = Names(is_import_name, "have the form of a module's name, such as 'numpy' or 'numpy.linalg'")
+IMPORT_NAMES = Names(is_import_name, "have the form of a module name such as 'numpy' or 'numpy.linalg'")
 
 
 def is_target(target: str) -> bool:
@@ -86,25 +86,25 @@ def is_target(target: str) -> bool:
 
 
 def switched_off() -> bool:
-    """Return True if the environment switches plug-ins off."""
+    """Return True if the environment variable switches plug-ins off."""
     return os.environ.get(SWITCH, "").strip() not in ("", "0")
 
 
 def installed(group: str) -> list[EntryPoint]:
-    """Return the group's entry points of all installed distributions."""
+    """Return the entry points that all installed distributions have in a group."""
     from importlib.metadata import MetadataPathFinder, entry_points
 
     invalidate_caches()  # a distribution may have been installed a moment ago
-    MetadataPathFinder().invalidate_caches()  # Python 3.11 forgets this one
+    MetadataPathFinder().invalidate_caches()  # the call above does not reach this cache on Python 3.11
     return list(entry_points(group=group))
 
 
 def scan(group: str, reserved: Set[str], names: Names = BACKEND_NAMES) -> Scan:
-    """Return what is installed; metadata that can't be read is noted, and nothing is offered then."""
+    """Read all entry points of a group. If the metadata can't be read, offer nothing and note why."""
     try:
         found = installed(group)
     except Exception as error:
-        reason = f"the installed distributions can't be read: {text_of(error)}"
+        reason = f"the metadata of the installed distributions can't be read: {text_of(error)}"
         return Scan({}, [Ignored("*", "entry points", reason)])
     return sort_out(found, reserved, names)
 
@@ -124,27 +124,27 @@ def sort_out(entry_points: Iterable[EntryPoint], reserved: Set[str], names: Name
 
 
 def candidate(entry_point: EntryPoint) -> Candidate:
-    """Return what an entry point offers, without its extras."""
+    """Return the candidate that an entry point offers, without its extras."""
     target = "".join(entry_point.value.partition("[")[0].split())
     return Candidate(entry_point.name, target, distribution(entry_point))
 
 
 def distribution(entry_point: EntryPoint) -> str:
-    """Return name and version of an entry point's distribution, as far as its metadata has them."""
+    """Return name and version of an entry point's distribution, if its metadata has them."""
     try:
         name, version = entry_point.dist.name, entry_point.dist.version  # type: ignore[union-attr]
-    except Exception:  # no distribution, or the remains of one that was uninstalled halfway
+    except Exception:  # no distribution, or one that was uninstalled only in part
         name = version = ""
     return f"{name} {version}" if name else "a distribution without metadata"
 
 
 def distinct(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Drop candidates that are the same implementation as an earlier one (editable installs)."""
+    """Drop every candidate with the same path as an earlier one (editable installs make such pairs)."""
     return list({candidate.path: candidate for candidate in reversed(list(candidates))}.values())[::-1]
 
 
 def import_target(target: str) -> object:
-    """Import what ``"module:Class"`` names. Raises whatever the import raises."""
+    """Import the object that ``"module:Class"`` names. Raises whatever the import raises."""
     module, _, path = target.partition(":")
     found: object = import_module(module)
     for attribute in filter(None, path.split(".")):

@@ -1,7 +1,7 @@
 """Which backends there are, and why one is or is not used.
 
-The functions come from `accelerator_graph.backends.registry`, which is imported when one of them is
-asked for. What the author of a backend needs stands in `accelerator_graph.backends.base`.
+The functions come from `accelerator_graph.backends.registry`, which is imported on the first use of one.
+If you write a backend, read `accelerator_graph.backends.base`.
 """
 
 from __future__ import annotations

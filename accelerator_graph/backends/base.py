@@ -37,8 +37,11 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from ..errors import AcceleratorGraphError, UnsupportedError
 
-BACKEND_API_VERSION = 1
-"""Raised when a method becomes abstract or changes its meaning; a new optional method does not."""
+BACKEND_API_VERSIONS = (1,)
+"""The versions of this contract that the library supports, in ascending order.
+
+A method that becomes abstract or changes its meaning makes a new version; a new optional method does not.
+While the library still supports the version before, one release of a plug-in works with both."""
 
 
 class Capability(StrEnum):
@@ -313,7 +316,7 @@ class Backend(Recorder):
     __slots__ = ()
 
     api_version: ClassVar[int]
-    """The `BACKEND_API_VERSION` that the class was written for: a literal in every backend."""
+    """The version of this contract that the class was written for: a literal in every backend."""
 
     priority: ClassVar[int | None] = 0
     """Automatic choice among third parties takes the highest, then the first name. None: automatic choice

@@ -109,13 +109,8 @@ class HipBackend(Lends):
 
     def synchronize(self, stream: Any) -> None:
         """Wait until all work on the stream is done."""
-
-        def is_done() -> bool:
-            self._driver.call("hipStreamSynchronize", int(stream))
-            return True
-
         with self._driver.current_for(stream):
-            settle(int(stream), is_done)
+            self._driver.call("hipStreamSynchronize", int(stream))
 
     def as_stream(self, obj: object) -> Any | None:
         """Recognise handles and the stream objects of hip-python.

@@ -1,4 +1,4 @@
-"""What backends share: finding the memory behind an object."""
+"""Finds the memory behind an object, for any backend."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Memory(NamedTuple):
     address: int
     nbytes: int
     owner: object
-    """What has to live as long as the address is used; None for a bare address."""
+    """The object to keep alive as long as the address is used; None for a bare address."""
 
 
 def memory_of(obj: object, nbytes: int | None, *, writable: bool, device: bool) -> Memory:
@@ -29,31 +29,31 @@ def memory_of(obj: object, nbytes: int | None, *, writable: bool, device: bool) 
     ----------
     obj : object
         An address as `int`, or an object with ``__cuda_array_interface__``, the buffer protocol or
-        ``__array_interface__``, asked in this order. Its elements have to lie in C order, without gaps.
+        ``__array_interface__``, tried in this order. Its elements must lie in C order, without gaps.
     nbytes : int, optional
-        How many bytes from its beginning; all of it if None. An address needs it.
+        How many bytes from its beginning; all of it if None. Required for an address.
     writable : bool
         Whether the memory is going to be written.
     device : bool
-        Whether device memory is meant too; else it is a `TypeError`.
+        Whether device memory is accepted; if not, it is a `TypeError`.
 
     Returns
     -------
     Memory
-        Its owner has to be kept as long as the address is used. Of an object with the buffer
-        protocol it is a `memoryview`, so that a `bytearray` can't be resized meanwhile.
+        Keep its owner as long as the address is used. For an object with the buffer protocol the owner is
+        a `memoryview`, so that a `bytearray` can't be resized meanwhile.
 
     Raises
     ------
     TypeError
-        The object has no memory that could be used here, or `nbytes` is not an integer.
+        The object has no memory that can be used here, or `nbytes` is not an integer.
     ValueError
-        The memory has gaps, is read-only but has to be written, or is smaller than `nbytes`.
+        The memory has gaps, is read-only but should be written, or is smaller than `nbytes`.
     """
     if nbytes is not None:
         nbytes = integer(nbytes, "nbytes")
         if nbytes < 0:
-            raise ValueError(f"nbytes is {nbytes}; it can't be negative.")
+            raise ValueError(f"nbytes must not be negative, but is {nbytes}.")
     if isinstance(obj, int) and not isinstance(obj, bool):
         return _at_address(obj, nbytes)
     memory, readonly = _behind(obj, device)
@@ -63,7 +63,7 @@ def memory_of(obj: object, nbytes: int | None, *, writable: bool, device: bool) 
         return memory
     if nbytes > memory.nbytes:
         raise ValueError(
-            f"{_named(obj)} has {memory.nbytes} bytes, {nbytes} were asked for; pass nbytes to fit."
+            f"{_named(obj)} has {memory.nbytes} bytes, not {nbytes}; pass a smaller nbytes or more memory."
         )
     return memory._replace(nbytes=nbytes)
 
@@ -74,9 +74,9 @@ def _named(obj: object) -> str:
 
 def _at_address(address: int, nbytes: int | None) -> Memory:
     if nbytes is None:
-        raise ValueError(f"the address {address:#x} does not say how much memory is there; pass nbytes.")
+        raise ValueError(f"the address {address:#x} does not tell the size of its memory; pass nbytes.")
     if not 0 < address < 1 << 64:
-        raise ValueError(f"{address:#x} is not the address of any memory; pass one of 64 bits, above 0.")
+        raise ValueError(f"{address:#x} is not the address of memory; pass one from 1 to 2**64 - 1.")
     return Memory(address, nbytes, None)
 
 
@@ -91,7 +91,7 @@ def _behind(obj: object, device: bool) -> tuple[Memory, bool]:
         return _from_interface(obj, interface)
     try:
         view = memoryview(cast("Buffer", obj))
-    except (TypeError, ValueError, BufferError):  # no buffer, or one that Python has no format for
+    except (TypeError, ValueError, BufferError):  # not a buffer, or one in a format unknown to Python
         view = None
     if view is not None:
         return _from_view(obj, view)
@@ -99,7 +99,7 @@ def _behind(obj: object, device: bool) -> tuple[Memory, bool]:
     if interface is not None:
         return _from_interface(obj, interface)
     raise TypeError(
-        f"{type(obj).__name__!r} object has no memory that is understood; pass an address, a buffer, or an "
+        f"{type(obj).__name__!r} object has no memory that can be found; pass an address, a buffer, or an "
         f"object with __array_interface__{' or __cuda_array_interface__' if device else ''}."
     )
 

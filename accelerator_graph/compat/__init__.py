@@ -6,11 +6,11 @@
 
     compat.install()
 
-From then on `torch.cuda.CUDAGraph`, `torch.cuda.graph` and `torch.accelerator.Graph` are those of this
-package, for whoever looks them up in torch: `torch.cuda.make_graphed_callables` and `torch.compile` too.
-They can be assigned one by one as well: ``torch.cuda.CUDAGraph = compat.CUDAGraph``.
+From then on `torch.cuda.CUDAGraph`, `torch.cuda.graph` and `torch.accelerator.Graph` are the classes of this
+package, for all code that looks them up in torch, including `torch.cuda.make_graphed_callables` and
+`torch.compile`. You can also assign them one by one: ``torch.cuda.CUDAGraph = compat.CUDAGraph``.
 
-torch is imported when one of the names is first asked for; `ImportError` if it is not installed.
+torch is imported when one of the names is first used; `ImportError` is raised if it is not installed.
 """
 
 from __future__ import annotations

@@ -6,12 +6,12 @@ from types import TracebackType
 from typing import Any, ClassVar
 
 from .. import api
-from .._interpreter.sure_exit import if_skipped, sure_exit
+from .._interpreter.sure_exit import sure_exit
 from ..errors import UnsupportedError
 from ._graphs import CUDAGraph, TorchGraph, torch_module
 
 _side_streams: dict[int, Any] = {}
-"""One for each device and kept: torch reuses a pool's memory on one stream only."""
+"""One for each device, kept for good: torch reuses the memory of a pool on one stream only."""
 
 
 class graph(api.graph):
@@ -20,18 +20,18 @@ class graph(api.graph):
     Parameters
     ----------
     cuda_graph : CUDAGraph
-        What to capture into. A graph of torch's own class, made before the names were taken, is left to
-        torch's own context manager.
+        The graph to capture into. A graph of torch's own class, made before the names were replaced, is
+        captured by torch's own context manager.
     pool : PoolId or torch.cuda.MemPool, optional
         As in `Graph.capture_begin`.
     stream : stream, optional
-        What to capture; by default a side stream of the current device, always the same.
+        The stream to capture; by default a side stream of the current device, always the same.
     capture_error_mode : {"global", "thread_local", "relaxed", "default"}
         What the driver refuses during the capture.
     enable_annotations : bool
         Not supported.
     annotation_config : dict, optional
-        Has no meaning without the annotations.
+        Ignored, since there are no annotations.
     check_input_liveness : bool
         As in `CUDAGraph.capture_begin`.
 
@@ -47,7 +47,7 @@ class graph(api.graph):
     """The class of torch that this one stands in for."""
 
     default_capture_stream: ClassVar[Any] = None
-    """A stream to capture instead of the side stream, if it is set."""
+    """The stream to capture in place of the side stream, if it is set."""
 
     def __init__(
         self,
@@ -88,9 +88,8 @@ class graph(api.graph):
         if self._theirs is not None:
             self._theirs.__enter__()
             return
-        self.cuda_graph._guard = if_skipped(self, self.cuda_graph._recover)
-        self.cuda_graph._watch_inputs(self._liveness)
-        self.cuda_graph._enter(self._stream, self._pool, self._mode)
+        self.cuda_graph.check_input_liveness = self._liveness
+        super().__enter__()
 
     @sure_exit
     def __exit__(

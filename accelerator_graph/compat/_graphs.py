@@ -1,4 +1,4 @@
-"""The graphs: with torch's arguments, of torch's current stream."""
+"""Stand-ins for torch's graph classes: torch's arguments, torch's current stream, torch's error messages."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import api
 from .._core import capture_table, liveness
-from .._core.call_site import warn_of_nothing
+from .._core.capture import CapturePlan
 from .._core.streams import Borrowed, FrameworkCurrent, Stream, as_stream
 from ..backends import registry
-from ..errors import UnsupportedError, capture_error
+from ..errors import CaptureError, UnsupportedError, capture_error
 from ..interop import registry as interop
 from ..interop.torch import Torch
 from . import _words as words
-from ._words import ahead
 
 if TYPE_CHECKING:
     from .._core.pools import AnyPool
@@ -29,7 +28,7 @@ _PASSED_ON = {
     "end_capture_to_conditional_node",
     "set_conditional_handle_for_current_node",
 }
-"""What torch's object, which records and replays, can be asked for behind our back."""
+"""Attributes that are passed on to torch's own graph, which records and replays."""
 
 
 def torch_module() -> Any:
@@ -47,67 +46,42 @@ def torch_module() -> Any:
 
 
 class TorchGraph(api.Graph):
-    """Captures torch's current stream, and replays on whatever that is by then, as torch does."""
+    """Captures torch's current stream, and replays on the stream that is current by then, as torch does."""
 
     torchs_own: ClassVar[Any] = None
     """The class of torch that this one stands in for; None if torch has none."""
 
-    def _begin(
-        self,
-        stream: Stream | None,
-        pool: AnyPool | None,
-        mode: str | None,
-        *,
-        prepare: bool = False,
-        home: Stream | None = None,
-    ) -> None:
-        self._check("capture_begin()")
+    check_input_liveness = False
+    """For the next capture; the environment variable may ask for it as well."""
+
+    def __init__(self, keep_graph: bool = False, **options: Any) -> None:
+        super().__init__(keep_graph, **options)
+        self._keeps = keep_graph
+
+    def _begin(self, plan: CapturePlan) -> None:
         torch = torch_module()
-        with ahead(words.DEFAULT_STREAM, hip=_for_hip()):
-            target = _current() if stream is None else stream
-            if prepare and not capture_table.live:
-                _prepare(torch, target.device)
-            super()._begin(target, pool, mode, prepare=prepare, home=home or _following(target.device))
         try:
-            owner = target._owner
-            if isinstance(owner, Borrowed) and isinstance(owner.obj, torch.cuda.Stream):
-                torch.cuda.set_stream(owner.obj)  # the same stream; so it is also equal to the caller's
-        except BaseException:
-            self._recover()
+            target = plan.stream or _current()
+            if plan.prepare and not capture_table.live:
+                _prepare(torch, target.device)
+            home = plan.home or _following(target.device)
+            finds_inputs = liveness.asked_for(self.check_input_liveness or None)
+            super()._begin(plan._replace(stream=target, home=home, finds_inputs=finds_inputs))
+        except CaptureError as error:
+            if error.reason == "default_stream":
+                error.args = (words.ahead(words.DEFAULT_STREAM, str(error)),)
             raise
+        owner = target._owner
+        if isinstance(owner, Borrowed) and isinstance(owner.obj, torch.cuda.Stream):
+            torch.cuda.set_stream(owner.obj)  # the same stream, in an object that equals the caller's
 
-    def _check(self, what: str) -> None:
-        with ahead(words.out_of_order(what, self.state, keeps=self._keep_graph), hip=_for_hip()):
-            super()._check(what)
+    def _worded(self, what: str, message: str) -> str:
+        return words.worded(what, message, self.state, keeps=self._keeps, hip=_for_hip())
 
-    def _found_empty(self, subject: str) -> None:
-        warn_of_nothing(words.NOTHING_RECORDED)
-
-    def instantiate(self) -> None:
-        """Make the executable, or make it again, as `Graph.instantiate` does."""
-        with ahead(words.INSTANTIATED if self.state == "ready" else "", hip=_for_hip()):
-            super().instantiate()
-
-    def raw_cuda_graph(self) -> int:
-        """As `Graph.raw_cuda_graph`."""
-        with ahead(
-            words.out_of_order("raw_cuda_graph()", self.state, keeps=self._keep_graph), hip=_for_hip()
-        ):
-            return super().raw_cuda_graph()
-
-    def _watch_inputs(self, given: bool) -> None:
-        """Watch what the next capture uses, or only do so if the environment says it."""
-        self._finds_inputs = liveness.asked_for(given or None)
-
-    def _recorded(self) -> Any:
-        """Return torch's object, which records and replays."""
-        if self._capture is not None:
-            return self._capture._token.torch_graph
-        runner = self._runner_for("replay()")
-        if runner.captured is not None:
-            return runner.captured.value.torch_graph
-        assert runner.executable is not None
-        return runner.executable.value.recording.torch_graph
+    def _torch_graph(self) -> Any:
+        """Return torch's own graph, which records and replays."""
+        recorded = self._recorded
+        return getattr(recorded, "recording", recorded).torch_graph
 
 
 class CUDAGraph(TorchGraph):
@@ -145,8 +119,8 @@ class CUDAGraph(TorchGraph):
         TypeError, ValueError, GraphStateError, CaptureError, DriverError
             As in `Graph.capture_begin`.
         """
-        self._watch_inputs(check_input_liveness)
-        self._begin(None, pool, capture_error_mode)
+        self.check_input_liveness = check_input_liveness
+        super().capture_begin(pool, capture_error_mode)
 
     def debug_dump(self, debug_path: Any, *, verbose: bool = True) -> None:  # type: ignore[override]
         """Write the graph in the DOT language, as `Graph.debug_dump` does."""
@@ -154,7 +128,7 @@ class CUDAGraph(TorchGraph):
 
     @staticmethod
     def get_currently_capturing_graph() -> Any:
-        """Return torch's object for the capture of its current stream: the one that records."""
+        """Return torch's own graph that is recording its current stream."""
         ask = getattr(CUDAGraph.torchs_own, "get_currently_capturing_graph", None)
         if ask is None:
             raise UnsupportedError("this torch can't say which graph is being captured; newer ones can.")
@@ -164,10 +138,10 @@ class CUDAGraph(TorchGraph):
         if not hasattr(self.torchs_own, name) or (name[0] == "_" and name not in _PASSED_ON):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         if name in _PASSED_ON:
-            return getattr(self._recorded(), name)
+            return getattr(self._torch_graph(), name)
         raise UnsupportedError(
-            f"torch.cuda.CUDAGraph.{name} is not there while accelerator_graph.compat stands in for it; use "
-            "torch's own class for this graph, accelerator_graph.compat.CUDAGraph.torchs_own."
+            f"torch.cuda.CUDAGraph.{name} is not supported while accelerator_graph.compat stands in for it; "
+            "use torch's own class for this graph, accelerator_graph.compat.CUDAGraph.torchs_own."
         )
 
 
@@ -201,7 +175,7 @@ def _for_hip() -> bool:
 
 
 def _current() -> Stream:
-    """Return torch's current stream, held by torch's object for it."""
+    """Return torch's current stream, kept alive by torch's object for it."""
     own = torch_module().cuda.current_stream()
     if not own.cuda_stream:
         raise capture_error("a capture of torch's current stream did not begin", reason="default_stream")
@@ -219,7 +193,7 @@ def _following(device: int) -> Stream:
 
 
 def _prepare(torch: Any, device: int) -> None:
-    """Do what `torch.cuda.graph` does ahead of a capture, beside releasing cached memory."""
+    """Do what `torch.cuda.graph` does before a capture, except to release cached memory."""
     torch.cuda.synchronize(device)
     if torch.compiler.config.force_cudagraph_gc:
         gc.collect()

@@ -1,4 +1,4 @@
-"""Taking torch's names, and giving them back."""
+"""Replacing torch's names, and restoring them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _PLACES = {
     "Graph": ("accelerator", "accelerator.graphs"),
     "empty_cache": ("cuda", "cuda.memory"),
 }
-"""Where in torch each name stands. The first place always is there."""
+"""The modules of torch that have each name. The first of them always exists."""
 
 _missing = object()
 
 
 def classes() -> dict[str, Any]:
-    """Return the classes that stand in for torch's. Each remembers the one that has the name now.
+    """Return the classes that stand in for torch's. Each remembers the class that has its name now.
 
     Raises
     ------
@@ -41,16 +41,16 @@ def classes() -> dict[str, Any]:
 
 
 def install() -> ExitStack:
-    """Give torch's names for graphs to this library, for the whole process.
+    """Replace torch's names for graphs by this library's, for the whole process.
 
-    `torch.cuda.empty_cache` is taken as well: it first gives back what belonged to graphs that are gone.
-    What was imported from torch by name before, and graphs that were made before, stay torch's own.
+    `torch.cuda.empty_cache` is replaced as well: it first releases the memory of graphs that are gone. Names
+    that were imported from torch before, and graphs that were made before, stay torch's own.
 
     Returns
     -------
     contextlib.ExitStack
-        Its `close` gives the names back, and so does leaving it as a context manager. If it is dropped,
-        they stay taken.
+        Its `close` restores the names, and so does leaving it as a context manager. If it is dropped, they
+        stay replaced.
 
     Raises
     ------
@@ -78,13 +78,13 @@ def install() -> ExitStack:
 
 
 def _stands_in(present: Any, stand_in: Any) -> bool:
-    """Say whether a name has our class already, or one that was derived from it."""
+    """Return True if a name has our class already, or a class derived from it."""
     return isinstance(present, type) and isinstance(stand_in, type) and issubclass(present, stand_in)
 
 
 def _put_back(module: Any, name: str, before: Any, stand_in: Any) -> None:
     if getattr(module, name, None) is not stand_in:
-        return  # somebody else has taken it since
+        return  # somebody else has replaced it since
     if before is _missing:
         delattr(module, name)
     else:
@@ -93,7 +93,7 @@ def _put_back(module: Any, name: str, before: Any, stand_in: Any) -> None:
 
 def _emptying(torchs_own: Callable[[], None]) -> Callable[[], None]:
     def empty_cache() -> None:
-        """As torch's own; what belonged to graphs that are gone is given back first."""
+        """As torch's own, after the memory of graphs that are gone has been released."""
         ownership.drain()
         torchs_own()
 

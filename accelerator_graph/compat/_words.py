@@ -1,11 +1,6 @@
-"""torch's own sentences, for programs that look for them in an error's message: each goes ahead of ours."""
+"""torch's own sentences, for programs that look for them in a message. Each stands before ours."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from ..errors import CaptureError, GraphStateError
 
 NOTHING_RECORDED = (
     "The CUDA Graph is empty. This usually means that the graph was attempted to be captured on wrong device "
@@ -15,8 +10,8 @@ DEFAULT_STREAM = (
     "CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to replay them "
     "on the default stream.)"
 )
-INSTANTIATED = "instantiate() is intended to be called by the user only when keep_graph=true."
 
+_INSTANTIATED = "instantiate() is intended to be called by the user only when keep_graph=true."
 _NOT_CAPTURED = "You cannot access the raw cudaGraph_t instance until capture_end() has been called."
 _NOT_KEPT = (
     "You cannot access the raw cudaGraph_t instance unless CUDAGraph was initialized with keep_graph=true."
@@ -37,37 +32,31 @@ _OUT_OF_ORDER = {
 }
 
 
-def out_of_order(what: str, state: str, *, keeps: bool) -> str:
-    """Return torch's sentence for a call in a state in which it is refused; empty if there is none.
+def worded(what: str, message: str, state: str, *, keeps: bool, hip: bool) -> str:
+    """Return the message of an error or a warning, with torch's sentence if torch has one.
 
     Parameters
     ----------
-    what, state : str
-        The call and the state, as `Graph` names them.
+    what, message, state : str
+        The operation, the message and the state, as `Graph` has them.
     keeps : bool
         Whether the graph was made with ``keep_graph=True``.
-    """
-    if what in ("raw_graph()", "raw_cuda_graph()"):
-        return _NOT_CAPTURED if keeps else _NOT_KEPT
-    return "" if (what, state) == ("capture_begin()", "capturing") else _OUT_OF_ORDER.get(what, "")
-
-
-@contextmanager
-def ahead(words: str, *, hip: bool) -> Iterator[None]:
-    """Put torch's sentence ahead of ours in errors about the order of calls and the default stream.
-
-    Parameters
-    ----------
-    words : str
-        The sentence. Nothing is added if it is empty or already there.
     hip : bool
-        Whether torch's build is for ROCm, and names HIP's types.
+        Whether torch was built for ROCm, and names HIP's types.
     """
-    try:
-        yield
-    except (GraphStateError, CaptureError) as error:
-        said = words.replace("cudaGraph", "hipGraph") if hip else words
-        about_order = isinstance(error, GraphStateError) or error.reason == "default_stream"
-        if said and about_order and not str(error).startswith(said):
-            error.args = (f"{said} {error}",)
-        raise
+    if what == "empty capture":
+        return NOTHING_RECORDED
+    if what in ("raw_graph()", "raw_cuda_graph()"):
+        words = _NOT_CAPTURED if keeps else _NOT_KEPT
+    elif (what, state) == ("instantiate()", "ready"):
+        words = _INSTANTIATED
+    elif (what, state) == ("capture_begin()", "capturing"):
+        return message
+    else:
+        words = _OUT_OF_ORDER.get(what, "")
+    return ahead(words.replace("cudaGraph", "hipGraph") if hip else words, message)
+
+
+def ahead(words: str, message: str) -> str:
+    """Put torch's sentence before a message, unless it is there already or empty."""
+    return message if message.startswith(words) else f"{words} {message}"

@@ -1,16 +1,16 @@
-"""Which frameworks take part in captures, and how another one can.
+"""Which frameworks take part in captures, and how to add another one.
 
-The functions come from `accelerator_graph.interop.registry`, which is imported when one of them is
-asked for. What the author of a framework's module needs stands in `accelerator_graph.interop.base`.
+The functions come from `accelerator_graph.interop.registry`, which is imported on the first use of one.
+If you write a framework's interop module, read `accelerator_graph.interop.base`.
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False  # as in the package itself
 if TYPE_CHECKING:
-    from .registry import loaded, names, refresh, register, unregister
+    from .registry import loaded, names, refresh, register, report, unregister
 
-__all__ = ["loaded", "names", "refresh", "register", "unregister"]
+__all__ = ["loaded", "names", "refresh", "register", "report", "unregister"]
 
 
 def __getattr__(name: str) -> object:

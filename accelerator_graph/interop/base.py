@@ -5,12 +5,11 @@ A framework is one class in a package of its own, named by an entry point with t
     [project.entry-points."accelerator_graph.interop"]
     myframework = "myframework_graph:MyFramework"
 
-It is asked only once its framework has been imported by somebody else. All methods but `backend` have
-defaults: a framework takes part in as much as it says. Streams are handed over by their handles.
+The library makes an instance only after the program has imported the framework. All methods but `backend`
+have defaults: implement those for which the framework has something to do. Streams are passed as handles.
 
-If `backend`, `current_stream` or `as_stream` raises, the framework is left out of what is going on, with a
-RuntimeWarning: other frameworks and backends must not suffer. What its other methods raise abandons the
-capture.
+If `backend`, `current_stream` or `as_stream` raises, the framework is left out with a RuntimeWarning, and
+other frameworks and backends go on working. An exception of any other method abandons the capture.
 """
 
 from __future__ import annotations
@@ -25,96 +24,95 @@ from ..backends.base import Recorder
 if TYPE_CHECKING:
     from ..backends.base import Backend
 
-INTEROP_API_VERSION = 1
-"""Raised when a method becomes abstract or changes its meaning; a new optional method does not."""
+INTEROP_API_VERSIONS = (1,)
+"""The versions of this contract that the library supports, in ascending order, as `BACKEND_API_VERSIONS`."""
 
 PoolId = tuple[int, int]
 """The id of a memory pool, as in torch: ``(0, n)`` or ``(n, 0)``."""
 
 Undo = Callable[[], object]
-"""Takes back what was done. Called on the same thread, also after an error, and again after an interrupt."""
+"""Undoes a call. Called on the same thread, even after an error, and again if an interrupt cut it short."""
 
 
 class Framework(ABC):
-    """Base class. One instance of it is made in a process, once the framework is found imported."""
+    """Base class. A process has one instance, made when the library finds that the framework is imported."""
 
     api_version: ClassVar[int]
-    """The `INTEROP_API_VERSION` that the class was written for: a literal in every framework."""
+    """The version of this contract that the class was written for: a literal in every framework."""
 
     always_has_a_stream: ClassVar[bool] = False
-    """Its current stream is never the default one, also if nobody has chosen it. It gives way to those of
-    other frameworks then."""
+    """Its current stream is never the default stream, even if nobody has chosen it. The current streams of
+    other frameworks then take precedence."""
 
     @abstractmethod
     def backend(self) -> str | None:
         """Return the name of the backend that its streams belong to.
 
-        None as long as it has not initialised its device: there is nothing to ask then, and asking
-        must not initialise it.
+        None until it has initialised its device. This method must not initialise it.
         """
 
     def as_stream(self, obj: object) -> int | None:
-        """Return the handle of a stream object of the framework; None if `obj` is none."""
+        """Return the handle of a stream object of the framework; None if `obj` is not one."""
         return None
 
     def current_stream(self, device: int | None = None) -> tuple[int, int] | None:
-        """Return handle and device of this thread's current stream, on a device or the current one.
+        """Return handle and device of this thread's current stream, on the given or the current device.
 
         The handle of the default stream is 0. None if the framework has no current stream.
         """
         return None
 
     def current_handle(self, device: int) -> tuple[Callable[..., int], *tuple[object, ...]] | None:
-        """Return the quickest way to ask for the handle of this thread's current stream on a device.
+        """Return the fastest way to get the handle of this thread's current stream on a device.
 
-        A callable, and the one argument that it takes, if it takes one. None: `current_stream` is asked.
+        That is a callable, and its one argument if it takes one. With None, `current_stream` is called.
         """
         return None
 
     def use_stream(self, handle: int, device: int) -> Undo | None:
-        """Make a stream the framework's current one on this thread, and its device; return what undoes that.
+        """Make a stream and its device the framework's current ones on this thread; return the undo.
 
-        None if the framework has no current stream. Called for every stream that is entered, whoever
-        made it: the framework does not own it.
+        None if the framework has no current stream. Called for every stream that is entered. The framework
+        does not own the stream.
         """
         return None
 
     def prepare(self, device: int) -> None:
-        """Release cached memory ahead of a capture, on a device where no capture is under way."""
+        """Release cached memory before a capture, on a device where no capture is in progress."""
 
     def route(
         self, pool: PoolId, handle: int, device: int, relaxed: Callable[[], AbstractContextManager[object]]
     ) -> Undo | None:
-        """Send this thread's allocations to a memory pool from now on; return what ends that.
+        """Send this thread's allocations to a memory pool from now on; return the undo.
 
-        Called ahead of every capture into the pool, before it begins. Replays use what the pool has handed
-        out, also what Python has freed since: it has to stay allocated until `release`.
+        Called before every capture into the pool. Replays use all memory that the pool has given out, even
+        if Python has freed it since, so the memory must stay allocated until `release`.
 
         Parameters
         ----------
         pool : PoolId
-            Which pool. It belongs to `device`.
+            The pool's id. The pool belongs to `device`.
         handle, device : int
             The stream that will be captured.
         relaxed : callable
-            Returns a context, to be entered once at any time, in which the thread disturbs no capture by
-            what is refused in one, such as allocating. To be called while the stream is there.
+            Returns a context in which the thread can make calls that a capture does not permit, such as
+            allocating. Call it while the stream exists; enter the context once, at any time.
         """
         return None
 
     def release(self, pool: PoolId) -> None:
-        """Give up what a pool holds: the last graph that was captured into it is reset or gone.
+        """Free the memory of a pool: the last graph that was captured into it is reset or gone.
 
-        Called at most once for a pool, by any thread, also if `route` was never reached or raised.
+        Called at most once for a pool, by any thread, even if `route` was never called or raised.
         """
 
     def recorder(
         self, backend: Backend, pool: PoolId, device: int, generators: Sequence[object]
     ) -> FrameworkRecorder | None:
-        """Return what records one capture in the framework's own way; None if nothing does.
+        """Return an object that records one capture in the framework's own way; None if the backend records.
 
-        At most one framework records. Its recorder stands in for the backend from the capture's begin to the
-        end of the executable.
+        At most one framework can record. Its recorder takes the backend's place from the begin of the capture
+        to the end of the executable.
 
         Parameters
         ----------
@@ -125,30 +123,30 @@ class Framework(ABC):
         device : int
             The ordinal of the device.
         generators : sequence
-            The objects that were given to `Graph.register_generator_state`: this framework's
-            `takes_generator`, or that of another framework, said yes to them.
+            The objects that were given to `Graph.register_generator_state`. `takes_generator` of this or of
+            another framework has returned True for each.
         """
         return None
 
     def takes_generator(self, obj: object) -> bool:
-        """Return True if `obj` is a random generator that can take part in the captures that it records."""
+        """Return True if `obj` is a random generator that can take part in a capture that it records."""
         return False
 
     def observe(self, pool: PoolId, used: Callable[[object], Undo]) -> Undo | None:
-        """Call `used` for the arrays that this thread's work uses from now on; return what ends that.
+        """Call `used` for each array that this thread's work uses from now on; return the undo.
 
-        Called in a capture that has begun, if ``check_input_liveness`` asks for it. Each array once, at its
-        first use, but none whose memory the capture or the pool provides: `used` returns what takes an array
-        back if that turns out later. None if the framework can't see its arrays being used.
+        Called during a capture, if ``check_input_liveness`` is on. Report each array once, at its first use,
+        but no array whose memory the capture or the pool provides. If that turns out later, call the undo
+        that `used` returned. None if the framework can't see which arrays are used.
         """
         return None
 
 
 class FrameworkRecorder(Recorder):
-    """A recorder that leaves the recording, and what goes with it, to a framework.
+    """Base class of recorders that let a framework record.
 
-    Graphs and executables are the framework's. What the backend makes of their handles by `borrow_graph` and
-    `borrow_executable` is never destroyed by the backend.
+    The framework owns graphs and executables. The backend makes objects from their handles by `borrow_graph`
+    and `borrow_executable`, and never destroys them.
 
     Parameters
     ----------

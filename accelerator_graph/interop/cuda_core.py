@@ -1,4 +1,4 @@
-"""cuda.core: its streams and graph builders. It has no current stream: each call is given one."""
+"""cuda.core: its streams and graph builders. It has no current stream: each call takes one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from .base import Framework
 
-_MODULES = ("cuda.core", "cuda.core.experimental")  # before 1.0 everything stood in the latter
+_MODULES = ("cuda.core", "cuda.core.experimental")  # the second one is that of versions before 1.0
 
 
 class CudaCore(Framework):
@@ -16,7 +16,7 @@ class CudaCore(Framework):
     api_version: ClassVar[int] = 1
 
     def backend(self) -> str | None:
-        """Return ``"cuda"``. There is nothing to initialise ahead of its objects."""
+        """Return ``"cuda"``. Its objects need no initialisation first."""
         return "cuda" if self._types() else None
 
     def as_stream(self, obj: object) -> int | None:

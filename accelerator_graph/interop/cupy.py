@@ -26,11 +26,11 @@ class CuPy(Framework):
 
     @property
     def cupy(self) -> Any:
-        """The module. It has been imported by somebody else."""
+        """The module, which the program has imported."""
         return sys.modules["cupy"]
 
     def backend(self) -> str | None:
-        """Return ``"cuda"`` or ``"hip"`` once somebody in this process has initialised it.
+        """Return ``"cuda"`` or ``"hip"`` once any library in this process has initialised the device.
 
         CuPy does not say whether it has used a device itself.
         """
@@ -38,9 +38,9 @@ class CuPy(Framework):
             cuda = self.cupy.cuda
             runtime, hip = cuda.runtime, cuda.runtime.is_hip
             if not hip:
-                cuda.driver.ctxGetCurrent()  # refused, and without effect, as long as nobody has
+                cuda.driver.ctxGetCurrent()  # fails, without any effect, before initialisation
             count = runtime.getDeviceCount() if hasattr(cuda, "using_allocator") else 0
-        except (AttributeError, RuntimeError):  # half imported, or it can't run here
+        except (AttributeError, RuntimeError):  # CuPy is half imported or can't run here
             return None
         return ("hip" if hip else "cuda") if count else None
 
@@ -70,7 +70,7 @@ class CuPy(Framework):
             return undo.pop_all().close
 
     def prepare(self, device: int) -> None:
-        """Release what the default pool keeps on the device, and what graphs have left."""
+        """Release the default pool's free memory on the device, and the memory of ended pools."""
         self._sweep()
         with self.cupy.cuda.Device(device):
             self.cupy.get_default_memory_pool().free_all_blocks()
@@ -78,10 +78,10 @@ class CuPy(Framework):
     def route(
         self, pool: PoolId, handle: int, device: int, relaxed: Callable[[], AbstractContextManager[object]]
     ) -> Undo:
-        """Let this thread allocate from a ``cupy.cuda.MemoryPool`` of that id.
+        """Let this thread allocate from the ``cupy.cuda.MemoryPool`` that belongs to the pool's id.
 
-        What is freed in a capture may be used again in it, on the same stream, and in later captures into
-        the pool; by nothing else.
+        Memory that is freed during a capture may be used again in the same capture, on the same stream, and
+        in later captures into the pool, but nowhere else.
         """
         cuda = self.cupy.cuda
         memory = self._pools.get(pool)
@@ -93,7 +93,7 @@ class CuPy(Framework):
             return undo.pop_all().close
 
     def release(self, pool: PoolId) -> None:
-        """Free the pool's memory, except for what arrays still use: that later."""
+        """Free the pool's memory; the memory that arrays still use is freed later."""
         memory = self._pools.pop(pool, None)
         if memory is not None:
             self._ended.add(memory)
@@ -109,15 +109,15 @@ class CuPy(Framework):
 class _Memory:
     """The memory of one pool id.
 
-    Its blocks are freed here and nowhere else: CuPy would do so when the pool object goes, whatever arrays
-    use them then, and when memory is short, whatever graphs use them.
+    Its blocks are freed here and nowhere else. CuPy would free them with the pool object, even if arrays
+    still use them, and when memory is short, even if graphs use them.
 
     Parameters
     ----------
     cuda : module
         ``cupy.cuda``.
     end : context manager
-        What the last freeing runs in.
+        The context that the final freeing runs in.
     """
 
     def __init__(self, cuda: Any, end: AbstractContextManager[object]) -> None:
@@ -128,7 +128,7 @@ class _Memory:
         self.pool = cuda.MemoryPool(self._grow)
 
     def _grow(self, size: int) -> Any:
-        """Allocate, which a capture in any mode but the relaxed one would not survive."""
+        """Allocate with the thread's capture mode relaxed, since a capture does not survive it otherwise."""
         cuda = self._cuda
         with self.relaxed():
             try:
@@ -136,13 +136,13 @@ class _Memory:
             except cuda.runtime.CUDARuntimeError as error:
                 if error.status != _OUT_OF_MEMORY:
                     raise
-                # at the runtime's own error the pool would free what is not in use by Python, and retry
+                # on the runtime's own error the pool would free blocks that Python does not use, and retry
                 raise cuda.memory.OutOfMemoryError(size, self.pool.total_bytes()) from error
         self.devices.add(int(block.device_id))
         return cuda.MemoryPointer(block, 0)
 
     def free(self) -> bool:
-        """Free what no array uses; say whether that was all."""
+        """Free the memory that no array uses; return True if that was all of it."""
         used = 0
         for device in self.devices:
             with self._cuda.Device(device):
@@ -152,7 +152,7 @@ class _Memory:
 
 
 class _Handle:
-    """A stream, in the words of the protocol."""
+    """A stream in the form of the ``__cuda_stream__`` protocol."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
@@ -162,7 +162,7 @@ class _Handle:
 
 
 def _wrapped(cuda: Any, handle: int, device: int) -> Any:
-    """Return CuPy's object for somebody else's stream, by the way that this version has."""
+    """Return CuPy's object for a stream that CuPy did not make."""
     if hasattr(cuda.Stream, "from_external"):
         return cuda.Stream.from_external(_Handle(handle))
     return cuda.ExternalStream(handle, device)

@@ -1,8 +1,8 @@
 """numba-cuda: its streams.
 
-It has no current stream: a kernel that is launched without one goes to the default stream, past any capture.
-Launch with ``kernel[blocks, threads, stream]``, where ``cuda.external_stream(s.handle)`` stands for a stream
-of this library.
+It has no current stream: a kernel that is launched without a stream goes to the default stream and is not
+captured. Launch with ``kernel[blocks, threads, stream]``; for a stream of this library, pass
+``cuda.external_stream(s.handle)``.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class Numba(Framework):
 
     @property
     def driver(self) -> Any:
-        """The module with its view of the driver; None if it is not there yet."""
+        """Numba's module for the driver; None if it is not imported yet."""
         return sys.modules.get("numba.cuda.cudadrv.driver")
 
     def backend(self) -> str | None:
-        """Return ``"cuda"`` once numba has initialised it."""
+        """Return ``"cuda"`` once Numba has initialised the device."""
         driver = getattr(self.driver, "driver", None)
         ready = getattr(driver, "is_initialized", False)
         return "cuda" if ready and getattr(driver, "initialization_error", None) is None else None

@@ -1,8 +1,8 @@
-"""Which frameworks take part: the built-in ones, third parties' by entry points, and what was registered.
+"""Which frameworks take part: built-in ones, third parties' with entry points, and registered ones.
 
-`initialised`, `current_stream` and `as_stream` ask a framework. If it raises or answers nonsense, it is left
-out with a warning, and all others go on working. Its other methods are called by the modules that need them,
-and their exceptions pass.
+`initialised`, `current_stream` and `as_stream` ask a framework. If it raises or gives a wrong answer, it is
+left out with a warning, and the others go on working. The modules that call its other methods let
+exceptions pass.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from functools import partial
 from operator import index
 from threading import RLock
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+from .._interpreter.exceptions import message_of, raises_again, text_of
 from .._interpreter.process import after_fork
-from .._plugins.catalogue import Catalogue, raises_again
+from .._plugins.catalogue import Catalogue
 from .._plugins.entry_points import IMPORT_NAMES
-from ..errors import BackendError, text_of
-from .base import INTEROP_API_VERSION, Framework
+from ..errors import BackendError, BackendLoadError
+from .base import INTEROP_API_VERSIONS, Framework
 
 T = TypeVar("T")
 
@@ -35,31 +36,117 @@ _catalogue: Catalogue[Framework] = Catalogue(
     kind="framework",
     group="accelerator_graph.interop",
     base=Framework,  # type: ignore[type-abstract]
-    api_version=INTEROP_API_VERSION,
+    api_versions=INTEROP_API_VERSIONS,
     builtins=BUILTINS,
     allowed=IMPORT_NAMES,
 )
 _made: dict[str, Framework] = {}
-_complaints: set[tuple[str, str]] = set()
-"""Of which frameworks, and of which of their methods, has been complained."""
-_left_out = 0
+_complaints: dict[tuple[str, str], str] = {}
+"""The warnings so far, by the framework's name and the method that was the cause."""
 _lock = RLock()
+
+
+class FrameworkReport(NamedTuple):
+    """The facts about one framework."""
+
+    name: str
+    """The name that it is imported by."""
+    origin: str
+    """``"built-in"``, ``"registered"``, or the distribution and its version."""
+    imported: bool = False
+    """The program has imported the framework."""
+    loaded: bool = False
+    """Its class is imported and fulfils the contract."""
+    usable: bool = False
+    """It takes part in captures on `backend`, and none of its methods has failed."""
+    reason: str = ""
+    """Why it is not usable."""
+    backend: str | None = None
+    """The backend that it has initialised."""
+
+
+# ---- the tables --------------------------------------------------------------------------------
+
 
 names = _catalogue.names
 
 
+def register(name: str, target: str | type[Framework], *, replace: bool = False) -> None:
+    """Make a framework known for this process, by its import name. Raises as `backends.register`."""
+    _catalogue.register(name, target, replace=replace)
+    _forget(name)
+
+
+def unregister(name: str) -> None:
+    """Forget a registered framework; ValueError if there is none of that name."""
+    _catalogue.unregister(name)
+    _forget(name)
+
+
 def refresh() -> None:
-    """Look again: forget what was found installed, and what failed."""
+    """Forget which plug-ins are installed, and which frameworks failed."""
     _catalogue.refresh()
     _complaints.clear()
 
 
+def report() -> list[FrameworkReport]:
+    """Return a row of facts about every framework. Imports no framework and never raises.
+
+    Entry points that are ignored because of their names come last.
+    """
+    rows = [_row(name) for name in names()]
+    rows += [FrameworkReport(name, origin, reason=reason) for name, origin, reason in _catalogue.ignored()]
+    return rows
+
+
+def _row(name: str) -> FrameworkReport:
+    origin = _catalogue.origin(name)
+    imported = name in sys.modules
+    if not imported and len(_catalogue.find(name)) == 1:
+        return FrameworkReport(name, origin, reason="it is not imported")
+    try:
+        framework = _instance(name)
+    except BackendError as error:
+        reason = message_of(error).removeprefix(f"framework {name!r}: ")
+        return FrameworkReport(name, origin, imported, reason=reason)
+    question = framework, "backend", _backend_name
+    try:
+        backend = _answer(*question)
+        problems = [text for (each, _), text in list(_complaints.items()) if each == name]
+    except (Exception, SystemExit) as error:
+        if not raises_again(partial(_answer, *question)):
+            raise
+        backend, problems = None, [f"its backend() failed with {text_of(error)}"]
+    reason = "" if backend else "it has not initialised a device"
+    if problems:
+        reason = problems[0].removeprefix(f"framework {name!r}: ")
+    return FrameworkReport(name, origin, imported, True, not reason, reason, backend)
+
+
+def _forget(name: str) -> None:
+    with _lock:
+        _made.pop(name, None)
+        for key in list(_complaints):
+            if key[0] == name:
+                del _complaints[key]
+
+
+# ---- asking ------------------------------------------------------------------------------------
+
+
 def loaded() -> list[Framework]:
-    """Return the frameworks that have been imported, in order of their names. Imports none.
+    """Return the frameworks that the program has imported, in alphabetical order. Imports none.
 
     A framework whose class can't be loaded or instantiated is left out with a warning.
     """
-    return list(_loaded().values())
+    found = []
+    for name in names():
+        if name in sys.modules:
+            try:
+                found.append(_instance(name))
+            except BackendError as error:
+                _complain(name, "__init__", message_of(error))
+    return found
 
 
 def initialised() -> Iterator[tuple[Framework, str]]:
@@ -68,6 +155,16 @@ def initialised() -> Iterator[tuple[Framework, str]]:
         backend = _ask(framework, "backend", _backend_name)
         if backend is not None:
             yield framework, backend
+
+
+def active(backend: str) -> list[Framework]:
+    """Return the frameworks that have been imported and have initialised this backend."""
+    return [framework for framework, name in initialised() if name == backend]
+
+
+def active_by_name(backend: str) -> dict[str, Framework]:
+    """Return the same frameworks by their import names."""
+    return {_name_of(framework): framework for framework in active(backend)}
 
 
 def current_stream(framework: Framework) -> tuple[int, int] | None:
@@ -81,77 +178,49 @@ def as_stream(framework: Framework, obj: object) -> int | None:
 
 
 def complain(framework: Framework, method: str, problem: str) -> None:
-    """Warn, once until `refresh`, that a framework is left out because of what one of its methods did."""
+    """Warn, once until `refresh`, that a framework is left out because of one of its methods."""
     name = _name_of(framework)
     _complain(name, method, f"framework {name!r}: its {method}() {problem}")
 
 
-def _loaded() -> dict[str, Framework]:
-    found = {}
-    for name in () if _left_out else names():
-        if name in sys.modules:
-            framework = _made.get(name)
-            if framework is None:
-                framework = _make(name)
-            if framework is not None:
-                found[name] = framework
-    return found
+def _complain(name: str, method: str, message: str) -> None:
+    if (name, method) not in _complaints:
+        _complaints[name, method] = message
+        warnings.warn(f"{message}; it is left out.", RuntimeWarning, stacklevel=2)
 
 
-def active(backend: str) -> list[Framework]:
-    """Return the frameworks that have been imported and have initialised this backend."""
-    return [framework for framework, name in initialised() if name == backend]
-
-
-def active_by_name(backend: str) -> dict[str, Framework]:
-    """Return the same by the names that they are imported by."""
-    return {_name_of(framework): framework for framework in active(backend)}
-
-
-@contextmanager
-def left_out() -> Iterator[None]:
-    """Have no framework take part, in any thread: for tests of a backend alone."""
-    global _left_out
-    with _lock:
-        _left_out += 1
+def _instance(name: str) -> Framework:
+    """Return the one instance of a framework's class, made on first use."""
+    framework = _made.get(name)
+    if framework is not None:
+        return framework
+    kind = _catalogue.load(name)
     try:
-        yield
-    finally:
-        with _lock:
-            _left_out -= 1
-
-
-def _make(name: str) -> Framework | None:
-    try:
-        found = _catalogue.load(name)
-    except BackendError as error:
-        _complain(name, "", str(error))
-        return None
-    try:
-        framework = found()
+        framework = kind()
     except (Exception, SystemExit) as error:
-        if not raises_again(found):
+        if not raises_again(kind):
             raise
-        _complain(name, "__init__", f"framework {name!r}: its __init__() failed with {text_of(error)}")
-        return None
+        problem = f"its __init__() failed with {text_of(error)}"
+        raise BackendLoadError(f"framework {name!r}: {problem}.") from error
     with _lock:
         return _made.setdefault(name, framework)
 
 
 def _ask(framework: Framework, method: str, read: Callable[..., T], *args: object) -> T | None:
-    """Return what a framework answers, checked; None if it has no answer, or none that can be used."""
-
-    def asked() -> T | None:
-        answer = getattr(framework, method)(*args)
-        return None if answer is None else read(answer)
-
+    """Return a framework's answer; None, after a warning, if the method raises or the answer is wrong."""
     try:
-        return asked()
+        return _answer(framework, method, read, *args)
     except (Exception, SystemExit) as error:
-        if not raises_again(asked):
+        if not raises_again(partial(_answer, framework, method, read, *args)):
             raise
         complain(framework, method, f"failed with {text_of(error)}")
         return None
+
+
+def _answer(framework: Framework, method: str, read: Callable[..., T], *args: object) -> T | None:
+    """Return a framework's answer, read by a function that checks it."""
+    answer = getattr(framework, method)(*args)
+    return None if answer is None else read(answer)
 
 
 def _backend_name(answer: object) -> str:
@@ -167,32 +236,6 @@ def _handle_and_device(answer: tuple[int, int]) -> tuple[int, int]:
 
 def _name_of(framework: Framework) -> str:
     return next((name for name, made in _made.items() if made is framework), type(framework).__name__)
-
-
-def _complain(name: str, method: str, message: str) -> None:
-    """Warn that a framework is left out: once for each method, until `refresh`."""
-    if (name, method) not in _complaints:
-        _complaints.add((name, method))
-        warnings.warn(f"{message.rstrip('.')}; it is left out.", RuntimeWarning, stacklevel=2)
-
-
-def register(name: str, target: str | type[Framework], *, replace: bool = False) -> None:
-    """Make a framework known for this process, by its import name. Raises as `backends.register`."""
-    _catalogue.register(name, target, replace=replace)
-    _forget(name)
-
-
-def unregister(name: str) -> None:
-    """Forget a framework that was registered. ValueError if none was."""
-    _catalogue.unregister(name)
-    _forget(name)
-
-
-def _forget(name: str) -> None:
-    global _complaints
-    with _lock:
-        _made.pop(name, None)
-        _complaints = {each for each in _complaints if each[0] != name}
 
 
 def _after_fork() -> None:

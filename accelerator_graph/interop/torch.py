@@ -1,7 +1,7 @@
 """torch: its current stream, and captures that torch records itself.
 
 Only torch's own graph class can register random generators, pinned memory and the state of the caching
-allocator with a capture, so it records, and its handles are borrowed.
+allocator with a capture. So torch records the capture, and the library borrows torch's handles.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 
 class Torch(Framework):
-    """torch on CUDA and ROCm, whose build of torch calls HIP by CUDA's names."""
+    """torch on CUDA and on ROCm. The ROCm build has HIP behind the same names."""
 
     api_version: ClassVar[int] = 1
 
     _last: Any = None
-    """The wrapper of the stream that was used last: making one takes longer than using it."""
+    """torch's object for the stream that was used last. Making one takes longer than using it."""
 
     @property
     def torch(self) -> Any:
-        """The module. It has been imported by somebody else."""
+        """The module, which the program has imported."""
         return sys.modules["torch"]
 
     def backend(self) -> str | None:
-        """Return ``"cuda"`` or ``"hip"`` once torch has initialised it."""
+        """Return ``"cuda"`` or ``"hip"`` once torch has initialised the device."""
         initialised = getattr(getattr(self.torch, "cuda", None), "is_initialized", None)
-        if initialised is None or not initialised():  # it may be half imported
+        if initialised is None or not initialised():  # torch may be half imported
             return None
         return "hip" if self.torch.version.hip else "cuda"
 
@@ -54,7 +54,7 @@ class Torch(Framework):
         """Return torch's current stream."""
         cuda = self.torch.cuda
         device = cuda.current_device() if device is None else device
-        raw = getattr(self.torch._C, "_cuda_getCurrentRawStream", None)  # makes no object
+        raw = getattr(self.torch._C, "_cuda_getCurrentRawStream", None)  # faster: it makes no object
         return int(cuda.current_stream(device).cuda_stream if raw is None else raw(device)), device
 
     def current_handle(self, device: int) -> tuple[Callable[[int], int], int] | None:
@@ -82,14 +82,14 @@ class Torch(Framework):
             raise
 
     def prepare(self, device: int) -> None:
-        """Release what the caching allocators keep, as ``torch.cuda.graph`` does."""
+        """Empty the caching allocators, as ``torch.cuda.graph`` does."""
         self.torch.cuda.empty_cache()
         empty_pinned = getattr(self.torch._C, "_host_emptyCache", None)
         if empty_pinned is not None:
             empty_pinned()
 
     def release(self, pool: PoolId) -> None:
-        """Take note that the last graph of a pool is gone: torch may refuse its id from now on."""
+        """Replace the id of a pool whose last graph is gone, since torch may refuse it from now on."""
         if not pool[0] and not hasattr(pool, "owner"):
             spend(self.torch, pool)
 
@@ -106,7 +106,7 @@ class Torch(Framework):
         return isinstance(obj, self.torch.Generator) and obj.device.type == "cuda"
 
     def observe(self, pool: PoolId, used: Callable[[object], Undo]) -> Undo:
-        """Call `used` for the tensors of others' that torch's operators use."""
+        """Call `used` for each tensor from before the capture that torch's operators use."""
         from ._torch.observer import observe
 
         return observe(self.torch, pool, used)

@@ -1,4 +1,4 @@
-"""Warp: its current stream. It is one for the whole process: what other threads launch goes there as well."""
+"""Warp: its current stream. All threads of the process share it, so their launches go there, too."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from .base import Framework, Undo
 
-_CONTEXTS = ("warp._src.context", "warp.context")  # the second one up to 1.9
+_CONTEXTS = ("warp._src.context", "warp.context")  # the second one is Warp's up to 1.9
 
 
 class Warp(Framework):
@@ -21,15 +21,15 @@ class Warp(Framework):
 
     def __init__(self) -> None:
         self._seen: WeakValueDictionary[int, Any] = WeakValueDictionary()
-        # Warp's objects for streams of others. Kept: each one's end would make Warp forget the stream, and
-        # free what work on it uses, whoever else has an object for the same one.
+        # Warp's objects for streams that Warp did not make. They are kept, because the end of one makes Warp
+        # forget the stream and free the memory that work on it uses, even if there is another object for it.
         self._wrapped: dict[tuple[int, int], Any] = {}
         self._entered: dict[int, list[_Entered]] = {}
         self._lock = RLock()
 
     @property
     def warp(self) -> Any:
-        """The module. It has been imported by somebody else."""
+        """The module, which the program has imported."""
         return sys.modules["warp"]
 
     def backend(self) -> str | None:
@@ -47,7 +47,7 @@ class Warp(Framework):
         return handle
 
     def current_stream(self, device: int | None = None) -> tuple[int, int] | None:
-        """Return a device's current stream; None if Warp has not used the device, or if it is the CPU."""
+        """Return a device's current stream; None if Warp has not used the device or it is the CPU."""
         there = self.warp.get_device(None if device is None else f"cuda:{device}")
         if not there.is_cuda or not there.has_stream:
             return None
@@ -73,7 +73,7 @@ class Warp(Framework):
             raise
 
     def _leave(self, there: Any, mine: _Entered) -> None:
-        """Take a stream back. The last one is current that was entered, by any thread, and not left yet."""
+        """Leave a stream. The last one that any thread has entered and not left becomes the current one."""
         with self._lock:
             stack = self._entered.get(there.ordinal, [])
             if mine in stack:
@@ -83,7 +83,7 @@ class Warp(Framework):
                 del self._entered[there.ordinal]
 
     def _stream(self, handle: int, there: Any, before: Any) -> Any:
-        """Return Warp's object for a stream: the one that there is, or one that is kept."""
+        """Return Warp's object for a stream: an existing one, or a new one that is kept."""
         if _handle(before) == handle:
             return before
         seen = self._seen.get(handle)
@@ -96,7 +96,7 @@ class Warp(Framework):
 
 
 class _Entered:
-    """A stream that was made the current one by one `use_stream`."""
+    """A stream that a call of `use_stream` has made the current one."""
 
     __slots__ = ("stream",)
 

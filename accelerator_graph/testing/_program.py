@@ -1,4 +1,4 @@
-"""Random programs of forks, joins and work over several streams, and what they come to."""
+"""Random programs of forks, joins and work over several streams, with their results."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ._case import Case, applied
 class Program:
     """Random work on a few cells, over several streams of which the first is captured.
 
-    A step ``(stream, cell, a, b)`` is a piece of work, and ``(stream, event)`` waits for the mark behind an
-    earlier step. Two pieces of work on one cell are always ordered, often by way of other streams.
+    A step ``(stream, cell, a, b)`` is a piece of work, and ``(stream, event)`` waits for the event behind an
+    earlier step. Two pieces of work on one cell are always ordered, often through other streams.
     """
 
     cells = 4
@@ -24,9 +24,9 @@ class Program:
         choose = random.Random(seed)
         self.steps: list[tuple[int, ...]] = []
         seen: list[set[int]] = [set() for _ in range(streams)]
-        """For each stream, the steps that its next work will follow."""
+        """For each stream, the steps that its next work depends on."""
         known: list[set[int]] = []
-        """For each step, the steps that a stream follows once it has waited for that one."""
+        """For each step, the steps that a stream depends on after it has waited for that one."""
         last = [0] * self.cells
 
         def step(stream: int, *rest: int) -> None:
@@ -58,7 +58,7 @@ class Program:
             step(0, cell, 3, 1)
 
     def run(self, case: Case, streams: Sequence[ag.Stream], cells: Sequence[Any]) -> None:
-        """Take all steps."""
+        """Run all steps."""
         events: list[ag.Event] = []
         for stream, *rest in self.steps:
             if len(rest) == 1:
@@ -69,7 +69,7 @@ class Program:
             events.append(streams[stream].record())
 
     def applied(self, values: Sequence[int]) -> list[int]:
-        """Return what the cells hold after one more run."""
+        """Return the contents of the cells after one more run."""
         found = list(values)
         for _, *rest in self.steps:
             if len(rest) == 3:

@@ -40,7 +40,7 @@ def handle(stream):
 
 
 def recorded(g):
-    return g._recorded()
+    return g._torch_graph()
 
 
 def captured(torch, g, work, **how):

@@ -280,7 +280,7 @@ BUGS = {
     ),
     "a stream is queried without its context": Bug(
         lambda: replace(room("driver").Driver, "current", lambda original: lambda *_: nullcontext()),
-        *("threads", "thread_without_a_context", "answered CUDA_ERROR_INVALID_CONTEXT", "cuda"),
+        *("threads", "thread_without_a_context", "returned CUDA_ERROR_INVALID_CONTEXT", "cuda"),
     ),
     "the thread's last error stays": Bug(
         lambda: replace(room("driver").Driver, "clear", do_nothing),

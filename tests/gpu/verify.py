@@ -142,6 +142,7 @@ def main():
     what = "gpus" if options.gpus else options.backend
     name = options.name or {"cuda": "cuda", "hip": "hip-on-cuda", "gpus": "several-gpus"}[what]
     if options.backend == "hip":
+        sys.path.insert(0, os.path.join(ROOT, "tests"))
         from simulators.hip_on_cuda.build import build, environment
 
         paths = os.pathsep.join((os.path.join(ROOT, "tests"), PATHS))

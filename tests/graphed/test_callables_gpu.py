@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 import gc
 import re
-import statistics
-import time
 import warnings
 
 import pytest
 
 import accelerator_graph as ag
 import lanes
+from graphed.functions import microseconds
 
 pytestmark = [
     lanes.require("gpu", "torch"),
@@ -247,19 +246,6 @@ def test_the_graphs_go_with_the_callable():
         sizes.append(torch.cuda.memory_reserved())
         once()
     assert sizes[2] <= sizes[1], sizes
-
-
-def microseconds(call, count=1000):
-    """Host time of a call, the median of a few rounds."""
-    rounds = []
-    for _ in range(7):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        for _ in range(count):
-            call()
-        rounds.append((time.perf_counter() - begin) / count * 1e6)
-        torch.cuda.synchronize()
-    return statistics.median(rounds)
 
 
 class Block(torch.nn.Module):

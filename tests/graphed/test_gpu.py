@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
-import statistics
-import threading
-import time
 import warnings
 from dataclasses import dataclass
 
@@ -14,11 +12,10 @@ import pytest
 
 import accelerator_graph as ag
 import lanes
+from graphed.functions import in_threads, microseconds
 
 pytestmark = lanes.require("gpu", "torch")
 torch = pytest.importorskip("torch")
-
-LIMIT = 60
 
 
 @pytest.fixture(autouse=True)
@@ -251,7 +248,7 @@ def test_what_the_function_writes_to_its_arguments():
 
 def test_an_argument_on_the_host():
     f = ag.graphed(lambda x, y: x + y.cuda(), warmup=0)
-    with pytest.raises(TypeError, match="argument y is an array in host memory"):
+    with pytest.raises(TypeError, match="argument y is in host memory"):
         f(torch.ones(3, device="cuda"), torch.ones(3))
 
 
@@ -303,12 +300,7 @@ def test_threads():
                 if not y.eq(2 * n * i + 1).all():
                     wrong.append((n, i))
 
-    threads = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(1, 5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LIMIT)
-        assert not thread.is_alive()
+    in_threads(*[functools.partial(work, n) for n in range(1, 5)])
     assert wrong == []
 
 
@@ -382,19 +374,6 @@ def test_memory_that_can_not_be_copied():
     assert f.cache_info().captures == 2
 
 
-def microseconds(call, count=2000):
-    """Host time of a call, the median of a few rounds."""
-    rounds = []
-    for _ in range(7):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        for _ in range(count):
-            call()
-        rounds.append((time.perf_counter() - begin) / count * 1e6)
-        torch.cuda.synchronize()
-    return statistics.median(rounds)
-
-
 def test_host_time_beside_torchs_own(capsys):
     def twenty(a, b, c, d):
         for _ in range(5):
@@ -414,9 +393,9 @@ def test_host_time_beside_torchs_own(capsys):
         theirs = torch.cuda.make_graphed_callables(twenty, inputs)
         figures = {
             "eager": microseconds(lambda: twenty(*others), 500),
-            "torch.cuda.make_graphed_callables": microseconds(lambda: theirs(*others)),
-            "graphed, static outputs": microseconds(lambda: static(*others)),
-            "graphed, copied outputs": microseconds(lambda: copied(*others)),
+            "torch.cuda.make_graphed_callables": microseconds(lambda: theirs(*others), 2000),
+            "graphed, static outputs": microseconds(lambda: static(*others), 2000),
+            "graphed, copied outputs": microseconds(lambda: copied(*others), 2000),
         }
     with capsys.disabled():
         for name, value in figures.items():

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph._core import stream_stack
 from faults.moments import Interrupter
+from graphed.functions import LIMIT, in_threads, launch
 
-LIMIT = 120
 PACKAGE = ag.__name__
 
 
@@ -19,28 +20,10 @@ def tripling(**options):
     @ag.graphed(**options)
     def triple(x, y):
         out = np.empty_like(x)
-        ag.current_stream().launch(np.add, x, y, out)
+        launch(np.add, x, y, out)
         return out
 
     return triple
-
-
-def in_a_thread(work):
-    """Run it where a hang is only a failure."""
-    failed = []
-
-    def run():
-        try:
-            work()
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(LIMIT)
-    assert not thread.is_alive(), "it hangs"
-    if failed:
-        raise failed[0]
 
 
 def interrupted(call, handler, at):
@@ -105,7 +88,7 @@ def test_a_call_from_a_handler_in_the_middle_of_another(calls_before, inner_is):
                 at += 1
             assert at > 30
 
-    in_a_thread(work)
+    in_threads(work)
 
 
 def test_clear_in_the_middle_of_a_call_is_refused():
@@ -132,7 +115,7 @@ def test_clear_in_the_middle_of_a_call_is_refused():
                     break
             assert refused > 5
 
-    in_a_thread(work)
+    in_threads(work)
 
 
 def test_a_call_while_another_thread_captures_another_function():
@@ -142,7 +125,7 @@ def test_a_call_while_another_thread_captures_another_function():
     @ag.graphed(warmup=0)
     def slow(x):
         out = np.empty_like(x)
-        ag.current_stream().launch(np.add, x, 1, out)
+        launch(np.add, x, 1, out)
         inside.set()
         assert go_on.wait(LIMIT)
         return out
@@ -171,7 +154,7 @@ def test_a_call_while_another_thread_captures_another_function():
             assert double.cache_info() == ag.CacheInfo(1, 2, 1, 0, 1, 16)
         assert [y.tolist() for y in results] == [[2.0, 2.0]]
 
-    in_a_thread(work)
+    in_threads(work)
 
 
 @pytest.mark.parametrize("calls_before", [0, 1], ids=["capture", "replay"])
@@ -207,4 +190,42 @@ def test_an_interrupt_at_any_moment_of_a_call_leaves_a_function_that_works(calls
                 at += 1
             assert at > 20
 
-    in_a_thread(work)
+    in_threads(work)
+
+
+class Interrupt(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("where", ["work", "leave", "after"])
+def test_an_interrupt_leaves_no_stream_entered(where):
+    target, entered = ag.Stream(backend="cpu"), []
+
+    def work():
+        entered.append(ag.current_stream())
+        if where == "work":
+            raise Interrupt
+
+    def trace(frame, event, arg):
+        name = frame.f_code.co_name
+        if event == "call" and where == "leave" and name == "leave":
+            sys.settrace(None)
+            raise Interrupt
+        if event == "return" and where == "after" and name == "leave":
+            sys.settrace(None)
+            raise Interrupt
+        return trace
+
+    def run():
+        tracing = sys.gettrace()
+        try:
+            sys.settrace(trace)
+            stream_stack.within(target, work)
+        finally:
+            sys.settrace(tracing)
+
+    before = list(stream_stack.thread.entries)
+    with pytest.raises(Interrupt):
+        run()
+    assert entered == [target]
+    assert stream_stack.thread.entries == before

@@ -35,13 +35,6 @@ NO_HASH = pytest.mark.skipif(sys.version_info < (3, 12), reason="a slice has no 
 
 
 @pytest.fixture
-def stream():
-    with ag.Stream(backend="cpu") as stream:
-        yield stream
-        stream.synchronize()
-
-
-@pytest.fixture
 def f(stream):
     """A graphed function of anything."""
 
@@ -382,7 +375,7 @@ class Endless:
 @pytest.mark.parametrize(
     "value",
     [Endless(), [Endless(), 1], None, ..., NotImplemented],
-    ids=["one", "in a list", "None", "Ellipsis", "NotImplemented"],
+    ids=["endless", "endless in a list", "None", "Ellipsis", "NotImplemented"],
 )
 def test_a_value_is_described_in_no_time(value):
     begin = time.perf_counter()

@@ -14,6 +14,8 @@ from accelerator_graph import interop
 from accelerator_graph._plugins import entry_points
 from accelerator_graph.interop import registry
 from accelerator_graph.interop.base import Framework
+from accelerator_graph.testing import BackendConformance
+from backends.works.host import HostWork
 from processes import execute
 from simulators.test_cuda import outcome
 
@@ -41,7 +43,7 @@ def test_on_the_software_driver(software_driver, tmp_path, record_property):
 @pytest.fixture(autouse=True)
 def clean(monkeypatch):
     monkeypatch.setattr(registry, "_made", {})
-    monkeypatch.setattr(registry, "_complaints", set())
+    monkeypatch.setattr(registry, "_complaints", {})
 
 
 def parts():
@@ -134,7 +136,7 @@ def test_entry_points_are_named_as_the_framework_is_imported(monkeypatch):
     try:
         assert set(interop.names()) == {*BUILTIN, "PyOpenCL.Array", "mlx.core"}
         ignored = {each.name: each.reason for each in registry._catalogue.ignored()}
-        assert "does not have the form of a module's name" in ignored["a-b"]
+        assert "does not have the form of a module name" in ignored["a-b"]
         assert "reserved" in ignored["cupy"]
     finally:
         monkeypatch.undo()
@@ -143,7 +145,7 @@ def test_entry_points_are_named_as_the_framework_is_imported(monkeypatch):
 
 @pytest.mark.parametrize("name", ["", ".", "a..b", "a.", "1st", "a-b", "a b", "a.1"])
 def test_what_can_not_be_imported_is_not_the_name_of_a_framework(name):
-    with pytest.raises(ValueError, match="does not have the form of a module's name"):
+    with pytest.raises(ValueError, match="does not have the form of a module name"):
         interop.register(name, "a:B")
 
 
@@ -199,6 +201,81 @@ def test_an_instance_that_can_not_be_made_is_left_out(monkeypatch):
         assert interop.loaded() == interop.loaded()
     finally:
         interop.unregister("brokenframework")
+
+
+def test_report_has_every_framework_and_warns_of_none(monkeypatch):
+    offered = "json=nowhere_at_all:Class mlx.core=never.loaded:Class twin=x:A twin=x:B a-b=x:Y"
+    found = [EntryPoint(*each.split("="), "accelerator_graph.interop") for each in offered.split()]
+    monkeypatch.setattr(entry_points, "installed", lambda group: found)
+    monkeypatch.setitem(sys.modules, "numba.cuda", ModuleType("numba.cuda"))
+    monkeypatch.setitem(sys.modules, "silent", ModuleType("silent"))
+    monkeypatch.setitem(sys.modules, "loud", ModuleType("loud"))
+    for name in ("torch", "cupy", "warp", "cuda.core"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    interop.refresh()
+    interop.register("silent", Silent)
+    interop.register("loud", type("Loud", (Silent,), {"backend": lambda self: 5}))
+    try:
+        rows = {row.name: row for row in interop.report()}
+    finally:
+        interop.unregister("silent")
+        interop.unregister("loud")
+        monkeypatch.undo()
+        interop.refresh()
+    assert rows["silent"] == ("silent", "registered", True, True, True, "", "cpu")
+    assert rows["loud"][:5] == ("loud", "registered", True, True, False)
+    assert rows["loud"].reason.startswith("its backend() failed with TypeError: ")
+    assert rows["numba.cuda"] == (
+        "numba.cuda", "built-in", True, True, False, "it has not initialised a device", None
+    )  # fmt: skip
+    for name, origin in (("torch", "built-in"), ("mlx.core", "a distribution without metadata")):
+        assert rows[name] == (name, origin, False, False, False, "it is not imported", None)
+    assert rows["json"][2:5] == (True, False, False)
+    assert "can't be loaded: ModuleNotFoundError: No module named 'nowhere_at_all'" in rows["json"].reason
+    assert "framework 'twin' is ambiguous" in rows["twin"].reason
+    assert "does not have the form of a module name" in rows["a-b"].reason
+    assert list(rows) == [*sorted(set(rows) - {"a-b"}), "a-b"]
+
+
+def test_report_repeats_the_reason_of_a_warning(monkeypatch):
+    broken = {"current_stream": lambda self, device=None: "nonsense"}
+    monkeypatch.setitem(sys.modules, "loud", ModuleType("loud"))
+    interop.register("loud", type("Loud", (Silent,), broken))
+    try:
+        with pytest.warns(RuntimeWarning, match="loud"):
+            ag.current_stream()
+        [row] = [row for row in interop.report() if row.name == "loud"]
+    finally:
+        interop.unregister("loud")
+    assert (row.loaded, row.usable, row.backend) == (True, False, "cpu")
+    assert row.reason.startswith("its current_stream() failed with ValueError: ")
+
+
+def works_on_cpu():
+    with ag.Stream(backend="cpu") as s, ag.Graph() as g:
+        s.launch(int)
+    g.replay()
+
+
+def test_the_kit_tests_a_backend_without_the_imported_frameworks(monkeypatch):
+    def prepare(self, device):
+        raise LookupError("a framework takes part")
+
+    class Kit(BackendConformance):
+        def work(self):
+            return HostWork("cpu")
+
+        def test_capture_beside_a_framework(self):
+            self.captured(self.stream(), self.cell()).replay()
+
+    monkeypatch.setitem(sys.modules, "silent", ModuleType("silent"))
+    interop.register("silent", type("Loud", (Silent,), {"prepare": prepare}))
+    try:
+        Kit().test_capture_beside_a_framework()
+        with pytest.raises(LookupError, match="a framework takes part"):
+            works_on_cpu()
+    finally:
+        interop.unregister("silent")
 
 
 def test_with_torch_but_no_gpu_nothing_changes():

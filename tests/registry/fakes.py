@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from accelerator_graph.backends import registry
-from accelerator_graph.backends.base import BACKEND_API_VERSION, Availability, Backend
+from accelerator_graph.backends.base import BACKEND_API_VERSIONS, Availability, Backend
 
 LIMIT = 20  # seconds: what takes longer hangs
 
@@ -19,7 +19,7 @@ def _nothing(self, *args, **how):
 class Fake(Backend):
     """A complete backend that notes what is asked of it."""
 
-    api_version = BACKEND_API_VERSION
+    api_version = BACKEND_API_VERSIONS[-1]
     usable = True
     reason = ""
     open_error = None

@@ -1,11 +1,14 @@
 """The registry: which backend is meant, whose a stream is, and what the report says."""
 
 import gc
+import sys
+import textwrap
 import threading
 
 import pytest
 
 from accelerator_graph.errors import BackendUnavailableError, UnknownBackendError
+from processes import execute
 from registry.fakes import LIMIT, built_in, fake, in_threads, no_environment_fixture, site_fixture  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("no_environment")
@@ -258,9 +261,13 @@ def stream_of(module, **attributes):
     return type("Stream", (), {"__module__": module, **attributes})()
 
 
+def of(*packages, **attributes):
+    """A backend whose runtime's stream objects come from these packages."""
+    return fake(stream_modules=frozenset(packages), **attributes)
+
+
 def test_claim_asks_by_the_package_that_defines_the_type():
-    cuda, hip = fake(), fake()
-    backends = built_in(cpu=fake(), cuda=cuda, hip=hip)
+    backends = built_in(cpu=of("accelerator_graph"), cuda=of("cuda"), hip=of("hip", "rocm"))
     for module, name in (
         ("cuda.bindings.driver", "cuda"),
         ("hip.hip", "hip"),
@@ -277,9 +284,9 @@ def test_claim_asks_by_the_package_that_defines_the_type():
 
 
 def test_claim_loads_third_parties_only_for_a_type_that_no_built_in_claims():
-    backends = built_in(cpu=fake(), cuda=fake())
+    backends = built_in(cpu=fake(), cuda=of("cuda"))
     backends.register("absent", "not_there:Plugin")
-    other = fake(stream_modules=frozenset({"otherrt"}))
+    other = of("otherrt")
     backends.register("other", other)
     backends.claim(5)
     backends.claim(stream_of("cuda"))
@@ -289,8 +296,8 @@ def test_claim_loads_third_parties_only_for_a_type_that_no_built_in_claims():
 
 
 def test_claim_asks_the_chosen_backend_first():
-    backends = built_in(cpu=fake(), cuda=fake())
-    backends.register("rival", fake(stream_modules=frozenset({"cuda"})))
+    backends = built_in(cpu=of("accelerator_graph"), cuda=of("cuda"))
+    backends.register("rival", of("cuda"))
     assert backends.claim(stream_of("cuda"))[0].name == "cuda"
     with backends.use_backend("rival"):
         assert backends.claim(stream_of("cuda"))[0].name == "rival"
@@ -298,14 +305,16 @@ def test_claim_asks_the_chosen_backend_first():
 
 
 def test_claim_passes_over_what_cannot_run():
-    backends = built_in(cpu=fake(), cuda=fake(usable=False), hip=fake(open_error=RuntimeError("boom")))
-    backends.register("second", fake(stream_modules=frozenset({"cuda"})))
+    backends = built_in(cpu=fake(), cuda=of("cuda", usable=False))
+    backends.register("second", of("cuda"))
     assert backends.claim(stream_of("cuda"))[0].name == "second"
 
 
 def test_claim_says_why_the_backend_of_a_stream_cannot_run():
     backends = built_in(
-        cpu=fake(), cuda=fake(usable=False, reason="no driver"), hip=fake(open_error=RuntimeError("boom"))
+        cpu=fake(),
+        cuda=of("cuda", usable=False, reason="no driver"),
+        hip=of("hip", open_error=RuntimeError("boom")),
     )
     for name, reason in (("cuda", "no driver"), ("hip", r"its open\(\) raised RuntimeError: boom")):
         with pytest.raises(BackendUnavailableError, match=f"^backend '{name}' is not available: {reason}"):
@@ -352,3 +361,16 @@ def test_report_has_every_backend_and_raises_nothing(site):
     assert "does not match" in reasons[6]
     assert "reserved" in reasons[7]
     assert (rows[1].versions, rows[1].devices) == ({"fake": "1"}, 2)
+
+
+def test_the_built_in_backends_say_whose_streams_they_know_and_load_no_vendor():
+    code = """
+    import sys
+    from accelerator_graph.backends import registry
+    for name, packages in (("cpu", {"accelerator_graph"}), ("cuda", {"cuda"}), ("hip", {"hip", "rocm"})):
+        assert registry.load(name).stream_modules == packages
+    assert registry.claim(type("Stream", (), {"__module__": "elsewhere"})()) is None
+    print(*{name.partition(".")[0] for name in sys.modules} & {"cuda", "hip", "rocm"})
+    """
+    done = execute([sys.executable, "-c", textwrap.dedent(code)])
+    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr

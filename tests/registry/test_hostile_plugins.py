@@ -252,7 +252,7 @@ class Lanes(Framework):
 def lanes(monkeypatch):
     """Registers a framework, imported and initialised, with these methods."""
     monkeypatch.setattr(frameworks, "_made", {})
-    monkeypatch.setattr(frameworks, "_complaints", set())
+    monkeypatch.setattr(frameworks, "_complaints", {})
     monkeypatch.setitem(sys.modules, "lanes", ModuleType("lanes"))
 
     def install(**methods):

@@ -96,11 +96,11 @@ PREAMBLE = """
 import json, os, signal, sys, threading
 before = set(sys.modules)
 from accelerator_graph.backends import registry
-from accelerator_graph.backends.base import BACKEND_API_VERSION, Availability, Backend
+from accelerator_graph.backends.base import BACKEND_API_VERSIONS, Availability, Backend
 from accelerator_graph.errors import BackendUnavailableError
 
 class Cpu(Backend):
-    api_version = BACKEND_API_VERSION
+    api_version = BACKEND_API_VERSIONS[-1]
     for name in Backend.__abstractmethods__:
         locals()[name] = lambda self, *args, **how: None
 
@@ -193,7 +193,7 @@ def test_the_package_loads_the_registry_when_it_is_asked():
 
 REFUSED = (
     "backend 'cuda' is not available: it was opened before this process was forked, and its driver "
-    "does not survive that; start the process with the spawn or forkserver method."
+    "does not survive a fork; start the process with the spawn or forkserver method."
 )
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 
@@ -243,7 +243,7 @@ def test_a_fork_during_an_open_leaves_no_lock_and_no_half_opened_backend():
             go_on.wait(10)
 
         def hold():
-            with backends._lock, backends._instances._lock, backends._catalogue._lock:
+            with backends._choice._lock, backends._instances._lock, backends._catalogue._lock:
                 held.set()
                 go_on.wait(10)
 

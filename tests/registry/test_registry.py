@@ -7,7 +7,8 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from accelerator_graph._plugins import entry_points
-from accelerator_graph.backends.base import BACKEND_API_VERSION, Backend
+from accelerator_graph.backends import registry
+from accelerator_graph.backends.base import BACKEND_API_VERSIONS, Backend
 from accelerator_graph.errors import (
     BackendContractError,
     BackendLoadError,
@@ -113,14 +114,20 @@ def test_a_plug_in_that_exits_when_imported_does_not_end_the_process(site):
     ("target", "message"),
     [
         (int, r"is not a subclass of accelerator_graph\.backends\.base\.Backend"),
-        (Backend, "does not say its api_version"),
-        (type("Half", (Backend,), {"api_version": BACKEND_API_VERSION}), "lacks the methods capture_begin, "),
-        (fake(api_version=BACKEND_API_VERSION + 1), "version 2, .*version 1; update accelerator-graph"),
+        (Backend, "has no valid api_version"),
         (
-            fake(api_version=BACKEND_API_VERSION - 1),
-            "version 0, .*version 1; update (registry|test_registry)",
+            type("Half", (Backend,), {"api_version": BACKEND_API_VERSIONS[-1]}),
+            "lacks the methods capture_begin, ",
         ),
-        (fake(api_version="1"), "does not say its api_version"),
+        (
+            fake(api_version=BACKEND_API_VERSIONS[-1] + 1),
+            "version 2, .*version 1; upgrade accelerator-graph",
+        ),
+        (
+            fake(api_version=BACKEND_API_VERSIONS[0] - 1),
+            "version 0, .*version 1; upgrade (registry|test_registry)",
+        ),
+        (fake(api_version="1"), "has no valid api_version"),
         (fake(priority="high"), "priority"),
     ],
 )
@@ -136,8 +143,22 @@ def test_what_is_no_backend_is_refused(target, message):
             backends.load("mine")
 
 
+def test_one_release_of_a_plug_in_serves_two_versions_of_the_library(monkeypatch):
+    monkeypatch.setattr(registry, "BACKEND_API_VERSIONS", (2, 3))
+    backends = built_in(cpu=fake(api_version=3))
+    backends.register("older", fake(api_version=2))
+    assert [backends.get(name).name for name in ("cpu", "older")] == ["cpu", "older"]
+    for version, outdated in ((1, "registry"), (4, "accelerator-graph")):
+        with pytest.raises(BackendContractError) as info:
+            backends.register("other", fake(api_version=version))
+        assert str(info.value).endswith(
+            f"has api_version {version}, but this accelerator_graph supports api_version 2 and 3; "
+            f"upgrade {outdated}."
+        )
+
+
 def test_what_only_poses_as_a_subclass_is_refused():
-    pose = type("Pose", (), {"api_version": BACKEND_API_VERSION})
+    pose = type("Pose", (), {"api_version": BACKEND_API_VERSIONS[-1]})
     Backend.register(pose)
     with pytest.raises(BackendContractError, match="not a subclass"):
         built_in(cpu=fake()).register("mine", pose)
@@ -203,7 +224,7 @@ def test_plug_ins_can_be_switched_off(site, monkeypatch):
     backends = built_in(cpu=fake())
     backends.register("mine", fake())
     assert backends.names() == ["cpu", "mine"]
-    with pytest.raises(UnknownBackendError, match="switched off by ACCELERATOR_GRAPH_DISABLE_PLUGINS"):
+    with pytest.raises(UnknownBackendError, match="ACCELERATOR_GRAPH_DISABLE_PLUGINS switches plug-ins off"):
         backends.get("plug")
 
 
@@ -233,7 +254,7 @@ def test_registering_twice_has_to_be_asked_for():
     first, second = fake(), fake()
     backends.register("mine", first)
     one = backends.get("mine")
-    with pytest.raises(ValueError, match="registered already"):
+    with pytest.raises(ValueError, match="is already registered"):
         backends.register("mine", second)
     assert backends.get("mine") is one
     backends.register("mine", second, replace=True)
@@ -284,7 +305,7 @@ def test_a_probe_that_misbehaves_is_reported():
 
     backends = built_in(cpu=fake(probe=classmethod(burn)), cuda=fake(probe=classmethod(lambda cls: None)))
     with pytest.raises(
-        BackendUnavailableError, match=r"its probe\(\), which must not, raised OSError: on fire\.$"
+        BackendUnavailableError, match=r"its probe\(\) must not raise, but raised OSError: on fire\.$"
     ):
         backends.get("cpu")
     with pytest.raises(BackendUnavailableError, match=r"its probe\(\) returned NoneType"):

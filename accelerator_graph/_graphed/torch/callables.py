@@ -1,4 +1,4 @@
-"""`make_graphed_callables`: torch modules and functions whose forward and backward passes are replayed."""
+"""`make_graphed_callables`: replay the forward and backward passes of torch modules and functions."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ..._core.side_streams import side_of
 from ..._core.streams import captured_by
 from ..._interpreter.integers import integer
 from ...api import Graph, graph
-from ...backends.base import Capability
 from ...errors import EmptyGraphWarning, UnsupportedError, capture_error
 from ...interop import registry as interop
-from ..arrays import place_of, writable
-from ..call_order import current
-from .backward_streams import Lanes
+from ..array_placement import check_place, writable
+from ..call_order import current_stream
+from .captured_passes import Passes
+from .pass_streams import PassStreams
+from .static_tensors import grad_aliases_of
 
 if TYPE_CHECKING:
     from ..._core.streams import Stream
-    from .captured_passes import Passes
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -53,40 +53,39 @@ def make_graphed_callables(
     allow_unused_input: bool = False,
     pool: PoolId | None = None,
 ) -> Any:
-    """Have torch modules and functions captured, forward and backward, and replayed in a training loop.
+    """Capture torch modules and functions, forward and backward, to replay them in a training loop.
 
     As `torch.cuda.make_graphed_callables`, on whatever backend torch's device has.
 
     Parameters
     ----------
     callables : callable or tuple of callables
-        Modules, whose ``forward`` is replaced, and functions. Several are given in the order in which they
-        will run.
+        Modules, whose ``forward`` is replaced, and functions, in the order in which they will run.
     sample_args : tuple, or tuple of tuples
         The arguments of the callable, or of each: tensors, which may be nested. They become the static
-        inputs. They require grad where the later arguments do.
+        inputs. They must require grad where the later arguments do.
     num_warmup_iters : int
-        How often every callable runs ahead of its capture, backward included.
+        How often every callable runs before its capture, backward included.
     allow_unused_input : bool
-        Whether an argument or a parameter that requires grad may be of no use for the outputs. Its gradient
-        is None then.
+        Whether the outputs may not depend on an argument or a parameter that requires grad. Its gradient is
+        None then.
     pool : PoolId, optional
         The pool that the graphs share; by default a new one.
 
     Returns
     -------
     callable or tuple of callables
-        The same modules, and for every function one that replays it.
+        The same modules, and for every function a callable that replays it.
 
     Raises
     ------
     TypeError, ValueError
-        An argument can't be captured: a sample that is no tensor, is on another device than the current
+        An argument can't be captured: a sample that is not a tensor, is on another device than the current
         stream's, or overlaps with itself or another; a module with hooks, or a buffer that requires grad;
-        an input of no use. All name the callable.
+        an input that the outputs don't depend on. The message names the callable.
     UnsupportedError
-        Torch does not take part in captures on the current stream's backend, or autocast keeps what it has
-        cast: enter it with ``cache_enabled=False``.
+        torch does not take part in captures on the current stream's backend, or autocast caches its casts:
+        enter it with ``cache_enabled=False``.
     CaptureError
         A callable does what can't be captured, or the current stream is being captured.
 
@@ -95,21 +94,21 @@ def make_graphed_callables(
     A call copies its arguments to the static inputs, unless they are these, and replays the forward pass
     on the current stream, without waiting; autograd gets one node, which replays the backward pass. Calls
     on several streams wait for each other. A module in the other mode, training or evaluation, runs as it
-    always did. A call under ``no_grad`` makes no node.
+    did before. A call under ``no_grad`` makes no node.
 
-    **Outputs and gradients** are static memory, which the next call or the next backward overwrites;
-    a parameter's ``grad`` is not, as far as gradients are accumulated in it. What is no tensor in a
-    result stays what it was in the capture.
+    **Outputs and gradients** are static memory, which the next call or the next backward pass overwrites,
+    except a parameter's ``grad``, in which gradients accumulate. A part of a result that is not a tensor
+    stays as it was in the capture.
 
-    **Order**: the backward pass of a call runs before the next call of the same callable, and once;
-    otherwise it is a `GraphStateError`. Callables of one pool run in the order in which they were given,
-    their backward passes in the reverse one. Gradients of gradients are refused.
+    **Order**: the backward pass of a call must run before the next call of the same callable, and only once,
+    otherwise `GraphStateError` is raised. Run the callables of one pool in the order in which they were
+    given, and their backward passes in the reverse order. Gradients of gradients are refused.
 
     **Parameters** must not be added, removed or moved afterwards. Hooks of a module may be registered
-    afterwards. Random numbers go on with every replay, and the backward pass sees those of its forward pass.
+    afterwards. Every replay draws new random numbers; the backward pass sees those of its forward pass.
 
-    **A failure** leaves the modules as they were, no graph, and the streams that were current. The
-    warm-up has run: it has drawn random numbers, and a module's buffers have taken note of it.
+    **A failure** leaves no graph, and leaves the modules and the current streams as they were. The warm-up
+    has run: it has drawn random numbers and updated the buffers of the modules.
     """
     num_warmup_iters = integer(num_warmup_iters, "num_warmup_iters")
     if num_warmup_iters < 0:
@@ -119,17 +118,17 @@ def make_graphed_callables(
     functions = (callables,) if single else callables
     samples = (sample_args,) if single else sample_args
     passes = _passes(functions, samples, allow_unused_input)
-    home = current()
-    _check_place(passes, home)
-    made = _capture(passes, home, num_warmup_iters, graph_pool_handle() if pool is None else pool)
+    stream = current_stream()
+    _check_stream(stream)
+    for each in passes:
+        _check_places(each, stream)
+    made = _capture(passes, stream, num_warmup_iters, graph_pool_handle() if pool is None else pool)
     found = _install(passes, made)
     return found[0] if single else found
 
 
 def _passes(functions: tuple[Any, ...], samples: Sequence[Any], allow_unused: bool) -> list[Passes]:
     """Check the callables and their arguments, before anything has begun."""
-    from .captured_passes import Passes
-
     if not isinstance(samples, tuple | list) or len(samples) != len(functions):
         raise ValueError("sample_args must hold one tuple for every callable, in the same order.")
     if not functions:
@@ -140,79 +139,69 @@ def _passes(functions: tuple[Any, ...], samples: Sequence[Any], allow_unused: bo
             raise TypeError(f"callable {i} must be a module or a function, not {function!r}.")
         name = f"callable {i} ({getattr(function, '__qualname__', type(function).__qualname__)})"
         if not isinstance(args, tuple | list):
-            raise TypeError(f"{name}: sample_args has to hold a tuple of its arguments, not {type(args)!r}.")
+            raise TypeError(f"{name}: sample_args must hold a tuple of its arguments, not {type(args)!r}.")
         if any(function is each.function for each in passes if each.is_module):
             raise ValueError(f"{name} was given twice, and a module has one forward(); wrap it in functions.")
         passes.append(Passes(name, function, args, allow_unused))
     return passes
 
 
-def _check_place(passes: list[Passes], home: Stream) -> None:
-    """Refuse what would not be captured on this stream, or not be replayed right."""
-    backend, name = home._backend, home.backend
-    if home._is_capturing():
+def _check_stream(stream: Stream) -> None:
+    """Raise if nothing can be captured beside this stream."""
+    if stream._is_capturing():
         subject = "the callables can't be captured"
-        raise capture_error(subject, reason="foreign_capture", fact=captured_by(home))
-    if not interop.active(name):
-        raise UnsupportedError(f"no framework takes part in captures on backend {name!r}, so torch does not.")
-    device = Capability.HANDLES in backend.capabilities(home.device)
-    for each in passes:
-        places = set()
-        for label, tensor in (*each.arguments, *each.parameters):
-            on_host, ordinal = place_of(tensor)
-            if on_host is device:
-                where, there = ("host", "device") if on_host else ("device", "host")
-                raise TypeError(
-                    f"{each.name}: {label} is in {where} memory, and backend {name!r} captures work on "
-                    f"{there} memory; move it there."
-                )
-            if ordinal not in (None, home.device):
-                raise ValueError(
-                    f"{each.name}: {label} is on device {ordinal} and the current stream on device "
-                    f"{home.device}; make a stream of the other device the current one."
-                )
-        for label, tensor in each.arguments:
-            place = tensor.data_ptr()
-            if place and (place in places or not writable(tensor)):
-                raise ValueError(
-                    f"{each.name}: {label} shares memory with another argument, or with itself, and every "
-                    "call writes all of them; pass its clone()."
-                )
-            places.add(place)
+        raise capture_error(subject, reason="foreign_capture", fact=captured_by(stream))
+    if not interop.active(stream.backend):
+        raise UnsupportedError(
+            f"no framework takes part in captures on backend {stream.backend!r}, so torch does not."
+        )
 
 
-def _capture(passes: list[Passes], home: Stream, warmup: int, pool: PoolId) -> list[Callable[..., Any]]:
-    """Warm up, and capture the forward passes in order and the backward passes in the reverse one."""
-    from .replay_autograd import loans_of
+def _check_places(passes: Passes, stream: Stream) -> None:
+    """Raise if the passes could not read their tensors, or an argument shares memory with another."""
+    for label, tensor in (*passes.arguments, *passes.parameters):
+        check_place(tensor, f"{passes.name}: {label}", stream)
+    addresses = set()
+    for label, tensor in passes.arguments:
+        address = tensor.data_ptr()
+        if address and (address in addresses or not writable(tensor)):
+            raise ValueError(
+                f"{passes.name}: {label} shares memory with another argument, or with itself, and every "
+                "call writes all of them; pass its clone()."
+            )
+        addresses.add(address)
 
-    side = side_of(home)
+
+def _capture(passes: list[Passes], stream: Stream, warmup: int, pool: PoolId) -> list[Callable[..., Any]]:
+    """Warm up, and capture the forward passes in order and the backward passes in the reverse order."""
+    side = side_of(stream)
     graphs = [(Graph(), Graph()) for _ in passes]
-    lanes = Lanes(home)
+    streams = PassStreams(stream)
     try:
-        side._join(home)
+        side._join(stream)
         try:
             with side:
                 for each in passes:
                     for _ in range(warmup):
-                        with _told(each, "the warm-up"):
+                        with _noting(each, "the warm-up"):
                             each.forward()
                             if each.prepare_backward():
                                 each.backward()
                             each.forget()
         finally:
-            home._join(side)
+            stream._join(side)
         for each, (forward, _) in zip(passes, graphs, strict=True):
-            with _told(each, "the capture of the forward pass"), graph(forward, pool, side):
+            with _noting(each, "the capture of the forward pass"), graph(forward, pool, side):
                 each.forward()
         for each, (_, backward) in reversed(list(zip(passes, graphs, strict=True))):
-            with _told(each, "the capture of the backward pass"), warnings.catch_warnings():
-                warnings.simplefilter("ignore", EmptyGraphWarning)  # gradients may pass as they are
+            with _noting(each, "the capture of the backward pass"), warnings.catch_warnings():
+                warnings.simplefilter("ignore", EmptyGraphWarning)  # gradients may pass unchanged
                 if each.prepare_backward():
                     with graph(backward, pool, side):
                         each.backward()
-        loans = loans_of(tuple(pool))
+        aliases = grad_aliases_of(tuple(pool))
         return [
-            each.join(lanes.of(forward), lanes.of(backward), loans)
+            each.replaying(streams.preparing(forward), streams.preparing(backward), aliases)
             for each, (forward, backward) in zip(passes, graphs, strict=True)
         ]
     except BaseException:
@@ -225,8 +214,8 @@ def _capture(passes: list[Passes], home: Stream, warmup: int, pool: PoolId) -> l
 
 
 @contextmanager
-def _told(passes: Passes, when: str) -> Iterator[None]:
-    """Say with whatever is raised which callable it was."""
+def _noting(passes: Passes, when: str) -> Iterator[None]:
+    """Add a note that names the callable to whatever is raised."""
     try:
         yield
     except BaseException as error:
@@ -235,7 +224,7 @@ def _told(passes: Passes, when: str) -> Iterator[None]:
 
 
 def _install(passes: list[Passes], made: list[Callable[..., Any]]) -> tuple[Any, ...]:
-    """Put the replays into the modules, or into none; return what the caller gets."""
+    """Put the replays into all modules or, if that fails, into none; return the modules and functions."""
     before = [(each.function, vars(each.function).copy()) for each in passes if each.is_module]
     try:
         for each, replay in zip(passes, made, strict=True):
@@ -251,7 +240,7 @@ def _install(passes: list[Passes], made: list[Callable[..., Any]]) -> tuple[Any,
 
 
 def _forward(module: Any, replay: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what stands for a module's forward from now on."""
+    """Return the new ``forward`` of a module: the old one runs in the mode that was not captured."""
     before, captured_mode = module.forward, module.training
 
     def forward(*args: Any, **named: Any) -> Any:

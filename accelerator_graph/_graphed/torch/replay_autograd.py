@@ -1,15 +1,16 @@
-"""What runs the captured passes of a torch module or function: a callable, and a node of autograd."""
+"""The replay of captured passes: a callable, and its node of autograd."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
+from operator import is_
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
 
 from ...errors import GraphStateError
+from .static_tensors import GradAliases, copying, storage_of
 
-Lane = Callable[[], Callable[[], None]]
-"""Gets a pass ready to run on the stream that is current by then, and returns what launches it."""
+Prepare = Callable[[], Callable[[], None]]
+"""Prepares a pass for the current stream, and returns what launches it."""
 
 Run = Callable[[Sequence[Any]], tuple[Any, ...]]
 
@@ -26,71 +27,53 @@ class Captured(NamedTuple):
     """The parameters that require grad."""
     result: Any
     incoming: list[Any]
-    """The gradients of those outputs that require grad; none if there is no backward pass."""
+    """The gradients of the outputs that require grad; none if there is no backward pass."""
     grads: Sequence[Any]
-    """The gradients of those arguments that require grad, and of the parameters. None for what is unused."""
+    """The gradients of the arguments that require grad, and of the parameters. None for an unused one."""
 
 
-class Loans:
-    """Static gradients that have become a parameter's ``grad`` as they were.
+class _Calls:
+    """Counts how often the static tensors were overwritten."""
 
-    Any pass of the pool may write their memory, so that they have to be settled ahead of each.
-    """
-
-    __slots__ = ("__weakref__", "given")
+    __slots__ = ("count",)
 
     def __init__(self) -> None:
-        self.given: list[tuple[Any, int]] = []
-        """Parameters, and where the gradients are that they were given."""
-
-    def settle(self) -> None:
-        """Let every parameter that still holds what it was given have a copy of its own."""
-        given, self.given = self.given, []
-        for param, pointer in given:
-            grad = param.grad
-            if grad is not None and grad.data_ptr() == pointer:
-                param.grad = grad.clone()
+        self.count = 0
 
 
-_loans: WeakValueDictionary[Hashable, Loans] = WeakValueDictionary()
-
-
-def loans_of(pool: Hashable) -> Loans:
-    """Return the loans from a pool's memory, which all callables that were captured into it share."""
-    return _loans.setdefault(pool, Loans())
-
-
-def joined(torch: Any, it: Captured, forward: Lane, backward: Lane, loans: Loans) -> Callable[..., Any]:
+def replaying(
+    torch: Any, passes: Captured, forward: Prepare, backward: Prepare, aliases: GradAliases
+) -> Callable[..., Any]:
     """Return the callable that replays the passes."""
-    leaves, spec = torch.utils._pytree.tree_flatten(it.result)
+    flatten, unflatten = torch.utils._pytree.tree_flatten, torch.utils._pytree.tree_unflatten
+    leaves, result_spec = flatten(passes.result)
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
     constant = [j for j, i in enumerate(places) if not leaves[i].requires_grad]
     outputs = [leaves[i].detach() for i in places]
-    rest = [None if i in places else leaf for i, leaf in enumerate(leaves)]
-    alone = isinstance(it.result, torch.Tensor)
-    as_it_is = type(it.result) is tuple and all(isinstance(part, torch.Tensor) for part in it.result)
-    flatten, unflatten = torch.utils._pytree.tree_flatten, torch.utils._pytree.tree_unflatten
-    unwatched = [i for i, static in enumerate(it.statics) if not static.requires_grad]
-    count, params, wanted = len(it.statics), tuple(it.params), flatten(it.args)[1]
-    flat = len(it.args) == count and all(map(_is, it.statics, it.args))
+    others = [None if i in places else leaf for i, leaf in enumerate(leaves)]
+    is_tensor = isinstance(passes.result, torch.Tensor)
+    is_tuple = type(passes.result) is tuple and all(isinstance(each, torch.Tensor) for each in passes.result)
+    without_grad = [i for i, static in enumerate(passes.statics) if not static.requires_grad]
+    name, params, args_spec = passes.name, tuple(passes.params), flatten(passes.args)[1]
+    count = len(passes.statics)
+    flat = len(passes.args) == count and all(map(is_, passes.statics, passes.args))
     grad_enabled, no_grad = torch.is_grad_enabled, torch.no_grad
     transforms = torch._C._are_functorch_transforms_active
-    calls = Calls()
-    replay = _forward(torch, it, forward, outputs, calls, loans)
+    calls = _Calls()
+    replay = _forward(torch, passes, forward, outputs, calls, aliases)
     apply: Any = None
     general: Any = None
-    if it.incoming:
-        replay_back = _backward(torch, it, backward, outputs, constant, loans)
-        apply, general = _node(torch, it.name, calls, replay, replay_back, constant)
-    name = it.name
+    if passes.incoming:
+        replay_back = _backward(torch, passes, backward, outputs, constant, aliases)
+        apply, general = _node(torch, name, calls, replay, replay_back, constant)
 
     def call(*args: Any) -> Any:
-        values = args if flat and len(args) == count else nested(args)
+        values = args if flat and len(args) == count else flattened(args)
         try:
             if not grad_enabled():
                 found = replay(values)
             else:
-                for i in unwatched:
+                for i in without_grad:
                     if values[i].requires_grad:
                         raise ValueError(
                             f"{name}: argument {i} requires grad, and its sample did not, so no gradient was "
@@ -107,44 +90,37 @@ def joined(torch: Any, it: Captured, forward: Lane, backward: Lane, loans: Loans
                     kind = f"of type {type(value).__name__!r}"
                     raise TypeError(f"{name}: argument {i} is {kind}; pass a tensor.") from None
             raise
-        if alone:
+        if is_tensor:
             return found[0]
-        return found if as_it_is else filled(found)
+        return found if is_tuple else filled(found)
 
-    def nested(args: tuple[Any, ...]) -> Sequence[Any]:
+    def flattened(args: tuple[Any, ...]) -> Sequence[Any]:
         values: Sequence[Any]
         values, spec = flatten(args)
-        if spec != wanted:
-            raise TypeError(f"{name}: the arguments are not as many, or not nested, as in sample_args.")
+        if spec != args_spec:
+            raise TypeError(f"{name}: the number or the nesting of the arguments is not as in sample_args.")
         return values
 
     def filled(found: tuple[Any, ...]) -> Any:
-        new = list(rest)
+        new = list(others)
         for i, output in zip(places, found, strict=True):
             new[i] = output
-        return unflatten(new, spec)
+        return unflatten(new, result_spec)
 
     return call
 
 
-class Calls:
-    """How often the static tensors were overwritten."""
-
-    __slots__ = ("count",)
-
-    def __init__(self) -> None:
-        self.count = 0
-
-
-def _forward(torch: Any, it: Captured, lane: Lane, outputs: list[Any], calls: Calls, loans: Loans) -> Run:
-    """Return what replays the forward pass on other arguments. More than there were are left alone."""
-    copy_in = _copier(torch, f"{it.name}: argument", it.statics)
+def _forward(
+    torch: Any, passes: Captured, prepare: Prepare, outputs: list[Any], calls: _Calls, aliases: GradAliases
+) -> Run:
+    """Return what replays the forward pass on arguments, which parameters may follow."""
+    copy_in = copying(torch, f"{passes.name}: argument", passes.statics)
     detach = torch.Tensor.detach
 
     def replay(values: Sequence[Any]) -> tuple[Any, ...]:
-        launch = lane()
-        if loans.given:
-            loans.settle()
+        launch = prepare()
+        if aliases.aliases:
+            aliases.replace()
         copy_in(values)
         calls.count += 1
         launch()
@@ -154,54 +130,60 @@ def _forward(torch: Any, it: Captured, lane: Lane, outputs: list[Any], calls: Ca
 
 
 def _backward(
-    torch: Any, it: Captured, lane: Lane, outputs: list[Any], constant: list[int], loans: Loans
+    torch: Any,
+    passes: Captured,
+    prepare: Prepare,
+    outputs: list[Any],
+    constant: list[int],
+    aliases: GradAliases,
 ) -> Run:
-    """Return what replays the backward pass on gradients of all outputs, and gives those of the inputs.
+    """Return what replays the backward pass on gradients of all outputs, and returns those of the inputs.
 
-    What nobody else holds becomes a parameter's ``grad`` as it is; of other gradients autograd makes copies.
+    A gradient becomes a parameter's ``grad`` as it is if nothing else shares its memory; autograd copies the
+    other gradients, since they are held here.
     """
-    copy_in = _copier(torch, f"{it.name}: gradient", it.incoming)
+    copy_in = copying(torch, f"{passes.name}: gradient", passes.incoming)
     wanted = [j for j in range(len(outputs)) if j not in constant]
-    count, total = len(it.statics), len(it.statics) + len(it.params)
-    places = [i for i, static in enumerate(it.statics) if static.requires_grad]
-    places += range(count, total)
-    found = [(place, grad) for place, grad in zip(places, it.grads, strict=True) if grad is not None]
-    grads = [grad.detach() for _, grad in found]
-    taken = [_memory(each) for each in (*grads, *it.incoming, *outputs, *it.statics, *it.params)]
-    own = [place >= count and taken.count(_memory(grad)) == 1 for place, grad in found]
-    given = [
-        (it.params[place - count], grad.data_ptr())
-        for (place, grad), own in zip(found, own, strict=True)
-        if own
-    ]
-    shared = [i for i, own in enumerate(own) if not own]
-    order = [place for place, _ in found]
+    count, total = len(passes.statics), len(passes.statics) + len(passes.params)
+    inputs = [i for i, static in enumerate(passes.statics) if static.requires_grad] + [*range(count, total)]
+    found = [(i, grad.detach()) for i, grad in zip(inputs, passes.grads, strict=True) if grad is not None]
+    grads = [grad for _, grad in found]
+    static = (*grads, *passes.incoming, *outputs, *passes.statics, *passes.params)
+    storages = [storage_of(each) for each in static]
+    shared: list[int] = []
+    given: list[tuple[Any, int]] = []
+    for n, (i, grad) in enumerate(found):
+        storage = storage_of(grad)
+        if i >= count and storage is not None and storages.count(storage) == 1:
+            given.append((passes.params[i - count], grad.data_ptr()))
+        else:
+            shared.append(n)
     held: list[Any] = []
     detach = torch.Tensor.detach
 
     def replay(incoming: Sequence[Any]) -> tuple[Any, ...]:
-        launch = lane()
-        if loans.given:
-            loans.settle()
+        launch = prepare()
+        if aliases.aliases:
+            aliases.replace()
         copy_in([incoming[j] for j in wanted] if constant else incoming)
         launch()
-        loans.given += given
+        aliases.aliases += given
         new = list(map(detach, grads))
-        held[:] = [new[i] for i in shared]
+        held[:] = [new[n] for n in shared]
         if len(new) == total:
             return tuple(new)
         padded: list[Any] = [None] * total
-        for place, grad in zip(order, new, strict=True):
-            padded[place] = grad
+        for (i, _), grad in zip(found, new, strict=True):
+            padded[i] = grad
         return tuple(padded)
 
     return replay
 
 
 def _node(
-    torch: Any, name: str, calls: Calls, replay: Run, replay_back: Run, constant: list[int]
+    torch: Any, name: str, calls: _Calls, replay: Run, replay_back: Run, constant: list[int]
 ) -> tuple[Any, Any]:
-    """Return what replays in a node of autograd: as fast as can be, and for all circumstances."""
+    """Return what replays in a node of autograd: the fast way, and the way for torch's transforms."""
     function = torch.autograd.Function
     grad_enabled = torch.is_grad_enabled
 
@@ -215,11 +197,11 @@ def _node(
     def backward(ctx: Any, *grads: Any) -> Any:
         if ctx.call != calls.count:
             raise GraphStateError(
-                f"{name}: what its backward pass reads is overwritten by the next call, and by the pass "
-                "itself; run it once for every call, and before the next one."
+                f"{name}: the next call, and the backward pass itself, overwrite the tensors that it reads; "
+                "run it once for every call, and before the next one."
             )
         calls.count += 1
-        if grad_enabled():  # with create_graph=True: whoever differentiates again is to hear of it
+        if grad_enabled():  # with create_graph=True: a second differentiation has to raise
             return once(ctx, *[grad.detach().requires_grad_() for grad in grads])
         return replay_back(grads)
 
@@ -227,50 +209,3 @@ def _node(
     members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     node = type(function)("Graphed", (function,), members)
     return super(function, node).apply, node.apply
-
-
-def _copier(torch: Any, what: str, targets: Sequence[Any]) -> Callable[[Sequence[Any]], None]:
-    """Return what copies values to static tensors, except those that are there already."""
-    plan = [(i, x.detach(), x.data_ptr(), x.shape, x.stride()) for i, x in enumerate(targets)]
-    copy_all = torch._foreach_copy_
-    storages = {_memory(x) for x in targets}
-    ends = [(x.untyped_storage().data_ptr(), x.untyped_storage().nbytes()) for x in targets]
-    first, last = min((p for p, _ in ends), default=0), max((p + size for p, size in ends), default=0)
-
-    def copy(values: Sequence[Any]) -> None:
-        there, here = [], []
-        for value, (i, target, pointer, shape, strides) in zip(values, plan, strict=False):
-            if value.shape != shape:
-                raise ValueError(f"{what} {i} has shape {tuple(value.shape)}, not {tuple(shape)}.")
-            place = value.data_ptr()
-            if not first <= place < last or _memory(value) not in storages:
-                there.append(target)
-                here.append(value)
-            elif place != pointer or value.stride() != strides or not _reads_as(value, target):
-                there.append(target)  # it lies where one of the targets does, and may be overwritten first
-                here.append(value.clone())
-        if len(here) == 1:
-            there[0].copy_(here[0])
-        elif here:
-            copy_all(there, here)
-
-    return copy
-
-
-def _reads_as(one: Any, other: Any) -> bool:
-    """Say whether two tensors read the same bytes in the same way."""
-    return bool(
-        one.dtype is other.dtype and one.is_conj() is other.is_conj() and one.is_neg() is other.is_neg()
-    )
-
-
-def _memory(x: Any) -> int:
-    """Return where the storage of a tensor is; those of no size share none."""
-    try:
-        return x.untyped_storage().data_ptr() or id(x)
-    except (NotImplementedError, RuntimeError):  # it is sparse
-        return id(x)
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other

@@ -97,10 +97,8 @@ def _over(driver: Driver, capture: Capture, graph: c_void_p, code: int | None) -
             with suppress(AcceleratorGraphError), driver.relaxed(capture.device):
                 driver.call("hipGraphDestroy", graph.value)
     else:
-        for mode in (
-            driver.relaxed(capture.device),
-            nullcontext(),
-        ):  # a second time if a call of the first failed
+        # A second time, since a call for the relaxed mode may have failed.
+        for mode in (driver.relaxed(capture.device), nullcontext()):
             with suppress(AcceleratorGraphError), mode:
                 _reset_stream(driver, capture)
         capture.over = True

@@ -9,7 +9,7 @@ from ...errors import AcceleratorGraphError
 from ..base import GraphEdge, GraphNode
 from .driver import Driver
 
-_KINDS = (
+_KINDS = [
     "kernel",
     "memcpy",
     "memset",
@@ -25,7 +25,7 @@ _KINDS = (
     "memcpy_from_symbol",
     "memcpy_to_symbol",
     "batch_mem_op",
-)
+]
 """The kinds of nodes in the order of ``hipGraphNodeType``, by the names that CUDA uses."""
 
 

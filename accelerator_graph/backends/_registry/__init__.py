@@ -1,1 +1,1 @@
-"""How a name becomes a backend that is open."""
+"""How a name, or a stream, leads to an opened backend."""

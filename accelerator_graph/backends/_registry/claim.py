@@ -6,18 +6,12 @@ from collections.abc import Iterator, Set
 from functools import partial
 from typing import Any
 
-from ..._plugins.catalogue import Catalogue, raises_again
-from ...errors import AcceleratorGraphError, BackendContractError, BackendError, text_of
+from ..._interpreter.exceptions import raises_again, text_of
+from ..._plugins.catalogue import Catalogue
+from ...errors import AcceleratorGraphError, BackendContractError, BackendError
 from ..base import Backend
 from .choice import third_parties
 from .instances import Instances
-
-STREAM_MODULES: dict[str, Set[str]] = {
-    "cuda": {"cuda"},
-    "hip": {"hip", "rocm"},
-    "cpu": {"accelerator_graph"},
-}
-"""Which top-level packages define the stream objects of a built-in backend's runtime."""
 
 
 def claim(
@@ -27,9 +21,9 @@ def claim(
     instances: Instances,
     reasons: dict[str, str],
 ) -> tuple[Backend, Any] | None:
-    """Ask the backends that may know the object's type; the first answer wins.
+    """Ask the backends that may know the object's type, and return the first answer.
 
-    Why plug-ins can't be loaded is noted in `reasons`: the object may have been theirs.
+    Notes in `reasons` why plug-ins can't be loaded, since the object may have been theirs.
 
     Raises
     ------
@@ -49,7 +43,7 @@ def claim(
             continue
         try:
             stream = backend.as_stream(obj)
-        except (AcceleratorGraphError, ValueError) as error:  # it knows the object, which can't be used
+        except (AcceleratorGraphError, ValueError) as error:  # a stream of this backend that can't be used
             failures.append(error)
         except (Exception, SystemExit) as error:
             if not raises_again(partial(backend.as_stream, obj)):
@@ -74,8 +68,7 @@ def _in_order(chosen: str | None, catalogue: Catalogue[Backend], reasons: dict[s
 
 
 def _stream_modules(name: str, catalogue: Catalogue[Backend]) -> Set[str]:
-    if name in catalogue.builtins:
-        return STREAM_MODULES.get(name, frozenset())
+    """Return the packages that define the backend's own stream objects."""
     try:
         return frozenset(catalogue.load(name).stream_modules)
     except BackendError:

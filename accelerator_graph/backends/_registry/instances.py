@@ -1,4 +1,4 @@
-"""The opened backends of this process: one of each name, opened once, and what a fork leaves of them."""
+"""The opened backends of this process: one instance for each name, and which ones survive a fork."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from numbers import Integral
 from threading import Event, RLock, get_ident
 from typing import Any
 
+from ..._interpreter.exceptions import message_of, raises_again, text_of
 from ..._interpreter.process import after_fork
-from ..._plugins.catalogue import raises_again
-from ...errors import BackendError, BackendUnavailableError, message_of, text_of
+from ...errors import BackendError, BackendUnavailableError
 from ..base import Availability, Backend
 
 _FORKED = (
-    "it was opened before this process was forked, and its driver does not survive that; start the "
+    "it was opened before this process was forked, and its driver does not survive a fork; start the "
     "process with the spawn or forkserver method"
 )
 
 
 class _Opening:
-    """A backend that some thread is opening; the others wait for `done`."""
+    """A backend that a thread is opening. Other threads wait for `done`."""
 
     __slots__ = ("backend", "done", "thread")
 
@@ -30,7 +30,7 @@ class _Opening:
 
 
 class Instances:
-    """Opens backends by name, each once, and hands out the same instance ever after."""
+    """Opens each backend once, and returns the same instance for its name from then on."""
 
     def __init__(self, load: Callable[[str], type[Backend]]) -> None:
         self._load = load
@@ -42,7 +42,7 @@ class Instances:
         after_fork(self._after_fork)
 
     def availability(self, name: str) -> Availability:
-        """Return what the backend's probe says, whatever it does. What `load` raises passes."""
+        """Return the result of the backend's probe, even if the probe raises. Exceptions of `load` pass."""
         return self._availability(self._load(name))
 
     def _availability(self, backend: type[Backend]) -> Availability:
@@ -53,16 +53,16 @@ class Instances:
         except (Exception, SystemExit) as error:
             if isinstance(error, SystemExit) and not raises_again(backend.probe):
                 raise
-            return Availability(False, f"its probe(), which must not, raised {text_of(error)}")
+            return Availability(False, f"its probe() must not raise, but raised {text_of(error)}")
         try:
             return _checked(found)
         except TypeError as error:
             return Availability(False, f"its probe() returned {message_of(error)}")
-        except Exception as error:  # by what it returned
-            return Availability(False, f"its probe() returned something that raised {text_of(error)}")
+        except Exception as error:  # from a property or method of the object that it returned
+            return Availability(False, f"its probe() returned an object that raised {text_of(error)}")
 
     def require(self, name: str) -> type[Backend]:
-        """Return the class of a backend that probes usable; BackendUnavailableError if it doesn't."""
+        """Return the class of a backend; BackendUnavailableError if its probe does not say usable."""
         backend = self._load(name)
         availability = self._availability(backend)
         if not availability.usable:
@@ -74,7 +74,7 @@ class Instances:
         return name in self._opened
 
     def failure(self, name: str) -> str:
-        """Return why the last `open` failed, or an empty string."""
+        """Return why the latest `open` failed; an empty string if it did not."""
         return self._failures.get(name, "")
 
     def lost_by_fork(self, name: str) -> bool:
@@ -82,9 +82,9 @@ class Instances:
         return self._load(name) in self._forked
 
     def get(self, name: str) -> Backend:
-        """Return the opened instance, opening it if nobody has."""
+        """Return the opened instance. Opens it first if it is not open."""
         if not isinstance(name, str):
-            raise TypeError(f"backend must be a name, a str, not {name!r}.")
+            raise TypeError(f"backend must be a str, the backend's name, not {name!r}.")
         while True:
             with self._lock:
                 backend = self._opened.get(name)
@@ -100,7 +100,7 @@ class Instances:
         try:
             backend = self._open(name, mine)
             with self._lock:
-                if self._opening.get(name) is mine:  # else the name means something else by now
+                if self._opening.get(name) is mine:  # else the name was registered anew meanwhile
                     self._opened[name] = backend
                     self._failures.pop(name, None)
             return backend
@@ -131,7 +131,7 @@ class Instances:
             raise unavailable(name, self._failures[name]) from error
 
     def forget(self, name: str) -> None:
-        """Forget the backend of that name. Streams and graphs that use its instance keep it."""
+        """Forget the backend of that name. Streams and graphs that use the instance keep it."""
         with self._lock:
             self._opened.pop(name, None)
             self._opening.pop(name, None)
@@ -153,19 +153,19 @@ class Instances:
 
 def unavailable(name: str, reason: str) -> BackendUnavailableError:
     """Make the error for one backend that can't run here."""
-    reason = reason.strip().rstrip(".") or "it does not say why"
+    reason = reason.strip().rstrip(".") or "it gives no reason"
     return BackendUnavailableError(f"backend {name!r} is not available: {reason}.", reasons={name: reason})
 
 
 def reason_of(error: BackendError, name: str) -> str:
-    """Return why a backend can't be used, as a clause of its own."""
+    """Return why a backend can't be used, without the words that `unavailable` puts in front."""
     given = getattr(error, "reasons", {}).get(name)
     text = str(given) if given else message_of(error)
     return text.strip().removeprefix(f"backend {name!r} is not available: ").rstrip(".")
 
 
 def _checked(found: Any) -> Availability:
-    """Return what a probe returned, in plain types; TypeError if that is not an `Availability`."""
+    """Return the result of a probe in plain types; TypeError if it is not an `Availability`."""
     if not isinstance(found, Availability):
         raise TypeError(f"{type(found).__name__}, not Availability")
     usable, reason, versions, devices, warning = tuple[Any, ...](found)
@@ -177,9 +177,9 @@ def _checked(found: Any) -> Availability:
     if not isinstance(versions, Mapping) or not all(
         isinstance(text, str) for item in versions.items() for text in item
     ):
-        raise TypeError(f"versions={versions!r}, which must be strings by their names")
+        raise TypeError(f"versions={versions!r}, which must map str to str")
     if devices is not None:
         if isinstance(devices, bool) or not isinstance(devices, Integral) or int(devices) < 0:
-            raise TypeError(f"devices={devices!r}, which must be a number of devices, or None")
+            raise TypeError(f"devices={devices!r}, which must be a number of devices or None")
         devices = int(devices)
     return Availability(usable, reason, dict(versions), devices, warning)

@@ -1,4 +1,4 @@
-"""Which backend was named: by `use_backend`, else by the environment."""
+"""Which backend the user has named: with `use_backend`, or in the environment."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ VARIABLE = "ACCELERATOR_GRAPH_BACKEND"
 _RUNS_LATER = 0x20 | 0x80 | 0x200  # the flags of generators, coroutines and asynchronous generators
 
 _blocks: ContextVar[tuple[str, ...]] = ContextVar("accelerator_graph_backend", default=())
-"""The names that the ``with`` blocks of this thread (or task) gave, the innermost last."""
+"""The names given by the ``with`` blocks that this thread (or task) is in, the innermost last."""
 
 
 def by_block() -> str | None:
-    """Return the name that the innermost ``with use_backend(...)`` gives; None outside of one."""
+    """Return the name that the innermost ``with use_backend(...)`` gives; None outside such a block."""
     names = _blocks.get()
     return names[-1] if names else None
 
@@ -33,7 +33,7 @@ def by_environment() -> str | None:
     Raises
     ------
     ValueError
-        Its value can't be a name.
+        The value can't be a backend's name.
     """
     name = os.environ.get(VARIABLE, "").strip()
     if name and not is_name(name):
@@ -45,7 +45,7 @@ def by_environment() -> str | None:
 
 
 class Block(ContextDecorator):
-    """Names a backend in a ``with`` block, or in every call of the function that it decorates."""
+    """Names a backend for a ``with`` block, or for every call of the function that it decorates."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -64,12 +64,12 @@ class Block(ContextDecorator):
         _blocks.set(_blocks.get()[:-1])
 
     def __call__(self, function: F) -> F:
-        """Return the function, with the backend named while it runs.
+        """Return a function that runs with the backend named.
 
         Raises
         ------
         TypeError
-            It is a generator or a coroutine function, whose body runs after the call.
+            The function is a generator or coroutine function, whose body runs after the call.
         """
         self._used = True
         flags = getattr(getattr(function, "__code__", None), "co_flags", 0)

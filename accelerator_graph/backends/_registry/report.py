@@ -1,4 +1,4 @@
-"""What is known of every backend, whatever state it is in."""
+"""The report on all backends, in any state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .instances import Instances, reason_of
 
 
 class BackendReport(NamedTuple):
-    """What is known of one backend."""
+    """The facts about one backend."""
 
     name: str
     origin: str
@@ -23,34 +23,42 @@ class BackendReport(NamedTuple):
     opened: bool = False
     """Its one instance is opened in this process."""
     usable: bool = False
-    """It probes usable, and opening it has not failed."""
+    """Its probe says usable, and opening it has not failed."""
     reason: str = ""
     """Why it is not usable."""
     versions: Mapping[str, str] = MappingProxyType({})
-    """Versions by component, as its probe says."""
+    """Versions by component, from its probe."""
     devices: int | None = None
-    """How many devices there are, as its probe says; None if it can't tell."""
+    """The number of devices, from its probe; None if the probe can't tell."""
     only_named: bool = False
     """It is used only if you name it: its `priority` is None."""
     warning: str = ""
-    """A known defect of what is installed, with the way out, as its probe says."""
+    """A known defect of the installed software, with the way out, from its probe."""
 
 
 def report(catalogue: Catalogue[Backend], instances: Instances) -> list[BackendReport]:
-    """Load every backend and say what became of it; then list the entry points that take no part."""
+    """Load every backend and return a row for each, then a row for each entry point that is ignored."""
     rows = [_row(name, catalogue, instances) for name in catalogue.names()]
     rows += [BackendReport(name, origin, reason=reason) for name, origin, reason in catalogue.ignored()]
     return rows
 
 
 def _row(name: str, catalogue: Catalogue[Backend], instances: Instances) -> BackendReport:
-    origin = " and ".join(candidate.origin for candidate in catalogue.find(name))
+    origin = catalogue.origin(name)
     try:
         found = instances.availability(name)
     except BackendError as error:
         return BackendReport(name, origin, reason=reason_of(error, name))
-    reason = found.reason or instances.failure(name)
-    usable = found.usable and not instances.failure(name)
-    opened, only_named = instances.opened(name), catalogue.load(name).priority is None
-    facts = found.versions, found.devices, only_named, found.warning
-    return BackendReport(name, origin, True, opened, usable, reason, *facts)
+    failure = instances.failure(name)
+    return BackendReport(
+        name,
+        origin,
+        loaded=True,
+        opened=instances.opened(name),
+        usable=found.usable and not failure,
+        reason=found.reason or failure,
+        versions=found.versions,
+        devices=found.devices,
+        only_named=catalogue.load(name).priority is None,
+        warning=found.warning,
+    )

@@ -9,35 +9,19 @@ from ...errors import BackendUnavailableError
 from ..base import Availability
 
 
-class _HasDevices(Protocol):
+class _Driver(Protocol):
     device_count: int
 
 
-Driver = TypeVar("Driver", bound=_HasDevices)
+Driver = TypeVar("Driver", bound=_Driver)
 
 
 def open_driver(
     name: str, probe: Callable[[], Availability], make: Callable[[str], Driver], library: str, variable: str
 ) -> Driver:
-    """Return an initialised driver.
+    """Return what `make` initialises for the backend `name`, or raise `BackendUnavailableError`.
 
-    Parameters
-    ----------
-    name : str
-        The name of the backend.
-    probe : callable
-        Finds out whether the driver could be initialised at all.
-    make : callable
-        Initialises the driver.
-    library : str
-        What the vendor calls it: the driver or the runtime.
-    variable : str
-        The variable of the environment that hides devices.
-
-    Raises
-    ------
-    BackendUnavailableError
-        It can't be initialised, or finds no device.
+    `library` is the vendor's word for it, and `variable` the one of the environment that hides devices.
     """
     reason, cause = probe().reason, None
     if not reason:

@@ -1,4 +1,4 @@
-"""torch's errors, as the library's."""
+"""Translate torch's errors into those of the library."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REASONS: dict[int, Reason] = {
 
 
 class translated:
-    """Raise what a method of torch's graph raises as a `DriverError`."""
+    """Raise the errors of a method of torch's graph as `DriverError`."""
 
     __slots__ = ("_backend", "_call")
 
@@ -41,7 +41,7 @@ class translated:
 
 
 def as_driver_error(error: RuntimeError, backend: Backend, call: str) -> DriverError:
-    """Return the `DriverError` that says the same. torch has had its runtime forget the error already."""
+    """Return the same error as a `DriverError`. torch has already cleared it in its runtime."""
     code = getattr(error, "error_code", None)
     first = str(error).partition("\n")[0].rstrip(".")
     return driver_error(
@@ -55,7 +55,7 @@ def as_driver_error(error: RuntimeError, backend: Backend, call: str) -> DriverE
 
 
 def _reason(message: str) -> Reason:
-    """Find the reason in torch's words, where it gives no code."""
+    """Find the reason in torch's message, if torch gives no code."""
     for words, reason in (
         ("unjoined", "unjoined"),
         ("previous error during capture", "invalidated"),

@@ -1,4 +1,4 @@
-"""What torch's operators are given during a capture: the tensors that were there before it."""
+"""Which tensors from before a capture torch's operators use during it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def observe(torch: Any, pool: PoolId, used: Callable[[object], Undo]) -> Undo:
-    """Call `used` once for each tensor of others' that operators on this thread read or write.
+    """Call `used` once for each tensor from before the capture that operators on this thread read or write.
 
-    Operators that autograd runs in threads of its own are seen as well, since it takes this thread's modes
-    along. Not seen are kernels that are not launched by an operator.
+    This includes operators that autograd runs in threads of its own, since autograd copies this thread's
+    modes to them. Kernels that no operator launches are not seen.
     """
     dispatch = torch.utils._python_dispatch
     inputs = _Inputs(torch, used)
@@ -29,7 +29,7 @@ def observe(torch: Any, pool: PoolId, used: Callable[[object], Undo]) -> Undo:
             return True
 
         @classmethod
-        def _should_skip_dynamo(cls) -> bool:  # else the first operator imports it
+        def _should_skip_dynamo(cls) -> bool:  # otherwise the first operator would import it
             return f"{torch.__name__}._dynamo" in sys.modules
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -42,7 +42,7 @@ def observe(torch: Any, pool: PoolId, used: Callable[[object], Undo]) -> Undo:
     def undo() -> None:
         if any(each is observer for each in dispatch._get_current_dispatch_mode_stack()):
             observer.__exit__(None, None, None)
-            with contextlib.suppress(RuntimeError):  # not all of torch's allocators can be asked
+            with contextlib.suppress(RuntimeError):  # some of torch's allocators have no snapshot
                 inputs.forget_those_in(pool)
 
     observer.__enter__()
@@ -50,7 +50,7 @@ def observe(torch: Any, pool: PoolId, used: Callable[[object], Undo]) -> Undo:
 
 
 class _Inputs:
-    """The storages that were there before the capture, told from those that operators made in it."""
+    """Tells the storages from before the capture from those that operators make during it."""
 
     def __init__(self, torch: Any, used: Callable[[object], Undo]) -> None:
         self._torch = torch
@@ -59,7 +59,7 @@ class _Inputs:
         self._found: list[tuple[int, Undo]] = []
 
     def note(self, given: Any, result: Any) -> None:
-        """Note an operator that was called."""
+        """Note the tensors of an operator's call."""
         if not self._torch.cuda.is_current_stream_capturing():
             return
         inputs, outputs = list(self._tensors(given)), list(self._tensors(result))
@@ -67,15 +67,15 @@ class _Inputs:
             return
         for tensor in inputs:
             storage = self._new(tensor)
-            # that of a foreign array may go while the array stays: such storages can't be resized, but
-            # neither can those of pin_memory()
+            # the storage of a foreign array may end before the array does. Such storages can't be resized,
+            # but neither can those of pin_memory(), which are watched
             if storage is not None and ((storage.resizable() and _on_device(tensor)) or tensor.is_pinned()):
                 self._found.append((storage.data_ptr(), self._used(tensor)))
         for tensor in outputs:
             self._new(tensor)
 
     def _new(self, tensor: Any) -> Any:
-        """Return the storage of a tensor, if it has one that has not been met yet."""
+        """Return the storage of a tensor; None if it has none, or one that is known already."""
         try:
             storage = tensor.untyped_storage()
             if not storage.data_ptr():
@@ -89,7 +89,7 @@ class _Inputs:
         return storage
 
     def _tensors(self, value: Any) -> Iterator[Any]:
-        """Yield the tensors in an operator's arguments, and those that others are made of."""
+        """Yield the tensors in an operator's arguments, and the tensors inside wrapper subclasses."""
         if isinstance(value, self._torch._subclasses.FakeTensor):
             pass
         elif isinstance(value, self._torch.Tensor):
@@ -103,7 +103,7 @@ class _Inputs:
                 yield from self._tensors(each)
 
     def forget_those_in(self, pool: PoolId) -> None:
-        """Take back what lies in the memory of the capture: compiled code allocates without an operator."""
+        """Undo the notes of tensors in the pool: compiled code allocates there without an operator."""
         if not self._found:
             return
         segments = [

@@ -1,8 +1,8 @@
-"""Ids of pools that torch can't use again, and the ids that stand for them.
+"""Ids of pools that torch can't use again, and the ids that replace them.
 
-Up to 2.13 the allocator for pinned memory goes on with a pool if a capture into it fails, and refuses the
-next one. The other allocator refuses the id of a pool whose last graph is gone, as long as an array lives in
-it.
+Up to torch 2.13, the allocator for pinned memory never leaves a pool into which a capture failed, and refuses
+the next capture into it. The other allocator refuses the id of a pool whose last graph is gone while an array
+still lives in the pool.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _instead: dict[PoolId, PoolId | None] = {}
 
 
 def usable(pool: PoolId) -> PoolId:
-    """Return the id that torch is to be given for a pool.
+    """Return the id to give to torch for a pool.
 
     Raises
     ------
     CaptureError
-        There is none: the pool is an object of torch's.
+        The pool is an object of torch's that can't be used again, so no other id can replace it.
     """
     found: PoolId | None = pool
     while found in _instead:
         found = _instead[found]
     if found is None:
         raise CaptureError(
-            f"torch can't use pool {tuple(pool)} any more, since a capture into it has failed; make another "
+            f"torch can't use pool {tuple(pool)} again, because a capture into it has failed; make another "
             "torch.cuda.MemPool.",
             reason="other",
         )
@@ -38,6 +38,6 @@ def usable(pool: PoolId) -> PoolId:
 
 
 def spend(torch: Any, pool: PoolId) -> None:
-    """Have another id stand for a pool from now on, if it is no object of torch's."""
-    first, second = pool  # not the tuple itself, which may hold the object
+    """Replace the id of a pool from now on, unless the pool is an object of torch's."""
+    first, second = pool  # without the tuple, which may keep the object alive
     _instead[first, second] = None if hasattr(pool, "owner") else torch.cuda.graph_pool_handle()

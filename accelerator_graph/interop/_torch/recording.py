@@ -1,4 +1,4 @@
-"""A capture that torch records, and what becomes of it."""
+"""A capture that torch records, and the executable that it becomes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Recording:
-    """A capture, and later the graph: torch's object and what is borrowed from it."""
+    """A capture, and later the graph: torch's object and the handle borrowed from it."""
 
     def __init__(self, stream: Any, device: int) -> None:
         self.torch_graph: Any = None
@@ -15,11 +15,11 @@ class Recording:
         self.device = device
         self.thread = threading.current_thread()
         self.generators: list[Any] = []
-        """All whose numbers a replay may use, where torch has to be told them; else none."""
+        """The generators that a replay may use, if torch must be told about them; otherwise empty."""
         self.handle: Any = None
         """The backend's graph, or its executable."""
         self.routed = False
-        """Whether torch's allocator has been sent to the pool."""
+        """True once torch's allocator uses the pool."""
         self.over = False
         self.graph_is_needed = True
         self.executable: Executable | None = None
@@ -34,19 +34,19 @@ class Executable:
         self.recording = recording
         self.handle = handle
         self.needs_torch: bool | None = None
-        """Whether torch has to replay it, for its random numbers; None as long as that is not known."""
+        """True if torch must replay it because it draws random numbers; None if that is not known yet."""
 
 
 def new_graph(torch: Any) -> Any:
-    """Make a graph of torch's own class, also while `accelerator_graph.compat` has taken its name."""
+    """Make a graph of torch's own class, even while `accelerator_graph.compat` has replaced its name."""
     named = torch.cuda.CUDAGraph
     return getattr(named, "torchs_own", named)(keep_graph=True)
 
 
 def decides_itself(torch_graph: Any) -> bool:
-    """Say whether generators join a capture by themselves, and replays run hooks: since torch 2.14.
+    """Return True if generators join a capture automatically and replays run hooks, as since torch 2.14.
 
-    Nobody can be asked which ones have joined. Every replay has to go through torch then.
+    torch does not tell which generators have joined, so every replay must go through torch.
     """
     return not hasattr(torch_graph, "register_generator_state") or hasattr(
         torch_graph, "register_replay_start_hook"
@@ -54,8 +54,8 @@ def decides_itself(torch_graph: Any) -> bool:
 
 
 def offsets(generators: list[Any]) -> list[int] | None:
-    """Return where generators stand; None if torch doesn't tell now."""
+    """Return the offsets of generators; None if torch does not tell them now."""
     try:
         return [generator.get_offset() for generator in generators]
-    except RuntimeError:  # refused in a capture
+    except RuntimeError:  # not permitted during a capture
         return None

@@ -1,4 +1,4 @@
-"""The rules, by what they are about. Each is a method whose docstring says it in a sentence."""
+"""The rules by topic. Each rule is a method, and its docstring states the rule in a sentence."""
 
 from __future__ import annotations
 

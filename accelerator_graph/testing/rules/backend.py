@@ -7,7 +7,7 @@ from unittest import SkipTest
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import (
-    BACKEND_API_VERSION,
+    BACKEND_API_VERSIONS,
     Availability,
     Capability,
     CaptureStatus,
@@ -17,7 +17,7 @@ from .._case import Case, applied, needs
 
 
 class BackendRules(Case):
-    """What a backend says of itself, and what the library relies on without asking."""
+    """Facts that a backend states, and behaviour that the library relies on."""
 
     def test_probe_says_that_the_backend_is_usable(self) -> None:
         """`probe` returns an `Availability`; on a machine where the backend runs, it is usable."""
@@ -27,14 +27,14 @@ class BackendRules(Case):
         assert all(isinstance(text, str) for pair in found.versions.items() for text in pair), found.versions
 
     def test_probe_and_device_count_agree(self) -> None:
-        """There is at least one device, and as many as `probe` says, if it says so."""
+        """There is at least one device, and as many as `probe` says if it gives a number."""
         count = self.backend.device_count()
         assert count >= 1
         assert type(self.backend).probe().devices in (None, count)
 
-    def test_api_version_is_the_one_of_the_library(self) -> None:
-        """`api_version` is the `BACKEND_API_VERSION` that the library has."""
-        assert type(self.backend).api_version == BACKEND_API_VERSION
+    def test_api_version_is_supported_by_the_library(self) -> None:
+        """`api_version` is one of `BACKEND_API_VERSIONS`."""
+        assert type(self.backend).api_version in BACKEND_API_VERSIONS
 
     def test_capabilities_are_known_ones(self) -> None:
         """Every device's capabilities are members of `Capability`."""
@@ -53,7 +53,7 @@ class BackendRules(Case):
         assert self.backend.recording in ("stream", "explicit")
 
     def test_streams_are_distinct_and_know_their_device(self) -> None:
-        """`create_stream` makes a new stream each time, and `device_of` says its device."""
+        """`create_stream` makes a new stream each time, and `device_of` returns its device."""
         for device in range(self.backend.device_count()):
             first, second = self.backend.create_stream(device), self.backend.create_stream(device)
             try:
@@ -106,7 +106,7 @@ class BackendRules(Case):
         assert self.read(cell) == 0
 
     def test_capture_abandon_ends_the_capture(self) -> None:
-        """After `capture_abandon` the stream runs work again, and nothing of the capture is left."""
+        """After `capture_abandon` the stream runs work again, and the recorded work is gone."""
         stream, cell = self.stream(), self.cell()
         token = self.backend.capture_begin(stream.native, self.backend.capture_modes[0])
         self.enqueue(stream, cell)
@@ -116,7 +116,7 @@ class BackendRules(Case):
         assert self.read(cell) == 0
 
     def test_capture_abandon_twice_is_harmless(self) -> None:
-        """`capture_abandon` does nothing to a capture that has ended, nor to the stream's next one."""
+        """`capture_abandon` of an ended capture does nothing, not even to the stream's next capture."""
         stream, cell = self.stream(), self.cell()
         old = self.backend.capture_begin(stream.native, self.backend.capture_modes[0])
         self.backend.capture_abandon(old)
@@ -133,7 +133,7 @@ class BackendRules(Case):
         assert self.read(cell) == applied(2)
 
     def test_capture_end_that_raises_leaves_no_capture(self) -> None:
-        """A `capture_end` that raises, for work that was not joined or a broken capture, has ended it."""
+        """A `capture_end` that raises, for unjoined work or a broken capture, has still ended the capture."""
         stream, fork, third, cell = self.stream(), self.stream(), self.stream(), self.cell()
 
         def not_joined() -> None:
@@ -175,7 +175,7 @@ class BackendRules(Case):
         assert self.read(cell) == 0
 
     def test_capture_abandon_after_the_end_leaves_the_graph(self) -> None:
-        """`capture_abandon` for a capture that has become a graph leaves the graph as it is."""
+        """`capture_abandon` of a capture that has become a graph leaves the graph as it is."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
         token = backend.capture_begin(stream.native, backend.capture_modes[0])
         self.enqueue(stream, cell)
@@ -189,7 +189,7 @@ class BackendRules(Case):
 
     @needs(Capability.EVENTS)
     def test_destroyed_event_is_still_waited_for(self) -> None:
-        """A stream that waits for an event goes on waiting when the event has been destroyed."""
+        """A stream that waits for an event goes on waiting after the event is destroyed."""
         self.needs(Capability.EVENTS)
         first, second, cell = self.stream(), self.stream(), self.cell()
         for _ in range(5):
@@ -202,7 +202,7 @@ class BackendRules(Case):
         assert self.used.read(cell) == 75
 
     def test_executable_outlives_its_graph(self) -> None:
-        """An executable works after its graph was destroyed."""
+        """An executable works after its graph is destroyed."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
         token = backend.capture_begin(stream.native, backend.capture_modes[0])
         self.enqueue(stream, cell)
@@ -216,7 +216,7 @@ class BackendRules(Case):
         backend.destroy_executable(executable)
 
     def test_runs_complete_after_their_executable_was_destroyed(self) -> None:
-        """Runs that are under way when `destroy_executable` is called complete."""
+        """`destroy_executable` lets runs in progress complete."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
         token = backend.capture_begin(stream.native, backend.capture_modes[0])
         self.enqueue_slow(stream, cell)

@@ -1,4 +1,4 @@
-"""`bind`: replays with everything decided beforehand."""
+"""`bind`: replays with all decisions made beforehand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .._case import Case, applied, raises
 
 
 class BindRules(Case):
-    """A bound callable does what `replay` does, and knows when its graph is gone."""
+    """A bound callable does what `replay` does, and raises if its graph is gone."""
 
     def test_bound_callable_replays(self) -> None:
         """The callable from `bind` runs the graph once per call, on the captured stream or on another."""
@@ -27,7 +27,7 @@ class BindRules(Case):
         assert self.read(cell) == 46 * 3
 
     def test_bound_callables_take_turns(self) -> None:
-        """Callables bound to two streams, called in turn without a synchronisation, lose no run."""
+        """If callables bound to two streams are called in turn, without a synchronisation, no run is lost."""
         first, second, cell = self.stream(), self.stream(), self.cell()
         graph = self.graph(first)
         with graph:
@@ -39,7 +39,7 @@ class BindRules(Case):
         assert self.read(cell) == applied(15)
 
     def test_bound_callable_keeps_graph_and_stream_alive(self) -> None:
-        """The callable works when it is the only thing left."""
+        """The callable works even if it holds the last references to graph and stream."""
         stream, other, cell = self.stream(), self.stream(), self.cell()
         graph = self.captured(stream, cell)
         here, there = graph.bind(), graph.bind(other)
@@ -51,7 +51,7 @@ class BindRules(Case):
         self.eventually(cell, applied(2))
 
     def test_bound_callable_outlives_the_stream_that_was_closed(self) -> None:
-        """Closing the stream that a callable is bound to does not hurt it."""
+        """A callable works after the stream that it is bound to is closed."""
         stream, other, cell = self.stream(), self.stream(), self.cell()
         graph = self.captured(stream, cell)
         launch = graph.bind(other)
@@ -73,7 +73,7 @@ class BindRules(Case):
         assert self.read(cell) == 0
 
     def test_bound_callable_raises_after_a_recapture(self) -> None:
-        """A callable from an earlier capture never runs a later one; `bind` makes one that does."""
+        """A callable from an earlier capture never runs a later one; `bind` makes a new one that does."""
         stream, cell = self.stream(), self.cell()
         graph = self.captured(stream, cell)
         old = graph.bind()
@@ -87,7 +87,7 @@ class BindRules(Case):
         assert self.read(cell) == 1
 
     def test_bound_callable_goes_on_with_a_new_executable(self) -> None:
-        """After `instantiate` the callables from before launch the new executable."""
+        """After `instantiate`, existing callables launch the new executable."""
         stream, other, cell = self.stream(), self.stream(), self.cell()
         graph = self.captured(stream, cell, keep_graph=True)
         here, there = graph.bind(), graph.bind(other)
@@ -101,7 +101,7 @@ class BindRules(Case):
         assert self.read(cell) == applied(8)
 
     def test_binding_instantiates(self) -> None:
-        """`bind` on a kept graph without an executable makes it."""
+        """`bind` on a kept graph without an executable instantiates it."""
         stream, cell = self.stream(), self.cell()
         graph = self.captured(stream, cell, keep_graph=True)
         launch = graph.bind()

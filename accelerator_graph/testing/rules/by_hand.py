@@ -11,10 +11,10 @@ from .._case import Case, applied, raises
 
 
 class ByHandRules(Case):
-    """Without ``with``, the caller has to reach `capture_end` or `reset`."""
+    """Without ``with``, the caller must call `capture_end` or `reset`."""
 
     def test_capture_by_hand(self) -> None:
-        """From `capture_begin` to `capture_end` the stream is current and captured; then as before."""
+        """The stream is current and captured from `capture_begin` to `capture_end`, and not afterwards."""
         stream, cell = self.stream(), self.cell()
         graph = self.graph(stream)
         assert not ag.is_current_stream_capturing()
@@ -29,7 +29,7 @@ class ByHandRules(Case):
         assert self.read(cell) == applied(1)
 
     def test_reset_abandons_a_capture(self) -> None:
-        """`reset` in the middle of a capture ends it and throws away what was recorded."""
+        """`reset` in the middle of a capture ends it and discards the recorded work."""
         stream, cell = self.stream(), self.cell()
         graph = self.graph(stream)
         graph.capture_begin()
@@ -50,7 +50,7 @@ class ByHandRules(Case):
         self.works(stream, graph)
 
     def test_reset_makes_any_graph_usable_again(self) -> None:
-        """After `reset`, in whatever state, a graph captures and replays other work."""
+        """After `reset`, from any state, a graph captures and replays other work."""
         stream, cell = self.stream(), self.cell()
         for keep in (False, True):
             for begun, ended, replayed in ((0, 0, 0), (1, 0, 0), (1, 1, 0), (1, 1, 1)):
@@ -68,7 +68,7 @@ class ByHandRules(Case):
         assert self.read(cell) == 0
 
     def test_capture_again_after_reset_replays_the_new_work(self) -> None:
-        """A graph that is reset and captured again replays what was captured last, and nothing else."""
+        """A graph that is reset and captured again replays the latest capture, and nothing else."""
         stream, cell = self.stream(), self.cell()
         graph = self.graph(stream)
         wanted = 0
@@ -82,7 +82,7 @@ class ByHandRules(Case):
         assert self.read(cell) == wanted
 
     def test_capture_without_a_stream_is_refused(self) -> None:
-        """Where no stream was named and none is current, a capture does not begin, and says what to do."""
+        """If no stream is named and none is current, `capture_begin` raises and says what to do."""
         if self.backend.current_stream() is not None:
             raise SkipTest(f"backend {self.backend.name!r} always has a current stream")
         graph = self.graph(backend=self.backend.name)
@@ -92,7 +92,7 @@ class ByHandRules(Case):
         assert graph.state == "empty"
 
     def test_stream_that_belongs_to_another_backend_is_refused(self) -> None:
-        """A stream and the name of another backend are a ValueError, or that backend's own error."""
+        """A stream together with the name of another backend is a ValueError, or that backend's own error."""
         stream = self.stream()
         other = next(name for name in ag.backends.names() if name != self.backend.name)
         with raises(ValueError, ag.errors.BackendError):

@@ -1,4 +1,4 @@
-"""What a capture records, and that replaying it does the same as doing it at once."""
+"""Captures that succeed: the recorded work, and its replays."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .._case import Case, applied, raises
 
 
 class CaptureRules(Case):
-    """Captures that go well."""
+    """Captures that succeed."""
 
     def test_capturing_does_not_run_the_work(self) -> None:
-        """What is enqueued during a capture is recorded, and not run before a replay."""
+        """Work that is enqueued during a capture is recorded, and does not run before a replay."""
         stream, cell = self.stream(), self.cell()
         graph = self.graph(stream)
         with graph:
@@ -37,7 +37,7 @@ class CaptureRules(Case):
         assert self.read(cell) == applied(21)
 
     def test_replays_equal_the_eager_work(self) -> None:
-        """A random sequence of work, replayed several times, leaves what the same work leaves eagerly."""
+        """A random sequence of work gives the same result replayed several times as eagerly."""
         for seed in range(5):
             chance = random.Random(seed)
             stream, cells, wanted = self.stream(), [self.cell() for _ in range(3)], [0, 0, 0]
@@ -57,7 +57,7 @@ class CaptureRules(Case):
             assert [self.read(cell) for cell in cells] == wanted, f"seed {seed}"
 
     def test_work_before_and_after_a_capture_runs(self) -> None:
-        """Work on the stream before and after a capture runs as ever, in order with the replays."""
+        """Work on the stream before and after a capture runs as usual, in order with the replays."""
         stream, cell = self.stream(), self.cell()
         self.enqueue(stream, cell, 1, 5)
         graph = self.captured(stream, cell, 7, 0)
@@ -67,14 +67,14 @@ class CaptureRules(Case):
         assert self.read(cell) == (5 + 1) * 7 + 2
 
     def test_work_under_way_when_a_capture_begins_is_not_recorded(self) -> None:
-        """What was enqueued before `capture_begin` runs once, even if it has not begun by then."""
+        """Work that was enqueued before `capture_begin` runs once, even if it has not started by then."""
         stream, cell = self.stream(), self.cell()
         for _ in range(5):
             self.enqueue_slow(stream, cell)
         graph = self.graph(stream)
         graph.capture_begin()
         self.enqueue(stream, cell)
-        time.sleep(0.02)  # by now the device has come to some of it
+        time.sleep(0.02)  # the device has started some of it by now
         graph.capture_end()
         assert self.read(cell) == applied(5)
         graph.replay()
@@ -102,7 +102,7 @@ class CaptureRules(Case):
         assert self.read(cell) == (10 * 2 + 10) * 4
 
     def test_num_nodes_counts_what_was_captured(self) -> None:
-        """`num_nodes` is the number of pieces, where each is as many nodes as the kit was told."""
+        """`num_nodes` is the number of pieces times `Work.nodes_per_piece`."""
         stream, cell, graph = self.stream(), self.cell(), self.graph(keep_graph=True)
         with stream, graph:
             for _ in range(4):
@@ -114,7 +114,7 @@ class CaptureRules(Case):
         assert self._num_nodes(graph) == count
 
     def test_entering_returns_the_graph_and_makes_its_stream_current(self) -> None:
-        """``with graph as g`` gives the graph; until the end, its stream is the current one."""
+        """``with graph as g`` returns the graph; inside the block, its stream is the current one."""
         stream, graph = self.stream(), self.graph(backend=self.backend.name)
         with stream:
             with graph as entered:
@@ -142,7 +142,7 @@ class CaptureRules(Case):
         assert self.read(cell) == applied(2)
 
     def test_a_kept_graph_can_be_instantiated_again(self) -> None:
-        """`instantiate` on a kept graph makes a new executable that does the same."""
+        """`instantiate` on a kept graph makes a new executable that does the same work."""
         stream, cell = self.stream(), self.cell()
         graph = self.captured(stream, cell, keep_graph=True)
         for _ in range(3):
@@ -151,7 +151,7 @@ class CaptureRules(Case):
         assert self.read(cell) == applied(3)
 
     def test_empty_capture_warns(self) -> None:
-        """A capture that recorded nothing is an `EmptyGraphWarning` with backend and device, and replays."""
+        """An empty capture issues an `EmptyGraphWarning` with backend and device, and can be replayed."""
         stream, graph = self.stream(), self.graph()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -165,7 +165,7 @@ class CaptureRules(Case):
         stream.synchronize()
 
     def test_empty_capture_as_an_error_leaves_the_graph_empty(self) -> None:
-        """Where warnings are errors, an empty capture raises, and leaves the graph empty and usable."""
+        """If warnings are errors, an empty capture raises, and leaves the graph empty and usable."""
         stream = self.stream()
         graph = self.graph(stream)
         with warnings.catch_warnings():
@@ -183,5 +183,5 @@ class CaptureRules(Case):
         try:
             return graph.num_nodes
         except ag.UnsupportedError as error:
-            assert not self.has(Capability.NODES), "node_count has to know where nodes can be listed"
+            assert not self.has(Capability.NODES), "node_count must return a number if nodes can be listed"
             raise SkipTest(str(error)) from error

@@ -1,4 +1,4 @@
-"""Looking into a kept graph: debug mode, DOT files, raw handles."""
+"""Inspecting a kept graph: debug mode, DOT files, raw handles."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .._case import Case, applied, needs, raises
 
 
 class DumpRules(Case):
-    """What a kept graph shows."""
+    """The contents and the handles of a kept graph."""
 
     def test_debug_dump_writes_a_dot_file(self) -> None:
-        """`debug_dump` writes a file in the DOT language, by any kind of path, and leaves no other."""
+        """`debug_dump` writes a file in the DOT language to any kind of path, and leaves no other file."""
         graph = self._kept()
         with _folder() as folder:
             for path in (folder / "a.dot", str(folder / "b.dot")):
@@ -30,7 +30,7 @@ class DumpRules(Case):
             assert sorted(os.listdir(folder)) == ["a.dot", "b.dot", "c.dot"]
 
     def test_debug_dump_draws_every_dependency(self) -> None:
-        """The file has an arrow for each dependency, of the graph that is dumped and of no other."""
+        """The file has an arrow for each dependency of the dumped graph, and of no other graph."""
         self._kept()
         stream, cell = self.stream(), self.cell()
         for pieces in (2, 4):
@@ -46,7 +46,7 @@ class DumpRules(Case):
                 assert arrows == pieces - 1
 
     def test_debug_dump_replaces_a_file(self) -> None:
-        """`debug_dump` replaces a file that is there, however long it was."""
+        """`debug_dump` replaces an existing file, even a longer one."""
         graph = self._kept()
         with _folder() as folder:
             path = folder / "graph.dot"
@@ -56,7 +56,7 @@ class DumpRules(Case):
             assert os.listdir(folder) == ["graph.dot"]
 
     def test_debug_dump_to_an_unwritable_path_is_an_oserror(self) -> None:
-        """A path that can't be written is an OSError, leaves no file, and the graph as it was."""
+        """A path that can't be written is an OSError; no file is left, and the graph is unchanged."""
         graph = self._kept()
         with _folder() as folder:
             with raises(OSError):
@@ -68,7 +68,7 @@ class DumpRules(Case):
             graph.debug_dump(folder / "graph.dot")
 
     def test_debug_dumps_to_one_path_at_once(self) -> None:
-        """Threads that dump to one path leave one whole file there, and no other."""
+        """Threads that dump to the same path at once leave one complete file there, and no other."""
         graph = self._kept()
         with _folder() as folder:
             path = folder / "graph.dot"
@@ -85,7 +85,7 @@ class DumpRules(Case):
             assert os.listdir(folder) == ["graph.dot"]
 
     def test_debug_mode_keeps_the_graph(self) -> None:
-        """After `enable_debug_mode` a graph is ready at `capture_end`, and can be dumped all the same."""
+        """After `enable_debug_mode` a graph is ready at `capture_end`, and can still be dumped."""
         stream, cell = self.stream(), self.cell()
         graph = self.graph(stream)
         graph.enable_debug_mode()
@@ -97,7 +97,7 @@ class DumpRules(Case):
         assert self.read(cell) == applied(1)
 
     def test_dump_of_a_graph_that_was_not_kept_says_how(self) -> None:
-        """`debug_dump` without the graph is a `GraphStateError` that names both ways to keep it."""
+        """`debug_dump` of a graph that was not kept is a `GraphStateError` with both ways to keep it."""
         stream, cell = self.stream(), self.cell()
         graph = self.captured(stream, cell)
         with raises(ag.GraphStateError, match=r"keep_graph=True.*enable_debug_mode"):
@@ -106,7 +106,7 @@ class DumpRules(Case):
 
     @needs(Capability.HANDLES)
     def test_raw_handles_are_ints(self) -> None:
-        """`raw_graph` and `raw_executable` are non-zero ints, different ones while both live."""
+        """`raw_graph` and `raw_executable` return non-zero ints, and different ones for two live graphs."""
         self.needs(Capability.HANDLES)
         stream, cell = self.stream(), self.cell()
         graph, other = (self.captured(stream, cell, keep_graph=True) for _ in range(2))
@@ -120,7 +120,7 @@ class DumpRules(Case):
             assert len(set(handles)) == 2
 
     def test_cuda_handles_exist_where_the_backend_is_like_cuda(self) -> None:
-        """`raw_cuda_graph` and `raw_cuda_graph_exec` answer if `cuda_like`, else are unsupported."""
+        """`raw_cuda_graph` and `raw_cuda_graph_exec` work if `cuda_like` is True, else are unsupported."""
         stream, cell = self.stream(), self.cell()
         graph = self.captured(stream, cell, keep_graph=True)
         graph.instantiate()
@@ -145,7 +145,7 @@ class DumpRules(Case):
         return graph
 
     def _dump(self, graph: ag.Graph) -> None:
-        """Dump a graph, and skip the test if that rests on a capability that the backend does not have."""
+        """Dump a graph; skip the test if the backend does not have the capability for it."""
         with _folder() as folder:
             try:
                 graph.debug_dump(folder / "graph.dot")

@@ -1,4 +1,4 @@
-"""Events outside captures: what they mark, and what waits for them."""
+"""Events outside captures."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .._case import Case, needs
 
 
 class EventRules(Case):
-    """An event marks one moment of a stream, replays included, for whatever waits for it."""
+    """An event marks one point in a stream's work, replays included, that other streams can wait for."""
 
     @needs(Capability.EVENTS)
     def test_event_marks_the_replays_before_it(self) -> None:
-        """Waiting for an event waits for the replays that were asked for on its stream before it."""
+        """Waiting for an event waits for the replays that were enqueued on its stream before it."""
         first, second, cell = self._two()
         graph = self._slow(first, cell, 1, 5)
         for replay in (graph.replay, graph.bind()):
@@ -42,7 +42,7 @@ class EventRules(Case):
 
     @needs(Capability.EVENTS)
     def test_event_is_not_moved_by_later_ones(self) -> None:
-        """An event goes on marking its moment when others are recorded, on any stream, or destroyed."""
+        """An event keeps marking the same point when others are recorded or destroyed, on any stream."""
         first, second, cell = self._two()
         idle = self.stream()
         for _ in range(5):
@@ -59,7 +59,7 @@ class EventRules(Case):
 
     @needs(Capability.EVENTS)
     def test_event_outlives_its_stream(self) -> None:
-        """An event can be waited for after its stream was closed, with work still on it."""
+        """An event can be waited for after its stream was closed with work still on it."""
         first, second, cell = self._two()
         for _ in range(5):
             self.enqueue_slow(first, cell, 1, 5)
@@ -73,7 +73,7 @@ class EventRules(Case):
 
     @needs(Capability.EVENTS)
     def test_several_streams_wait_for_one_event(self) -> None:
-        """An event is not used up: any number of streams wait for it, and each as often as it likes."""
+        """Any number of streams can wait for the same event, each any number of times."""
         first, second, cell = self._two()
         third, other = self.stream(), self.cell()
         for _ in range(3):
@@ -90,7 +90,7 @@ class EventRules(Case):
 
     @needs(Capability.EVENTS)
     def test_stream_that_waits_for_itself_goes_on(self) -> None:
-        """Outside captures, a stream that waits for itself, or for its own event, is as it was."""
+        """Outside captures, a stream can wait for itself or for its own event, without any effect."""
         stream, _, cell = self._two()
         self.enqueue_slow(stream, cell, 1, 5)
         event = stream.record()

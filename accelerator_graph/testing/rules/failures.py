@@ -1,4 +1,4 @@
-"""A capture that goes wrong leaves no trace."""
+"""A capture that fails leaves no trace."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ BROKEN = ("illegal_call", "invalidated")
 
 
 class FailureRules(Case):
-    """Whatever is raised during a capture: the graph is empty afterwards, and everything else is usable."""
+    """After any exception during a capture, the graph is empty and everything else is usable."""
 
     def test_exception_in_the_body_passes_unchanged(self) -> None:
-        """If the body raises and the capture is valid, that very exception passes, with a note."""
+        """If the body raises and the capture is valid, the same exception passes, with a note."""
         for kind in BODY_RAISES:
             stream, cell = self.stream(), self.cell()
             graph, error = self.graph(stream), kind("in the body")
@@ -66,7 +66,7 @@ class FailureRules(Case):
         self._left_no_trace(stream, graph, cell)
 
     def test_swallowed_illegal_call_is_a_capture_error_by_hand(self) -> None:
-        """The same with `capture_end`."""
+        """By hand, `capture_end` of a capture that an illegal call has broken raises `CaptureError`."""
         stream, cell = self._breakable(), self.cell()
         graph = self.graph(stream)
         graph.capture_begin()
@@ -78,7 +78,7 @@ class FailureRules(Case):
         self._left_no_trace(stream, graph, cell)
 
     def test_exception_after_an_illegal_call_is_the_cause(self) -> None:
-        """If the body raises after it broke the capture, `CaptureError` is raised from what it raised."""
+        """If the body raises after it broke the capture, `CaptureError` is raised from that exception."""
         stream, cell, error = self._breakable(), self.cell(), ValueError("in the body")
         graph = self.graph(stream)
         with raises(ag.CaptureError) as caught, graph:
@@ -121,7 +121,7 @@ class FailureRules(Case):
         self._left_no_trace(stream, graph, cell)
 
     def test_failed_capture_restores_the_current_stream(self) -> None:
-        """After a failed capture the thread's current stream is the one from before."""
+        """After a failed capture the thread's current stream is the same as before."""
         outer, stream, cell = self.stream(), self.stream(), self.cell()
         graph = self.graph(stream)
         with outer:
@@ -132,7 +132,7 @@ class FailureRules(Case):
         self._left_no_trace(stream, graph, cell)
 
     def test_failed_capture_releases_what_was_retained_in_it(self) -> None:
-        """What was retained during a failed capture is let go; what was retained before stays."""
+        """Objects that were retained during a failed capture are released; those from before stay."""
         stream = self.stream()
         graph = self.graph(stream)
         before = weakref.ref(graph.retain(_Thing()))
@@ -162,7 +162,7 @@ class FailureRules(Case):
         assert self.captured(stream, cell, pool=pool).pool() == pool
 
     def test_callables_from_before_do_not_work_after_a_failed_capture(self) -> None:
-        """A callable of an earlier capture stays dead when the next capture fails."""
+        """A callable of an earlier capture still raises after the next capture has failed."""
         stream, cell = self.stream(), self.cell()
         graph = self.captured(stream, cell)
         launch = graph.bind()

@@ -1,4 +1,4 @@
-"""Captures that are in the way of one another."""
+"""Several captures at once, and captures that the library did not begin."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .._case import Case, applied, needs, raises
 
 
 class ForeignRules(Case):
-    """What somebody else is capturing is never touched."""
+    """The library never touches somebody else's capture."""
 
     def test_second_graph_on_a_capturing_stream_is_refused(self) -> None:
-        """Capturing a stream that is capturing is a `CaptureError`; the first capture goes on unharmed."""
+        """Capturing a stream that is capturing is a `CaptureError`; the first capture goes on."""
         stream, cell = self.stream(), self.cell()
         first, second = self.graph(stream), self.graph(stream)
         with first:
@@ -37,7 +37,7 @@ class ForeignRules(Case):
         self.works(stream, second)
 
     def test_capture_that_is_not_the_librarys_is_left_alone(self) -> None:
-        """A capture that somebody began through the runtime is refused likewise, and stays valid."""
+        """A stream that somebody captures through the runtime is refused; their capture stays valid."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
         graph = self.graph(stream)
         token = backend.capture_begin(stream.native, backend.capture_modes[0])
@@ -58,7 +58,7 @@ class ForeignRules(Case):
         self.works(stream, graph)
 
     def test_replay_onto_a_capturing_stream(self) -> None:
-        """A replay in a capture is recorded by "child_graphs", else refused, and the capture goes on."""
+        """A replay onto a capturing stream is recorded with "child_graphs", else refused."""
         stream, home, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
         inner = self.captured(home, cell)
         ways: list[Callable[[], None]] = [lambda: inner.replay(stream), inner.bind(stream)]
@@ -82,7 +82,7 @@ class ForeignRules(Case):
             assert self.read(other) == applied(4, start=before[1])
 
     def test_replay_onto_a_stream_that_somebody_else_captures(self) -> None:
-        """A replay in a capture that is not the library's is recorded or refused; it never runs at once."""
+        """A replay into somebody else's capture is recorded or refused; it never runs at once."""
         backend, stream, home, cell = self.backend, self.stream(), self.stream(), self.cell()
         graph = self.captured(stream, cell)
         elsewhere = self.captured(home, cell)
@@ -110,7 +110,7 @@ class ForeignRules(Case):
 
     @needs(Capability.CHILD_GRAPHS)
     def test_recorded_replay_outlives_its_graph(self) -> None:
-        """With "child_graphs", a replay that was recorded goes on working when its graph has been reset."""
+        """With "child_graphs", a recorded replay still works after its graph is reset."""
         self.needs(Capability.CHILD_GRAPHS)
         stream, home, cell = self.stream(), self.stream(), self.cell()
         inner, outer = self.captured(home, cell), self.graph(stream)
@@ -125,7 +125,7 @@ class ForeignRules(Case):
         assert self.read(cell) == applied(2)
 
     def test_bind_onto_a_capturing_stream_leaves_the_capture_valid(self) -> None:
-        """`bind` onto a capturing stream enqueues nothing, and its callable works when that has ended."""
+        """`bind` onto a capturing stream enqueues nothing; its callable works after the capture has ended."""
         stream, home, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
         inner, outer = self.captured(home, cell), self.graph(stream)
         with outer:
@@ -137,7 +137,7 @@ class ForeignRules(Case):
         assert self.read(cell) == applied(1)
 
     def test_replay_beside_a_capture(self) -> None:
-        """Replaying on another stream in the middle of a capture runs at once and disturbs nothing."""
+        """During a capture, a replay on another stream runs at once and does not disturb the capture."""
         stream, home, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
         ready, outer = self.captured(home, cell), self.graph(stream)
         with outer:
@@ -149,7 +149,7 @@ class ForeignRules(Case):
         assert (self.read(cell), self.read(other)) == (applied(1), applied(2))
 
     def test_captures_nest_on_different_streams(self) -> None:
-        """One thread may capture two streams at once; each graph has its own stream's work."""
+        """One thread can capture two streams at once; each graph has its own stream's work."""
         first, second, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
         outer, inner = self.graph(first), self.graph(second, capture_error_mode="default")
         outer.capture_begin()
@@ -168,7 +168,7 @@ class ForeignRules(Case):
         assert (self.read(cell), self.read(other)) == (applied(3), applied(1))
 
     def test_entering_a_stream_of_another_capture_joins_nothing(self) -> None:
-        """A stream that is captured already, apart, can be entered inside another capture."""
+        """A stream with a capture of its own can be entered inside another capture."""
         first, second, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
         outer, inner = self.graph(first), self.graph(second)
         with outer:
@@ -183,7 +183,7 @@ class ForeignRules(Case):
         assert (self.read(cell), self.read(other)) == (applied(2), applied(1))
 
     def test_one_pool_takes_one_capture_at_a_time(self) -> None:
-        """A capture into a pool that another thread captures into is refused before it has begun."""
+        """A capture into a pool that another thread is capturing into is refused before it begins."""
         stream, other, cell, pool = self.stream(), self.stream(), self.cell(), ag.graph_pool_handle()
         first, second = self.graph(stream, pool=pool), self.graph(other, pool=pool)
 
@@ -204,7 +204,7 @@ class ForeignRules(Case):
         assert second.pool() == first.pool() == pool
 
     def test_two_pools_take_two_captures_at_once(self) -> None:
-        """Captures into different pools may overlap, in two threads."""
+        """Captures of two threads into different pools can overlap."""
         stream, other, cell = self.stream(), self.stream(), self.cell()
         first, second = self.graph(stream), self.graph(other, pool=ag.graph_pool_handle())
         done = threading.Event()

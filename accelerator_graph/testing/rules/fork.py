@@ -14,11 +14,11 @@ from .._program import Program
 
 
 class ForkRules(Case):
-    """Streams that wait for a captured one take part in its capture, and have to be joined."""
+    """Streams that wait for a captured one take part in its capture, and must be joined."""
 
     @needs(Capability.EVENTS)
     def test_fork_and_join_keeps_the_order(self) -> None:
-        """Work that is ordered by `wait` during the capture is ordered so in every replay."""
+        """Work that `wait` orders during the capture has the same order in every replay."""
         first, second, cell = self._fork()
         graph = self.graph(first)
         with graph:
@@ -39,7 +39,7 @@ class ForkRules(Case):
 
     @needs(Capability.EVENTS)
     def test_branches_are_all_replayed(self) -> None:
-        """Branches of a fork are all there in every replay, and the join comes after them."""
+        """Every replay runs all branches of a fork, and the join after them."""
         first, second, left = self._fork()
         third, middle, right = self.stream(), self.cell(), self.cell()
         graph = self.graph(first)
@@ -61,7 +61,7 @@ class ForkRules(Case):
 
     @needs(Capability.EVENTS)
     def test_event_links_as_a_stream_does(self) -> None:
-        """Waiting for an event from a capturing stream takes part in the capture, up to that event."""
+        """A stream that waits for an event of a capture joins the capture, behind that event."""
         first, second, cell = self._fork()
         graph = self.graph(first)
         with graph:
@@ -75,7 +75,7 @@ class ForkRules(Case):
 
     @needs(Capability.EVENTS)
     def test_forks_may_wait_for_each_other(self) -> None:
-        """Two forks that wait for each other and again for the captured stream keep their order."""
+        """Two forks that wait for each other, and again for the captured stream, keep their order."""
         first, second, third, cell = *self._some(3), self.cell()
         graph = self.graph(first)
         with graph:
@@ -95,7 +95,7 @@ class ForkRules(Case):
 
     @needs(Capability.EVENTS)
     def test_stream_may_wait_for_itself(self) -> None:
-        """In a capture, a stream that waits for itself, or for an earlier event of its own, is as it was."""
+        """In a capture, a stream can wait for itself or for its own earlier event, without any effect."""
         first, second, cell = self._fork()
         graph = self.graph(first)
         with graph:
@@ -113,7 +113,7 @@ class ForkRules(Case):
 
     @needs(Capability.EVENTS)
     def test_fork_of_a_fork_is_joined_to_its_fork(self) -> None:
-        """A fork may have a fork of its own, and be joined after that one has been."""
+        """A fork can have a fork of its own, wait for it, and then be joined."""
         first, second, third, cell = *self._some(3), self.cell()
         graph = self.graph(first)
         with graph:
@@ -148,7 +148,7 @@ class ForkRules(Case):
 
     @needs(Capability.EVENTS)
     def test_random_forks_and_joins_keep_their_order(self) -> None:
-        """Whatever the order of forks, joins and work, replays give what the same work gives in turn."""
+        """With any order of forks, joins and work, replays give the result of the same work in sequence."""
         streams = self._some(4)
         for seed in range(12):
             program = Program(seed, len(streams))
@@ -164,7 +164,7 @@ class ForkRules(Case):
 
     @needs(Capability.EVENTS)
     def test_null_stream_takes_no_part_in_a_capture(self) -> None:
-        """The null stream can't wait for a capture: an error, and the streams work again afterwards."""
+        """If the null stream waits for a capture, that is an error, and the streams work again afterwards."""
         stream, null, cell = self.stream(), self._null(), self.cell()
         graph = self.graph(stream)
         with raises(ag.CaptureError, ag.DriverError), graph:
@@ -179,7 +179,7 @@ class ForkRules(Case):
 
     @needs(Capability.EVENTS)
     def test_null_stream_is_not_entered_in_a_capture(self) -> None:
-        """`with` the null stream in the body of a capture is an error, and the capture leaves no trace."""
+        """Entering the null stream in the body of a capture is an error, and the capture leaves no trace."""
         stream, null, cell = self.stream(), self._null(), self.cell()
         graph = self.graph(stream)
         with raises(ag.CaptureError, ag.DriverError), graph:
@@ -191,7 +191,7 @@ class ForkRules(Case):
 
     @needs(Capability.EVENTS)
     def test_unjoined_fork_is_a_capture_error(self) -> None:
-        """A capture that ends before all forked work was joined fails with reason "unjoined"."""
+        """A capture that ends before all forked work is joined fails with reason "unjoined"."""
         first, second, cell = self._fork()
         graph = self.graph(first)
         with raises(ag.CaptureError) as caught, graph:
@@ -204,7 +204,7 @@ class ForkRules(Case):
 
     @needs(Capability.EVENTS)
     def test_exception_after_a_fork_frees_all_streams(self) -> None:
-        """If the body raises while work is forked, all streams that took part are ordinary ones again."""
+        """If the body raises while work is forked, all streams that took part stop capturing."""
         first, second, cell = self._fork()
         graph = self.graph(first)
         with raises(ValueError), graph:
@@ -228,7 +228,7 @@ class ForkRules(Case):
 
     @needs(Capability.EVENTS)
     def test_forked_stream_can_be_captured_afterwards(self) -> None:
-        """A stream that took part in a capture can be captured itself when that has ended."""
+        """A stream that took part in a capture can be captured itself after that capture has ended."""
         first, second, cell = self._fork()
         graph, other = self.graph(first), self.graph(second)
         with graph:

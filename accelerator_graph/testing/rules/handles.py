@@ -1,4 +1,4 @@
-"""What stands for a stream: handles, the runtime's own objects, ``__cuda_stream__``."""
+"""Objects that stand for a stream: handles, the runtime's own objects, ``__cuda_stream__``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .._case import Case, Number, applied, lacks, needs, raises
 
 
 class HandleRules(Case):
-    """Streams of others are recognised, and stay theirs."""
+    """The library recognises the streams of others, and never destroys them."""
 
     @needs(Capability.HANDLES)
     def test_handle_stands_for_the_stream(self) -> None:
@@ -31,7 +31,7 @@ class HandleRules(Case):
 
     @needs(Capability.HANDLES)
     def test_handle_leaves_the_stream_its_owners(self) -> None:
-        """Closing or dropping what was made from a handle does not touch the stream."""
+        """Closing or dropping a `Stream` that was made from a handle does not touch the stream."""
         self.needs(Capability.HANDLES)
         stream, cell = self.stream(), self.cell()
         graph = self.graph(stream.handle, backend=self.backend.name)
@@ -43,7 +43,7 @@ class HandleRules(Case):
 
     @lacks(Capability.HANDLES)
     def test_without_handles_there_are_none(self) -> None:
-        """Without "handles", `handle` is an `UnsupportedError`, and an int stands for no stream."""
+        """Without "handles", `handle` is an `UnsupportedError`, and an int is not a stream."""
         if self.has(Capability.HANDLES):
             raise SkipTest(f"backend {self.backend.name!r} has handles")
         stream = self.stream()
@@ -57,7 +57,7 @@ class HandleRules(Case):
         """The runtime's own stream object, if the backend knows it, captures that stream."""
         stream, cell = self.stream(), self.cell()
         if self.backend.as_stream(stream.native) is None:
-            raise SkipTest(f"backend {self.backend.name!r} recognises no objects of its runtime")
+            raise SkipTest(f"backend {self.backend.name!r} does not recognise objects of its runtime")
         named = self.graph(stream.native, backend=self.backend.name)
         with ag.use_backend(self.backend.name):
             claimed = self.graph(stream.native)
@@ -69,14 +69,14 @@ class HandleRules(Case):
         assert self.read(cell) == applied(2)
 
     def test_cuda_stream_protocol_exists_where_it_is_true(self) -> None:
-        """``__cuda_stream__`` is ``(0, handle)`` if the backend is `cuda_like`, else it is not there."""
+        """``__cuda_stream__()`` returns ``(0, handle)`` if the backend is `cuda_like`, else there is none."""
         stream = self.stream()
         assert hasattr(stream, "__cuda_stream__") == self.backend.cuda_like
         if self.backend.cuda_like:
             assert stream.__cuda_stream__() == (0, stream.handle)
 
     def test_streams_of_a_subclass_keep_the_protocol(self) -> None:
-        """A stream of a subclass is of that very class, and has ``__cuda_stream__`` where others have it."""
+        """A stream of a subclass has that class, and has ``__cuda_stream__`` if other streams have it."""
 
         class Named(ag.Stream):
             label = ""
@@ -92,7 +92,7 @@ class HandleRules(Case):
 
     @needs(Capability.HANDLES)
     def test_handle_may_be_any_integer(self) -> None:
-        """A handle may be of any integer type, by itself or in ``__cuda_stream__``, but not a bool."""
+        """A handle can be of any integer type, alone or in ``__cuda_stream__``, but not a bool."""
         self.needs(Capability.HANDLES)
         stream, cell, name = self.stream(), self.cell(), self.backend.name
 
@@ -113,7 +113,7 @@ class HandleRules(Case):
                 ag.Graph(stream=bad, backend=name)
 
     def test_what_is_no_stream_is_refused(self) -> None:
-        """A negative handle is a ValueError, any other object a TypeError, where it is given."""
+        """A negative handle is a ValueError and any other object a TypeError, raised where it is passed."""
         name = self.backend.name
         with raises(ValueError, match="negative"):
             ag.Graph(stream=-1, backend=name)

@@ -1,4 +1,4 @@
-"""A KeyboardInterrupt may come at any moment of a call of the backend."""
+"""A KeyboardInterrupt can arrive at any moment of a call into the backend."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class InterruptRules(Case):
-    """Calls that begin and end a capture either do so or have done nothing."""
+    """Calls that begin or end a capture either complete or have no effect."""
 
     def test_interrupted_capture_begin_leaves_no_capture(self) -> None:
         """A KeyboardInterrupt at any moment of `capture_begin` leaves no capture on the stream."""
@@ -64,7 +64,7 @@ class InterruptRules(Case):
         assert self.read(cell) == applied(0)
 
     def test_interrupted_destroy_can_be_called_again(self) -> None:
-        """A graph, an executable or an event whose release was interrupted can be released again."""
+        """If the release of a graph, an executable or an event is interrupted, it can be called again."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
         graphs: list[Any] = []
 
@@ -99,7 +99,7 @@ class InterruptRules(Case):
 
 
 class Interrupter:
-    """Raises KeyboardInterrupt in a call, at the n-th moment at which Python could in the backend's code.
+    """Raises KeyboardInterrupt in a call, at the n-th moment at which Python could raise it in the backend.
 
     These are the beginnings of functions, and the returns from C. `where` says at which it was.
     """
@@ -113,7 +113,7 @@ class Interrupter:
         self.where = ""
 
     def run(self, call: Callable[[], T]) -> T:
-        """Return what a call returns, if it is not interrupted."""
+        """Return the result of a call, if it is not interrupted."""
         before = sys.getprofile()
         sys.setprofile(self._look)
         try:
@@ -126,7 +126,7 @@ class Interrupter:
         begins = event == "call" and not code.co_flags & inspect.CO_GENERATOR
         if not (begins or event == "c_return") or not code.co_filename.startswith(self._folders):
             return
-        if _in_a_finalizer(frame):  # nobody would hear of it
+        if _in_a_finalizer(frame):  # an exception from a finalizer reaches nobody
             return
         self._left -= 1
         if self._left == 0:

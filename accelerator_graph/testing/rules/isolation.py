@@ -1,4 +1,4 @@
-"""Waits that a capture can't record, and captures that are broken: nothing is lost without a word."""
+"""Waits that a capture can't record, and broken captures: nothing is lost silently."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from accelerator_graph.backends.base import Capability, CaptureStatus
 from .._case import Case, applied, needs
 
 BROKEN = ("illegal_call", "invalidated", "foreign_capture", "other")
-"""What the reason may be where an invalidated capture ends."""
+"""The possible reasons when an invalidated capture ends."""
 
 
 class IsolationRules(Case):
-    """The streams of a capture wait for events of that capture and for no others."""
+    """The streams of a capture can wait for events of that capture and for no others."""
 
     def test_preparing_a_capture_disturbs_no_other(self) -> None:
-        """To wait for a stream inside `relaxed` invalidates no capture of this thread or of another."""
+        """Waiting for a stream inside `relaxed` invalidates no capture of this thread or of another."""
         first, second, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
         outer, inner = self.graph(first), self.graph()
         with outer:
@@ -32,7 +32,7 @@ class IsolationRules(Case):
 
     @needs(Capability.EVENTS)
     def test_wait_for_an_event_from_before_the_capture_is_refused(self) -> None:
-        """A capturing stream can't wait for an event that was recorded on another stream before."""
+        """A capturing stream can't wait for an event that another stream recorded before the capture."""
         outside, cell = self._outside()
         event = outside.record()
         self._refused_in_a_capture(lambda stream: stream.wait(event))
@@ -57,7 +57,7 @@ class IsolationRules(Case):
 
     @needs(Capability.EVENTS)
     def test_forked_stream_can_not_wait_for_a_stream_outside(self) -> None:
-        """What holds for the captured stream holds for every stream that was forked from it."""
+        """A stream that was forked into a capture can't wait for a stream outside it."""
         outside, fork = self._outside()[0], self.stream()
 
         def wait(stream: ag.Stream) -> None:
@@ -73,7 +73,7 @@ class IsolationRules(Case):
 
     @needs(Capability.EVENTS)
     def test_wait_for_an_event_of_another_capture_is_refused(self) -> None:
-        """A capturing stream can't wait for an event of another capture; neither loses anything silently."""
+        """A capturing stream can't wait for an event of another capture; neither loses work silently."""
         self.needs(Capability.EVENTS)
         first, second, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
         graph, theirs = self.graph(first), self.graph(second)
@@ -90,7 +90,7 @@ class IsolationRules(Case):
 
     @needs(Capability.EVENTS)
     def test_wait_for_an_event_of_an_ended_capture_is_refused(self) -> None:
-        """No stream can wait for an event of a capture that has ended, as a graph or not."""
+        """No stream can wait for an event of a capture that has ended, whether it became a graph or not."""
         self.needs(Capability.EVENTS)
         for as_a_graph in (True, False):
             stream, idle, cell = self.stream(), self.stream(), self.cell()
@@ -116,7 +116,7 @@ class IsolationRules(Case):
             assert self.read(cell) == 0
 
     def test_capture_is_a_graph_only_if_it_is_active(self) -> None:
-        """After an illegal call, an active capture becomes a whole graph, an invalidated one an error."""
+        """After an illegal call, an active capture becomes a complete graph, an invalidated one an error."""
         calls: list[Callable[[ag.Stream], object]] = [ag.Stream.synchronize]
         if self.has(Capability.EVENTS):
             calls.append(ag.Stream.query)
@@ -153,14 +153,16 @@ class IsolationRules(Case):
 
     def _refused(self, call: Callable[[], object], *reasons: str) -> None:
         error = self.refusal(call)
-        assert error is not None, f"no error; one with the reason {' or '.join(reasons)} has to be raised"
+        assert error is not None, (
+            f"no error was raised; one with the reason {' or '.join(reasons)} is required"
+        )
         assert error.reason in reasons, error
 
     def _ends_as_it_says(self, graph: ag.Graph, stream: ag.Stream, cell: Any) -> None:
         self._check(graph, stream, cell, self._end(graph, stream, cell))
 
     def _end(self, graph: ag.Graph, stream: ag.Stream, cell: Any) -> bool:
-        """End a capture that has one piece of work; return whether it became a graph, of two."""
+        """End a capture that has one piece of work; return True if it became a graph, of two pieces."""
         active = self.status(stream) is CaptureStatus.ACTIVE
         if active:
             self.enqueue(stream, cell)

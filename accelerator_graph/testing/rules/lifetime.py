@@ -1,4 +1,4 @@
-"""Who keeps what alive, and what may be let go of when."""
+"""Lifetimes: which objects graphs and streams keep alive, and when they can be released."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class _Thing:
 
 
 class LifetimeRules(Case):
-    """Destruction never blocks, never raises, and disturbs nobody's capture."""
+    """Destruction never blocks, never raises, and disturbs no capture."""
 
     def test_graphs_collected_during_a_capture_leave_it_valid(self) -> None:
-        """In every mode, graphs that go during a capture (ready, kept, in a cycle) do not break it."""
+        """In every mode, collecting graphs during a capture (ready, kept, in a cycle) does not break it."""
         for mode in sorted({"default", *self.backend.capture_modes}):
             stream, other, cell, unseen = self.stream(), self.stream(), self.cell(), self.cell()
             ready = self.captured(other, unseen)
@@ -35,14 +35,14 @@ class LifetimeRules(Case):
                 self.enqueue(stream, cell)
                 del ready, kept, both, cyclic
                 gc.collect()
-                self.graph().reset()  # an ordinary call: what was queued is destroyed now
+                self.graph().reset()  # an ordinary call, which destroys all queued objects
                 assert self.status(stream) is CaptureStatus.ACTIVE, mode
                 self.enqueue(stream, cell)
             graph.replay()
             assert (self.read(cell), self.read(unseen)) == (applied(2), 0), mode
 
     def test_streams_made_and_dropped_during_a_capture_leave_it_valid(self) -> None:
-        """In every mode, streams and graphs can be made and let go of during a capture."""
+        """In every mode, streams and graphs can be made and released during a capture."""
         for mode in sorted({"default", *self.backend.capture_modes}):
             stream, cell = self.stream(), self.cell()
             graph = self.graph(stream, capture_error_mode=mode)
@@ -70,12 +70,12 @@ class LifetimeRules(Case):
             assert self.read(cell) == applied(2), mode
 
     def test_capture_of_a_thread_that_ended_is_abandoned(self) -> None:
-        """If a thread ends while it captures and its graph is forgotten, the stream is free again."""
+        """If a thread ends during its capture and the graph is collected, the stream is free again."""
         for mode in sorted({"default", *self.backend.capture_modes} - {"global"}):
             self._thread_ends(mode)
 
     def test_global_capture_of_a_thread_that_ended_is_abandoned(self) -> None:
-        """So it is in the mode in which a capture forbids unsafe calls to all threads."""
+        """The same holds in global mode, in which a capture forbids unsafe calls to all threads."""
         if "global" not in self.backend.capture_modes:
             raise SkipTest(f"backend {self.backend.name!r} has no global captures")
         self._thread_ends("global")
@@ -98,7 +98,7 @@ class LifetimeRules(Case):
             stream.close()
 
     def test_capturing_graph_is_not_collected(self) -> None:
-        """A graph that is being captured stays alive without a reference, as does its capture."""
+        """A graph that is being captured stays alive without a reference, and so does its capture."""
         stream, cell = self.stream(), self.cell()
         graph = self.graph(stream)
         reference = weakref.ref(graph)
@@ -114,7 +114,7 @@ class LifetimeRules(Case):
         assert self.read(cell) == applied(1)
 
     def test_graph_is_freed_without_the_collector(self) -> None:
-        """A graph that was captured and replayed is in no cycle: it goes with its last reference."""
+        """A captured and replayed graph is in no reference cycle: it ends with its last reference."""
         stream, cell = self.stream(), self.cell()
         gc.disable()
         try:
@@ -129,7 +129,7 @@ class LifetimeRules(Case):
         assert self.read(cell) == applied(2)
 
     def test_runs_complete_after_their_graph_has_gone(self) -> None:
-        """Runs that are under way when a graph is let go of, or reset, complete."""
+        """Runs in progress complete when their graph is released or reset."""
         stream, cell = self.stream(), self.cell()
         for reset in (False, True):
             before = self.read(cell)
@@ -146,7 +146,7 @@ class LifetimeRules(Case):
             assert self.read(cell) == applied(5, start=before)
 
     def test_graph_keeps_its_stream_alive(self) -> None:
-        """A graph can be replayed after the last reference to the stream it was captured on has gone."""
+        """A graph can be replayed after the last reference to the captured stream is gone."""
         stream, cell = self.stream(), self.cell()
         graph = self.captured(stream, cell)
         del stream
@@ -199,7 +199,7 @@ class LifetimeRules(Case):
         assert self.read(cell) == applied(1)
 
     def test_cycles_through_a_graph_are_collected(self) -> None:
-        """What a graph, its bound callable or its stream's owner leads back to goes with all of them."""
+        """A reference cycle through a graph, its bound callable or its stream's owner is collected."""
         cell = self.cell()
         stream = self.stream()
         holder = _Owner(stream)
@@ -222,7 +222,7 @@ class LifetimeRules(Case):
 
 
 class _Owner:
-    """Somebody else's stream, with what was made of it."""
+    """Somebody else's stream, with the graph and the callable that were made from it."""
 
     graph: ag.Graph
     launch: Callable[[], None]

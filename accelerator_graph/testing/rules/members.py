@@ -1,4 +1,4 @@
-"""Members of the contract, asked directly: what they answer, and what they promise."""
+"""Members of the contract, called directly: their results and their promises."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .._case import Case, applied, needs, raises
 
 
 class MemberRules(Case):
-    """The methods and attributes of a backend that programs see only the effects of."""
+    """Methods and attributes of a backend that programs use only indirectly."""
 
     def _recorded(self, stream: ag.Stream, cell: Any) -> Any:
         """Return the backend's graph of one piece of work."""
@@ -37,7 +37,7 @@ class MemberRules(Case):
         return self.backend.capture_end(token)
 
     def _executable(self, stream: ag.Stream, cell: Any) -> Any:
-        """Return an executable of one piece of work, whose graph was destroyed."""
+        """Return an executable of one piece of work. Its graph is destroyed."""
         graph = self._recorded(stream, cell)
         executable = self.backend.instantiate(graph)
         self.backend.destroy_graph(graph)
@@ -45,7 +45,7 @@ class MemberRules(Case):
 
     @needs(Capability.HANDLES)
     def test_handle_int_tells_objects_apart(self) -> None:
-        """`handle_int` is an int for a stream, a graph and an executable, and differs for two that live."""
+        """`handle_int` returns an int for a stream, a graph or an executable, different for two live ones."""
         self.needs(Capability.HANDLES)
         backend, first, second, cell = self.backend, self.stream(), self.stream(), self.cell()
         graph = self._recorded(first, cell)
@@ -57,7 +57,7 @@ class MemberRules(Case):
         backend.destroy_executable(executable)
 
     def test_capture_info_tells_captures_apart(self) -> None:
-        """`capture_info` is None, or the same id for all streams of one capture and another one elsewhere."""
+        """`capture_info` returns None, or an id that the streams of one capture share with no others."""
         backend = self.backend
         first, fork, second, cell = self.stream(), self.stream(), self.stream(), self.cell()
         assert backend.capture_info(first.native) is None
@@ -77,7 +77,7 @@ class MemberRules(Case):
         assert backend.capture_info(first.native) is backend.capture_info(fork.native) is None
 
     def test_context_id_is_shared_by_streams_that_are_alike(self) -> None:
-        """`context_id` is None or an int, the same for a stream and for one that was made `like` it."""
+        """`context_id` returns None, or an int that a stream shares with streams made `like` it."""
         stream = self.stream()
         found = self.backend.context_id(stream.native)
         assert found is None or type(found) is int
@@ -86,7 +86,7 @@ class MemberRules(Case):
 
     @needs(Capability.UPLOAD)
     def test_upload_runs_nothing(self) -> None:
-        """`upload` does no work of the graph, and replays after it do theirs."""
+        """`upload` runs no work of the graph; later replays run it as usual."""
         self.needs(Capability.UPLOAD)
         stream, other, cell = self.stream(), self.stream(), self.cell()
         executable = self._executable(stream, cell)
@@ -98,7 +98,7 @@ class MemberRules(Case):
         self.backend.destroy_executable(executable)
 
     def test_executables_of_one_graph_live_side_by_side_or_one_after_another(self) -> None:
-        """Unless `single_executable` is True, two executables of a graph live at once; else one by one."""
+        """Two executables of a graph can live at once; one after another if `single_executable` is True."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
         graph = self._recorded(stream, cell)
         executable = backend.instantiate(graph)
@@ -128,7 +128,7 @@ class MemberRules(Case):
         found = backend.launch_function(executable, stream.native)
         if found is None:
             backend.destroy_executable(executable)
-            raise SkipTest(f"backend {backend.name!r} launches no executable in C")
+            raise SkipTest(f"backend {backend.name!r} does not launch executables in C")
         assert isinstance(found, LaunchFunction)
         assert isinstance(found.guard, SameStream | SameContext | None)
         assert not (isinstance(found.guard, SameStream) and backend.serialises_replays)
@@ -151,7 +151,7 @@ class MemberRules(Case):
         """With `serialises_replays`, several threads launch one executable at once, and no run is lost."""
         backend, streams, cell = self.backend, [self.stream() for _ in range(2)], self.cell()
         if not backend.serialises_replays:
-            raise SkipTest(f"backend {backend.name!r} has the library serialise replays")
+            raise SkipTest(f"backend {backend.name!r} lets the library serialise replays")
         executable = self._executable(streams[0], cell)
 
         def replay(stream: ag.Stream) -> None:
@@ -168,7 +168,7 @@ class MemberRules(Case):
         """The ``destroy_`` methods leave captures alone, unless `destroy_disturbs_captures` is True."""
         backend = self.backend
         if backend.destroy_disturbs_captures:
-            raise SkipTest(f"backend {backend.name!r} has the library wait for captures")
+            raise SkipTest(f"backend {backend.name!r} lets the library wait for captures")
         stream, other, cell = self.stream(), self.stream(), self.cell()
         graph, kept = self.graph(stream), self._recorded(other, self.cell())
         executable, doomed = backend.instantiate(kept), backend.create_stream(0)
@@ -186,7 +186,7 @@ class MemberRules(Case):
         assert self.read(cell) == applied(2)
 
     def test_replay_ignores_captures_only_where_it_says_so(self) -> None:
-        """Onto a capturing stream `replay` records, raises, or runs at once as `replay_ignores_captures`."""
+        """`replay` onto a capturing stream records, raises, or (`replay_ignores_captures`) runs at once."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
         executable = self._executable(stream, cell)
         token = backend.capture_begin(stream.native, backend.capture_modes[0])
@@ -201,14 +201,14 @@ class MemberRules(Case):
         """If `as_stream` recognises the backend's stream objects, `stream_modules` names their package."""
         native = self.stream().native
         if self.backend.as_stream(native) is None:
-            raise SkipTest(f"backend {self.backend.name!r} recognises no stream objects")
+            raise SkipTest(f"backend {self.backend.name!r} does not recognise stream objects")
         assert type(native).__module__.partition(".")[0] in self.backend.stream_modules
 
     def test_borrowed_objects_stay_their_owners(self) -> None:
-        """What a backend that `Lends` makes of handles can be used, and going destroys nothing."""
+        """Objects that a backend that `Lends` makes from handles work, and their end destroys nothing."""
         backend = self.backend
         if not isinstance(backend, Lends):
-            raise SkipTest(f"backend {backend.name!r} lends no graphs to frameworks")
+            raise SkipTest(f"backend {backend.name!r} does not lend graphs to frameworks")
         stream, cell = self.stream(), self.cell()
         graph = self._recorded(stream, cell)
         executable = backend.instantiate(graph)
@@ -238,7 +238,7 @@ class MemberRules(Case):
         self.in_thread(nest)
 
     def test_every_class_says_what_it_is(self) -> None:
-        """The class attributes have values of their types."""
+        """The class attributes have values of the right types."""
         kind = type(self.backend)
         for name in ("cuda_like", "replay_ignores_captures", "survives_fork", "serialises_replays"):
             assert type(getattr(kind, name)) is bool, name

@@ -15,7 +15,7 @@ from .._case import Case, applied, lacks, needs, raises
 
 
 class MemoryRules(Case):
-    """Work that is enqueued through the library: run on an idle stream, recorded on a capturing one."""
+    """Work that is enqueued through the library runs on an idle stream and is recorded on a capturing one."""
 
     @needs(Capability.ENQUEUE)
     def test_fill_sets_bytes(self) -> None:
@@ -40,7 +40,7 @@ class MemoryRules(Case):
 
     @needs(Capability.ENQUEUE)
     def test_fill_and_copy_are_recorded(self) -> None:
-        """During a capture `fill` and `copy` are recorded; each replay does them, in order."""
+        """During a capture `fill` and `copy` are recorded; each replay runs them in order."""
         stream = self._stream()
         first, second = self.used.buffer(8), self.used.buffer(8)
         graph = self.graph(stream)
@@ -60,7 +60,7 @@ class MemoryRules(Case):
 
     @needs(Capability.ENQUEUE)
     def test_wrong_memory_is_refused_before_anything_is_enqueued(self) -> None:
-        """Values out of range, too many bytes and wrong types are ValueErrors and TypeErrors at once."""
+        """Values out of range, too many bytes and wrong types are immediate ValueErrors and TypeErrors."""
         stream, small, large = self._stream(), self.used.buffer(8), self.used.buffer(16)
         for what, use, kinds in self._wrong(stream, small, large):
             with raises(*kinds, doing=what):
@@ -70,7 +70,7 @@ class MemoryRules(Case):
 
     @needs(Capability.ENQUEUE)
     def test_wrong_memory_does_not_hurt_a_capture(self) -> None:
-        """The same during a capture: nothing is recorded, and the capture goes on."""
+        """Wrong arguments during a capture are the same errors; nothing is recorded, the capture goes on."""
         stream, small, large = self._stream(), self.used.buffer(8), self.used.buffer(16)
         cell, graph = self.cell(), self.graph(stream)
         with graph:
@@ -87,7 +87,7 @@ class MemoryRules(Case):
 
     @needs(Capability.ENQUEUE)
     def test_graph_keeps_the_memory_that_it_uses(self) -> None:
-        """What `fill` and `copy` are given during a capture lives until the graph is reset."""
+        """The memory that `fill` and `copy` use in a capture lives until the graph is reset."""
         stream = self._stream()
         source, target = self.used.buffer(8), self.used.buffer(8)
         try:
@@ -105,12 +105,12 @@ class MemoryRules(Case):
         stream.synchronize()
         graph.reset()
         gc.collect()
-        self.graph().reset()  # an ordinary call: what was queued is destroyed now
+        self.graph().reset()  # an ordinary call, which destroys all queued objects
         assert all(reference() is None for reference in references)
 
     @lacks(Capability.ENQUEUE)
     def test_without_the_capability_nothing_is_enqueued(self) -> None:
-        """Without "enqueue", `fill`, `copy` and `launch` are an `UnsupportedError` that says so."""
+        """Without "enqueue", `fill`, `copy` and `launch` raise an `UnsupportedError` that says so."""
         if self.has(Capability.ENQUEUE):
             raise SkipTest(f"backend {self.backend.name!r} enqueues work")
         stream = self.stream()
@@ -135,7 +135,7 @@ class MemoryRules(Case):
     def _wrong(
         self, stream: ag.Stream, small: Any, large: Any
     ) -> list[tuple[str, Callable[[], None], tuple[type[Exception], ...]]]:
-        """Return what has to be refused, and how."""
+        """Return the calls that must be refused, with the possible exceptions."""
         odd: Any = "3"
         return [
             ("stream.fill(small, 256)", lambda: stream.fill(small, 256), (ValueError,)),

@@ -11,10 +11,10 @@ from .._case import Case, applied, raises
 
 
 class ModeRules(Case):
-    """Only "default" is portable; what a backend does not have is refused, never replaced."""
+    """Only "default" is portable; a mode that the backend does not have is refused, never replaced."""
 
     def test_default_mode_works(self) -> None:
-        """The mode "default" works on every backend, however it is given."""
+        """The mode "default" works on every backend, in all ways to pass it."""
         stream, cell = self.stream(), self.cell()
         for _ in range(2):
             self.captured(stream, cell, capture_error_mode="default").replay()
@@ -37,7 +37,7 @@ class ModeRules(Case):
         assert self.read(cell) == applied(len(modes))
 
     def test_undeclared_mode_is_refused_before_anything_begins(self) -> None:
-        """A mode that the backend does not have is an `UnsupportedError`, and no capture has begun."""
+        """A mode that the backend does not have is an `UnsupportedError`, and no capture begins."""
         stream = self.stream()
         for mode in self._undeclared():
             graph = self.graph(stream, capture_error_mode=mode)
@@ -51,7 +51,7 @@ class ModeRules(Case):
             self.works(stream, graph)
 
     def test_mode_of_capture_begin_wins(self) -> None:
-        """The mode that `capture_begin` is given wins over the constructor's, for that capture."""
+        """The mode passed to `capture_begin` overrides the constructor's, for that capture."""
         stream, cell = self.stream(), self.cell()
         mode = self._undeclared()[0]
         graph = self.graph(stream, capture_error_mode=mode)
@@ -65,7 +65,7 @@ class ModeRules(Case):
             self.graph(stream).capture_begin(capture_error_mode=mode)
 
     def test_nonsense_mode_is_refused_where_it_is_given(self) -> None:
-        """An unknown mode is a ValueError, one that is not a string a TypeError, at once."""
+        """An unknown mode is an immediate ValueError, and one that is not a string a TypeError."""
         stream = self.stream()
         graph = self.graph(stream)
         bad: list[tuple[object, type[Exception]]] = [

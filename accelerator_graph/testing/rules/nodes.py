@@ -1,4 +1,4 @@
-"""What `Backend.nodes` lists."""
+"""`Backend.nodes`: the nodes and the dependencies of a graph."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .._case import Case, needs
 
 
 class NodeRules(Case):
-    """The nodes and the dependencies of a graph."""
+    """The listed nodes and dependencies agree with the recorded work."""
 
     @needs(Capability.NODES)
     def test_nodes_of_a_line(self) -> None:
-        """Work on one stream is a line: each node after the one before."""
+        """The work of one stream is a chain: each node depends on the one before."""
         stream, cell = self.stream(), self.cell()
 
         def record() -> None:
@@ -31,7 +31,7 @@ class NodeRules(Case):
 
     @needs(Capability.EVENTS, Capability.NODES)
     def test_nodes_of_a_fork_and_join(self) -> None:
-        """Forked branches depend on the work before the fork and not on each other; the join on both."""
+        """Forked branches depend on the work before the fork, not on each other; the join depends on both."""
         self.needs(Capability.EVENTS)
         first, second, cells = self.stream(), self.stream(), [self.cell(), self.cell()]
 
@@ -51,7 +51,7 @@ class NodeRules(Case):
 
     @needs(Capability.EVENTS, Capability.NODES)
     def test_nodes_after_an_event(self) -> None:
-        """What waits for an event of a capture comes after the work before it, and not after later work."""
+        """Work that waits for an event depends on the work before the event, and not on later work."""
         self.needs(Capability.EVENTS)
         first, second, cells = self.stream(), self.stream(), [self.cell(), self.cell()]
 
@@ -71,7 +71,7 @@ class NodeRules(Case):
 
     @needs(Capability.EVENTS, Capability.NODES)
     def test_nodes_of_streams_that_take_turns(self) -> None:
-        """A side stream that is entered again and again in a capture waits for the captured one each time."""
+        """A side stream that is entered several times in a capture waits for the captured one each time."""
         self.needs(Capability.EVENTS)
         stream, side, cell = self.stream(), self.stream(), self.cell()
 
@@ -99,7 +99,7 @@ class NodeRules(Case):
             assert isinstance(node.name, str)
 
     def _listed(self, stream: Any, record: Callable[[], None]) -> tuple[list[GraphNode], dict[int, set[int]]]:
-        """Capture, and return the nodes, and all that each node comes after."""
+        """Capture; return the nodes, and for each node all nodes that it depends on."""
         self.needs(Capability.NODES)
         backend = self.backend
         token = backend.capture_begin(stream.native, backend.capture_modes[0])
@@ -121,7 +121,7 @@ class NodeRules(Case):
 
 
 def _closure(count: int, edges: list[GraphEdge]) -> dict[int, set[int]]:
-    """Return all nodes that each node comes after. `graphlib.CycleError` if there is a cycle."""
+    """Return all nodes that each node depends on. `graphlib.CycleError` if there is a cycle."""
     assert len(set(edges)) == len(edges), "an edge is listed twice"
     before: dict[int, set[int]] = {node: set() for node in range(count)}
     for edge in edges:

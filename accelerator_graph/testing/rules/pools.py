@@ -16,7 +16,7 @@ class PoolRules(Case):
     """Which graphs may share memory."""
 
     def test_ids_have_the_shape_of_torchs(self) -> None:
-        """`graph_pool_handle` gives ``(0, n)`` and a capture without a pool ``(n, 0)``, always new."""
+        """`graph_pool_handle` returns ``(0, n)``, a capture without a pool gets ``(n, 0)``; ids are new."""
         stream, cell = self.stream(), self.cell()
         handles = [ag.graph_pool_handle() for _ in range(3)]
         own = [self.captured(stream, cell).pool() for _ in range(3)]
@@ -25,7 +25,7 @@ class PoolRules(Case):
         assert len({*handles, *own}) == 6
 
     def test_graphs_share_a_pool(self) -> None:
-        """A graph that is given another's pool, or the same handle, has an equal `pool`, and both work."""
+        """Graphs that are given the same pool have an equal `pool`, and all of them work."""
         stream, cell = self.stream(), self.cell()
         first = self.captured(stream, cell)
         second = self.captured(stream, cell, pool=first.pool())
@@ -39,7 +39,7 @@ class PoolRules(Case):
         assert self.read(cell) == applied(4)
 
     def test_graph_that_goes_leaves_the_pool_to_the_capture(self) -> None:
-        """A graph that is reset or dropped while another captures into its pool lets nobody else in."""
+        """While a graph captures into a pool, the end of another graph of the pool does not free the pool."""
         stream, other, cell, pool = self.stream(), self.stream(), self.cell(), ag.graph_pool_handle()
         first, second = (self.captured(stream, cell, pool=pool) for _ in range(2))
         graph, third = self.graph(stream, pool=pool), self.graph(other, pool=pool)
@@ -61,7 +61,7 @@ class PoolRules(Case):
         self.works(other, third)
 
     def test_pool_of_capture_begin_wins(self) -> None:
-        """The pool that `capture_begin` is given wins over the constructor's and the attribute's."""
+        """The pool passed to `capture_begin` overrides the constructor's and the attribute's."""
         stream, cell = self.stream(), self.cell()
         made, given = ag.graph_pool_handle(), ag.graph_pool_handle()
         graph = self.graph(stream, pool=made)
@@ -84,7 +84,7 @@ class PoolRules(Case):
         assert pool[1] == 0
 
     def test_ids_may_be_any_integers(self) -> None:
-        """The numbers of an id may be of any type with ``__index__``; `Graph.pool` returns ints."""
+        """The numbers of an id can be of any type with ``__index__``; `Graph.pool` returns ints."""
         stream, cell, handle = self.stream(), self.cell(), ag.graph_pool_handle()
         graph = self.captured(stream, cell, pool=(Number(0), Number(handle[1])))
         assert graph.pool() == handle
@@ -93,7 +93,7 @@ class PoolRules(Case):
             ag.Graph(pool=(False, handle[1]))
 
     def test_wrong_ids_are_refused_where_they_are_given(self) -> None:
-        """Two non-zero or negative numbers are a ValueError, a wrong type a TypeError, at once."""
+        """Two non-zero numbers or a negative one are an immediate ValueError, a wrong type a TypeError."""
         stream = self.stream()
         graph = self.graph(stream)
         bad: list[tuple[object, type[Exception]]] = [
@@ -120,7 +120,7 @@ class PoolRules(Case):
         self.works(stream, graph)
 
     def test_ended_pool_is_refused(self) -> None:
-        """A pool ends with the last graph in it; its id is a ValueError then, before a capture begins."""
+        """A pool ends with its last graph; after that its id is a ValueError before a capture begins."""
         stream, cell = self.stream(), self.cell()
         first = self.captured(stream, cell)
         pool = first.pool()
@@ -135,7 +135,7 @@ class PoolRules(Case):
         self.works(stream, first)
 
     def test_pool_that_was_never_given_out_is_refused(self) -> None:
-        """An id above those that the library has given out is a ValueError before a capture begins."""
+        """An id that the library has not given out yet is a ValueError before a capture begins."""
         stream = self.stream()
         graph = self.graph(stream)
         for pool in ((0, 2**62), (2**62, 0)):
@@ -145,7 +145,7 @@ class PoolRules(Case):
         self.works(stream, graph)
 
     def test_pool_of_another_device_is_refused(self) -> None:
-        """A pool belongs to one device: a capture into it on another is a ValueError."""
+        """A pool belongs to one device: a capture into it on another device is a ValueError."""
         stream, cell, pool = self.stream(), self.cell(), ag.graph_pool_handle()
         first = self.captured(stream, cell, pool=pool)
         for device in range(1, self.backend.device_count()):

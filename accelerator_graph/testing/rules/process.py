@@ -1,4 +1,4 @@
-"""Forks: what a process that has only probed leaves to its children."""
+"""A process that has only probed can fork."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ os._exit(0)
 
 
 class ProcessRules(Case):
-    """Processes that fork."""
+    """A process that has only probed can fork."""
 
     def test_child_of_a_process_that_has_probed_can_use_the_backend(self) -> None:
         """`probe` initialises nothing: after it, a forked child can open the backend, capture and replay."""
         self._in_a_child(opened_before=False)
 
     def test_child_of_a_process_that_has_opened_the_backend_can_use_it_or_is_told(self) -> None:
-        """With `survives_fork` a child of a process that has used the backend can open it, else it can't."""
+        """After its parent has opened the backend, a forked child can use it or gets an error."""
         self._in_a_child(opened_before=True)
 
     def _in_a_child(self, *, opened_before: bool) -> None:

@@ -1,4 +1,4 @@
-"""Replays, on whatever stream."""
+"""Replays on any stream."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from .._case import Case, applied, needs, raises
 
 
 class ReplayRules(Case):
-    """Runs of one graph take effect one after another, behind what is on their stream."""
+    """Runs of one graph take effect one after another, behind the earlier work on their stream."""
 
     def test_replay_is_behind_the_streams_work(self) -> None:
-        """A replay runs after what was enqueued on the stream before, and before what comes after."""
+        """A replay runs in stream order: after the work enqueued before it, and before later work."""
         stream, cell = self.stream(), self.cell()
         graph = self.captured(stream, cell, 3, 0)
         self.enqueue_slow(stream, cell, 1, 5)
@@ -34,7 +34,7 @@ class ReplayRules(Case):
 
     @needs(Capability.HANDLES)
     def test_replay_takes_anything_that_stands_for_a_stream(self) -> None:
-        """`replay` and `bind` take a handle where there are handles, and refuse what is not a stream."""
+        """`replay` and `bind` take a handle if the backend has handles, and refuse any other object."""
         stream, cell = self.stream(), self.cell()
         graph = self.captured(stream, cell)
         for bad in ("stream", 1.5, object()):
@@ -61,7 +61,7 @@ class ReplayRules(Case):
         assert self.read(cell) == applied(40)
 
     def test_runs_of_a_graph_are_in_call_order(self) -> None:
-        """Of two runs on two streams, the one that was asked for first comes first."""
+        """Runs of one graph on two streams take effect in call order."""
         first, second = self.stream(), self.stream()
         cell, last = self.cell(), self.cell()
         graph = self.graph(first)
@@ -76,7 +76,7 @@ class ReplayRules(Case):
             assert self.used.read(cell) == applied(2 * number)
 
     def test_asking_for_a_run_while_one_runs_is_no_error(self) -> None:
-        """Many replays can be asked for before the first is done."""
+        """Many replays can be enqueued before the first is done."""
         stream, cell = self.stream(), self.cell()
         graph = self.graph(stream)
         with graph:
@@ -86,7 +86,7 @@ class ReplayRules(Case):
         assert self.read(cell) == applied(30)
 
     def test_two_graphs_replay_in_stream_order(self) -> None:
-        """Replays of different graphs on one stream run in the order in which they were asked for."""
+        """Replays of different graphs on one stream run in call order."""
         stream, cell = self.stream(), self.cell()
         add, double = self.captured(stream, cell, 1, 1), self.captured(stream, cell, 2, 0)
         wanted = 0
@@ -109,7 +109,7 @@ class ReplayRules(Case):
         assert self.read(cell) == applied(3)
 
     def test_stream_of_another_device_is_refused(self) -> None:
-        """A graph is replayed on its own device only; a stream of another is a ValueError."""
+        """A graph can be replayed only on its own device; a stream of another one is a ValueError."""
         stream, cell = self.stream(), self.cell()
         graph = self.captured(stream, cell)
         for device in range(1, self.backend.device_count()):
@@ -121,7 +121,7 @@ class ReplayRules(Case):
         assert self.read(cell) == applied(1)
 
     def test_failed_call_leaves_the_graph_ready(self) -> None:
-        """A replay that was refused changes nothing; the graph replays on."""
+        """A refused replay changes nothing; the graph can still be replayed."""
         stream, closed, cell = self.stream(), self.stream(), self.cell()
         graph = self.captured(stream, cell)
         closed.close()

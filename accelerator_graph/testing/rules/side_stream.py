@@ -9,10 +9,10 @@ from .._case import Case, applied, raises
 
 
 class SideStreamRules(Case):
-    """``with graph(g)`` makes a stream beside the current one, unless somebody named one."""
+    """``with graph(g)`` makes a stream beside the current one, unless a stream is named."""
 
     def test_side_stream_is_made_and_made_current(self) -> None:
-        """A new stream is captured and current inside; afterwards the former one is, and replays go there."""
+        """A new stream is captured and current; afterwards the former one is, and replays go there."""
         stream, cell = self.stream(), self.cell()
         graph = self.graph()
         with stream:
@@ -33,7 +33,7 @@ class SideStreamRules(Case):
         assert self.read(cell) == 16
 
     def test_side_stream_waits_for_the_current_one(self) -> None:
-        """When the capture begins, the work on the stream that was current is done."""
+        """The capture begins after the work on the former current stream is done."""
         stream, cell, other = self.stream(), self.cell(), self.cell()
         graph = self.graph()
         with stream:
@@ -46,7 +46,7 @@ class SideStreamRules(Case):
         assert self.read(other) == applied(1)
 
     def test_without_a_current_stream_the_side_stream_is_the_graphs(self) -> None:
-        """Where none is current, the stream that was made is where replays go."""
+        """If no stream is current, replays go to the new stream."""
         cell, graph = self.cell(), self.graph(backend=self.backend.name)
         with ag.graph(graph):
             side = ag.current_stream()
@@ -58,7 +58,7 @@ class SideStreamRules(Case):
         assert self.read(cell) == applied(1)
 
     def test_named_stream_is_captured(self) -> None:
-        """A stream that `graph` is given, or that the graph was made with, is captured itself."""
+        """A stream that `graph` or the graph was given is captured itself."""
         stream, other, cell = self.stream(), self.stream(), self.cell()
         with ag.graph(self.graph(), stream=stream) as given:
             assert ag.current_stream() is stream
@@ -77,7 +77,7 @@ class SideStreamRules(Case):
         assert (given.stream, own.stream) == (stream, stream)
 
     def test_arguments_are_passed_on(self) -> None:
-        """The pool that `graph` is given wins over the graph's own; None keeps that."""
+        """The pool passed to `graph` overrides the graph's own; None does not."""
         stream, cell = self.stream(), self.cell()
         own, given = ag.graph_pool_handle(), ag.graph_pool_handle()
         for pool, wanted in ((given, given), (None, own)):
@@ -87,7 +87,7 @@ class SideStreamRules(Case):
             assert graph.pool() == wanted
 
     def test_failure_on_a_side_stream_leaves_no_trace(self) -> None:
-        """If the body raises, the current stream is as before and the graph is empty and usable."""
+        """If the body raises, the current stream is the same as before, and the graph is empty and usable."""
         stream, cell = self.stream(), self.cell()
         graph, error = self.graph(), ValueError("in the body")
         with stream:
@@ -101,7 +101,7 @@ class SideStreamRules(Case):
         assert self.read(cell) == 0
 
     def test_wrong_arguments_of_graph_are_refused(self) -> None:
-        """A wrong graph, stream, pool or mode is refused before anything has begun."""
+        """A wrong graph, stream, pool or mode is refused before anything begins."""
         stream = self.stream()
         graph = self.graph(stream)
         with raises(TypeError):

@@ -1,4 +1,4 @@
-"""The state machine of `Graph`, cell by cell. The table is the rule."""
+"""The state machine of `Graph`: every cell of the table is a rule."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "reset":              ("empty",     "empty",     "empty",     "empty",    "empty", "empty"),
 }
 # fmt: on
-"""The state after each call in each state, or that it is a `GraphStateError` and changes nothing."""
+"""The state after each call in each state; ``"error"`` is a `GraphStateError` that changes nothing."""
 
 OPTIONAL = {
     "num_nodes": Capability.NODES,
@@ -96,7 +96,7 @@ class StateRules(Case):
         assert graph.state == before
 
     def _finish(self, graph: ag.Graph, stream: ag.Stream, cell: Any, *, recorded: bool) -> None:
-        """Go on to one replay of one piece of work, from any state."""
+        """From any state, continue to one replay of one piece of work."""
         if graph.state == "empty":
             graph.capture_begin()
             recorded = False

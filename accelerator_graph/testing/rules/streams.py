@@ -17,7 +17,7 @@ class StreamRules(Case):
     """Making streams, using them, closing them."""
 
     def test_streams_are_made_on_every_device(self) -> None:
-        """`Stream(device)` is on that device and of the backend that was named."""
+        """`Stream(device)` is on that device, and of the named backend."""
         for device in range(self.backend.device_count()):
             stream = self.stream(device)
             assert (stream.backend, stream.device) == (self.backend.name, device)
@@ -41,7 +41,7 @@ class StreamRules(Case):
         assert self.used.read(cell) == applied(2)
 
     def test_like_shares_the_device(self) -> None:
-        """`like` decides backend and device; one that disagrees with `device` is a ValueError."""
+        """`like` decides backend and device; a different `device` beside it is a ValueError."""
         for device in range(self.backend.device_count()):
             model = self.stream(device)
             stream = ag.Stream(like=model)
@@ -60,7 +60,7 @@ class StreamRules(Case):
             assert (stream.backend, stream.device) == (self.backend.name, last)
 
     def test_current_stream_of_the_runtime_stays_the_same(self) -> None:
-        """The runtime's own current stream, where it has one, is the same as long as nobody changes it."""
+        """The runtime's own current stream, if it has one, stays the same until somebody changes it."""
         for device in (None, *range(self.backend.device_count())):
             native = self.backend.current_stream(device)
             if native is None:
@@ -72,7 +72,7 @@ class StreamRules(Case):
             assert again is native or again == native
 
     def test_entering_nests_and_restores(self) -> None:
-        """``with stream`` makes it the current one, nested and repeated, and restores the one before."""
+        """``with stream`` makes it the current one, nested and repeated, then restores the former one."""
         first, second = self.stream(), self.stream()
         before = ag.current_stream()
         with first as entered:
@@ -88,7 +88,7 @@ class StreamRules(Case):
         assert is_same(ag.current_stream(), before)
 
     def test_entering_waits_for_the_current_stream(self) -> None:
-        """Work on a stream that is entered runs after the work on the one that was current."""
+        """Work on a stream that is entered runs after the work on the former current stream."""
         first, second, cell = self.stream(), self.stream(), self.cell()
         with first:
             for _ in range(5):
@@ -99,7 +99,7 @@ class StreamRules(Case):
         assert self.used.read(cell) == 75
 
     def test_entering_inside_a_capture_records_or_refuses(self) -> None:
-        """A free stream that is entered inside a capture joins it; without events that is refused."""
+        """A stream that is entered inside a capture joins it; without events, entering it is refused."""
         stream, other, cell = self.stream(), self.stream(), self.cell()
         graph = self.graph(stream)
         with graph:
@@ -119,7 +119,7 @@ class StreamRules(Case):
 
     @needs(Capability.EVENTS)
     def test_entering_again_inside_a_capture_keeps_the_order(self) -> None:
-        """A stream that is entered again in a capture waits for what was recorded since the first time."""
+        """A stream that is entered again in a capture waits for the work recorded since the first time."""
         self.needs(Capability.EVENTS)
         stream, other, cell = self.stream(), self.stream(), self.cell()
         graph = self.graph(stream)
@@ -138,7 +138,7 @@ class StreamRules(Case):
 
     @needs(Capability.EVENTS)
     def test_wait_orders_streams(self) -> None:
-        """After `wait`, work on a stream runs behind the other stream's work, or behind an event in it."""
+        """After `wait`, work on a stream runs after the other stream's work, or after the event."""
         self.needs(Capability.EVENTS)
         first, second, cell = self.stream(), self.stream(), self.cell()
         for _ in range(5):
@@ -177,7 +177,7 @@ class StreamRules(Case):
 
     @lacks(Capability.EVENTS)
     def test_events_without_the_capability_are_unsupported(self) -> None:
-        """Without "events", `record` and `query` are an `UnsupportedError` that says so."""
+        """Without "events", `record` and `query` raise an `UnsupportedError` that says so."""
         if self.has(Capability.EVENTS):
             raise SkipTest(f"backend {self.backend.name!r} has events")
         stream = self.stream()
@@ -222,7 +222,7 @@ class StreamRules(Case):
         assert self.read(cell) == applied(1)
 
     def test_graph_whose_stream_was_closed_can_be_replayed_and_waited_for(self) -> None:
-        """After `close`, `Graph.stream` is another hold on the stream, good for waiting."""
+        """After `close`, `Graph.stream` is another object for the stream, which can be waited for."""
         stream, cell = self.stream(), self.cell()
         graph = self.captured(stream, cell)
         assert graph.stream is stream
@@ -237,7 +237,7 @@ class StreamRules(Case):
         graph.reset()
 
     def test_closing_lets_work_complete(self) -> None:
-        """Work that is on a stream when it is closed completes."""
+        """Closing a stream lets the work on it complete."""
         stream, cell = self.stream(), self.cell()
         for _ in range(5):
             self.enqueue_slow(stream, cell)
@@ -257,7 +257,7 @@ class StreamRules(Case):
         assert self.read(cell) == applied(2)
 
     def test_wrong_arguments_of_a_stream_are_refused(self) -> None:
-        """A device out of range is a ValueError, a wrong type of device or priority a TypeError."""
+        """A device out of range is a ValueError; a device or priority of a wrong type is a TypeError."""
         name = self.backend.name
         for device in (self.backend.device_count(), -1, 10**6):
             with raises(ValueError, match="device"):
@@ -277,7 +277,7 @@ class StreamRules(Case):
 
     @needs(Capability.ENQUEUE)
     def test_arguments_may_be_any_integers(self) -> None:
-        """Devices, priorities, bytes and sizes may be of any type with ``__index__``, but not a bool."""
+        """Devices, priorities, bytes and sizes can be of any type with ``__index__``, but not a bool."""
         name = self.backend.name
         stream = ag.Stream(Number(0), backend=name, priority=Number(0))  # type: ignore[arg-type]
         assert type(stream.device) is int
@@ -304,7 +304,7 @@ class StreamRules(Case):
         assert all("closed" in repr(stream) for stream in streams)
 
     def test_streams_and_events_are_not_copied(self) -> None:
-        """A stream or an event can't be copied or pickled: there would be two owners of one."""
+        """A stream or an event can't be copied or pickled, since it must have one owner."""
         stream, cell = self.stream(), self.cell()
         marks: list[object] = [stream.record()] if self.has(Capability.EVENTS) else []
         for each in (stream, *marks):
@@ -315,7 +315,7 @@ class StreamRules(Case):
         assert self.read(cell) == applied(1)
 
     def test_priorities_are_clamped(self) -> None:
-        """Any int is a priority; what the device does not have is clamped."""
+        """Any int is a priority; it is clamped to the range of the device."""
         cell = self.cell()
         for priority in (-1000, -1, 0, 1, 1000):
             stream = self.stream(priority=priority)

@@ -1,4 +1,4 @@
-"""Threads: who may end a capture, captures at once, replays at once."""
+"""Threads: which one can end a capture, captures at once, replays at once."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .._case import Case, applied, raises
 
 
 class ThreadRules(Case):
-    """A graph may be replayed from several threads; a capture belongs to the thread that began it."""
+    """A graph can be replayed from several threads; a capture belongs to the thread that began it."""
 
     def test_capture_end_from_another_thread_is_refused(self) -> None:
-        """`capture_end` and `reset` from another thread name both threads, and the capture goes on."""
+        """`capture_end` and `reset` from another thread raise and name both threads; the capture goes on."""
         stream, cell = self.stream(), self.cell()
         graph = self.graph(stream)
 
@@ -46,12 +46,12 @@ class ThreadRules(Case):
         assert self.read(cell) == applied(2)
 
     def test_reset_abandons_the_capture_of_a_thread_that_has_ended(self) -> None:
-        """When the capturing thread has ended, `reset` from any thread abandons its capture."""
+        """After the capturing thread has ended, `reset` from any thread abandons its capture."""
         for mode in sorted({"default", *self.backend.capture_modes} - {"global"}):
             self._reset_after_the_thread(mode)
 
     def test_reset_abandons_the_global_capture_of_a_thread_that_has_ended(self) -> None:
-        """So it is in the mode in which a capture forbids unsafe calls to all threads."""
+        """The same holds in global mode, in which a capture forbids unsafe calls to all threads."""
         if "global" not in self.backend.capture_modes:
             raise SkipTest(f"backend {self.backend.name!r} has no global captures")
         self._reset_after_the_thread("global")
@@ -138,7 +138,7 @@ class ThreadRules(Case):
         assert [self.read(cell), self.read(elsewhere)] == [applied(count) for count in counts]
 
     def test_work_of_another_thread_is_not_captured_on_another_stream(self) -> None:
-        """Work that another thread enqueues on a stream of its own runs, in the middle of a capture."""
+        """During a capture, work that another thread enqueues on a stream of its own runs at once."""
         stream, other, cell, outside = self.stream(), self.stream(), self.cell(), self.cell()
         graph = self.graph(stream)
         with graph:
@@ -149,7 +149,7 @@ class ThreadRules(Case):
         assert (self.read(cell), self.read(outside)) == (applied(1), applied(1))
 
     def test_graph_replays_from_a_thread_that_never_saw_the_device(self) -> None:
-        """A fresh thread can replay, instantiate, reset and make streams."""
+        """A new thread can replay, instantiate, reset and make streams."""
         stream, cell = self.stream(), self.cell()
         graph = self.captured(stream, cell, keep_graph=True)
 
@@ -166,7 +166,7 @@ class ThreadRules(Case):
         self.works(stream, graph)
 
     def test_every_call_works_on_a_thread_that_never_saw_the_device(self) -> None:
-        """Each call may be the first that its thread makes: events, captures, looking, letting go."""
+        """Each call can be the first one of its thread: events, captures, inspection, release."""
         stream, other, cell = self.stream(), self.stream(), self.cell()
         graph, expected = self.graph(stream, keep_graph=True), applied(1)
 
@@ -222,7 +222,7 @@ class ThreadRules(Case):
             assert self.read(cell) == applied(4 * runs, start=before)
 
     def test_replays_of_two_threads_on_two_streams_are_not_lost(self) -> None:
-        """Two threads replay slow work at once, each on a stream of its own: runs don't overlap."""
+        """If two threads replay slow work at once, each on a stream of its own, runs don't overlap."""
         first, second, cell = self.stream(), self.stream(), self.cell()
         graph = self.graph(first)
         with graph:
@@ -245,7 +245,7 @@ class ThreadRules(Case):
             assert self.read(cell) == applied(2 * runs, start=before)
 
     def test_work_of_another_thread_on_the_captured_stream_is_recorded(self) -> None:
-        """A capture belongs to the stream: another thread sees it, and what it enqueues is recorded."""
+        """A capture belongs to the stream: other threads see it, and the work they enqueue is recorded."""
         stream, cell = self.stream(), self.cell()
         graph = self.graph(stream)
         with graph:
@@ -259,7 +259,7 @@ class ThreadRules(Case):
         assert self.read(cell) == 16
 
     def test_reset_while_another_thread_replays(self) -> None:
-        """A `reset` during replays of another thread lets those that began complete, and refuses the rest."""
+        """A `reset` during replays of another thread lets started runs complete, and refuses later ones."""
         for _ in range(10):
             stream, cell = self.stream(), self.cell()
             graph = self.captured(stream, cell)
@@ -288,7 +288,7 @@ class ThreadRules(Case):
 
 @contextmanager
 def switching(chance: random.Random) -> Iterator[None]:
-    """Let other threads run, for a moment, in the middle of whatever this thread calls meanwhile."""
+    """Let other threads run for a moment in the middle of the calls of this thread."""
 
     def switch(*event: object) -> None:
         time.sleep(chance.choice((0, 0, 0, 1e-4)))

@@ -1,4 +1,4 @@
-"""The `Work` that the kit is given: rules about work that is not what it says could not fail."""
+"""The `Work` that the author wrote: if it is wrong, the other rules could not fail."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class WorkRules(Case):
     """Cells, pieces of work, slow ones, and buffers."""
 
     def test_work_new_cells_hold_zero(self) -> None:
-        """`Work.new` returns a cell that holds 0, another one each time."""
+        """`Work.new` returns a new cell each time, which holds 0."""
         stream, cells = self.stream(), [self.cell() for _ in range(3)]
         assert [self.read(cell) for cell in cells] == [0, 0, 0]
         self.enqueue(stream, cells[1], 1, 5)
@@ -45,13 +45,13 @@ class WorkRules(Case):
             f"{PIECES} slow pieces of work took {elapsed * 1000:.3f} ms; override Work.enqueue_slow"
         )
         assert self._loses_an_update() or not self._runs_beside(), (
-            "work that ran beside it was never lost: it has to wait after the reading and before the writing"
+            "work that ran beside it was never lost: it must wait between reading and writing the cell"
         )
 
     def test_work_read_waits_for_nothing(self) -> None:
-        """`Work.read` returns what the cell holds now, while work on it is still going on."""
+        """`Work.read` returns what the cell holds now, even while work on it is in progress."""
         stream, cell, quick = self.stream(), self.cell(), 0
-        for attempt in range(1, ATTEMPTS + 1):  # a busy machine may have been done by then
+        for attempt in range(1, ATTEMPTS + 1):  # on a busy machine, the work may be done by then
             quick += self._enqueue_slow(cell, stream) < PIECES * MILLISECOND
             found = self.used.read(cell)
             stream.synchronize()
@@ -59,7 +59,7 @@ class WorkRules(Case):
                 return
         if not quick:
             raise SkipTest("work is done when enqueue_slow returns")
-        raise AssertionError("all work that was asked for was always done when Work.read returned")
+        raise AssertionError("all enqueued work was always done when Work.read returned")
 
     @needs(Capability.ENQUEUE)
     def test_work_buffers_hold_zeros(self) -> None:
@@ -71,7 +71,7 @@ class WorkRules(Case):
         assert [self.used.read_bytes(buffer) for buffer in buffers] == [bytes(1), b"\x03" * 8, bytes(8)]
 
     def _loses_an_update(self) -> bool:
-        """Return whether work that is not ordered is lost beside a slow piece, in one of many attempts."""
+        """Return True if an unordered piece of work beside a slow one is lost in one of many attempts."""
         slow, fast, cell = self.stream(), self.stream(), self.cell()
         for _ in range(ATTEMPTS):
             before = self.used.read(cell)
@@ -82,7 +82,7 @@ class WorkRules(Case):
         return False
 
     def _runs_beside(self) -> bool:
-        """Return whether two streams were seen to do slow work at the same time."""
+        """Return True if two streams were seen to do slow work at the same time."""
         first, second, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
 
         def on_both() -> None:
@@ -97,7 +97,7 @@ class WorkRules(Case):
         return quick and both < 0.75 * one
 
     def _enqueue_slow(self, cell: Any, *streams: ag.Stream) -> float:
-        """Enqueue some slow work on each stream in turn, and return how many seconds that took."""
+        """Enqueue some slow work on each stream in turn; return how many seconds the calls took."""
         begin = time.perf_counter()
         for stream in streams:
             for _ in range(PIECES):
@@ -105,7 +105,7 @@ class WorkRules(Case):
         return time.perf_counter() - begin
 
     def _seconds(self, enqueue: Callable[[], object]) -> float:
-        """Return how many seconds work takes."""
+        """Return how many seconds the work takes."""
         self.synchronize()
         begin = time.perf_counter()
         enqueue()

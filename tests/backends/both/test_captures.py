@@ -39,7 +39,7 @@ def test_the_error_says_what_broke_a_capture(backend, stream, block):
         backend.capture_begin(stream, "thread_local")
     assert raised.value.code == 401
     assert backend.capture_status(stream) is CaptureStatus.ACTIVE
-    with pytest.raises(errors.DriverError, match=r"Synchronize answered .* \(900\): a call that ") as raised:
+    with pytest.raises(errors.DriverError, match=r"Synchronize returned .* \(900\): a call that ") as raised:
         backend.synchronize(stream)
     assert raised.value.reason == "illegal_call"
     with pytest.raises(errors.DriverError) as raised:

@@ -37,7 +37,7 @@ def test_dump(backend, stream, block, tmp_path):
     backend.dump(graph, str(verbose), True)
     assert plain.read_text().startswith("digraph")
     assert len(verbose.read_text()) > len(plain.read_text())
-    with pytest.raises(errors.DriverError, match="GraphDebugDotPrint answered"):
+    with pytest.raises(errors.DriverError, match="GraphDebugDotPrint returned"):
         backend.dump(graph, str(tmp_path / "none" / "x.dot"), False)
     backend.destroy_graph(graph)
 

@@ -46,7 +46,7 @@ def test_a_bound_replay_tells_what_the_launch_answered(fake):
     replay()
     api.fail = "cuGraphLaunch"
     with pytest.raises(
-        errors.DriverError, match=r"^backend 'cuda': cuGraphLaunch answered CUDA_ERROR_X \(1\)"
+        errors.DriverError, match=r"^backend 'cuda': cuGraphLaunch returned CUDA_ERROR_X \(1\)"
     ):
         replay()
     with pytest.raises(errors.DriverError, match=r"cuGraphLaunch"):
@@ -116,7 +116,7 @@ def test_the_binding_has_all_that_is_named():
 
 def test_an_enum_without_documentation_explains_nothing():
     enum = IntEnum("CUresult", {"CUDA_ERROR_X": 1})
-    assert str(call_failed("cuda", "cuCall", enum(1))) == "backend 'cuda': cuCall answered CUDA_ERROR_X (1)."
+    assert str(call_failed("cuda", "cuCall", enum(1))) == "backend 'cuda': cuCall returned CUDA_ERROR_X (1)."
 
 
 def test_what_the_binding_raises_is_translated():

@@ -113,7 +113,7 @@ def test_the_graph_is_as_it_was_after_instantiate(
     with monkeypatch.context() as patched:
         api = SimpleNamespace(hipGraphInstantiateFlags=no_flags, hipError_t=backend._driver.api.hipError_t)
         patched.setattr(backend._driver, "api", api)
-        with pytest.raises(errors.DriverError, match="hipGraphInstantiateWithFlags answered"):
+        with pytest.raises(errors.DriverError, match="hipGraphInstantiateWithFlags returned"):
             backend.instantiate(graph)
     assert nodes_and_edges(graph) == before
     assert last_error() == 0

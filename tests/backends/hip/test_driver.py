@@ -144,7 +144,7 @@ def test_a_device_that_cannot_be_made_current(fake):
     runtime.fail = "hipSetDevice"
     for work in (lambda: backend.synchronize(9), lambda: backend.instantiate(Graph(21, 3))):
         runtime.seen.clear()
-        with pytest.raises(errors.DriverError, match=r"hipSetDevice answered hipErrorX \(1\): some error"):
+        with pytest.raises(errors.DriverError, match=r"hipSetDevice returned hipErrorX \(1\): some error"):
             work()
         assert not {name for name, *_ in runtime.seen} & {
             "hipStreamSynchronize",
@@ -185,7 +185,7 @@ def test_a_device_count_that_fails(monkeypatch):
     monkeypatch.setattr(driver, "import_hip", lambda: API)
     monkeypatch.setattr(driver, "Library", lambda: runtime)
     runtime.fail = "hipGetDeviceCount"
-    with pytest.raises(errors.DriverError, match="hipGetDeviceCount answered hipErrorX"):
+    with pytest.raises(errors.DriverError, match="hipGetDeviceCount returned hipErrorX"):
         Driver("hip")
     runtime.fail, runtime._hipGetDeviceCount = "", lambda count: 100
     assert Driver("hip").device_count == 0
@@ -217,7 +217,7 @@ def test_a_bound_replay_tells_what_the_launch_answered(fake):
     for again in (replay, lambda: backend.replay(Executable(31, 3), 9)):
         with pytest.raises(
             errors.DriverError,
-            match=r"^backend 'hip': hipGraphLaunch answered hipErrorX \(1\): some error\.$",
+            match=r"^backend 'hip': hipGraphLaunch returned hipErrorX \(1\): some error\.$",
         ):
             again()
         untouched(runtime)
@@ -277,7 +277,7 @@ def test_a_run_that_cannot_be_ordered_is_none(fake, function):
     for _ in range(2):  # it is not forgotten what has to be waited for
         runtime.seen.clear()
         runtime.fail = function
-        with pytest.raises(errors.DriverError, match=f"{function} answered"):
+        with pytest.raises(errors.DriverError, match=f"{function} returned"):
             backend.replay(executable, 10)
         assert "hipGraphLaunch" not in [name for name, *_ in runtime.seen]
         untouched(runtime)

@@ -1,10 +1,10 @@
 """Every way in which a plug-in can be wrong."""
 
-from accelerator_graph.backends.base import BACKEND_API_VERSION, Availability, Backend
+from accelerator_graph.backends.base import BACKEND_API_VERSIONS, Availability, Backend
 
 
 class Incomplete(Backend):
-    api_version = BACKEND_API_VERSION
+    api_version = BACKEND_API_VERSIONS[-1]
 
     @classmethod
     def probe(cls):
@@ -12,15 +12,15 @@ class Incomplete(Backend):
 
 
 class Stranger:
-    api_version = BACKEND_API_VERSION
+    api_version = BACKEND_API_VERSIONS[-1]
 
 
 class Old(Incomplete):
-    api_version = BACKEND_API_VERSION - 1
+    api_version = BACKEND_API_VERSIONS[0] - 1
 
 
 class New(Incomplete):
-    api_version = BACKEND_API_VERSION + 1
+    api_version = BACKEND_API_VERSIONS[-1] + 1
 
 
 class Unversioned(Backend):

@@ -10,21 +10,11 @@ import numpy as np
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._graphed.arrays import extent
+from accelerator_graph._graphed.array_placement import extent
 from graphed import fakes
+from graphed.functions import launch
 
 OUT = np.zeros(2)
-
-
-@pytest.fixture
-def stream():
-    with ag.Stream(backend="cpu") as stream:
-        yield stream
-        stream.synchronize()
-
-
-def launch(work, *args, **how):
-    ag.current_stream().launch(work, *args, **how)
 
 
 def at_once(x):

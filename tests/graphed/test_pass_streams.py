@@ -9,35 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._graphed import call_order
-from accelerator_graph._graphed.torch.backward_streams import Lanes
-from accelerator_graph._graphed.torch.callables import _check_place
-from accelerator_graph._graphed.torch.captured_passes import current_handle
-from accelerator_graph.backends import registry
+from accelerator_graph._graphed.call_order import current_stream
+from accelerator_graph._graphed.torch.callables import _check_places
+from accelerator_graph._graphed.torch.pass_streams import PassStreams, current_handle
 from accelerator_graph.backends.base import Capability
-from accelerator_graph.interop import registry as interop
 from graphed import fakes
-
-LIMIT = 60
-
-pytestmark = pytest.mark.needs("no_gpu")
-
-
-@pytest.fixture
-def device(monkeypatch):
-    """The device, with its framework imported."""
-    ag.backends.register("fakedevice", fakes.Device)
-    interop.register("fakeframe", fakes.Fake)
-    fakes.install(monkeypatch, "fakeframe")
-    backend = registry.get("fakedevice")
-    fakes.DEVICE[:] = [backend]
-    fakes.streams.clear()
-    fakes.handles.clear()
-    backend.as_stream(0)
-    yield backend
-    fakes.current.handle = 0
-    interop.unregister("fakeframe")
-    ag.backends.unregister("fakedevice")
 
 
 def captured(done):
@@ -58,17 +34,17 @@ def thread_of(device, handle):
 
 def test_a_pass_runs_on_the_stream_that_is_current_by_then(device):
     done = []
-    lane = Lanes(call_order.current("fakedevice")).of(captured(done))
+    prepare = PassStreams(current_stream("fakedevice")).preparing(captured(done))
     handles = [0, *(device.handle_int(device.create_stream(0)) for _ in range(2)), 0]
     for handle in handles:
         fakes.current.handle = handle
-        lane()()
+        prepare()()
         device.synchronize(fakes.streams[handle])
         assert done[-1] is thread_of(device, handle)
     assert len(done) == 4
     fakes.current.handle = 0
     with ag.Stream(backend="fakedevice") as mine:
-        lane()()
+        prepare()()
         mine.synchronize()
         assert done[-1] is thread_of(device, mine.handle)
 
@@ -76,11 +52,11 @@ def test_a_pass_runs_on_the_stream_that_is_current_by_then(device):
 @pytest.mark.parametrize("before", ["the capture", "a pass"])
 def test_a_pass_waits_for_what_was_before_on_another_stream(device, before):
     done, passed, seen = [], threading.Event(), []
-    lanes = Lanes(call_order.current("fakedevice"))
-    lane, other = lanes.of(captured(done)), lanes.of(captured(done))
+    passes = PassStreams(current_stream("fakedevice"))
+    prepare, other = passes.preparing(captured(done)), passes.preparing(captured(done))
     device.launch(fakes.streams[0], lambda: seen.append(passed.wait(0.3)))  # it has to wait in vain
     if before == "a pass":
-        lane()()
+        prepare()()
     fakes.current.handle = handle = device.handle_int(device.create_stream(0))
     other()()
     device.launch(fakes.streams[handle], passed.set)
@@ -93,11 +69,11 @@ def test_a_stream_of_ours_lives_until_the_next_call(device, monkeypatch):
     destroyed = []
     monkeypatch.setattr(fakes.Device, "destroy_stream", lambda self, stream: destroyed.append(stream))
     g = captured([])
-    lane = Lanes(call_order.current("fakedevice")).of(g)
+    prepare = PassStreams(current_stream("fakedevice")).preparing(g)
     mine = ag.Stream(backend="fakedevice")
     native = mine.native
     with mine:
-        lane()()
+        prepare()()
     mine.close()
     ag.Stream(backend="fakedevice")
     assert native not in destroyed
@@ -105,11 +81,11 @@ def test_a_stream_of_ours_lives_until_the_next_call(device, monkeypatch):
 
 def test_a_stream_that_is_captured_is_not_waited_for(device, monkeypatch):
     done = []
-    lane = Lanes(call_order.current("fakedevice")).of(captured(done))
+    prepare = PassStreams(current_stream("fakedevice")).preparing(captured(done))
     g = ag.Graph()
     with ag.Stream(backend="fakedevice") as s:
         with g:
-            lane()()
+            prepare()()
         assert done == []
         g.replay()
         s.synchronize()
@@ -120,7 +96,7 @@ def test_a_stream_that_is_captured_is_not_waited_for(device, monkeypatch):
         with g:
             s.launch(int)
             with pytest.raises(ag.CaptureError, match="can't record a replay"):
-                lane()
+                prepare()
         assert g.num_nodes == 1
 
 
@@ -130,9 +106,9 @@ def test_where_nobody_has_a_current_stream_it_is_the_first_one():
         g = ag.Graph()
         with g:
             home.launch(lambda: done.append(1))
-        lane = Lanes(home).of(g)
+        prepare = PassStreams(home).preparing(g)
     with ag.Stream(backend="cpu"):
-        lane()()
+        prepare()()
     home.synchronize()
     assert done == [1]
 
@@ -151,9 +127,9 @@ def test_backends_like_cuda_are_asked_by_torchs_own_call(device, monkeypatch):
     native = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: handles[0])
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(_C=native))
     done = []
-    lane = Lanes(call_order.current("fakedevice")).of(captured(done))
+    prepare = PassStreams(current_stream("fakedevice")).preparing(captured(done))
     handles[0] = device.handle_int(device.create_stream(0))
-    lane()()
+    prepare()()
     device.synchronize(fakes.streams[handles[0]])
     assert done == [thread_of(device, handles[0])]
 
@@ -166,5 +142,5 @@ def test_tensors_that_are_elsewhere_are_refused(device, kind, ordinal, error, wo
     tensor = fakes.full(3, 1, device=kind, ordinal=ordinal)
     passes = SimpleNamespace(name="callable 0 (f)", arguments=[("argument 0", tensor)], parameters=[])
     with pytest.raises(error, match=words) as raised:
-        _check_place([passes], call_order.current("fakedevice"))
+        _check_places(passes, current_stream("fakedevice"))
     assert str(raised.value).startswith("callable 0 (f): ")

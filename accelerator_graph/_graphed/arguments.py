@@ -1,0 +1,74 @@
+"""The arguments of a call: in one order, however they are given, and under their names."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+Shape = tuple[int, tuple[str, ...]]
+"""How many of the values of a call are given by position, and the names of the others."""
+
+_MOST_PLANS = 64
+
+
+class Arguments:
+    """Brings the arguments of every call of a function into one order, with the defaults filled in.
+
+    The first `skip` parameters are left out.
+    """
+
+    def __init__(self, function: Callable[..., Any], skip: int) -> None:
+        self.positional = -1
+        """As many arguments, if all are given by position, are in order already."""
+        self._plans: dict[Hashable, tuple[Shape, list[Any]]] = {}
+        try:
+            parameters = list(inspect.signature(function).parameters.values())[skip:]
+        except (TypeError, ValueError):  # a builtin: nothing is known of its parameters
+            parameters = [
+                inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
+                inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD),
+            ]
+        self._signature = inspect.Signature(parameters)
+        if all(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters):
+            self.positional = len(parameters)
+
+    def ordered(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Shape, Sequence[Any]]:
+        """Return how the values are passed on, and the values; TypeError if the function can't take them."""
+        given = (len(args), *kwargs)
+        plan = self._plans.get(given)
+        if plan is None:
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            plan = self._plans[given] = self._plan(len(args), kwargs)
+        shape, sources = plan
+        return shape, [source(args, kwargs) for source in sources]
+
+    def _plan(self, count: int, names: dict[str, Any]) -> tuple[Shape, list[Any]]:
+        args = [_Source(lambda args, kwargs, i=i: args[i]) for i in range(count)]
+        kwargs = {name: _Source(lambda args, kwargs, name=name: kwargs[name]) for name in names}
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        named = sorted(bound.kwargs.items())
+        sources = [
+            value.get if isinstance(value, _Source) else lambda args, kwargs, default=value: default
+            for value in (*bound.args, *(value for _, value in named))
+        ]
+        return (len(bound.args), tuple(name for name, _ in named)), sources
+
+    def names(self, shape: Shape) -> list[str]:
+        """Return the names of the values, for messages."""
+        found: list[str] = []
+        for parameter in self._signature.parameters.values():
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                found += [f"{parameter.name}[{i}]" for i in range(shape[0] - len(found))]
+            elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+                found.append(parameter.name)
+        return [*found[: shape[0]], *shape[1]]
+
+
+class _Source:
+    """Stands for an argument while the order is found."""
+
+    def __init__(self, get: Callable[..., Any]) -> None:
+        self.get = get

@@ -1,0 +1,131 @@
+"""The static arrays that a graph reads in the place of the arrays in a call's arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import is_
+from typing import TYPE_CHECKING, Any
+
+from .._core import capture_table, stream_stack
+from .._core.ownership import Callback
+from .array_placement import works_on_host, writable
+from .arrays import ArrayType, Copy
+from .call_order import CallOrder, lives_while_held
+from .recorded_work import contents
+from .signature import Leaves
+
+if TYPE_CHECKING:
+    from .._core.streams import Stream
+
+
+class StaticInputs:
+    """One static array for each of the arrays in a call's arguments; one for those that are the same.
+
+    A graph that is captured beside `stream` can read the leaves.
+    """
+
+    def __init__(
+        self, leaves: Leaves, array_types: list[ArrayType], stream: Stream, order: CallOrder, copy: Copy
+    ) -> None:
+        self._array_types = array_types
+        self._copy = copy
+        self._on_host = works_on_host(stream)
+        ids = [id(leaf) for leaf in leaves]
+        self._firsts = [i for i, each in enumerate(ids) if ids.index(each) == i]
+        # with the stream entered in all frameworks: some would copy on another stream else
+        made = stream_stack.within(stream, self._static_copies, leaves)
+        self.arrays = [made[each] for each in ids]
+        """In the order of the leaves."""
+        if not self._on_host and lives_while_held(stream):
+            held = order.hold(stream)
+            kept = (self.arrays, held, order)
+            self._finalizer = Callback(_released, kept, held._backend, held._owner)
+
+    def _static_copies(self, leaves: Leaves) -> dict[int, Any]:
+        return {id(leaves[i]): self._array_types[i].static_copy(leaves[i]) for i in self._firsts}
+
+    # ---- during the capture --------------------------------------------------------------------
+
+    def arguments(self, leaves: Leaves) -> list[Any]:
+        """Return the static arrays as the function gets them, in the order of the leaves."""
+        triples = zip(self._array_types, self.arrays, leaves, strict=True)
+        return [array_type.as_argument(static, leaf) for array_type, static, leaf in triples]
+
+    def indices(self, arguments: list[Any]) -> dict[int, int]:
+        """Return the index of each of the arguments, by its id."""
+        return {id(arguments[i]): i for i in self._firsts}
+
+    def contents(self) -> list[object]:
+        """Return objects that differ once a static array in host memory has been written."""
+        return [contents(*pair) for pair in zip(self.arrays, self._array_types, strict=True)]
+
+    def versions(self) -> list[int | None]:
+        """Return how often each static array was written, as far as arrays count that."""
+        return [_version(array) for array in self.arrays]
+
+    def written(self, versions: list[int | None], leaves: Leaves, names: list[str]) -> set[int]:
+        """Return the indices of the arrays that were written since `versions` returned this.
+
+        Raises ValueError if one of them stands for an array that can't be written.
+        """
+        changed = {i for i in self._firsts if versions[i] != _version(self.arrays[i])}
+        for i in changed:
+            if not writable(leaves[i]):
+                raise ValueError(
+                    f"argument {names[i]} is written by the graphed function, and can't be: its elements "
+                    "share memory; pass its clone()."
+                )
+        return changed
+
+    # ---- at every run --------------------------------------------------------------------------
+
+    def plan_copies(self, back: Iterable[int]) -> list[ArrayType]:
+        """Decide what every run copies to the static arrays, and `back` to which of the caller's arrays.
+
+        Return the types of the arrays that are copied.
+        """
+        for i, array_type in enumerate(self._array_types):
+            if array_type.kind == "tensor" and self.arrays[i].requires_grad:  # the function has set it
+                self.arrays[i] = self.arrays[i].detach()
+        copied = [each for each in self._array_types if each.kind != "place"]
+        self._copies_in = self._plan(self._firsts)
+        self._copies_back = self._plan(sorted(back))
+        tensors = all(each.kind == "tensor" for each in self._array_types)
+        at_once = tensors and len(self._firsts) == len(copied) > 1 and not self._on_host
+        self._assign_all = copied[0].assign_all if at_once else None
+        return copied
+
+    def _plan(self, indices: Iterable[int]) -> list[tuple[int, Any, Any]]:
+        return [
+            (i, self.arrays[i], self._array_types[i].assign)
+            for i in indices
+            if self._array_types[i].kind != "place"
+        ]
+
+    def copy_in(self, leaves: Leaves, stream: Stream) -> None:
+        """Copy the caller's arrays to the static ones."""
+        if self._assign_all is not None and not any(map(is_, self.arrays, leaves)):
+            self._assign_all(self.arrays, leaves)
+            return
+        for i, static, assign in self._copies_in:
+            self._copy(stream, assign, static, leaves[i])
+
+    def copy_back(self, leaves: Leaves, stream: Stream) -> None:
+        """Copy the static arrays that the function writes or returns to the caller's arrays."""
+        for i, static, assign in self._copies_back:
+            self._copy(stream, assign, leaves[i], static)
+
+
+def _released(kept: tuple[list[Any], Stream, CallOrder]) -> None:
+    """Release static arrays: their memory is used again in the order of the stream that they were made on."""
+    _, stream, order = kept
+    if not capture_table.live and not stream._is_capturing():
+        order.wait(stream)
+
+
+def _version(x: Any) -> int | None:
+    """Return how often an array was written; None if it does not count that."""
+    try:
+        return getattr(x, "_version", None)
+    except RuntimeError:
+        return None

@@ -1,0 +1,80 @@
+"""The static tensors of captured passes: copying to them, and which memory they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+
+class GradAliases:
+    """Parameters whose ``grad`` is static memory, which any pass of the pool may write."""
+
+    __slots__ = ("__weakref__", "aliases")
+
+    def __init__(self) -> None:
+        self.aliases: list[tuple[Any, int]] = []
+        """The parameters, each with the address of the static gradient that it was given."""
+
+    def replace(self) -> None:
+        """Give every parameter that still holds its static gradient a copy of it."""
+        aliases, self.aliases = self.aliases, []
+        for param, address in aliases:
+            grad = param.grad
+            if grad is not None and grad.data_ptr() == address:
+                param.grad = grad.clone()
+
+
+_aliases: WeakValueDictionary[Hashable, GradAliases] = WeakValueDictionary()
+
+
+def grad_aliases_of(pool: Hashable) -> GradAliases:
+    """Return the aliases in a pool's memory, which all callables that were captured into it share."""
+    return _aliases.setdefault(pool, GradAliases())
+
+
+def copying(torch: Any, what: str, targets: Sequence[Any]) -> Callable[[Sequence[Any]], None]:
+    """Return what copies values to static tensors, except values that are those tensors already.
+
+    Its argument may have more values than there are tensors.
+    """
+    plan = [(i, x.detach(), x.data_ptr(), x.shape, x.stride()) for i, x in enumerate(targets)]
+    copy_all = torch._foreach_copy_
+    storages = {storage_of(x) for x in targets}
+    ends = [(x.untyped_storage().data_ptr(), x.untyped_storage().nbytes()) for x in targets]
+    first = min((start for start, _ in ends), default=0)
+    last = max((start + size for start, size in ends), default=0)
+
+    def copy(values: Sequence[Any]) -> None:
+        written, read = [], []
+        for value, (i, target, address, shape, strides) in zip(values, plan, strict=False):
+            if value.shape != shape:
+                raise ValueError(f"{what} {i} has shape {tuple(value.shape)}, not {tuple(shape)}.")
+            place = value.data_ptr()
+            if not first <= place < last or storage_of(value) not in storages:
+                written.append(target)
+                read.append(value)
+            elif place != address or value.stride() != strides or not _reads_as(value, target):
+                written.append(target)  # the value shares memory with a target, which may be written first
+                read.append(value.clone())
+        if len(read) == 1:
+            written[0].copy_(read[0])
+        elif read:
+            copy_all(written, read)
+
+    return copy
+
+
+def storage_of(x: Any) -> int | None:
+    """Return the address of a tensor's storage; None for a tensor that is sparse or empty."""
+    try:
+        return x.untyped_storage().data_ptr() or None
+    except (NotImplementedError, RuntimeError):  # it is sparse
+        return None
+
+
+def _reads_as(one: Any, other: Any) -> bool:
+    """Return True if two tensors at one address read its bytes in the same way."""
+    return bool(
+        one.dtype is other.dtype and one.is_conj() is other.is_conj() and one.is_neg() is other.is_neg()
+    )

@@ -1,0 +1,59 @@
+"""The streams and the device that graphed functions are tested on."""
+
+from __future__ import annotations
+
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph.backends import registry
+from accelerator_graph.interop import registry as interop
+
+
+@pytest.fixture
+def stream():
+    """The current stream, of the CPU backend."""
+    with ag.Stream(backend="cpu") as stream:
+        yield stream
+        stream.synchronize()
+
+
+@pytest.fixture
+def device(monkeypatch):
+    """The stand-in for a device, with its framework imported."""
+    from graphed import fakes  # which needs NumPy
+
+    ag.backends.register("fakedevice", fakes.Device)
+    interop.register("fakeframe", fakes.Fake)
+    fakes.install(monkeypatch, "fakeframe")
+    backend = registry.get("fakedevice")
+    fakes.DEVICE[:] = [backend]
+    for each in (fakes.streams, fakes.handles, fakes.calls, fakes.casts):
+        each.clear()
+    backend.as_stream(0)
+    yield backend
+    fakes.current.handle = 0
+    fakes.modes.update(grad=False, inference=False, autocast=False, dtype="half")
+    interop.unregister("fakeframe")
+    ag.backends.unregister("fakedevice")
+
+
+@pytest.fixture
+def torch_stream():
+    """The current stream, of the CPU backend, on which torch's work is recorded."""
+    import torch
+
+    from torch_cpu.framework import taking_part
+
+    torch.manual_seed(1)
+    with taking_part(), ag.Stream(backend="cpu") as stream:
+        yield stream
+        assert ag.current_stream() is stream
+        assert not ag.is_current_stream_capturing()
+
+
+@pytest.fixture
+def pair(torch_stream):
+    """A module that was captured, and a copy that was not."""
+    from graphed.modules import make, net, x_of
+
+    return make(net(), (x_of(),)), net()

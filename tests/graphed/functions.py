@@ -1,0 +1,113 @@
+"""Functions to graph, containers to pass to them, and what tests do with them."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections import OrderedDict, namedtuple
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+import accelerator_graph as ag
+
+LIMIT = 60
+"""Seconds after which a test hangs."""
+
+Point = namedtuple("Point", "x y")
+
+
+@dataclass
+class Pair:
+    left: Any
+    right: Any
+
+
+@dataclass
+class Outputs(OrderedDict):
+    """As those of Hugging Face's models."""
+
+    logits: Any = None
+    hidden: Any = None
+
+    def __post_init__(self):
+        for field in fields(self):
+            if getattr(self, field.name) is not None:
+                super().__setitem__(field.name, getattr(self, field.name))
+
+    def __setattr__(self, name, value):
+        if name in self:
+            super().__setitem__(name, value)
+        super().__setattr__(name, value)
+
+    def __reduce__(self):
+        return self.__class__, tuple(getattr(self, field.name) for field in fields(self))
+
+
+def launch(work, *args, **how):
+    ag.current_stream().launch(work, *args, **how)
+
+
+def doubled(**options):
+    """A graphed function that doubles an array, and the list of the factors that it was run with."""
+    runs = []
+
+    @ag.graphed(**options)
+    def double(x, factor=2, *rest, **more):
+        runs.append(factor)
+        out = np.empty_like(x)
+        launch(np.multiply, x, factor, out)
+        return out
+
+    return double, runs
+
+
+def twice(x):
+    out = np.empty_like(x)
+    launch(np.multiply, x, 2, out)
+    return out
+
+
+def replays(function, *args, **kwargs):
+    """Whether a call replays a graph."""
+    before = function.cache_info()
+    function(*args, **kwargs)
+    after = function.cache_info()
+    return (after.replays, after.captures) == (before.replays + 1, before.captures)
+
+
+def in_threads(*works):
+    """Run each in a thread of its own, and raise what one of them raises."""
+    failed = []
+
+    def run(work):
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(work,), daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+        assert not thread.is_alive(), "it hangs"
+    if failed:
+        raise failed[0]
+
+
+def microseconds(call, count):
+    """Host time of a call, the median of a few rounds. The GPU has to be done with each before the next."""
+    import torch
+
+    rounds = []
+    for _ in range(7):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(count):
+            call()
+        rounds.append((time.perf_counter() - begin) / count * 1e6)
+        torch.cuda.synchronize()
+    return statistics.median(rounds)
