@@ -19,27 +19,14 @@ ANOTHER_CODE = 999
 
 @dataclass(frozen=True)
 class Bug:
-    """One bug.
-
-    Attributes
-    ----------
-    plant : callable
-        Plants it.
-    part : str
-        The module of the suite that finds it.
-    tests : str
-        Which of its tests do, as for ``pytest -k``.
-    says : str
-        What they say, as a regular expression.
-    backend : str, optional
-        The backend that can have the bug, if not both.
-    """
+    """A bug; the module and its tests, as for ``pytest -k``, that find it; and what they say then."""
 
     plant: Callable[[], object]
     part: str
     tests: str
     says: str
     backend: str = ""
+    """The backend that can have the bug, if not both."""
 
 
 def backend() -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from accelerator_graph.backends.base import CaptureStatus
@@ -26,11 +25,6 @@ class LatestRunWins(Explicit):
     def replay(self, executable: Executable, stream: Queue) -> None:
         if executable.last is None or executable.last.event.is_set():
             super().replay(executable, stream)
-
-
-class BindsTheRecordedStream(Explicit):
-    def bind(self, executable: Executable, stream: Queue) -> Callable[[], None]:
-        return partial(self.replay, executable, executable.entries[0].stream)
 
 
 class NeedsTheStreams(Explicit):
@@ -192,13 +186,6 @@ class WaitsForItselfForEver(Explicit):
 # ---- recordings ------------------------------------------------------------------------------------
 
 
-class ForkSaysNone(Explicit):
-    def capture_status(self, stream: Queue) -> CaptureStatus:
-        if stream.recording is not None and stream.recording.first is not stream:
-            return CaptureStatus.NONE
-        return super().capture_status(stream)
-
-
 class AbandonLeavesForks(Explicit):
     def capture_abandon(self, token: Recording) -> None:
         token.over = True
@@ -209,13 +196,6 @@ class AbandonTakesTheGraph(Explicit):
     def capture_abandon(self, token: Recording) -> None:
         super().capture_abandon(token)
         token.entries.clear()
-
-
-class AbandonRaises(Explicit):
-    def capture_abandon(self, token: Recording) -> None:
-        if token.over:
-            raise KeyError("no such recording")
-        super().capture_abandon(token)
 
 
 class RefusesWithTheVendorsError(Explicit):
@@ -333,11 +313,6 @@ class SharesTheRecording(Explicit):
 class ClipsMemory(Explicit):
     def view(self, buffer: Any, nbytes: int | None, *, writable: bool = True) -> memoryview:
         return memoryview(buffer).cast("B")[:nbytes]
-
-
-class CopiesTheSourceAtOnce(Explicit):
-    def copy(self, stream: Queue, dst: Any, src: Any, nbytes: int | None) -> None:
-        super().copy(stream, dst, bytes(self.view(src, nbytes, writable=False)), None)
 
 
 class CountsStreams(Explicit):

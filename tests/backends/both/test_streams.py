@@ -55,11 +55,11 @@ def test_the_per_thread_stream_captures(bench, backend, block, mode):
         backend.fill(stream, block, 9, None)
         replayed(backend, backend.capture_end(token), stream)
 
-    def work_with_context():
-        with bench.no_context():
+    def work_on_the_device():
+        with bench.on_device():
             work()
 
-    in_thread(work_with_context)
+    in_thread(work_on_the_device)
     assert block.read() == bytes([9] * block.nbytes)
     in_thread(work)
 

@@ -71,8 +71,8 @@ def new_context(device=0):
 # ---- what the tests of both backends ask of a vendor's own functions -----------------------------
 
 
-no_context = current
-"""A context in which the driver's own functions find the device."""
+on_device = current
+"""A block in which the driver's own functions find device 0."""
 
 
 def last_error():

@@ -325,6 +325,6 @@ def priority_and_flags(stream):
     return number("hipStreamGetPriority", int(stream)), number("hipStreamGetFlags", int(stream))
 
 
-def no_context():
-    """Nothing: the current device is no context."""
+def on_device():
+    """A block in which the runtime's own functions find device 0, which is current anyway."""
     return nullcontext()
