@@ -162,7 +162,7 @@ class Graph:
 
         The stream is the current one of this thread until the capture ends. This thread has to call
         `capture_end` or `reset`, even if something raises in between: until then the thread holds the graph
-        (`current_graph`), and the driver goes on refusing what a capture forbids. ``with graph:`` does that.
+        (`current_graph`), and the driver refuses what a capture forbids. ``with graph:`` does so.
 
         Parameters
         ----------
@@ -229,7 +229,7 @@ class Graph:
         """
         self._check("capture_end()")
         capture = self._capture_here("capture_end()")
-        check = None if self._watched is None else self._watched.check
+        check = self._watched.check if self._watched else None  # an empty list has nothing to check
         keep = self._keep_graph or self._debug
         kept = False
         try:
@@ -357,7 +357,7 @@ class Graph:
             raise
 
     def replay(self, stream: object = None) -> None:
-        """Enqueue one run of the graph, behind what is on the stream.
+        """Enqueue one run of the graph, behind all work on the stream.
 
         Parameters
         ----------
@@ -442,7 +442,7 @@ class Graph:
         return obj
 
     def reset(self) -> None:
-        """Make the graph empty: give back the executable, the graph, the pool and what it retains.
+        """Make the graph empty: release the executable, the graph, the pool and all retained objects.
 
         Callables from `bind` raise `GraphStateError` from then on. Runs that are under way complete.
         A capture that is under way is abandoned; if another thread, which is still alive, began it, that is

@@ -62,7 +62,7 @@ class Binding:
     keeps : object
         What has to live as long as the callable does.
     check : callable, optional
-        Called ahead of every launch; what it raises is raised, and nothing is launched.
+        Called before every launch. If it raises, nothing is launched and the exception passes.
     """
 
     __slots__ = ("__weakref__", "_asks", "_in_c", "_keeps", "_stream", "target")
