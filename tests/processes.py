@@ -15,13 +15,7 @@ def execute(
     cwd: str | Path | None = None,
     merged: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, and return its status and what it wrote, as text.
-
-    Parameters
-    ----------
-    merged : bool
-        Whether what it complains of stands in its output, where it came.
-    """
+    """Run a command to its end and return its status and output, as text; `merged` with the error output."""
     return subprocess.run(
         command,
         env=env,

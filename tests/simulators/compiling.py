@@ -30,25 +30,10 @@ def compiled(
     depends: Iterable[Path] = (),
     finish: Callable[[Path], object] = lambda folder: None,
 ) -> Path:
-    """Return a folder with libraries.
+    """Return a folder with libraries, each compiled from the C files of a folder.
 
-    Parameters
-    ----------
-    name : str
-        What the folder's name begins with.
-    libraries : mapping of str to Path
-        The sources of each library, by its place in the folder: all C files of a folder.
-    *options : str
-        More options for the compiler.
-    depends : iterable of Path
-        Other files that the libraries depend on.
-    finish : callable
-        What else is to be done in the folder.
-
-    Raises
-    ------
-    RuntimeError
-        There is no compiler, or it refuses the sources.
+    The options go to the compiler, `depends` are other files that the libraries depend on, and `finish` does
+    what else is to be done in the folder. A RuntimeError says why there is none.
     """
     cc = compiler()
     if cc is None:
