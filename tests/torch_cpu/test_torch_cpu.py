@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lanes import lack
+from processes import execute
 from torch_cpu import environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,18 +38,15 @@ def python() -> Path:
 def test_the_tests_that_want_torch_pass(
     python: Path, part: str, record_property: Callable[[str, object], None]
 ) -> None:
-    done = subprocess.run(
+    done = execute(
         [
             *(str(python), "-m", "pytest", "-v", "-p", "no:cacheprovider", "--color=no"),
             *("-m", "needs", *(f"tests/{name}" for name in PARTS[part])),
         ],
         cwd=ROOT,
         env=environment.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
         timeout=TIMEOUT,
-        check=False,
+        merged=True,
     )
     assert done.returncode == 0, done.stdout
     passed = Counter(re.findall(r"^tests/(\S+\.py)::.* PASSED", done.stdout, re.MULTILINE))
@@ -72,12 +69,5 @@ else:
     raise AssertionError
 assert "torch" not in sys.modules
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        env=environment.environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = execute([sys.executable, "-W", "error", "-c", code], env=environment.environment())
     assert done.returncode == 0, done.stderr
