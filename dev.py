@@ -49,7 +49,7 @@ def environment(binding: str = "", version: str = "") -> Path:
     if {"cuda", "hip"} <= set(extras):
         wanted.append("nvidia-cuda-runtime>=13,<14")  # the headers for tests/simulators/hip_on_cuda
 
-    built_from = [ROOT / "pyproject.toml", *sorted(ROOT.glob("accelerator_graph/**/*.c"))]
+    built_from = [ROOT / "pyproject.toml", *sorted(ROOT.glob("accelerator_graph/**/*.[ch]"))]
     sources = (path.read_text(encoding="utf-8") for path in built_from)
     facts = [*sources, sys.version, str(ROOT), *wanted]
     digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import re
 import shlex
 import sys
 import sysconfig
@@ -22,6 +23,8 @@ from simulators.compiling import compiler
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = "FAST_SOURCE"
 """The environment's variable that names another file than `_core/_fast.c`."""
+
+FAST_C = ROOT / "accelerator_graph" / "_core" / "_fast.c"
 CACHE = Path(__file__).resolve().parent / "__pycache__"
 FLAGS = ("-O2", "-g", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers")
 MORE_FLAGS = "FAST_FLAGS"
@@ -160,11 +163,21 @@ def compiled(name: str, source: str, suffix: str, *flags: str) -> Path:
     return path
 
 
+def flattened(file: Path) -> str:
+    """Return a C file with its own headers in the place of their names."""
+    return re.sub(
+        r'^#include "(\w+\.h)"$',
+        lambda found: (FAST_C.parent / found[1]).read_text("utf-8"),
+        file.read_text("utf-8"),
+        flags=re.MULTILINE,
+    )
+
+
 def extension() -> Path:
     if sys.platform != "linux":
         pytest.skip("the launch functions of these tests are for Linux")
-    file = os.environ.get(SOURCE) or ROOT / "accelerator_graph" / "_core/_fast.c"
-    source = Path(file).read_text(encoding="utf-8")
+    file = os.environ.get(SOURCE) or FAST_C
+    source = flattened(Path(file))
     include = sysconfig.get_paths()["include"]
     if not Path(include, "Python.h").exists():
         lack("the headers of Python are not installed")

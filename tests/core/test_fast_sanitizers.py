@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import pytest
 
+from core.fast_bench import FAST_C, flattened
 from lanes import lack
 from processes import execute
 from simulators.compiling import compiler
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE = ROOT / "accelerator_graph" / "_core/_fast.c"
 MEMORY = "address,undefined"
 THREADS = "thread"
 LIBRARIES = {MEMORY: "libasan.so", THREADS: "libtsan.so"}
@@ -141,7 +141,7 @@ def planted(source: str, bug: Bug) -> str:
 def test_bug_is_found(tmp_path: Path, name: str) -> None:
     bug = BUGS[name]
     copy = tmp_path / "_fast.c"
-    source = SOURCE.read_text(encoding="utf-8")
+    source = flattened(FAST_C)
     copy.write_text("#include <stdlib.h>\n" + planted(source, bug), encoding="utf-8")
     status, said = run(bug.sanitizer, tmp_path, "-x", FAST_SOURCE=str(copy), FAST_SECONDS="2")
     assert status != 0, said
