@@ -26,7 +26,8 @@ def test_allocations_that_fail_leave_no_trace(how_many):
     testcapi = pytest.importorskip("_testcapi", reason="this Python can't make its allocations fail")
     if not hasattr(testcapi, "set_nomemory"):
         pytest.skip("this Python can't make its allocations fail")
-    done = execute([sys.executable, __file__, str(how_many)], env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))})
+    paths = os.pathsep.join((str(ROOT), str(ROOT / "tests")))
+    done = execute([sys.executable, __file__, str(how_many)], env={**os.environ, "PYTHONPATH": paths})
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(done.stdout) >= 300
 

@@ -114,7 +114,7 @@ class Driver:
     def keep(self, answers: list[Any], function: str, arg: Any, *before: Any) -> None:
         """Like `answer`, but append `before` and the answer to a list, where no interrupt can lose them."""
         try:
-            answers.extend(chain(before, map(getattr(self.api, function), (arg,))))  # see `_shared.keeping`
+            answers.extend(chain(before, map(getattr(self.api, function), (arg,))))
         except (RuntimeError, ValueError) as error:
             self.broke(function, error)
 
