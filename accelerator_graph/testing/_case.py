@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from numbers import Integral
 from types import TracebackType
 from typing import Any, ClassVar, Generic, TypeVar
-from unittest import SkipTest
 from unittest.mock import patch
 from weakref import WeakSet
 
@@ -143,11 +142,6 @@ class Case(ABC):
     def has(self, capability: Capability) -> bool:
         """Return True if the backend has a capability."""
         return capability in self.backend.capabilities(0)
-
-    def needs(self, capability: Capability) -> None:
-        """Skip the test where the backend does not have a capability."""
-        if not self.has(capability):
-            raise SkipTest(f"backend {self.backend.name!r} does not have the capability {str(capability)!r}")
 
     def status(self, stream: ag.Stream) -> CaptureStatus:
         """Return whether a stream is capturing."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from accelerator_graph import compat
 from accelerator_graph.compat._context import graph
 from accelerator_graph.compat._graphs import CUDAGraph, Graph
+from processes import execute
 from simulators.test_cuda import outcome
 from test_imports import fresh
 
@@ -135,13 +135,10 @@ def test_signatures_of_the_torch_that_is_installed():
 def with_torch(code):
     """Run code in a process of its own; return the lines that it printed."""
     root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
+    done = execute(
         [sys.executable, "-c", "import torch\n" + textwrap.dedent(code)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join((str(root), str(root / "tests")))},
-        capture_output=True,
-        text=True,
         timeout=200,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

@@ -12,15 +12,7 @@ from accelerator_graph._core import ownership, streams
 from accelerator_graph.backends import registry
 
 from . import figures
-from .bench import (
-    A,
-    Bench,
-    accounts,
-    faults,
-    left,
-    no_capture,
-    nothing_left,
-)
+from .bench import A, Bench, accounts, faults, left, no_capture, nothing_left
 from .vendor import BACKEND, vendor
 
 

@@ -190,7 +190,6 @@ class BackendRules(Case):
     @needs(Capability.EVENTS)
     def test_destroyed_event_is_still_waited_for(self) -> None:
         """A stream that waits for an event goes on waiting after the event is destroyed."""
-        self.needs(Capability.EVENTS)
         first, second, cell = self.stream(), self.stream(), self.cell()
         for _ in range(5):
             self.enqueue_slow(first, cell, 1, 5)

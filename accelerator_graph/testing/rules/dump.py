@@ -107,7 +107,6 @@ class DumpRules(Case):
     @needs(Capability.HANDLES)
     def test_raw_handles_are_ints(self) -> None:
         """`raw_graph` and `raw_executable` return non-zero ints, and different ones for two live graphs."""
-        self.needs(Capability.HANDLES)
         stream, cell = self.stream(), self.cell()
         graph, other = (self.captured(stream, cell, keep_graph=True) for _ in range(2))
         for each in (graph, other):

@@ -102,7 +102,6 @@ class EventRules(Case):
         assert self.used.read(cell) == 16
 
     def _two(self) -> tuple[ag.Stream, ag.Stream, object]:
-        self.needs(Capability.EVENTS)
         return self.stream(), self.stream(), self.cell()
 
     def _slow(self, stream: ag.Stream, cell: object, a: int, b: int) -> ag.Graph:

@@ -111,7 +111,6 @@ class ForeignRules(Case):
     @needs(Capability.CHILD_GRAPHS)
     def test_recorded_replay_outlives_its_graph(self) -> None:
         """With "child_graphs", a recorded replay still works after its graph is reset."""
-        self.needs(Capability.CHILD_GRAPHS)
         stream, home, cell = self.stream(), self.stream(), self.cell()
         inner, outer = self.captured(home, cell), self.graph(stream)
         with outer:

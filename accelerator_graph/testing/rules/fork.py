@@ -246,11 +246,9 @@ class ForkRules(Case):
         return *self._some(2), self.cell()
 
     def _some(self, count: int) -> tuple[ag.Stream, ...]:
-        self.needs(Capability.EVENTS)
         return tuple(self.stream() for _ in range(count))
 
     def _null(self) -> ag.Stream:
-        self.needs(Capability.EVENTS)
         if not self.backend.cuda_like:
             raise SkipTest(f"backend {self.backend.name!r} has no null stream")
         null = self.graph(0, backend=self.backend.name).stream

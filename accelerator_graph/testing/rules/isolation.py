@@ -74,7 +74,6 @@ class IsolationRules(Case):
     @needs(Capability.EVENTS)
     def test_wait_for_an_event_of_another_capture_is_refused(self) -> None:
         """A capturing stream can't wait for an event of another capture; neither loses work silently."""
-        self.needs(Capability.EVENTS)
         first, second, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
         graph, theirs = self.graph(first), self.graph(second)
         theirs.capture_begin()
@@ -91,7 +90,6 @@ class IsolationRules(Case):
     @needs(Capability.EVENTS)
     def test_wait_for_an_event_of_an_ended_capture_is_refused(self) -> None:
         """No stream can wait for an event of a capture that has ended, whether it became a graph or not."""
-        self.needs(Capability.EVENTS)
         for as_a_graph in (True, False):
             stream, idle, cell = self.stream(), self.stream(), self.cell()
             graph = self.graph(stream)
@@ -133,7 +131,6 @@ class IsolationRules(Case):
 
     def _outside(self) -> tuple[ag.Stream, Any]:
         """Return a stream that does slow work, and the cell that it works on."""
-        self.needs(Capability.EVENTS)
         stream, cell = self.stream(), self.cell()
         self.enqueue_slow(stream, cell)
         return stream, cell

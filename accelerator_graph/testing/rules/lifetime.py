@@ -161,7 +161,6 @@ class LifetimeRules(Case):
     @needs(Capability.EVENTS)
     def test_graph_outlives_the_streams_that_took_part(self) -> None:
         """A graph can be replayed after streams that were forked into its capture were closed."""
-        self.needs(Capability.EVENTS)
         stream, fork, cell = self.stream(), self.stream(), self.cell()
         graph = self.graph(stream)
         with graph:

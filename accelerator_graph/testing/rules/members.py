@@ -46,7 +46,6 @@ class MemberRules(Case):
     @needs(Capability.HANDLES)
     def test_handle_int_tells_objects_apart(self) -> None:
         """`handle_int` returns an int for a stream, a graph or an executable, different for two live ones."""
-        self.needs(Capability.HANDLES)
         backend, first, second, cell = self.backend, self.stream(), self.stream(), self.cell()
         graph = self._recorded(first, cell)
         executable = backend.instantiate(graph)
@@ -87,7 +86,6 @@ class MemberRules(Case):
     @needs(Capability.UPLOAD)
     def test_upload_runs_nothing(self) -> None:
         """`upload` runs no work of the graph; later replays run it as usual."""
-        self.needs(Capability.UPLOAD)
         stream, other, cell = self.stream(), self.stream(), self.cell()
         executable = self._executable(stream, cell)
         for each in (stream, stream, other):

@@ -32,7 +32,6 @@ class NodeRules(Case):
     @needs(Capability.EVENTS, Capability.NODES)
     def test_nodes_of_a_fork_and_join(self) -> None:
         """Forked branches depend on the work before the fork, not on each other; the join depends on both."""
-        self.needs(Capability.EVENTS)
         first, second, cells = self.stream(), self.stream(), [self.cell(), self.cell()]
 
         def record() -> None:
@@ -52,7 +51,6 @@ class NodeRules(Case):
     @needs(Capability.EVENTS, Capability.NODES)
     def test_nodes_after_an_event(self) -> None:
         """Work that waits for an event depends on the work before the event, and not on later work."""
-        self.needs(Capability.EVENTS)
         first, second, cells = self.stream(), self.stream(), [self.cell(), self.cell()]
 
         def record() -> None:
@@ -72,7 +70,6 @@ class NodeRules(Case):
     @needs(Capability.EVENTS, Capability.NODES)
     def test_nodes_of_streams_that_take_turns(self) -> None:
         """A side stream that is entered several times in a capture waits for the captured one each time."""
-        self.needs(Capability.EVENTS)
         stream, side, cell = self.stream(), self.stream(), self.cell()
 
         def record() -> None:
@@ -100,7 +97,6 @@ class NodeRules(Case):
 
     def _listed(self, stream: Any, record: Callable[[], None]) -> tuple[list[GraphNode], dict[int, set[int]]]:
         """Capture; return the nodes, and for each node all nodes that it depends on."""
-        self.needs(Capability.NODES)
         backend = self.backend
         token = backend.capture_begin(stream.native, backend.capture_modes[0])
         try:

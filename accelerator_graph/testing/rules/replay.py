@@ -43,7 +43,6 @@ class ReplayRules(Case):
             with raises(TypeError):
                 graph.bind(bad)
         assert self.read(cell) == 0
-        self.needs(Capability.HANDLES)
         graph.replay(stream.handle)
         graph.bind(stream.handle)()
         assert self.read(cell) == applied(2)

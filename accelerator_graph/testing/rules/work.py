@@ -64,7 +64,6 @@ class WorkRules(Case):
     @needs(Capability.ENQUEUE)
     def test_work_buffers_hold_zeros(self) -> None:
         """`Work.buffer` returns memory of that many bytes, all 0, and `Work.read_bytes` returns them."""
-        self.needs(Capability.ENQUEUE)
         stream, buffers = self.stream(), [self.used.buffer(nbytes) for nbytes in (1, 8, 8)]
         stream.fill(buffers[1], 3)
         stream.synchronize()
@@ -73,7 +72,7 @@ class WorkRules(Case):
     def _loses_an_update(self) -> bool:
         """Return True if an unordered piece of work beside a slow one is lost in one of many attempts."""
         slow, fast, cell = self.stream(), self.stream(), self.cell()
-        for _ in range(ATTEMPTS):
+        for _ in range(10 * ATTEMPTS):  # on a busy machine, most miss it
             before = self.used.read(cell)
             self.enqueue_slow(slow, cell, 1, 5)
             self.enqueue(fast, cell, 1, 1)
