@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .backend import BackendRules
+from .begin import BeginRules
 from .bind import BindRules
-from .by_hand import ByHandRules
 from .capture import CaptureRules
 from .dump import DumpRules
 from .events import EventRules
@@ -17,12 +17,10 @@ from .isolation import IsolationRules
 from .lifetime import LifetimeRules
 from .members import MemberRules
 from .memory import MemoryRules
-from .modes import ModeRules
 from .nodes import NodeRules
 from .pools import PoolRules
 from .process import ProcessRules
 from .replay import ReplayRules
-from .side_stream import SideStreamRules
 from .state import StateRules
 from .streams import StreamRules
 from .threads import ThreadRules
@@ -37,9 +35,7 @@ ALL = (
     StateRules,
     CaptureRules,
     MemberRules,
-    ModeRules,
-    ByHandRules,
-    SideStreamRules,
+    BeginRules,
     ForkRules,
     FailureRules,
     ForeignRules,

@@ -19,16 +19,11 @@ class IsolationRules(Case):
 
     def test_preparing_a_capture_disturbs_no_other(self) -> None:
         """Waiting for a stream inside `relaxed` invalidates no capture of this thread or of another."""
-        first, second, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
-        outer, inner = self.graph(first), self.graph()
-        with outer:
-            self.enqueue(first, cell)
-            with ag.graph(inner, stream=second):
-                self.enqueue(second, other)
-            self.enqueue(first, cell)
-        outer.replay()
+        second, cell, inner = self.stream(), self.cell(), self.graph()
+        with self.undisturbed_capture(), ag.graph(inner, stream=second):
+            self.enqueue(second, cell)
         inner.replay(second)
-        assert (self.read(cell), self.read(other)) == (applied(2), applied(1))
+        assert self.read(cell) == applied(1)
 
     @needs(Capability.EVENTS)
     def test_wait_for_an_event_from_before_the_capture_is_refused(self) -> None:
@@ -74,7 +69,6 @@ class IsolationRules(Case):
     @needs(Capability.EVENTS)
     def test_wait_for_an_event_of_another_capture_is_refused(self) -> None:
         """A capturing stream can't wait for an event of another capture; neither loses work silently."""
-        self.needs(Capability.EVENTS)
         first, second, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
         graph, theirs = self.graph(first), self.graph(second)
         theirs.capture_begin()
@@ -91,7 +85,6 @@ class IsolationRules(Case):
     @needs(Capability.EVENTS)
     def test_wait_for_an_event_of_an_ended_capture_is_refused(self) -> None:
         """No stream can wait for an event of a capture that has ended, whether it became a graph or not."""
-        self.needs(Capability.EVENTS)
         for as_a_graph in (True, False):
             stream, idle, cell = self.stream(), self.stream(), self.cell()
             graph = self.graph(stream)
@@ -121,10 +114,7 @@ class IsolationRules(Case):
         if self.has(Capability.EVENTS):
             calls.append(ag.Stream.query)
         for call in calls:
-            stream, cell = self.stream(), self.cell()
-            graph = self.graph(stream)
-            graph.capture_begin()
-            self.enqueue(stream, cell)
+            stream, cell, graph = self.setup_capturing()
             if self.backend.recording == "stream":
                 self._refused(lambda: call(stream), "illegal_call")  # noqa: B023
             else:
@@ -133,7 +123,6 @@ class IsolationRules(Case):
 
     def _outside(self) -> tuple[ag.Stream, Any]:
         """Return a stream that does slow work, and the cell that it works on."""
-        self.needs(Capability.EVENTS)
         stream, cell = self.stream(), self.cell()
         self.enqueue_slow(stream, cell)
         return stream, cell
@@ -178,7 +167,6 @@ class IsolationRules(Case):
     def _check(self, graph: ag.Graph, stream: ag.Stream, cell: Any, as_a_graph: bool) -> None:
         assert self.read(cell) == 0
         if as_a_graph:
-            graph.replay()
-            assert self.read(cell) == applied(2)
+            assert self.replayed(graph, cell) == applied(2)
             graph.reset()
         self.works(stream, graph)

@@ -4,35 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from graphlib import TopologicalSorter
-from typing import Any
 from unittest import SkipTest
 
+import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability, GraphEdge, GraphNode
 
 from .._case import Case, needs
 
 
+@needs(Capability.NODES)
 class NodeRules(Case):
     """The listed nodes and dependencies agree with the recorded work."""
 
-    @needs(Capability.NODES)
     def test_nodes_of_a_line(self) -> None:
         """The work of one stream is a chain: each node depends on the one before."""
         stream, cell = self.stream(), self.cell()
 
         def record() -> None:
-            for _ in range(4):
-                self.enqueue(stream, cell)
+            self.enqueue(stream, cell, times=4)
 
-        nodes, after = self._listed(stream, record)
-        self._needs_one_node_per_piece()
-        assert len(nodes) == 4
-        assert sorted(len(each) for each in after.values()) == [0, 1, 2, 3]
+        assert self._dependencies(stream, record) == [0, 1, 2, 3]
 
-    @needs(Capability.EVENTS, Capability.NODES)
+    @needs(Capability.EVENTS)
     def test_nodes_of_a_fork_and_join(self) -> None:
         """Forked branches depend on the work before the fork, not on each other; the join depends on both."""
-        self.needs(Capability.EVENTS)
         first, second, cells = self.stream(), self.stream(), [self.cell(), self.cell()]
 
         def record() -> None:
@@ -43,16 +38,11 @@ class NodeRules(Case):
             first.wait(second)
             self.enqueue(first, cells[0])
 
-        nodes, after = self._listed(first, record)
-        self._needs_one_node_per_piece()
-        work = {node.id for node in nodes if node.kind != "empty"}
-        assert len(work) == 4
-        assert sorted(len(after[node] & work) for node in work) == [0, 1, 1, 3]
+        assert self._dependencies(first, record) == [0, 1, 1, 3]
 
-    @needs(Capability.EVENTS, Capability.NODES)
+    @needs(Capability.EVENTS)
     def test_nodes_after_an_event(self) -> None:
         """Work that waits for an event depends on the work before the event, and not on later work."""
-        self.needs(Capability.EVENTS)
         first, second, cells = self.stream(), self.stream(), [self.cell(), self.cell()]
 
         def record() -> None:
@@ -64,15 +54,11 @@ class NodeRules(Case):
             self.enqueue(second, cells[1])
             first.wait(second)
 
-        nodes, after = self._listed(first, record)
-        self._needs_one_node_per_piece()
-        work = {node.id for node in nodes if node.kind != "empty"}
-        assert sorted(len(after[node] & work) for node in work) == [0, 1, 1]
+        assert self._dependencies(first, record) == [0, 1, 1]
 
-    @needs(Capability.EVENTS, Capability.NODES)
+    @needs(Capability.EVENTS)
     def test_nodes_of_streams_that_take_turns(self) -> None:
         """A side stream that is entered several times in a capture waits for the captured one each time."""
-        self.needs(Capability.EVENTS)
         stream, side, cell = self.stream(), self.stream(), self.cell()
 
         def record() -> None:
@@ -83,12 +69,8 @@ class NodeRules(Case):
                         self.enqueue(side, cell)
                     stream.wait(side)
 
-        nodes, after = self._listed(stream, record)
-        self._needs_one_node_per_piece()
-        work = {node.id for node in nodes if node.kind != "empty"}
-        assert sorted(len(after[node] & work) for node in work) == [0, 1, 2, 3]
+        assert self._dependencies(stream, record) == [0, 1, 2, 3]
 
-    @needs(Capability.NODES)
     def test_nodes_have_a_kind(self) -> None:
         """Every node has a kind in lower case, and a name, which may be empty."""
         stream, cell = self.stream(), self.cell()
@@ -98,11 +80,12 @@ class NodeRules(Case):
             assert node.kind == node.kind.lower()
             assert isinstance(node.name, str)
 
-    def _listed(self, stream: Any, record: Callable[[], None]) -> tuple[list[GraphNode], dict[int, set[int]]]:
+    def _listed(
+        self, stream: ag.Stream, record: Callable[[], None]
+    ) -> tuple[list[GraphNode], dict[int, set[int]]]:
         """Capture; return the nodes, and for each node all nodes that it depends on."""
-        self.needs(Capability.NODES)
         backend = self.backend
-        token = backend.capture_begin(stream.native, backend.capture_modes[0])
+        token = self.begin(stream)
         try:
             record()
         finally:
@@ -115,9 +98,13 @@ class NodeRules(Case):
         assert [node.id for node in nodes] == list(range(len(nodes)))
         return nodes, _closure(len(nodes), edges)
 
-    def _needs_one_node_per_piece(self) -> None:
+    def _dependencies(self, stream: ag.Stream, record: Callable[[], None]) -> list[int]:
+        """Capture; return for each piece of work on how many others it depends, sorted."""
+        nodes, after = self._listed(stream, record)
         if self.used.nodes_per_piece != 1:
             raise SkipTest("a piece of work is not one node")
+        work = {node.id for node in nodes if node.kind != "empty"}
+        return sorted(len(after[node] & work) for node in work)
 
 
 def _closure(count: int, edges: list[GraphEdge]) -> dict[int, set[int]]:

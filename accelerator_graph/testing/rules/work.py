@@ -64,7 +64,6 @@ class WorkRules(Case):
     @needs(Capability.ENQUEUE)
     def test_work_buffers_hold_zeros(self) -> None:
         """`Work.buffer` returns memory of that many bytes, all 0, and `Work.read_bytes` returns them."""
-        self.needs(Capability.ENQUEUE)
         stream, buffers = self.stream(), [self.used.buffer(nbytes) for nbytes in (1, 8, 8)]
         stream.fill(buffers[1], 3)
         stream.synchronize()
@@ -100,8 +99,7 @@ class WorkRules(Case):
         """Enqueue some slow work on each stream in turn; return how many seconds the calls took."""
         begin = time.perf_counter()
         for stream in streams:
-            for _ in range(PIECES):
-                self.enqueue_slow(stream, cell)
+            self.enqueue_slow(stream, cell, times=PIECES)
         return time.perf_counter() - begin
 
     def _seconds(self, enqueue: Callable[[], object]) -> float:
