@@ -168,9 +168,9 @@ def is_closed(stream: ag.Stream) -> bool:
 
 def is_same(first: ag.Stream | None, second: ag.Stream | None) -> bool:
     """Return True if two are the same stream, or both None."""
-    if first is None or second is None:
+    if first is None or second is None or first is second:
         return first is second
-    return first is second or bool(first.native == second.native)
+    return bool(first.native == second.native)
 
 
 @contextmanager

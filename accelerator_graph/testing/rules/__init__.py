@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from .backend import BackendRules
 from .begin import BeginRules
-from .bind import BindRules
 from .capture import CaptureRules
-from .dump import DumpRules
 from .events import EventRules
 from .failures import FailureRules
 from .foreign import ForeignRules
 from .fork import ForkRules
 from .handles import HandleRules
+from .inspection import DumpRules, NodeRules
 from .interrupts import InterruptRules
 from .isolation import IsolationRules
 from .lifetime import LifetimeRules
 from .members import MemberRules
 from .memory import MemoryRules
-from .nodes import NodeRules
 from .pools import PoolRules
 from .process import ProcessRules
 from .replay import ReplayRules
@@ -45,7 +43,6 @@ ALL = (
     LifetimeRules,
     ProcessRules,
     ReplayRules,
-    BindRules,
     PoolRules,
     MemoryRules,
     NodeRules,

@@ -80,8 +80,7 @@ class BeginRules(Case):
 
     def test_side_stream_is_made_and_made_current(self) -> None:
         """A new stream is captured and current; afterwards the former one is, and replays go there."""
-        stream, cell = self.stream(), self.cell()
-        graph = self.graph()
+        stream, cell, graph = self.stream(), self.cell(), self.graph()
         with stream:
             with ag.graph(graph) as entered:
                 assert entered is graph
@@ -101,8 +100,7 @@ class BeginRules(Case):
 
     def test_side_stream_waits_for_the_current_one(self) -> None:
         """The capture begins after the work on the former current stream is done."""
-        stream, cell, other = self.stream(), self.cell(), self.cell()
-        graph = self.graph()
+        stream, cell, other, graph = self.stream(), self.cell(), self.cell(), self.graph()
         with stream:
             self.enqueue_slow(stream, cell, times=5)
             with ag.graph(graph):
@@ -207,9 +205,8 @@ class BeginRules(Case):
 
     def test_mode_of_capture_begin_wins(self) -> None:
         """The mode passed to `capture_begin` overrides the constructor's, for that capture."""
-        stream, cell = self.stream(), self.cell()
         mode = self._undeclared()[0]
-        graph = self.graph(stream, capture_error_mode=mode)
+        stream, cell, graph = self.setup(capture_error_mode=mode)
         graph.capture_begin(capture_error_mode="default")
         self.enqueue(stream, cell)
         graph.capture_end()

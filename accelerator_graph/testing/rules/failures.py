@@ -16,10 +16,6 @@ class _Stop(BaseException):
     """Not an `Exception`, like what test runners and schedulers raise."""
 
 
-class _Thing:
-    """Something that can be retained."""
-
-
 BODY_RAISES = (ValueError, KeyboardInterrupt, SystemExit, GeneratorExit, _Stop)
 PASS_ALWAYS = (KeyboardInterrupt, SystemExit)
 BROKEN = ("illegal_call", "invalidated")
@@ -109,9 +105,9 @@ class FailureRules(Case):
     def test_failed_capture_releases_what_was_retained_in_it(self) -> None:
         """Objects that were retained during a failed capture are released; those from before stay."""
         _stream, _, graph = self.setup()
-        before = weakref.ref(graph.retain(_Thing()))
+        before = weakref.ref(graph.retain(set[int]()))
         with raises(ValueError), graph:
-            during = weakref.ref(graph.retain(_Thing()))
+            during = weakref.ref(graph.retain(set[int]()))
             assert during() is not None
             raise ValueError
         gc.collect()

@@ -13,7 +13,7 @@ class HandleRules(Case):
 
     @needs(Capability.HANDLES)
     def test_handle_stands_for_the_stream(self) -> None:
-        """A handle, with the backend's name, captures the stream that it belongs to."""
+        """A handle, with the backend's name, stands for its stream, which stays its owner's."""
         stream, other, cell = self.stream(), self.stream(), self.cell()
         assert type(stream.handle) is int
         assert stream.handle != other.handle
@@ -23,18 +23,11 @@ class HandleRules(Case):
         assert graph.stream.handle == stream.handle
         assert graph.device == stream.device
         assert self.replayed(graph, cell) == applied(1)
-
-    @needs(Capability.HANDLES)
-    def test_handle_leaves_the_stream_its_owners(self) -> None:
-        """Closing or dropping a `Stream` that was made from a handle does not touch the stream."""
-        stream, cell = self.stream(), self.cell()
-        graph = self.graph(stream.handle, backend=self.backend.name)
-        assert graph.stream is not None
         graph.stream.close()
         del graph
         self.works(stream, self.graph(stream))
-        assert self.read(cell) == 0
 
+    @needs(Capability.HANDLES)
     def test_runtimes_own_object_stands_for_the_stream(self) -> None:
         """The runtime's own stream object, if the backend knows it, captures that stream."""
         stream, cell = self.stream(), self.cell()

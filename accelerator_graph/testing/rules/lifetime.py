@@ -12,10 +12,6 @@ from accelerator_graph.backends.base import Capability, CaptureStatus
 from .._case import Case, applied, needs
 
 
-class _Thing:
-    """Something that can be retained."""
-
-
 class LifetimeRules(Case):
     """Destruction never blocks, never raises, and disturbs no capture."""
 
@@ -150,10 +146,10 @@ class LifetimeRules(Case):
     def test_retained_objects_live_until_reset(self) -> None:
         """`retain` returns its argument and keeps it until `reset`, over captures and replays."""
         stream, cell, graph = self.setup()
-        thing = _Thing()
+        thing = set[int]()
         assert graph.retain(thing) is thing
         with graph:
-            during = weakref.ref(graph.retain(_Thing()))
+            during = weakref.ref(graph.retain(set[int]()))
             self.enqueue(stream, cell)
         before = weakref.ref(thing)
         del thing
@@ -169,8 +165,7 @@ class LifetimeRules(Case):
 
     def test_cycles_through_a_graph_are_collected(self) -> None:
         """A reference cycle through a graph, its bound callable or its stream's owner is collected."""
-        cell = self.cell()
-        stream = self.stream()
+        stream, cell = self.stream(), self.cell()
         holder = _Owner(stream)
         theirs = holder if self.backend.cuda_like else stream
         holder.graph = graph = self.graph(theirs, backend=self.backend.name, keep_graph=True)

@@ -15,13 +15,6 @@ from .._case import Case, Number, applied, expect, is_same, needs, raises
 class StreamRules(Case):
     """Making streams, using them, closing them."""
 
-    def test_streams_are_made_on_every_device(self) -> None:
-        """`Stream(device)` is on that device, and of the named backend."""
-        for device in range(self.backend.device_count()):
-            stream = self.stream(device)
-            assert (stream.backend, stream.device) == (self.backend.name, device)
-            stream.synchronize()
-
     def test_stream_runs_work_and_synchronize_waits(self) -> None:
         """Work on an idle stream runs in order, and `synchronize` returns when all of it is done."""
         stream, cell = self.stream(), self.cell()
@@ -38,22 +31,19 @@ class StreamRules(Case):
         assert self.used.read(cell) == applied(2)
 
     def test_like_shares_the_device(self) -> None:
-        """`like` decides backend and device; a different `device` beside it is a ValueError."""
+        """A device, `like` or else the current stream decides the device; two that differ are an error."""
         for device in range(self.backend.device_count()):
             model = self.stream(device)
-            stream = ag.Stream(like=model)
-            assert (stream.backend, stream.device) == (model.backend, device)
-            assert stream is not model
+            model.synchronize()
+            assert (model.backend, model.device) == (self.backend.name, device)
+            with model:
+                streams = ag.Stream(like=model), ag.Stream()
+            for stream in streams:
+                assert (stream.backend, stream.device) == (self.backend.name, device)
+                assert stream is not model
             assert ag.Stream(device, like=model, backend=self.backend.name).device == device
             if device:
                 expect(ValueError, ag.Stream, 0, like=model, match="device")
-
-    def test_stream_beside_the_current_one(self) -> None:
-        """Without arguments, a stream has the backend and the device of the current one."""
-        last = self.backend.device_count() - 1
-        with self.stream(last):
-            stream = ag.Stream()
-            assert (stream.backend, stream.device) == (self.backend.name, last)
 
     def test_current_stream_of_the_runtime_stays_the_same(self) -> None:
         """The runtime's own current stream, if it has one, stays the same until somebody changes it."""
@@ -145,21 +135,23 @@ class StreamRules(Case):
         expect(ag.GraphStateError, ag.graph, own, stream=stream, match="closed")
         expect(ag.GraphStateError, ag.Stream, like=stream, match="closed")
         assert "closed" in repr(stream)
-        assert made_before.state == own.state == "empty"
+        assert (made_before.state, own.state, graph.state) == ("empty", "empty", "ready")
         assert self.replayed(graph, cell) == applied(1)
 
     def test_graph_whose_stream_was_closed_can_be_replayed_and_waited_for(self) -> None:
-        """After `close`, `Graph.stream` is another object for the stream, which can be waited for."""
-        stream, cell, graph = self.setup_captured()
+        """After `close` a graph replays as before; `Graph.stream` is another object for the stream."""
+        (stream, cell, graph), other = self.setup_captured(), self.stream()
+        launch = graph.bind()
         assert graph.stream is stream
         stream.close()
-        for times in (1, 2):
-            graph.replay()
+        for times, replay in enumerate((graph.replay, graph.replay, launch), 1):
+            replay()
             assert graph.stream is not None
             assert graph.stream is not stream
-            graph.stream.synchronize()
-            assert self.used.read(cell) == applied(times)
+            assert self.read_after(graph.stream, cell) == applied(times)
             graph.stream.close()
+        graph.replay(other)
+        assert self.read_after(other, cell) == applied(4)
         graph.reset()
 
     def test_closing_lets_work_complete(self) -> None:

@@ -84,8 +84,7 @@ class ThreadRules(Case):
                 graph = self.graph(streams[which])
                 barrier.wait()
                 with graph:
-                    for _ in range(1 + which):
-                        self.enqueue(streams[which], cells[which])
+                    self.enqueue(streams[which], cells[which], times=1 + which)
                     barrier.wait()
                 graphs.append(graph)
             return graphs
@@ -135,24 +134,9 @@ class ThreadRules(Case):
         graph.replay()
         assert (self.read(cell), self.read(outside)) == (applied(1), applied(1))
 
-    def test_graph_replays_from_a_thread_that_never_saw_the_device(self) -> None:
-        """A new thread can replay, instantiate, reset and make streams."""
-        stream, cell, graph = self.setup_captured(keep_graph=True)
-
-        def use() -> None:
-            graph.instantiate()
-            graph.replay()
-            other = self.stream()
-            graph.replay(other)
-            assert self.read_after(other, cell) == applied(2)
-
-        self.in_thread(use)
-        self.in_thread(graph.reset)
-        self.works(stream, graph)
-
     def test_every_call_works_on_a_thread_that_never_saw_the_device(self) -> None:
         """Each call can be the first one of its thread: events, captures, inspection, release."""
-        stream, other, cell = self.stream(), self.stream(), self.cell()
+        stream, other, cell = self.in_thread(self.stream), self.in_thread(self.stream), self.cell()
         graph, expected = self.graph(stream, keep_graph=True), applied(1)
 
         def capture() -> None:
@@ -181,6 +165,7 @@ class ThreadRules(Case):
             expected = applied(1, start=expected)
         assert self.read(cell) == expected
         self.in_thread(graph.reset)
+        self.works(stream, graph)
         for each in (stream, other):
             self.in_thread(each.synchronize)
             self.in_thread(each.close)
