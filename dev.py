@@ -49,7 +49,7 @@ def environment(binding: str = "", version: str = "") -> Path:
     if {"cuda", "hip"} <= set(extras):
         wanted.append("nvidia-cuda-runtime>=13,<14")  # the headers for tests/simulators/hip_on_cuda
 
-    built_from = [ROOT / "pyproject.toml", *sorted(ROOT.glob("accelerator_graph/**/*.c"))]
+    built_from = [ROOT / "pyproject.toml", *sorted(ROOT.glob("accelerator_graph/**/*.[ch]"))]
     sources = (path.read_text(encoding="utf-8") for path in built_from)
     facts = [*sources, sys.version, str(ROOT), *wanted]
     digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()
@@ -78,8 +78,8 @@ def run(*command: str | Path, cwd: Path | None = None) -> None:
 
 
 def pytest(python: Path, *arguments: str) -> None:
-    """Run pytest, a process for each core; tests that share a slow fixture stay in one."""
-    parallel = () if "--pdb" in arguments else ("-n", str(min(os.cpu_count() or 1, 8)), "--dist", "loadgroup")
+    """Run pytest with a process for each core."""
+    parallel = () if "--pdb" in arguments else ("-n", str(min(os.cpu_count() or 1, 8)))
     run(python, "-m", "pytest", *parallel, *arguments, cwd=ROOT)
 
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from ._core import capture_table, liveness, ownership, pools, states, streams
-from ._core.call_site import caller, warn_of_nothing
-from ._core.capture import Capture, CapturePlan, why_empty
-from ._core.current_stream import stream_to_capture
+from ._core.call_site import caller
+from ._core.capture import CapturePlan
 from ._core.extension import calling
 from ._core.files import write_file
+from ._core.lifecycle import Lifecycle
 from ._core.modes import check_mode
-from ._core.replay import Runner
 from ._core.side_streams import beside_current
 from ._interpreter.sure_exit import if_skipped, sure_exit
 from .backends import registry
@@ -25,14 +24,12 @@ if TYPE_CHECKING:
     import os
     from typing import Self
 
-    from ._core.capture import Captured
-    from ._core.states import State
     from ._core.streams import Stream
 
 T = TypeVar("T")
 
 
-class Graph:
+class Graph(Lifecycle):
     """Work captured from an accelerator's stream, to be replayed as a whole.
 
     Parameters
@@ -74,86 +71,7 @@ class Graph:
     The interface is that of `torch.accelerator.Graph`.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_backend_name",
-        "_capture",
-        "_debug",
-        "_finds_inputs",
-        "_generators",
-        "_given_stream",
-        "_graph_pool",
-        "_guard",
-        "_home",
-        "_keep_graph",
-        "_launch",
-        "_lost",
-        "_mode",
-        "_retained",
-        "_runner",
-        "_watched",
-    )
-
-    def __init__(
-        self,
-        keep_graph: bool = False,
-        *,
-        pool: pools.AnyPool | None = None,
-        capture_error_mode: str = "default",
-        stream: object = None,
-        backend: str | None = None,
-        check_input_liveness: bool | None = None,
-    ) -> None:
-        if not isinstance(keep_graph, bool):
-            raise TypeError(f"keep_graph must be True or False, not {keep_graph!r}.")
-        pools.check_pool(pool)
-        self._keep_graph = keep_graph
-        self._debug = False
-        self._graph_pool = pool
-        self._mode = check_mode(capture_error_mode)
-        self._backend_name = None if backend is None else registry.get(backend).name
-        self._given_stream = None if stream is None else streams.as_stream(stream, backend)
-        self._finds_inputs = liveness.asked_for(check_input_liveness)
-        self._watched: liveness.Watchlist | None = None
-        self._retained: list[object] | None = None
-        self._generators: tuple[object, ...] = ()
-        self._empty()
-        ownership.tracked.add(self)
-
-    def _empty(self) -> None:
-        """Be as before the first capture."""
-        self._home = self._given_stream  # where replays go, as the user knows it
-        self._capture: Capture | None = None
-        self._guard: object = None
-        self._runner: Runner | None = None
-        self._launch: Callable[[], None] | None = None
-        self._lost = ""  # why it is empty, if there is more to say than that nothing was captured
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a Graph can't be pickled or copied: it belongs to its process; capture another one.")
-
-    def __repr__(self) -> str:
-        where = "" if self._home is None else f", {streams.describe(self._home)}"
-        return f"<accelerator_graph.Graph, {self.state}{where}>"
-
-    def _check(self, what: str) -> None:
-        """Raise `GraphStateError` if an operation is not allowed in the present state."""
-        fact = states.REFUSED[what].get(self.state)
-        if fact:
-            raise self._refusal(what, self._lost or fact)
-
-    def _refusal(self, what: str, fact: str) -> GraphStateError:
-        return GraphStateError(self._worded(what, f"Graph.{what}: {fact}."))
-
-    def _worded(self, what: str, message: str) -> str:
-        """Return the message of an error or a warning about `what`; a subclass may use other words."""
-        return message
-
-    def _runner_for(self, what: str) -> Runner:
-        """Return what replays the graph; raise `GraphStateError` if the operation is not allowed now."""
-        self._check(what)
-        assert self._runner is not None
-        return self._runner
+    __slots__ = ()
 
     # ---- capture -------------------------------------------------------------------------------
 
@@ -162,7 +80,7 @@ class Graph:
 
         The stream is the current one of this thread until the capture ends. This thread has to call
         `capture_end` or `reset`, even if something raises in between: until then the thread holds the graph
-        (`current_graph`), and the driver goes on refusing what a capture forbids. ``with graph:`` does that.
+        (`current_graph`), and the driver refuses what a capture forbids. ``with graph:`` does so.
 
         Parameters
         ----------
@@ -187,29 +105,6 @@ class Graph:
         assert self._capture is not None
         self._capture.begun_at = caller()
 
-    def _begin(self, plan: CapturePlan) -> None:
-        """Begin a capture, in a state that allows it."""
-        lease = pools.Lease(self._graph_pool if plan.pool is None else plan.pool)
-        mode = self._mode if plan.mode is None else check_mode(plan.mode)
-        finds_inputs = self._finds_inputs if plan.finds_inputs is None else plan.finds_inputs
-        ownership.drain()
-        target = plan.stream or self._given_stream or stream_to_capture(self._backend_name)
-        target._check()
-        home = plan.home or target
-        try:
-            capture = self._capture = Capture(self, target, home, lease, len(self._retained or ()))
-            if finds_inputs and self._watched is None:
-                self._watched = liveness.Watchlist()
-            used = None if self._watched is None else self._watched.begin()
-            first = target if home._is_capturing() else home
-            capture.begin(
-                mode, first if plan.prepare else None, self._generators, used if finds_inputs else None
-            )
-            self._home, self._lost = home, ""
-        except BaseException:
-            self._forget_capture()
-            raise
-
     def capture_end(self) -> None:
         """End the capture, and instantiate the graph unless it is kept.
 
@@ -228,73 +123,13 @@ class Graph:
             Nothing was captured.
         """
         self._check("capture_end()")
-        capture = self._capture_here("capture_end()")
-        check = None if self._watched is None else self._watched.check
-        keep = self._keep_graph or self._debug
-        kept = False
-        try:
-            self._runner = runner = Runner(capture.end(), keep, capture.home, capture.lease, check)
-            if runner.is_empty():
-                self._found_empty(capture.subject)
-            kept = keep
-            if not self._keep_graph:
-                self._instantiate(runner)
-        except BaseException:
-            if kept:
-                self._capture = self._guard = None
-            else:
-                self._forget_capture()
-            raise
-        self._capture = self._guard = None
-        ownership.drain()
-
-    def _found_empty(self, subject: str) -> None:
-        """Warn that a capture recorded nothing."""
-        assert self._home is not None
-        message = f"{subject} recorded nothing: {why_empty(self._home._backend)}."
-        warn_of_nothing(self._worded("empty capture", message))
-
-    def _capture_here(self, what: str) -> Capture:
-        """Return the capture that is under way, if this thread may end it."""
-        capture = self._capture
-        assert capture is not None
-        capture.check_thread(what)
-        return capture
-
-    def _forget_capture(self) -> None:
-        """Leave no trace of a capture that failed, even if one interrupt arrives in the middle of that."""
-        try:
-            self._undo_capture()
-        except BaseException:
-            self._undo_capture()
-            raise
-
-    def _undo_capture(self) -> None:
-        capture = self._capture
-        if capture is not None:
-            capture.abandon()
-            if self._retained:
-                del self._retained[capture.retained :]
-            if self._watched is not None:
-                self._watched.abandon()
-        if self._runner is not None:
-            self._runner.refuse("the capture failed; capture again, and bind() again")
-        self._empty()
+        self._end()
 
     def __enter__(self) -> Self:
         self._check("capture_begin()")
         self._guard = if_skipped(self, self._recover)
         self._enter(CapturePlan(prepare=True))
         return self
-
-    def _enter(self, plan: CapturePlan) -> None:
-        try:
-            self._begin(plan)
-        except GraphStateError:
-            raise
-        except BaseException:
-            self._recover()
-            raise
 
     @sure_exit
     def __exit__(
@@ -310,20 +145,6 @@ class Graph:
         except BaseException:
             self._recover()
             raise
-
-    def _recover(self) -> None:
-        """Leave no trace of an unfinished capture of this thread."""
-        if self._capture is not None and self._capture.is_here():
-            self._forget_capture()
-
-    def _abandon(self, exc: BaseException) -> None:
-        """Leave no trace because the body raised; raise `CaptureError` if the capture was invalidated."""
-        capture = self._capture_here("__exit__()")
-        failure = capture.failure(exc)
-        self._forget_capture()
-        if failure is not None and isinstance(exc, Exception):
-            raise failure from exc
-        exc.add_note(f"{capture.subject} was abandoned; the graph is empty and can be captured again.")
 
     # ---- executable ----------------------------------------------------------------------------
 
@@ -346,18 +167,9 @@ class Graph:
             raise self._refusal("instantiate()", states.HAS_EXECUTABLE)
         self._instantiate(runner)
 
-    def _instantiate(self, runner: Runner) -> None:
-        try:
-            runner.instantiate()
-            if self._launch is None:
-                self._launch = runner.home_launcher()
-        except BaseException:
-            if runner.executable is None:
-                self._launch = None
-            raise
-
+    @calling(vars(Lifecycle)["_launch"])
     def replay(self, stream: object = None) -> None:
-        """Enqueue one run of the graph, behind what is on the stream.
+        """Enqueue one run of the graph, behind all work on the stream.
 
         Parameters
         ----------
@@ -411,20 +223,6 @@ class Graph:
         self._make_ready(runner)
         return runner.bind(target or runner.destination(), self)
 
-    def _make_ready(self, runner: Runner) -> None:
-        """Instantiate the graph if that has not been done."""
-        if runner.executable is None:
-            with runner.lock:  # several threads may be the first to replay
-                if runner.executable is None:
-                    self._instantiate(runner)
-
-    def retain(self, obj: T) -> T:
-        """Keep an object alive until the graph is reset, and return it."""
-        if self._retained is None:
-            self._retained = []
-        self._retained.append(obj)
-        return obj
-
     def watch(self, obj: T) -> T:
         """Refuse replays once the memory of an array is gone, until the graph is reset; return the array.
 
@@ -442,7 +240,7 @@ class Graph:
         return obj
 
     def reset(self) -> None:
-        """Make the graph empty: give back the executable, the graph, the pool and what it retains.
+        """Make the graph empty: release the executable, the graph, the pool and all retained objects.
 
         Callables from `bind` raise `GraphStateError` from then on. Runs that are under way complete.
         A capture that is under way is abandoned; if another thread, which is still alive, began it, that is
@@ -458,14 +256,6 @@ class Graph:
         self._watched = None
         self._empty()
         ownership.drain()
-
-    def _after_fork(self) -> None:
-        lost = {"empty": self._lost, "capturing": states.BEGUN_BEFORE_FORK}
-        why = lost.get(self.state, states.CAPTURED_BEFORE_FORK)
-        if self._runner is not None:
-            self._runner.refuse(states.CAPTURED_BEFORE_FORK)
-        self._empty()
-        self._lost = why
 
     # ---- facts ---------------------------------------------------------------------------------
 
@@ -512,31 +302,6 @@ class Graph:
         """As `raw_executable`, on backends where that is a ``cudaGraphExec_t`` or ``hipGraphExec_t``."""
         self._runner_for("raw_cuda_graph_exec()").check_cuda_like()
         return self.raw_executable()
-
-    def _kept(self, what: str) -> Captured:
-        captured = self._runner_for(what).captured
-        if captured is None:
-            raise self._refusal(what, states.NOT_KEPT)
-        return captured
-
-    @property
-    def _recorded(self) -> Any:
-        """What the recorder has made: the capture under way, the graph if it is kept, else the executable."""
-        if self._capture is not None:
-            return self._capture._token
-        runner = self._runner_for("replay()")
-        made = runner.captured or runner.executable
-        assert made is not None
-        return made.value
-
-    @property
-    def state(self) -> State:
-        """``"empty"``, ``"capturing"``, ``"captured"`` (no executable yet) or ``"ready"``."""
-        if self._capture is not None:
-            return "capturing"
-        if self._runner is None:
-            return "empty"
-        return "captured" if self._runner.executable is None else "ready"
 
     @property
     def backend(self) -> str | None:
@@ -606,11 +371,6 @@ class Graph:
     def capture_error_mode(self, mode: str) -> None:
         self._check("capture_error_mode")
         self._mode = check_mode(mode)
-
-
-# Not a decorator, because the slot exists only once the class does. `replay` becomes a method in C that calls
-# what the slot holds: 10 ns on top of the launch itself, where a Python function that does the same costs 40.
-Graph.replay = calling(vars(Graph)["_launch"], Graph.replay)  # type: ignore[method-assign]
 
 
 class graph:

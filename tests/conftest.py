@@ -42,6 +42,9 @@ class Run:
             self.notes += [str(note) for name, note in report.user_properties if name == "note"]
 
 
+TOGETHER = ("tests/registry/test_plugins.py", "tests/test_benchmarks.py")
+"""Modules whose tests share a slow fixture."""
+
 RUN = pytest.StashKey[Run]()
 
 
@@ -93,6 +96,19 @@ def _simulator(item: pytest.Item) -> str:
     if mark := item.get_closest_marker("starts"):
         return str(mark.args[0])
     return next((SIMULATOR_OF[name] for name in item.fixturenames if name in SIMULATOR_OF), "")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give tests to the processes of pytest-xdist one by one, but for those that share a slow fixture."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            module = nodeid.partition("::")[0]
+            return module if module in TOGETHER else nodeid
+
+    return Scheduling(config, log)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -20,7 +20,7 @@ import pytest
 from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.backends.hip import HipBackend
 from simulators.amd import runtime as amd
-from simulators.cuda.build import compiler
+from simulators.compiling import compiler
 
 REQUIRED = "ACCELERATOR_GRAPH_REQUIRE_LANES"
 """If this variable is set, a lane that needs no GPU and can't run is a failure. CI sets it."""

@@ -14,14 +14,13 @@ from typing import Any
 
 import pytest
 
+from processes import execute
 from simulators.amd.runtime import command as on_amd
 from simulators.amd.runtime import environment as amd_environment
 from simulators.cuda.build import environment
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCHMARKS = ROOT / "benchmarks"
-pytestmark = pytest.mark.xdist_group("benchmarks")  # of the results of one run
-
 EVERY = {
     "cuda": {
         *("replay", "replay_pure_python", "capture", "torch", "inspect", "graphed", "growth"),
@@ -51,14 +50,8 @@ def measured(driver: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -
 def run(
     env: dict[str, str], *arguments: str, python: str = sys.executable
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [python, str(BENCHMARKS / "run.py"), "--quick", *arguments],
-        env=env,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
+    return execute(
+        [python, str(BENCHMARKS / "run.py"), "--quick", *arguments], cwd=ROOT, env=env, timeout=200
     )
 
 
@@ -111,12 +104,9 @@ def test_the_report_has_every_table(measured: Path) -> None:
 
 def test_the_results_are_drawn(measured: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    done = subprocess.run(
+    done = execute(
         [sys.executable, str(BENCHMARKS / "plot.py"), str(measured / "results.json"), "--out", str(tmp_path)],
-        capture_output=True,
-        text=True,
         timeout=100,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"replay.svg", "growth.svg", "threads.svg"}

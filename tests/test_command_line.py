@@ -14,20 +14,14 @@ import pytest
 from accelerator_graph.__main__ import main
 from accelerator_graph.backends.base import Availability
 from accelerator_graph.backends.cpu import CpuBackend
+from processes import execute
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def command_line(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", **variables}
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "accelerator_graph", *arguments],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=60,
-        check=False,
-    )
+    return execute([sys.executable, "-W", "error", "-m", "accelerator_graph", *arguments], env=environment)
 
 
 def solved(*arguments: str) -> str:
@@ -187,13 +181,8 @@ def forgetful(*arguments):
 cpu.diffuse_rows = forgetful
 sys.exit(main(["demo", "--backend", "cpu", "--size", "16", "--steps", "40", "--dump", sys.argv[1]]))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "x.dot")],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=60,
-        check=False,
+    done = execute(
+        [sys.executable, "-c", code, str(tmp_path / "x.dot")], env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
     assert done.returncode == 1, done.stderr
     assert "DIFFERENT" in done.stdout

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import accelerator_graph
+from processes import execute
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -23,13 +23,7 @@ def fresh(code: str) -> str:
     """Run code in an interpreter that has the checkout and the environment's packages; return its output."""
     paths = [str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
     prelude = f"import sys; before = set(sys.modules); sys.path[:0] = {paths!r}\n"
-    done = subprocess.run(
-        [sys.executable, "-I", "-W", "error", "-c", prelude + code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = execute([sys.executable, "-I", "-W", "error", "-c", prelude + code])
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -4,11 +4,12 @@ It can't show everything about them: the interpreter and its standard library ar
 """
 
 import os
-import subprocess
 import sys
 import textwrap
 
 import pytest
+
+from processes import execute
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -93,13 +94,9 @@ print("used")
 
 def run(system, code):
     prelude = f"{PRELUDE}\nwithout({LACKS[system]!r})\nsys.platform = {system!r}\n"
-    done = subprocess.run(
+    done = execute(
         [sys.executable, "-c", prelude + textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=60,
         env={**os.environ, "PYTHONPATH": ROOT, "CUDA_VISIBLE_DEVICES": "-1", "HIP_VISIBLE_DEVICES": "-1"},
-        check=False,
     )
     assert done.stderr == ""
     assert done.returncode == 0

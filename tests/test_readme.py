@@ -2,10 +2,11 @@
 
 import os
 import re
-import subprocess
 import sys
 
 import pytest
+
+from processes import execute
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -26,14 +27,10 @@ def test_there_is_code_to_run():
 @pytest.mark.parametrize("block", range(len(RUNNABLE)))
 def test_the_code_runs(block, tmp_path):
     code = RUNNABLE[block]
-    done = subprocess.run(
+    done = execute(
         [sys.executable, "-W", "error", "-c", code],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": ROOT, "ACCELERATOR_GRAPH_BACKEND": "cpu"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -45,14 +42,8 @@ def test_the_code_for_a_gpu_runs(block, tmp_path):
     for name in ("torch", "cupy", "triton"):
         pytest.importorskip(name)
     (tmp_path / "block.py").write_text(block)
-    done = subprocess.run(
-        [sys.executable, "block.py"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": ROOT},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
+    done = execute(
+        [sys.executable, "block.py"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": ROOT}, timeout=200
     )
     assert done.returncode == 0, done.stderr
     assert len(set(done.stdout.split())) == 3, done.stdout

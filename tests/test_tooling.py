@@ -13,18 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from processes import execute
+
 DEV = Path(__file__).resolve().parents[1] / "dev.py"
 
 
 def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *command],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **variables},
-        timeout=120,
-        check=False,
-    )
+    return execute([sys.executable, *command], env={**os.environ, **variables}, timeout=300)
 
 
 def test_old_python_can_read_it() -> None:

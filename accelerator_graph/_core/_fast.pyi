@@ -94,7 +94,7 @@ class Follower:
 
 @final
 class Method:
-    """A method that calls what is in a slot of its object.
+    """A method that calls the object in a slot of its instance.
 
     Parameters
     ----------

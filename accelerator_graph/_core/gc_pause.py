@@ -1,7 +1,7 @@
-"""The cyclic garbage collector while a capture is under way: paused, and harmless if somebody calls it.
+"""Pausing the garbage collector while a capture is in progress, and making collections by hand harmless.
 
-It comes upon dead graphs, streams and arrays of anybody's at any line of the captured code. To destroy these
-is refused in a capture and breaks it, or is recorded in it.
+The collector can find dead graphs, streams and arrays at any line of the captured code. Destroying them
+during a capture invalidates it, or is recorded in it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from .._interpreter.process import after_fork
 
 _captures: dict[object, Callable[[], AbstractContextManager[object]]] = {}
 _ours = False
-"""It was on, and will be again."""
+"""True if this module has switched the collector off."""
 _collecting = False
 _lock = threading.RLock()
 _thread = threading.local()
 
 
 def pause(capture: object, relaxed: Callable[[], AbstractContextManager[object]]) -> None:
-    """Switch the collector off, in all threads, until nothing is captured any more. Again: nothing.
+    """Switch the collector off, in all threads, until no capture is in progress. Pausing twice does nothing.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def pause(capture: object, relaxed: Callable[[], AbstractContextManager[object]]
 
 
 def resume(capture: object) -> None:
-    """Say that a capture is over; after the last one the collector is on if it was before. Again: nothing."""
+    """End the pause of one capture; after the last one the collector is on again if it was before."""
     global _ours
     with _lock:
         _captures.pop(capture, None)
@@ -51,7 +51,7 @@ def resume(capture: object) -> None:
         if not _collecting:  # else it has to see the end
             with suppress(ValueError):
                 gc.callbacks.remove(_around)
-        if _ours:  # also if an interrupt came before this, the last time
+        if _ours:  # even if an interrupt came before this, the last time
             gc.enable()
             _ours = False
 

@@ -1,7 +1,7 @@
-"""Arrays that a graph uses and does not keep: whether their memory is still there.
+"""Watching arrays that a graph uses but does not keep alive.
 
-A graph goes on using the addresses that it was captured with. What was freed meanwhile gives wrong results
-and no error, so a replay is refused then, if the arrays are watched.
+A graph goes on using the addresses that it was captured with. If an array was freed meanwhile, the results
+are wrong, without an error. If the array is watched, the replay is refused.
 """
 
 from __future__ import annotations
@@ -25,17 +25,14 @@ _SHOWN = 5
 
 
 def asked_for(given: object) -> bool:
-    """Say whether inputs are to be found and watched: as given, or else as the environment says.
+    """Return True if captures should find and watch their inputs; None means as the environment says.
 
-    Raises
-    ------
-    TypeError, ValueError
-        What is given is neither a bool nor None, or the variable is neither 0 nor 1. Empty counts as unset.
+    Raises TypeError for another type, ValueError if the variable is neither 0 nor 1. Empty counts as unset.
     """
     if isinstance(given, bool):
         return given
     if given is not None:
-        raise TypeError(f"check_input_liveness: True, False or None is wanted, not {given!r}.")
+        raise TypeError(f"check_input_liveness must be True, False or None, not {given!r}.")
     value = os.environ.get(VARIABLE, "").strip()
     if value not in ("", "0", "1"):
         raise ValueError(f"{VARIABLE} is {value!r}; set it to 1 or 0, or unset it.")
@@ -47,19 +44,19 @@ class _Sentinel:
 
 
 class _Memory(weakref.ref[Any]):
-    """The memory of one array, referenced weakly, and what there is to say of it."""
+    """The memory of one array, referenced weakly, and the facts for a message."""
 
     __slots__ = ("address", "freed", "root", "text", "traced")
 
     address: int | None
-    """Where it was, if it may change."""
+    """The address, if the memory can move."""
     freed: str
     root: str
     text: str
     traced: bool
 
     def is_there(self) -> bool:
-        """Say whether the memory is there, at its place."""
+        """Return True if the memory still exists, at the same address."""
         memory = self()
         return memory is not None and (self.address is None or memory.data_ptr() == self.address)
 
@@ -77,41 +74,22 @@ class Watchlist:
         return len(self._entries)
 
     def add(self, array: object) -> None:
-        """Watch an array, because the user says so.
-
-        Raises
-        ------
-        TypeError
-            It can't be referenced weakly.
-        """
+        """Watch an array at the user's request. Raises TypeError if it can't be referenced weakly."""
         self._add(array, "watched", threading.get_ident())
 
     def begin(self) -> Callable[[object], Callable[[], object]]:
-        """Return what is to be called for each array that a capture on this thread uses.
-
-        That returns what takes the array from the list again.
-        """
+        """Return a callable that adds an array which this thread uses, and returns its undo."""
         self._before = frozenset(self._entries) if self._entries else _NONE
         thread = threading.get_ident()
         return lambda array: self._add(array, "first used", thread)
 
     def abandon(self) -> None:
-        """Forget what was added since `begin`. Again: nothing."""
+        """Remove all arrays that were added since `begin`."""
         for key in set(self._entries) - self._before:
             del self._entries[key]
 
-    def clear(self) -> None:
-        """Forget all."""
-        self._entries.clear()
-
     def check(self) -> None:
-        """Raise if the memory of an array is gone.
-
-        Raises
-        ------
-        GraphStateError
-            With what it was, and as far as it is known, where it was used, made and freed.
-        """
+        """Raise `GraphStateError` if the memory of an array is gone, with its history as far as known."""
         gone = [entry for entry in list(self._entries.values()) if not entry.is_there()]
         if gone:
             raise GraphStateError(_message(gone))
@@ -136,7 +114,7 @@ class Watchlist:
 
 
 def checked(check: Callable[[], None], call: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a launch that comes after a check."""
+    """Return a callable that makes a check, then the launch."""
 
     def launch() -> None:
         check()
@@ -146,12 +124,12 @@ def checked(check: Callable[[], None], call: Callable[[], Any]) -> Callable[[], 
 
 
 def _note(entry: _Memory) -> None:
-    """Remember where memory was freed."""
+    """Note where memory was freed."""
     entry.freed = f", freed at {_place(entry.root, threading.get_ident())}"
 
 
 def _memory_of(array: Any) -> Any:
-    """Return what lives as long as an array's memory: the storage, the array that it is a view of, ..."""
+    """Return an object that lives as long as an array's memory: its storage, or the array that it views."""
     if callable(getattr(array, "untyped_storage", None)):
         return array.untyped_storage()
     if hasattr(type(array), "__cuda_array_interface__"):  # to ask for it may synchronise
@@ -179,7 +157,7 @@ def _message(gone: list[_Memory]) -> str:
 
 
 def _description(array: Any) -> str:
-    """Say what an array is, as far as it says so itself."""
+    """Describe an array: its type, shape, dtype, device and address, as far as it has them."""
     shape, kind = getattr(array, "shape", None), type(array)
     facts = [f"{_root(array)}.{kind.__qualname__}" + ("" if shape is None else f" of shape {tuple(shape)}")]
     if hasattr(array, "dtype"):
@@ -202,13 +180,13 @@ def _address(array: Any) -> int | None:
 
 
 def _root(array: object) -> str:
-    """Return the package that an array comes from, also if its class is somebody's subclass."""
+    """Return the package that an array comes from, even if a user has subclassed its class."""
     bases = type(array).__mro__[:-1]
     return bases[-1].__module__.partition(".")[0] if bases else ""
 
 
 def _place(root: str, thread: int) -> str:
-    """Return file and line of the innermost frame of the user's; of a thread's, if there is none here."""
+    """Return file and line of the innermost frame of user code, here or else on a thread."""
     inside = {__name__.partition(".")[0], root, ""}  # generated code may be in no module
     # no variable may hold this very frame, which would keep all frames and their arrays
     found = _outside(sys._getframe(1), inside) or _outside(sys._current_frames().get(thread), inside)
@@ -222,7 +200,7 @@ def _outside(frame: FrameType | None, packages: set[str]) -> FrameType | None:
 
 
 def _made(array: object) -> tuple[str, bool]:
-    """Say where an object was made, if tracemalloc has seen it, and whether tracemalloc was looking."""
+    """Return where an object was made, if tracemalloc knows, and whether tracemalloc is running."""
     import tracemalloc
 
     if not tracemalloc.is_tracing():

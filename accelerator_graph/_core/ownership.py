@@ -1,7 +1,7 @@
-"""Who destroys what, and when: nothing is destroyed where it dies.
+"""Deferred destruction: owners put themselves in a queue when they die, and `drain` destroys what they own.
 
-An object may die in any thread, in the middle of anybody's capture, while a lock is held or a signal arrives.
-So all that happens then is an append to a queue; `drain` empties the queue at the next ordinary call.
+An object can die in any thread, in the middle of any capture, while a lock is held or a signal arrives. All
+that happens then is an append to a queue, which the library empties at the next ordinary call.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Finalizer:
     __del__ = lru_cache(maxsize=0)(_queue.append)  # a method in C: no signal is handled in it
 
     def act(self) -> None:
-        """Do what is due."""
+        """Destroy the value, or whatever else is due."""
         raise NotImplementedError
 
     def disturbs_captures(self) -> bool:

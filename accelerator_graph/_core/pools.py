@@ -161,7 +161,7 @@ class Lease:
 
     @property
     def id(self) -> PoolId:
-        """The id of the pool; a new pool has none until somebody asks."""
+        """The id of the pool. A new pool gets one when this is first read."""
         with _lock:
             if self._id is None:
                 self._id = (_new_number(), 0)

@@ -40,7 +40,7 @@ class Runner:
     home : Stream
         The stream of replays that name none. A hold of its own, which nobody else can close.
     lease : Lease
-        The graph's part in a pool. Only kept, for whoever releases it.
+        The graph's part in a pool, which the graph releases when it is reset.
     check : callable, optional
         Called ahead of every launch.
     """
@@ -71,7 +71,7 @@ class Runner:
         self.home = home
         self.lease = lease
         self.lock = threading.RLock() if keep else _adding
-        """Held by whoever instantiates late, or adds a check."""
+        """Held while the graph is instantiated late, or a check is added."""
         self._keep = keep
         self._check = check
         self._bound: tuple[ref[Binding], ...] = ()
@@ -188,7 +188,7 @@ class Runner:
         return launch if fast is None or ask is None else fast.Follower(launchers, missing, *ask)
 
     def bind(self, stream: Stream, keeps: object) -> Callable[[], None]:
-        """Return a callable that launches on this stream and keeps what it is given."""
+        """Return a callable that launches on this stream, and keeps an object alive."""
         binding = self._bind(stream, keeps)
         executable = self._current()
         if Capability.UPLOAD in stream._backend.capabilities(stream.device) and not stream._is_capturing():

@@ -1,4 +1,4 @@
-"""What a graph refuses in which state, and what it says."""
+"""The state table: the operations that a graph refuses in each state, with the sentence for the error."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Entry:
     stream : Stream
         The stream.
     entrant : object
-        On whose behalf: a name for `leave`, beside the entry itself.
+        Another name for the entry, which `leave` takes as well.
     """
 
     __slots__ = ("entrant", "guard", "stream", "undos")
@@ -50,7 +50,7 @@ class _Thread(threading.local):
 
 
 thread = _Thread()
-"""`thread.entries`: what this thread has entered, the innermost last."""
+"""`thread.entries`: the streams that this thread has entered, the innermost last."""
 
 
 def taking_part(backend: Backend) -> Sequence[Framework]:
@@ -61,7 +61,7 @@ def taking_part(backend: Backend) -> Sequence[Framework]:
 def enter(entry: Entry, frameworks: Sequence[Framework] | None = None) -> None:
     """Make a stream the current one of this thread, and of every framework that takes part.
 
-    Those are found here if they are not given. After an error `leave` takes back what was done.
+    By default these are looked up. After an error, `leave` undoes whatever was done.
     """
     thread.entries.append(entry)
     stream = entry.stream
@@ -98,11 +98,11 @@ def within(stream: Entered, work: Callable[..., T], *args: Any) -> T:
         finally:
             leave(entry)
     finally:
-        leave(entry)  # an interrupt may have been ahead of the first
+        leave(entry)  # an interrupt may have come before the first
 
 
 def undo(undos: list[Callable[[], object]]) -> None:
-    """Take back all, the last first, also if something raises in between."""
+    """Call all, the last first, even if one of them raises."""
     try:
         while undos:
             undos[-1]()
@@ -111,6 +111,6 @@ def undo(undos: list[Callable[[], object]]) -> None:
         undos.pop()
         undo(undos)
         raise
-    except BaseException:  # an interrupt, which may have been ahead of the taking back
+    except BaseException:  # an interrupt, which may have come before the undo was done
         undo(undos)
         raise

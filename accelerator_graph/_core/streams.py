@@ -240,7 +240,7 @@ class Stream:
         Notes
         -----
         `fill`, `copy` and `launch` need the capability ``"enqueue"``. While the thread captures, the
-        graph keeps what it is given here; otherwise the caller keeps it until the work is done.
+        graph keeps these arguments alive; otherwise the caller has to, until the work is done.
         """
         self._check()
         value = integer(value, "fill: value")
@@ -329,7 +329,7 @@ class Stream:
         elif not before._is_capturing():
             before.synchronize()
         elif free:
-            raise unsupported(runtime, Capability.EVENTS)  # what it gets would run uncaptured, silently
+            raise unsupported(runtime, Capability.EVENTS)  # its work would run uncaptured, silently
 
     def _is_capturing(self) -> bool:
         return self._backend.capture_status(self._native) is not CaptureStatus.NONE

@@ -54,7 +54,7 @@ class Capability(StrEnum):
     HANDLES = "handles"
     """`handle_int`: streams, graphs and executables have handles that other libraries understand."""
     NODES = "nodes"
-    """`nodes` lists what a graph holds."""
+    """`nodes` lists the nodes of a graph and their dependencies."""
     CHILD_GRAPHS = "child_graphs"
     """`replay` onto a capturing stream becomes part of that capture."""
     UPLOAD = "upload"
@@ -80,7 +80,7 @@ class Availability(NamedTuple):
     devices: int | None = None
     """How many devices there are; None if only initialising could tell."""
     warning: str = ""
-    """A known defect of what is installed, with the way out, in whole sentences. The backend is usable."""
+    """A known defect of the installed versions, with the way out, in sentences. The backend is usable."""
 
 
 class GraphNode(NamedTuple):
@@ -142,7 +142,7 @@ class LaunchFunction(NamedTuple):
 
 
 class Recorder(ABC):
-    """Records captures, and replays and destroys what they became.
+    """Records captures, replays the executables made of them, and destroys both.
 
     Every backend is one. A framework that has to record captures in its own way implements one as well:
     see `accelerator_graph.interop.base.Framework.recorder`.
@@ -203,7 +203,7 @@ class Recorder(ABC):
         """
 
     def capture_abandon(self, token: Any) -> None:
-        """End the capture and throw away what was recorded. Does not raise.
+        """End the capture and discard the recording. Does not raise.
 
         All streams that took part are ordinary ones again. Does nothing for a capture that has ended
         already, as a graph or not: the default relies on `capture_end`, which has to raise then. May be
@@ -324,7 +324,7 @@ class Backend(Recorder):
 
     recording: ClassVar[Literal["stream", "explicit"]] = "stream"
     """``"stream"``: the driver captures whatever anyone enqueues on the stream. ``"explicit"``: only
-    what is enqueued through `accelerator_graph.Stream` is recorded; frameworks are not asked to take part."""
+    work enqueued through `accelerator_graph.Stream` is recorded; frameworks are not asked to take part."""
 
     capture_modes: ClassVar[tuple[str, ...]] = ("default",)
     """The capture modes; the first one is what ``"default"`` stands for."""
@@ -462,7 +462,7 @@ class Backend(Recorder):
         raise unsupported(self, Capability.EVENTS)
 
     def destroy_event(self, event: Any) -> None:
-        """Release an event. Streams that wait for it go on waiting for what it marked."""
+        """Release an event. Streams that wait for it still wait for the work that it marks."""
 
     def query(self, stream: Any) -> bool:
         """Return True if all work on the stream is done. Raises as `synchronize`."""
@@ -496,7 +496,7 @@ class Backend(Recorder):
         """Enqueue `work`, which is what the backend says: a callable, a kernel, ... Raises as `fill`."""
         raise unsupported(self, Capability.ENQUEUE)
 
-    # ---- captures of anybody ---------------------------------------------------------------------
+    # ---- captures, whoever began them ---------------------------------------------------------------------
 
     @abstractmethod
     def capture_status(self, stream: Any) -> CaptureStatus:
@@ -507,9 +507,9 @@ class Backend(Recorder):
         """
 
     def capture_info(self, stream: Any) -> CaptureInfo | None:
-        """Return what is known about the capture that the stream takes part in.
+        """Return facts about the capture that the stream takes part in. Disturbs nothing.
 
-        None if it takes part in none, or if the runtime can't tell. Disturbs nothing.
+        None if there is no capture, or the runtime can't tell.
         """
         return None
 

@@ -33,16 +33,10 @@ _OUT_OF_ORDER = {
 
 
 def worded(what: str, message: str, state: str, *, keeps: bool, hip: bool) -> str:
-    """Return the message of an error or a warning, with torch's sentence if torch has one.
+    """Return the message of an error or a warning, after torch's sentence if torch has one.
 
-    Parameters
-    ----------
-    what, message, state : str
-        The operation, the message and the state, as `Graph` has them.
-    keeps : bool
-        Whether the graph was made with ``keep_graph=True``.
-    hip : bool
-        Whether torch was built for ROCm, and names HIP's types.
+    `what`, `message` and `state` are as `Graph` has them; `keeps` says whether the graph was made with
+    ``keep_graph=True``, and `hip` whether torch was built for ROCm and names HIP's types.
     """
     if what == "empty capture":
         return NOTHING_RECORDED

@@ -1,13 +1,41 @@
-"""What the tests of the CUDA and of the HIP backend share: threads, interrupts, a forked graph's nodes."""
+"""What the tests of the CUDA and the HIP backend share: processes, threads, interrupts, small graphs."""
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from pathlib import Path
 
-BACKENDS = str(Path(__file__).resolve().parents[2] / "accelerator_graph" / "backends")
+from accelerator_graph.backends.base import CaptureStatus
+from processes import execute
+
+ROOT = Path(__file__).resolve().parents[2]
+BACKENDS = str(ROOT / "accelerator_graph" / "backends")
 TIMEOUT = 60
+MODES = ("global", "thread_local", "relaxed")
+
+
+# ---- processes and threads -----------------------------------------------------------------------
+
+
+def child(code, **variables):
+    """Run code in an interpreter of its own; return its status, and what it prints and complains."""
+    paths = (str(ROOT), str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")]))
+    done = execute(
+        [sys.executable, "-X", "faulthandler", "-c", code],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **variables},
+        timeout=TIMEOUT,
+    )
+    return done.returncode, done.stdout.strip(), done.stderr
+
+
+def python(code, **variables):
+    """Run code in an interpreter of its own and return what it prints."""
+    status, printed, complaint = child(code, **variables)
+    assert status == 0, complaint
+    return printed
 
 
 def in_thread(work):
@@ -81,6 +109,96 @@ def interrupted(work, at, fake):
     finally:
         sys.setprofile(None)
     return False
+
+
+# ---- backends and small graphs -------------------------------------------------------------------
+
+
+def opened(backend_class, name):
+    backend = backend_class()
+    backend.name = name
+    backend.open()
+    return backend
+
+
+def captured(backend, stream, work):
+    """A graph of what `work` enqueues."""
+    token = backend.capture_begin(stream, "thread_local")
+    work()
+    return backend.capture_end(token)
+
+
+def recorded(backend, stream, block, value=7, mode="thread_local"):
+    """A graph that fills the block."""
+    token = backend.capture_begin(stream, mode)
+    backend.fill(stream, block, value, None)
+    return backend.capture_end(token)
+
+
+def replayed(backend, graph, stream):
+    """Replay a graph twice, the two ways, wait, and release it."""
+    executable = backend.instantiate(graph)
+    backend.upload(executable, stream)
+    backend.bind(executable, stream)()
+    backend.replay(executable, stream)
+    backend.synchronize(stream)
+    backend.destroy_executable(executable)
+    backend.destroy_graph(graph)
+
+
+def prepare(backend, stream):
+    """Wait for a stream as the library does ahead of a capture."""
+    with backend.relaxed(stream):
+        backend.synchronize(stream)
+
+
+def linked(backend, stream, other):
+    """Let `other` wait for `stream`."""
+    event = backend.record_event(stream)
+    backend.wait_event(other, event)
+    backend.destroy_event(event)
+
+
+def everything(backend, stream, block, path):
+    """Call every method once."""
+    device = backend.device_of(stream)
+    side = backend.create_stream(device, like=stream, priority=-1)
+    backend.fill(stream, block, 1, None)
+    backend.copy(stream, block, bytes(range(16)), None)
+    backend.synchronize(stream)
+    assert backend.query(stream)
+    for mode in MODES:
+        prepare(backend, stream)
+        token = backend.capture_begin(stream, mode)
+        assert backend.capture_status(stream) is CaptureStatus.ACTIVE
+        backend.fill(stream, block, 2, None)
+        linked(backend, stream, side)
+        assert backend.capture_info(side) == backend.capture_info(stream) is not None
+        backend.fill(side, block, 3, 8)
+        linked(backend, side, stream)
+        graph = backend.capture_end(token)
+        assert backend.capture_status(side) is CaptureStatus.NONE
+        assert backend.capture_info(stream) is None
+        assert backend.node_count(graph) == len(backend.nodes(graph)[0]) == 2
+        assert not backend.is_empty(graph)
+        assert not backend.single_executable(graph)
+        backend.dump(graph, str(path), True)
+        replayed(backend, graph, stream)
+        backend.capture_abandon(backend.capture_begin(stream, mode))
+    assert block.read() == bytes([3] * 8 + [2] * (block.nbytes - 8))
+    backend.destroy_stream(side)
+
+
+def diamond(backend, stream, other, work):
+    """Capture four pieces of work: the first, two side by side, the last."""
+    token = backend.capture_begin(stream, "thread_local")
+    work(stream, 0)
+    linked(backend, stream, other)
+    work(other, 1)
+    work(stream, 2)
+    linked(backend, other, stream)
+    work(stream, 3)
+    return backend.capture_end(token)
 
 
 def check_forked(backend, graph):

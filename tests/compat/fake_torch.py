@@ -1,4 +1,4 @@
-"""What `accelerator_graph.compat` touches of torch, beside what the stand-in of `interop.fake_torch` has."""
+"""The parts of torch that `accelerator_graph.compat` uses and `interop.fake_torch` lacks."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_the_first_look_at_a_name_is_enough_for_an_assignment(monkeypatch):
     with compat.graph(torch.cuda.CUDAGraph()):
         torch.fill(x, 5)
     with pytest.raises(KeyError), compat.graph(torch.cuda.CUDAGraph()):
-        raise KeyError  # an empty capture puts the generators right, by torch's own class as well
+        raise KeyError  # an empty capture restores the generators, also with torch's own class
 
 
 def test_replays_go_to_torchs_current_stream_of_the_captures_device(torch, monkeypatch):
@@ -80,7 +80,7 @@ def test_replays_go_to_torchs_current_stream_of_the_captures_device(torch, monke
 
     def replay(self):
         seen.append((self._device, handle(torch.cuda.current_stream(self._device))))
-        with torch.cuda.device(self._device):  # torch sees to that itself
+        with torch.cuda.device(self._device):  # torch does that itself
             launch(self)
 
     monkeypatch.setattr(OWN, "replay", replay)
@@ -170,7 +170,7 @@ def test_capture_begin_and_end(torch):
     assert calls["torch.cuda.synchronize"] == 0
 
 
-def test_the_default_stream_is_refused_also_if_another_stream_is_current_elsewhere(torch):
+def test_the_default_stream_is_refused_even_if_another_stream_is_current_elsewhere(torch):
     for graph in (torch.cuda.CUDAGraph(), torch.accelerator.Graph()):
         with pytest.raises(ag.CaptureError, match="torch's current stream") as info:
             graph.capture_begin()
@@ -456,7 +456,7 @@ def test_an_interrupt_as_the_block_ends_leaves_no_capture(torch):
     def trace(frame, event, arg):
         if frame.f_code.co_name == "__exit__" and frame.f_code.co_filename == _context.__file__:
             sys.settrace(None)
-            raise KeyboardInterrupt  # on entry, ahead of its first line
+            raise KeyboardInterrupt  # on entry, before its first line
 
     before = sys.gettrace()
     with pytest.raises(KeyboardInterrupt), torch.cuda.graph(g):  # noqa: PT012

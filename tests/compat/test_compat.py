@@ -1,10 +1,9 @@
-"""The drop-in for torch: its signatures, whose names it takes, and its captures on the software driver."""
+"""The drop-in for torch: its signatures, the names that it replaces, its captures on the software driver."""
 
 from __future__ import annotations
 
 import inspect
 import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from accelerator_graph import compat
 from accelerator_graph.compat._context import graph
 from accelerator_graph.compat._graphs import CUDAGraph, Graph
+from processes import execute
 from simulators.test_cuda import outcome
 from test_imports import fresh
 
@@ -21,7 +21,7 @@ LEAST_PASSED = {"compat/test_captures.py": 31}
 
 needs_torch = pytest.mark.needs("torch")
 
-# What programs pass, by torch's release. An argument that a release lacks may be there nevertheless.
+# The arguments that programs pass, by torch's release. Ours may take arguments that a release lacks.
 SIGNATURES = [
     (CUDAGraph, "(keep_graph=False)", "2.9 to 2.15"),
     (CUDAGraph.capture_begin, "(self, pool=None, capture_error_mode='global')", "2.9 to 2.12"),
@@ -66,7 +66,7 @@ SIGNATURES = [
     (Graph.debug_dump, "(self, path)", "2.13 to 2.15"),
 ]
 NEWEST = {(graph, "annotation_config")}
-"""Where it stands in torch 2.15, a later argument of torch 2.13 did: that one is for keywords alone."""
+"""Arguments of torch 2.15 in the place of another one of torch 2.13, which is passed by keyword only."""
 
 
 def parameters(signature):
@@ -78,7 +78,7 @@ def parameters(signature):
 
 
 def refusals(ours, theirs):
-    """What can be passed to torch's own, and not to what stands in for it, as far as signatures say it."""
+    """Return the arguments that torch's own takes, by its signature, and the stand-in does not."""
     mine, found = parameters(inspect.signature(ours)), []
     optional = {name for kind, name in NEWEST if kind is ours}
     order = [name for name in mine if name in parameters(theirs) or name not in optional]
@@ -135,13 +135,10 @@ def test_signatures_of_the_torch_that_is_installed():
 def with_torch(code):
     """Run code in a process of its own; return the lines that it printed."""
     root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
+    done = execute(
         [sys.executable, "-c", "import torch\n" + textwrap.dedent(code)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join((str(root), str(root / "tests")))},
-        capture_output=True,
-        text=True,
         timeout=200,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

@@ -40,7 +40,7 @@ def installed():
 
 
 def recorded():
-    """How many of the graphs that are there were captured by the drop-in."""
+    """Return how many of the live graphs were captured by the drop-in."""
     gc.collect()
     return sum(isinstance(g, compat.CUDAGraph) and g.state == "ready" for g in list(ownership.tracked))
 
@@ -302,7 +302,7 @@ def test_replays_go_to_torchs_current_stream():
 
 
 def pooled(shared):
-    """Capture two graphs with large temporaries; return how much memory they hold and what they give."""
+    """Capture two graphs with large temporaries; return how much memory they hold and their results."""
     torch.cuda.empty_cache()
     x = torch.ones(1 << 22, device="cuda")
     torch.cuda.synchronize()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from lanes import lack
+from processes import execute
 from simulators.cuda.build import environment
 
 TIMEOUT = 60
@@ -65,13 +65,8 @@ except ag.GraphStateError as error:
 def test_bound_replays(software_driver: Path, pure: str) -> None:
     if not pure and importlib.util.find_spec("accelerator_graph._core._fast") is None:
         lack("the fast path was not built")
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        env={**environment(software_driver), SWITCH: pure},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
+    done = execute(
+        [sys.executable, "-c", SCRIPT], env={**environment(software_driver), SWITCH: pure}, timeout=TIMEOUT
     )
     assert done.returncode == 0, done.stderr
     first, made_anew, after_reset, refused = done.stdout.splitlines()

@@ -292,7 +292,7 @@ def test_other_values_are_errors(monkeypatch, value):
     with pytest.raises(ValueError, match=f"^{VARIABLE} is {value!r}; set it to 1 or 0, or unset it.$"):
         ag.Graph()
     ag.Graph(check_input_liveness=False)
-    with pytest.raises(TypeError, match=r"^check_input_liveness: True, False or None is wanted, not 1\.$"):
+    with pytest.raises(TypeError, match=r"^check_input_liveness must be True, False or None, not 1\.$"):
         ag.Graph(check_input_liveness=1)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._core import capture_table, stream_stack
+from processes import execute
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,14 +26,8 @@ def test_allocations_that_fail_leave_no_trace(how_many):
     testcapi = pytest.importorskip("_testcapi", reason="this Python can't make its allocations fail")
     if not hasattr(testcapi, "set_nomemory"):
         pytest.skip("this Python can't make its allocations fail")
-    done = subprocess.run(
-        [sys.executable, __file__, str(how_many)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    paths = os.pathsep.join((str(ROOT), str(ROOT / "tests")))
+    done = execute([sys.executable, __file__, str(how_many)], env={**os.environ, "PYTHONPATH": paths})
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(done.stdout) >= 300
 

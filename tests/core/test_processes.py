@@ -1,24 +1,22 @@
 """Forks and the interpreter's exit."""
 
 import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
+from processes import execute
+
 ROOT = str(Path(__file__).resolve().parents[2])
 
 
 def run(code, timeout=60):
-    done = subprocess.run(
+    done = execute(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
         env={**os.environ, "PYTHONPATH": ROOT},
-        check=False,
+        timeout=timeout,
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

@@ -12,7 +12,6 @@ from ctypes import byref, c_size_t, c_uint64, c_void_p
 import pytest
 
 from backends.hip.bench import (
-    MODES,
     answer,
     bare_begin,
     bare_end,
@@ -24,7 +23,7 @@ from backends.hip.bench import (
     nodes_of,
     status_of,
 )
-from backends.tools import in_thread
+from backends.tools import MODES, in_thread
 from driver_rules.hip_scene import Scene
 
 pytest_plugins = ["backends.hip.fixtures"]

@@ -3,13 +3,14 @@
 From the first argument with a dash on, they go to pytest; --slice=2/3 after the modules takes every third
 test, from the second. The process has to be where the driver can fail:
 with the software CUDA driver on its library path (`simulators.cuda.build`), or, if FAULTS_BACKEND is hip,
-on AMD's runtime with the library of `faults.wrapper` before it.
+on AMD's runtime with the library of `faults.wrapper` before it. FAULTS_BUG plants a bug (`faults.planted`).
 """
 
 from __future__ import annotations
 
 import gc
 import json
+import os
 import sys
 from collections import Counter
 from itertools import takewhile
@@ -48,6 +49,10 @@ class Outcomes:
 
 
 def main(report: str, *arguments: str) -> int:
+    if bug := os.environ.get("FAULTS_BUG"):
+        from . import planted
+
+        planted.plant(bug)
     modules = [*takewhile(lambda argument: not argument.startswith("-"), arguments)]
     more = list(arguments[len(modules) :])
     part = more.pop(0).removeprefix("--slice=") if more and more[0].startswith("--slice=") else "1/1"

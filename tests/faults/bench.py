@@ -9,14 +9,7 @@ from ctypes import addressof, c_uint32, c_uint64
 from typing import Any
 
 import accelerator_graph as ag
-from accelerator_graph._core import (
-    capture_table,
-    gc_pause,
-    ownership,
-    pools,
-    side_streams,
-    stream_stack,
-)
+from accelerator_graph._core import capture_table, gc_pause, ownership, pools, side_streams, stream_stack
 from simulators.cuda.faults import Faults
 
 from .vendor import BACKEND, vendor

@@ -8,19 +8,11 @@ from contextlib import suppress
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core import ownership
+from accelerator_graph._core import ownership, streams
 from accelerator_graph.backends import registry
 
 from . import figures
-from .bench import (
-    A,
-    Bench,
-    accounts,
-    faults,
-    left,
-    no_capture,
-    nothing_left,
-)
+from .bench import A, Bench, accounts, faults, left, no_capture, nothing_left
 from .vendor import BACKEND, vendor
 
 
@@ -124,7 +116,7 @@ def test_a_stream_that_somebody_else_captures_is_left_alone(how):
     vendor.begin(foreign, "global")
     bench = Bench()
     bench.capture(3)
-    stream = ag.streams.as_stream(foreign, BACKEND)
+    stream = streams.as_stream(foreign, BACKEND)
     with pytest.raises(ag.CaptureError) as raised:
         ag.Graph(stream=stream).capture_begin() if how == "captured" else bench.graph.replay(stream)
     assert raised.value.reason in ("foreign_capture", "illegal_call")

@@ -30,7 +30,9 @@ MODES_OF_THE_DEAD = tuple(MODES)
 WATCHED = (inspect.getfile(type(driver.CUresult)),)
 """Files of the binding that are Python, in which an interrupt can strike too."""
 
-NOT_COVERED = "answers.extend(chain(before, map(function, *zip(args)))) > __new__: the capture mode"
+NOT_COVERED = (
+    "answers.extend(chain(before, map(getattr(self.api, function), (arg,)))) > __new__: the capture mode"
+)
 """An interrupt in the binding's own Python, which loses the former capture mode (docs/decisions.md)."""
 
 

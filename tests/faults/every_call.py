@@ -14,17 +14,7 @@ import accelerator_graph as ag
 from accelerator_graph._core import capture_table, ownership, pools, stream_stack
 
 from . import figures
-from .bench import (
-    MODE,
-    Bench,
-    accounts,
-    capture_mode,
-    faults,
-    found,
-    leaked,
-    no_capture,
-    released,
-)
+from .bench import MODE, Bench, accounts, capture_mode, faults, found, leaked, no_capture, released
 from .calls import Call, no_phase, recording
 from .codes import failures, reason
 from .operation import Operation

@@ -194,12 +194,7 @@ GRAPHS = (
     allocating_again,
     made("instantiate-branching", instantiate, prepare=branching, failed="captured", check=ran_branching),
     run("replay", replay),
-    run(
-        "replay-after-another-stream",
-        replay,
-        prepare=replayed_elsewhere,
-        check=ran_and_still_waits,
-    ),
+    run("replay-after-another-stream", replay, prepare=replayed_elsewhere, check=ran_and_still_waits),
     run("replay-first", replay, options=KEPT, failed=unless_instantiated),
     run("replay-on-stream", lambda bench, _: bench.graph.replay(bench.fork)),
     run("replay-on-handle", lambda bench, _: bench.graph.replay(bench.fork.handle)),

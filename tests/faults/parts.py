@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from simulators.cuda.build import ROOT
+from simulators.compiling import ROOT
 
 TIMEOUT = 500
 REST = ("opening", "lost", "threads", "replays", "collection", "processes")

@@ -26,9 +26,7 @@ PARTS = {
 }
 """By version of the runtime. The older one runs fewer, since all of the suite takes as long again."""
 
-NOT_CALLED = {
-    *("hipGraphExecUpdate", "hipDeviceGetGraphMemAttribute", "hipDeviceGraphMemTrim"),
-}
+NOT_CALLED = {*("hipGraphExecUpdate", "hipDeviceGetGraphMemAttribute", "hipDeviceGraphMemTrim")}
 """Functions that no public operation reaches."""
 
 

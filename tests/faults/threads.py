@@ -10,7 +10,7 @@ from ctypes import addressof, c_uint32, c_uint64
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core import ownership
+from accelerator_graph._core import ownership, streams
 from accelerator_graph.errors import GraphStateError
 
 from . import figures
@@ -188,7 +188,7 @@ def test_the_capture_of_a_thread_that_died_is_abandoned(mode, forgotten):
 
 def test_everything_works_on_the_per_thread_stream_of_a_thread_without_a_context():
     def work() -> None:
-        stream = ag.streams.as_stream(2, BACKEND)
+        stream = streams.as_stream(2, BACKEND)
         stream.fill(A, 3)
         stream.copy(B, A)
         count_up(stream)

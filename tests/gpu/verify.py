@@ -49,12 +49,11 @@ WITHOUT_A_GPU = (
     "torch_cpu",
 )
 """Tests that a GPU has no part in, and that take their time."""
-SHIM = ("itself", "itself_captures", "itself_devices", "itself_graphs")
 TESTS = {
     "cuda": [f"--ignore=tests/{name}" for name in WITHOUT_A_GPU],
     "hip": [
         *("tests/backends/test_conformance.py", "tests/backends/both/test_same_graphs.py"),
-        *(f"tests/simulators/hip_on_cuda/{name}.py" for name in SHIM),
+        "tests/simulators/hip_on_cuda/itself.py",
         *("-k", "not TestCpu and not TestCuda and not TestTape"),
     ],
     "gpus": ["tests/gpu/test_several_gpus.py"],

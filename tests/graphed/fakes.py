@@ -1,4 +1,4 @@
-"""A device with handles, made of the CPU backend, and a framework like torch with arrays on it."""
+"""A device with handles, built on the CPU backend, and a framework like torch with arrays on it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.interop.base import Framework
 
 streams = {}
-"""By handle. The default stream's is 0."""
+"""Streams by their handles. The default stream has handle 0."""
 handles = {}
 ordinals = {}
 
@@ -105,7 +105,7 @@ def enqueue(work, *args):
 
 
 DEVICE = []
-"""The backend, once it was opened."""
+"""The backend, once it is open."""
 
 
 class Place:
@@ -122,7 +122,7 @@ class Place:
 
 
 class Tensor:
-    """Like torch's."""
+    """A tensor like torch's."""
 
     def __init__(self, data, requires_grad=False, ordinal=0, device=2):
         self.data = data
@@ -213,11 +213,11 @@ def inference_mode(mode):
 
 
 casts = {}
-"""What autocast has cast."""
+"""The cache of autocast."""
 
 
 def module(name):
-    """A framework's package, as somebody has imported it."""
+    """A framework's package, for `sys.modules`."""
     package = types.ModuleType(name)
     package.empty_like = empty_like
     package._foreach_copy_ = copy_all
@@ -235,14 +235,14 @@ Tensor.__module__ = "fakeframe.tensors"
 
 
 class Strange(Tensor):
-    """The same, of another framework."""
+    """A tensor of another framework."""
 
 
 Strange.__module__ = "otherframe"
 
 
 class Grid:
-    """Like CuPy's arrays: worked on by the current stream of the current device, wherever it is."""
+    """An array like CuPy's: its work goes to the current stream of the current device."""
 
     __hash__ = None
     __array_ufunc__ = None
@@ -274,7 +274,7 @@ Grid.__module__ = "gridframe"
 
 
 class Grids(Framework):
-    """Of those arrays."""
+    """The framework of those arrays."""
 
     api_version = 1
     device = 0
@@ -304,7 +304,7 @@ class Grids(Framework):
 
 
 class Block:
-    """Device memory of which no copy can be made."""
+    """Device memory that can't be copied."""
 
     def __init__(self, data):
         self.data = data

@@ -14,7 +14,7 @@ import numpy as np
 import accelerator_graph as ag
 
 LIMIT = 60
-"""Seconds after which a test hangs."""
+"""Seconds after which a test counts as hanging."""
 
 Point = namedtuple("Point", "x y")
 
@@ -27,7 +27,7 @@ class Pair:
 
 @dataclass
 class Outputs(OrderedDict):
-    """As those of Hugging Face's models."""
+    """A dataclass and a dict, like the outputs of Hugging Face's models."""
 
     logits: Any = None
     hidden: Any = None
@@ -71,7 +71,7 @@ def twice(x):
 
 
 def replays(function, *args, **kwargs):
-    """Whether a call replays a graph."""
+    """Return True if a call replays a graph, without capturing one."""
     before = function.cache_info()
     function(*args, **kwargs)
     after = function.cache_info()
@@ -99,7 +99,7 @@ def in_threads(*works):
 
 
 def microseconds(call, count):
-    """Host time of a call, the median of a few rounds. The GPU has to be done with each before the next."""
+    """Host time of a call, the median of a few rounds; the GPU finishes each round before the next."""
     import torch
 
     rounds = []

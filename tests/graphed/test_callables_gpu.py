@@ -113,7 +113,7 @@ def test_calls_on_two_streams_wait_for_each_other():
     with torch.no_grad():
         for i, x in enumerate(xs):
             with torch.cuda.stream(streams[i % 2]):
-                found.append(f(x).clone())  # read ahead of the next call, which is on the other stream
+                found.append(f(x).clone())  # read before the next call, which is on the other stream
             streams[(i + 1) % 2].wait_stream(streams[i % 2])
     torch.cuda.synchronize()
     close(found, want)
@@ -164,7 +164,7 @@ def test_attention_with_dropout():
 
 
 def test_the_random_numbers_are_torchs_own():
-    """As torch's graphs draw them: with the same seed, the same ones."""
+    """The random numbers are those of torch's graphs with the same seed."""
     found = []
     for maker in (make, torch.cuda.make_graphed_callables):
         f = maker(torch.nn.functional.dropout, (torch.ones(1000, device="cuda", requires_grad=True),))
@@ -249,7 +249,7 @@ def test_the_graphs_go_with_the_callable():
 
 
 class Block(torch.nn.Module):
-    """Small layers, whose work is nothing beside what the host does."""
+    """Layers so small that only the host's time counts."""
 
     def __init__(self):
         super().__init__()

@@ -302,7 +302,7 @@ def test_nothing_of_a_failed_capture_is_kept():
         make((f, g), ((x_of(grad=True),), (x_of(),)), num_warmup_iters=0)
     gc.collect()
     assert [ref() for ref in refs] == [None]
-    assert raised.value.__traceback__ is not None  # which has seen it all
+    assert raised.value.__traceback__ is not None  # its frames refer to everything
 
 
 def test_a_module_whose_forward_can_not_be_replaced():

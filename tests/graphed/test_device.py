@@ -33,7 +33,7 @@ def other(monkeypatch):
 
 
 def stream_of(device):
-    """A stream that the framework made, by its handle."""
+    """Return the handle of a stream that the framework made."""
     return device.handle_int(device.create_stream(0))
 
 
@@ -374,10 +374,10 @@ def test_static_arrays_are_there_until_the_last_run_is_done(device):
     del f
     gc.collect()
     assert static() is not None
-    ag.Stream(backend="cpu")  # any call gives up what is due
+    ag.Stream(backend="cpu")  # any call destroys what is due
     assert static() is None
     device.launch(fakes.streams[0], freed.append, device.query(fakes.streams[handle]))
-    assert not device.query(fakes.streams[0])  # which is where the memory is used again
+    assert not device.query(fakes.streams[0])  # where the memory is used again
     gate.set()
     device.synchronize(fakes.streams[0])
     assert freed == [False]
@@ -399,7 +399,7 @@ def test_the_current_stream_of_a_foreign_capture(device):
 
 
 def expanded(value):
-    """A tensor whose elements are one place in memory."""
+    """A tensor whose elements share one place in memory."""
     return Tensor(np.lib.stride_tricks.as_strided(np.full(1, float(value)), (3,), (0,)))
 
 

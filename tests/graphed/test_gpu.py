@@ -220,7 +220,7 @@ def test_a_function_that_goes_while_it_runs_on_another_stream():
             result = f(y)
         del f
         gc.collect()
-        ag.Stream(backend="cuda").close()  # any call gives up what is due
+        ag.Stream(backend="cuda").close()  # any call destroys what is due
         taken = [torch.full((1024, 1024), float("nan"), device="cuda") for _ in range(4)]
         side.synchronize()
         torch.testing.assert_close(result, expected)

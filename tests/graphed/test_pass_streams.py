@@ -54,7 +54,7 @@ def test_a_pass_waits_for_what_was_before_on_another_stream(device, before):
     done, passed, seen = [], threading.Event(), []
     passes = PassStreams(current_stream("fakedevice"))
     prepare, other = passes.preparing(captured(done)), passes.preparing(captured(done))
-    device.launch(fakes.streams[0], lambda: seen.append(passed.wait(0.3)))  # it has to wait in vain
+    device.launch(fakes.streams[0], lambda: seen.append(passed.wait(0.3)))  # the event is not set in time
     if before == "a pass":
         prepare()()
     fakes.current.handle = handle = device.handle_int(device.create_stream(0))

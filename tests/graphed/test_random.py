@@ -51,11 +51,11 @@ ALIKE = [
     ({1: 2, 3: 4}, {3: 4, 1: 2}, {1.0: 2, 3: 4}, {True: 2, 3: 4}, OrderedDict({1: 2, 3: 4})),
     ({(1,): 0}, {(1.0,): 0}, {0.0: 0}, {-0.0: 0}),
 ]
-"""Values of a row compare equal, or nearly, and have another `repr`."""
+"""Values of a row compare equal, or nearly so, and differ in their `repr`."""
 
 
 def an_array(again, now, count, kept):
-    """An array of a kind that comes again; now and then one that differs in one way, or a known one."""
+    """An array of a kind that comes again; sometimes one that differs in one way, or a known one."""
     kind, dtype = again.randrange(5), again.choice(["f8", "f4", "i4"])
     other = now.randrange(8)
     if other == 0 and kept:
@@ -109,7 +109,7 @@ def put(target, source):
 
 
 def a_program(rng):
-    """A function of any arguments whose arrays have one length, which works by the current stream."""
+    """A function of any arguments whose arrays have one length, which works on the current stream."""
     steps = [(rng.randrange(6), rng.randrange(99), rng.randrange(99)) for _ in range(rng.randrange(1, 7))]
     shape = rng.randrange(5)
 

@@ -27,7 +27,7 @@ def tripling(**options):
 
 
 def interrupted(call, handler, at):
-    """Make a call, in the middle of which a handler runs: ahead of the line of ours with this number.
+    """Make a call that a handler interrupts before the library's line with this number.
 
     Return what the call returns, and whether there was such a line. A call of the driver is one step.
     """

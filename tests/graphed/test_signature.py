@@ -235,7 +235,7 @@ def test_calls_of_one_bucket_share_a_graph(stream):
     for factor in (2, 3, 4):
         y = double(np.ones(3), factor)
     stream.synchronize()
-    assert y.tolist() == [3.0] * 3  # the factor stays what it was in the capture
+    assert y.tolist() == [3.0] * 3  # the factor stays as it was in the capture
     assert runs == [2, 3]
     assert replays(double, np.ones(3), {1, 2})  # needs no hash
 

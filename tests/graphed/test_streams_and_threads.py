@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import subprocess
 import sys
 import threading
 
@@ -14,6 +13,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph._graphed.recorded_call import RecordedCall
 from graphed.functions import LIMIT, doubled, in_threads, launch
+from processes import execute
 
 
 def test_a_call_on_another_stream_waits_for_the_one_before():
@@ -122,13 +122,7 @@ def test_calls_from_several_threads():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_begins_again():
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", FORKING],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = execute([sys.executable, "-W", "error", "-c", FORKING])
     assert (done.returncode, done.stdout) == (0, "parent 6.0\nchild 8.0\n"), done.stderr
 
 

@@ -88,7 +88,7 @@ class Lower(Version):
 
 
 class Closed(Version):
-    """One that can't be taken apart."""
+    """A value that can't be taken apart."""
 
     __hash__ = Version.__hash__
 
@@ -360,7 +360,7 @@ def test_a_read_only_argument_is_read(stream, outputs):
 
 
 class Endless:
-    """Is made of others of its kind."""
+    """A value that is made of others of its kind."""
 
     def __eq__(self, other):
         return isinstance(other, Endless)

@@ -19,14 +19,7 @@ from core.test_interrupts import Interrupter
 from interop import fake_torch as interop_fake_torch
 from interop.fake_warp import warp
 from interop.fakes import get_device, install
-from interop.scene import (  # noqa: F401
-    Array,
-    captured,
-    clean_fixture,
-    cupy_fixture,
-    torch_fixture,
-    value,
-)
+from interop.scene import Array, captured, clean_fixture, cupy_fixture, torch_fixture, value  # noqa: F401
 from simulators.cuda.faults import Faults
 
 
@@ -73,14 +66,7 @@ def test_an_undo_that_raises_loses_no_other(cupy, torch, monkeypatch):
 OURS = ("_core/capture.py", "pools.py", "cupy.py", "warp.py", "cuda_core.py", "numba.py")
 
 
-@pytest.mark.parametrize(
-    "files",
-    [
-        OURS,
-        (*OURS, "torch.py", "streams.py"),
-    ],
-    ids=["routes", "streams"],
-)
+@pytest.mark.parametrize("files", [OURS, (*OURS, "torch.py", "streams.py")], ids=["routes", "streams"])
 def test_an_interrupt_at_any_line_leaves_no_trace(cupy, torch, monkeypatch, files):
     install(monkeypatch, "warp", warp())
     own = sys.modules["warp"].get_stream().cuda_stream

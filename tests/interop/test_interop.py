@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from importlib.metadata import EntryPoint
 from operator import attrgetter
@@ -17,6 +16,7 @@ from accelerator_graph.interop import registry
 from accelerator_graph.interop.base import Framework
 from accelerator_graph.testing import BackendConformance
 from backends.works.host import HostWork
+from processes import execute
 from simulators.test_cuda import outcome
 
 pytestmark = pytest.mark.needs("no_gpu")
@@ -110,9 +110,7 @@ def test_nothing_is_imported(name):
         "tops = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
         "print(*tops & {'torch', 'cupy', 'numba', 'warp', 'cuda'})"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = execute([sys.executable, "-c", code])
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
 
 
@@ -300,9 +298,7 @@ def test_with_torch_but_no_gpu_nothing_changes():
         "print('same')"
     )
     gone = "import os; os.environ['CUDA_VISIBLE_DEVICES'] = ''; os.environ['HIP_VISIBLE_DEVICES'] = ''\n"
-    done = subprocess.run(
-        [sys.executable, "-c", gone + code], capture_output=True, text=True, timeout=120, check=False
-    )
+    done = execute([sys.executable, "-c", gone + code], timeout=120)
     assert done.stdout.strip() == "same", done.stderr
 
 

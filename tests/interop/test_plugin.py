@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import textwrap
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from processes import execute
 
 TESTS = Path(__file__).resolve().parents[1]
 FRAMEWORK = TESTS / "plugins" / "framework"
@@ -32,13 +33,8 @@ def installed(tmp_path):
 
 def run(installed, code, **variables):
     paths = os.pathsep.join((str(installed), str(TESTS.parent), str(TESTS)))
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env={**os.environ, "PYTHONPATH": paths, **variables},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    done = execute(
+        [sys.executable, "-c", textwrap.dedent(code)], env={**os.environ, "PYTHONPATH": paths, **variables}
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.split()

@@ -280,34 +280,6 @@ class ForgetsWhatAWaitHasBroken(CpuBackend):
         return super().capture_end(token)
 
 
-class VendorError(Exception):
-    """What the vendor's own library raises."""
-
-
-class WaitRaisesTheVendorsError(CpuBackend):
-    def wait_event(self, stream: Any, event: Any) -> None:
-        try:
-            super().wait_event(stream, event)
-        except ag.DriverError as error:
-            raise VendorError(str(error)) from None
-
-
-class QueryRaisesTheVendorsError(CpuBackend):
-    def query(self, stream: Any) -> bool:
-        if stream.capture is not None:
-            stream.capture.status = CaptureStatus.INVALIDATED
-            raise VendorError("not ready")
-        return super().query(stream)
-
-
-class EndRaisesTheVendorsError(CpuBackend):
-    def capture_end(self, token: Any) -> Any:
-        try:
-            return super().capture_end(token)
-        except ag.DriverError as error:
-            raise VendorError(str(error)) from None
-
-
 class ErrorsHaveNoReason(CpuBackend):
     def synchronize(self, stream: Any) -> None:
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from accelerator_graph.backends.base import CaptureStatus
@@ -20,45 +19,12 @@ class RunsWhenAskedFor(Explicit):
             entry.run()
 
 
-class RunsInFrontOfTheQueue(Explicit):
-    def replay(self, executable: Executable, stream: Queue) -> None:
-        with stream.changed:
-            super().replay(executable, stream)
-            stream.waiting.rotate()
-
-
-class RunsOverlap(Explicit):
-    def replay(self, executable: Executable, stream: Queue) -> None:
-        executable.last = None
-        super().replay(executable, stream)
-
-
 class LatestRunWins(Explicit):
     """Asking while a run waits for its turn changes nothing."""
 
     def replay(self, executable: Executable, stream: Queue) -> None:
         if executable.last is None or executable.last.event.is_set():
             super().replay(executable, stream)
-
-
-class DestroysWhatRuns(Explicit):
-    def destroy_executable(self, executable: Executable) -> None:
-        executable.entries.clear()
-
-
-class BindsTheRecordedStream(Explicit):
-    def bind(self, executable: Executable, stream: Queue) -> Callable[[], None]:
-        return partial(self.replay, executable, executable.entries[0].stream)
-
-
-class BindsOnce(Explicit):
-    """Keeps what it has bound by the executable alone."""
-
-    def open(self) -> None:
-        self.bound: dict[Any, Callable[[], None]] = {}
-
-    def bind(self, executable: Executable, stream: Queue) -> Callable[[], None]:
-        return self.bound.setdefault(executable, super().bind(executable, stream))
 
 
 class NeedsTheStreams(Explicit):
@@ -220,13 +186,6 @@ class WaitsForItselfForEver(Explicit):
 # ---- recordings ------------------------------------------------------------------------------------
 
 
-class ForkSaysNone(Explicit):
-    def capture_status(self, stream: Queue) -> CaptureStatus:
-        if stream.recording is not None and stream.recording.first is not stream:
-            return CaptureStatus.NONE
-        return super().capture_status(stream)
-
-
 class AbandonLeavesForks(Explicit):
     def capture_abandon(self, token: Recording) -> None:
         token.over = True
@@ -237,13 +196,6 @@ class AbandonTakesTheGraph(Explicit):
     def capture_abandon(self, token: Recording) -> None:
         super().capture_abandon(token)
         token.entries.clear()
-
-
-class AbandonRaises(Explicit):
-    def capture_abandon(self, token: Recording) -> None:
-        if token.over:
-            raise KeyError("no such recording")
-        super().capture_abandon(token)
 
 
 class RefusesWithTheVendorsError(Explicit):
@@ -363,33 +315,9 @@ class ClipsMemory(Explicit):
         return memoryview(buffer).cast("B")[:nbytes]
 
 
-class WritesReadOnlyMemory(Explicit):
-    """Finds out when the work runs."""
-
-    def view(self, buffer: Any, nbytes: int | None, *, writable: bool = True) -> memoryview:
-        return super().view(buffer, nbytes, writable=False)
-
-
-class CopiesTheSourceAtOnce(Explicit):
-    def copy(self, stream: Queue, dst: Any, src: Any, nbytes: int | None) -> None:
-        super().copy(stream, dst, bytes(self.view(src, nbytes, writable=False)), None)
-
-
 class CountsStreams(Explicit):
     def node_count(self, graph: Any) -> int:
         return len(graph) + len({entry.stream for entry in graph}) - 1
-
-
-class DumpsTheSameGraph(Explicit):
-    text = ""
-
-    def dump(self, graph: Any, path: str, verbose: bool) -> None:
-        if not self.text:
-            super().dump(graph, path, verbose)
-            with open(path, encoding="utf-8") as file:
-                self.text = file.read()
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(self.text)
 
 
 class DumpsNoEdges(Explicit):

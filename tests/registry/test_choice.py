@@ -1,7 +1,6 @@
 """The registry: which backend is meant, whose a stream is, and what the report says."""
 
 import gc
-import subprocess
 import sys
 import textwrap
 import threading
@@ -9,6 +8,7 @@ import threading
 import pytest
 
 from accelerator_graph.errors import BackendUnavailableError, UnknownBackendError
+from processes import execute
 from registry.fakes import LIMIT, built_in, fake, in_threads, no_environment_fixture, site_fixture  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("no_environment")
@@ -372,7 +372,5 @@ def test_the_built_in_backends_say_whose_streams_they_know_and_load_no_vendor():
     assert registry.claim(type("Stream", (), {"__module__": "elsewhere"})()) is None
     print(*{name.partition(".")[0] for name in sys.modules} & {"cuda", "hip", "rocm"})
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = execute([sys.executable, "-c", textwrap.dedent(code)])
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr

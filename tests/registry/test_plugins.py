@@ -17,8 +17,6 @@ import accelerator_graph
 LIMIT = 120  # seconds: what takes longer hangs
 TESTS = Path(__file__).resolve().parents[1]
 
-pytestmark = pytest.mark.xdist_group("plugins")  # of one environment with all of them
-
 
 def run(*command, **how):
     done = subprocess.run(

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import textwrap
 import threading
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from accelerator_graph.errors import BackendUnavailableError
+from processes import execute
 from registry import fakes as registry_fakes
 from registry.fakes import LIMIT, built_in, fake, in_threads, no_environment_fixture, site_fixture  # noqa: F401
 
@@ -142,11 +142,9 @@ backends = registry.Registry({"cpu": "__main__:Sturdy", "cuda": "__main__:Cuda",
 
 def run_python(source):
     """Run a script after the preamble in a fresh interpreter; return what it prints as JSON."""
-    done = subprocess.run(
+    done = execute(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PREAMBLE + textwrap.dedent(source)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
         timeout=LIMIT,
     )
     assert done.returncode == 0, done.stderr

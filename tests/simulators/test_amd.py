@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from processes import execute
 from simulators.amd.runtime import command, environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,14 +21,16 @@ FILES = {
     "kit": ["backends/test_conformance.py"],
     "rules": ["driver_rules/test_hip_captures.py"],
     "backend": sorted(
-        f"backends/hip/{path.name}" for path in (ROOT / "tests/backends/hip").glob("test_*.py")
+        f"backends/{folder}/{path.name}"
+        for folder in ("both", "hip")
+        for path in (ROOT / "tests/backends" / folder).glob("test_*.py")
+        if path.name != "test_same_graphs.py"  # wants CUDA as well
     ),
 }
 LEAST_PASSED = {"backends/test_conformance.py": 240}
 MAY_SKIP = (  # rules of the kit about capabilities, and what upstream breaks
     "backend 'hip' has ",
-    "backend 'hip' enqueues work",
-    "backend 'hip' does not have the capability 'child_graphs'",
+    "backend 'hip' lets the library serialise replays",
     "expected to fail: AMD's runtime",
     *(f"{how}HIP {version} answers" for how in ("", "that is how ") for version in VERSIONS),
     "it needs two devices",  # they are run in a process that has two
@@ -46,15 +48,12 @@ def runtime(request: pytest.FixtureRequest, amd_runtime: Callable[[str], Path]) 
 def run(runtime: Path, tmp_path: Path, *arguments: str, **variables: str) -> str:
     """Run Python on the runtime, which must lack nothing below it; return what it printed."""
     unknown = tmp_path / "unknown"
-    done = subprocess.run(
+    done = execute(
         [*command(runtime), *arguments],
         cwd=ROOT,
         env=environment(runtime, SOFTWARE_HSA_UNKNOWN=str(unknown), **variables),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
         timeout=TIMEOUT,
-        check=False,
+        merged=True,
     )
     assert done.returncode == 0, done.stdout
     assert not unknown.exists(), (
@@ -68,7 +67,7 @@ def outcome(runtime: Path, tmp_path: Path, *files: str, tests: str = "", **varia
     report = tmp_path / "report.json"
     how = ("-q", "-p", "no:cacheprovider", "--color=no", *(("-k", tests) if tests else ()))
     paths = (f"tests/{name}" for name in files)
-    run(runtime, tmp_path, "-m", "simulators.amd.report", str(report), *how, *paths, **variables)
+    run(runtime, tmp_path, "-m", "simulators.report", str(report), *how, *paths, **variables)
     return SimpleNamespace(**json.loads(report.read_text(encoding="utf-8")))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lanes import lack
+from processes import execute
 from simulators.cuda.build import environment as driver_environment
 from simulators.hip_on_cuda.build import build, environment, missing
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.starts("hip_on_cuda"), pytest.mark.needs("no_gpu")]
 TESTS = (
     "tests/backends/test_conformance.py",
     "tests/backends/both/test_same_graphs.py",
-    *map(str, ROOT.glob("tests/simulators/hip_on_cuda/itself*.py")),
+    "tests/simulators/hip_on_cuda/itself.py",
 )
 
 
@@ -28,7 +28,7 @@ def test_the_tests_of_the_backend_pass(
 ) -> None:
     lack(missing())
     report = tmp_path / "report.xml"
-    done = subprocess.run(
+    done = execute(
         [
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no"),
             f"--junitxml={report}",
@@ -36,11 +36,8 @@ def test_the_tests_of_the_backend_pass(
         ],
         cwd=ROOT,
         env=environment(build(), driver_environment(software_driver)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
         timeout=500,
-        check=False,
+        merged=True,
     )
     assert done.returncode == 0, done.stdout
     assert "test_the_same_graph" in report.read_text(encoding="utf-8")

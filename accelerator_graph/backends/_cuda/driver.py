@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from itertools import chain
 from typing import Any, NoReturn
 
 from ..._interpreter.sure_exit import Between
 from ...errors import DriverError
 from .._shared.codes import SPECIAL_STREAMS
-from .._shared.keeping import ASKED, keep
+from .._shared.keeping import ASKED
 from .errors import call_broke, call_failed
 from .probe import import_driver, version_text
 
@@ -95,12 +96,12 @@ class Driver:
             The installed driver does not have the function.
         """
         try:
-            code, *values = getattr(self.api, function)(*args)
+            answer = getattr(self.api, function)(*args)
         except (RuntimeError, ValueError) as error:
             self.broke(function, error)
-        if code is not self.success:
-            self.failed(function, code)
-        return values[0] if len(values) == 1 else tuple(values) or None
+        if answer[0] is not self.success:
+            self.failed(function, answer[0])
+        return answer[1] if len(answer) == 2 else answer[1:] or None
 
     def answer(self, function: str, *args: Any) -> tuple[Any, ...]:
         """Call a function and return its code and values, unchecked."""
@@ -113,7 +114,7 @@ class Driver:
     def keep(self, answers: list[Any], function: str, arg: Any, *before: Any) -> None:
         """Like `answer`, but append `before` and the answer to a list, where no interrupt can lose them."""
         try:
-            keep(answers, getattr(self.api, function), arg, before=before)
+            answers.extend(chain(before, map(getattr(self.api, function), (arg,))))
         except (RuntimeError, ValueError) as error:
             self.broke(function, error)
 
@@ -143,8 +144,7 @@ class Driver:
         """Return the values of an answer, or raise its error."""
         if answer[0] is not self.success:
             self.failed(function, answer[0])
-        values = answer[1:]
-        return values[0] if len(values) == 1 else values or None
+        return answer[1] if len(answer) == 2 else answer[1:] or None
 
     def failed(self, function: str, code: Any) -> NoReturn:
         """Raise the error for a code that is not success."""

@@ -152,7 +152,7 @@ class TorchRecorder(FrameworkRecorder):
             native._cuda_releasePool(device, self.pool)
 
     def _over(self, recording: Recording) -> None:
-        """Let others record. Again, after an interrupt: what is still left to do."""
+        """Let others record. Called again after an interrupt, to do the rest."""
         with _lock:
             if _recording.get(recording.device) is recording:
                 del _recording[recording.device]

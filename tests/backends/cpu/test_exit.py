@@ -1,12 +1,13 @@
 """Streams of the cpu backend while the interpreter exits."""
 
 import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+
+from processes import execute
 
 ROOT = str(Path(__file__).resolve().parents[3])
 LIMIT = 30  # seconds: a hang fails
@@ -40,13 +41,10 @@ stream.synchronize()
 
 
 def run(code, stderr=""):
-    done = subprocess.run(
+    done = execute(
         [sys.executable, "-c", PRELUDE + textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
         env={**os.environ, "PYTHONPATH": ROOT},
-        check=False,
+        timeout=LIMIT,
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == stderr

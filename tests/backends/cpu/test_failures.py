@@ -3,7 +3,6 @@
 import gc
 import inspect
 import os
-import subprocess
 import sys
 import textwrap
 import threading
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import accelerator_graph as ag
+from processes import execute
 
 ROOT = str(Path(__file__).resolve().parents[3])
 LIMIT = 20  # seconds, for everything that waits
@@ -236,13 +236,10 @@ def test_a_report_leaves_no_cycle(reports):
 
 
 def run(code):
-    done = subprocess.run(
+    done = execute(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
         env={**os.environ, "PYTHONPATH": ROOT},
-        check=False,
+        timeout=LIMIT,
     )
     assert done.returncode == 0
     return done.stderr

@@ -7,20 +7,18 @@ avoids: numbers are passed as 64 bits to functions without declared types.
 from __future__ import annotations
 
 import ctypes
-import os
-import subprocess
-import sys
+import re
 import time
+from contextlib import contextmanager, nullcontext
 from ctypes import byref, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 
-from accelerator_graph.backends._hip.library import Library
+from accelerator_graph.backends._hip.library import Library, import_hip
 from accelerator_graph.backends.hip import HipBackend
+from backends import tools
+from backends.tools import MODES
 
-ROOT = Path(__file__).resolve().parents[3]
-MODES = ("global", "thread_local", "relaxed")
 STATUSES = ("none", "active", "invalidated")
 TIMEOUT = 60
 NON_BLOCKING, NO_TIMING = 1, 2
@@ -62,29 +60,7 @@ extern "C" __global__ void geometry(unsigned *out)
 """
 
 
-# ---- threads, processes and time -----------------------------------------------------------------
-
-
-def child(code, **variables):
-    """Run code in an interpreter of its own; return its status, and what it prints and complains."""
-    paths = (str(ROOT), str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", code],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **variables},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
-    return done.returncode, done.stdout.strip(), done.stderr
-
-
-def python(code, **variables):
-    """Run code in an interpreter of its own and return what it prints."""
-    status, printed, complaint = child(code, **variables)
-    assert status == 0, complaint
-    return printed
+# ---- time ----------------------------------------------------------------------------------------
 
 
 def until(true, limit=TIMEOUT):
@@ -234,8 +210,8 @@ class Cells:
         call("hipHostFree", self.start)
 
 
-def compiled():
-    """The code object of `SOURCE` for the current device."""
+def compiled(source=SOURCE):
+    """The code object of a source for the current device."""
     from hip import hiprtc
 
     def rtc(function, *args):
@@ -243,7 +219,7 @@ def compiled():
         assert int(code) == 0, (function.__name__, code)
         return values[0] if values else None
 
-    program = rtc(hiprtc.hiprtcCreateProgram, SOURCE, b"kernels.hip", 0, None, None)
+    program = rtc(hiprtc.hiprtcCreateProgram, source, b"kernels.hip", 0, None, None)
     rtc(hiprtc.hiprtcCompileProgram, program, 0, None)
     binary = bytearray(rtc(hiprtc.hiprtcGetCodeSize, program))
     rtc(hiprtc.hiprtcGetCode, program, binary)
@@ -251,18 +227,47 @@ def compiled():
     return bytes(binary)
 
 
-def loaded():
-    """The kernels, loaded on the current device."""
-    module = made("hipModuleLoadData", compiled())
-    names = ("step", "meet", "store", "geometry")
-    return SimpleNamespace(**{name: made("hipModuleGetFunction", module, name.encode()) for name in names})
+def loaded(source=SOURCE):
+    """The kernels of a source, loaded on the current device."""
+    module = made("hipModuleLoadData", compiled(source))
+    names = re.findall(rb"void (\w+)\(", source)
+    return SimpleNamespace(**{name.decode(): made("hipModuleGetFunction", module, name) for name in names})
+
+
+def bare_launch(stream, kernel, *args, grid=1, block=1, shared_bytes=0):
+    """Launch a kernel on the bare runtime, whose arguments are of ctypes' types."""
+    places = (c_void_p * len(args))(*map(ctypes.addressof, args))
+    sizes = [size for x_y in (grid, block) for size in (*((x_y,) if isinstance(x_y, int) else x_y), 1, 1)[:3]]
+    call("hipModuleLaunchKernel", kernel, *sizes, shared_bytes, int(stream), places, None)
+
+
+@contextmanager
+def kernels():
+    """The kernels on the current device, and other objects that stand for `store`."""
+    found = loaded()
+    symbol = import_hip().ihipModuleSymbol_t(found.store)
+    found.same = (found.store, symbol, SimpleNamespace(handle=symbol))
+    yield found
+
+
+def pointers(block):
+    """Objects that stand for the address of a block."""
+    pointer = import_hip().ihipStream_t.__mro__[-2]
+    return block, pointer(block.pointer), c_void_p(block.pointer)
+
+
+def working(stream):
+    """Let a stream work until the function that is returned is called."""
+    gate = Gate(loaded().meet)
+    gate.close(stream)
+    return gate.open
 
 
 class Gate:
     """A kernel that keeps a stream waiting until the gate is opened."""
 
-    def __init__(self, backend, kernels):
-        self._launch, self._kernel = backend.launch, kernels.meet
+    def __init__(self, kernel, launch=bare_launch):
+        self._kernel, self._launch = kernel, launch
         self._cells = Cells(2)
 
     def close(self, stream):
@@ -279,42 +284,47 @@ def step(backend, kernels, stream, cell, a, b):
     backend.launch(stream, kernels.step, cell, c_uint32(a), c_uint32(b), c_uint64(0), grid=1, block=1)
 
 
-# ---- what the backend does in most tests ---------------------------------------------------------
-
-
 def opened():
-    backend = HipBackend()
-    backend.name = "hip"
-    backend.open()
-    return backend
+    return tools.opened(HipBackend, "hip")
 
 
-def recorded(backend, stream, block, value=7, mode="thread_local"):
-    """A graph that fills the block."""
-    token = backend.capture_begin(stream, mode)
-    backend.fill(stream, block, value, None)
-    return backend.capture_end(token)
+# ---- what the tests of both backends ask of a vendor's own functions -------------------------------
 
 
-def replayed(backend, graph, stream):
-    """Replay a graph twice, the two ways, wait, and release it."""
-    executable = backend.instantiate(graph)
-    backend.upload(executable, stream)
-    backend.bind(executable, stream)()
-    backend.replay(executable, stream)
-    backend.synchronize(stream)
-    backend.destroy_executable(executable)
-    backend.destroy_graph(graph)
+def blocking_stream():
+    """A stream of its own that waits for the legacy stream, and a function that destroys it."""
+    stream = bare_stream(0)
+    return stream, lambda: call("hipStreamDestroy", stream)
 
 
-def prepare(backend, stream):
-    """Wait for a stream as the library does ahead of a capture."""
-    with backend.relaxed(stream):
-        backend.synchronize(stream)
+def allocate():
+    """Allocate and free, which a capture forbids that is not relaxed, and forget the error. The code."""
+    pointer = c_void_p()
+    code = answer("hipMalloc", byref(pointer), 64)
+    if code == 0:
+        call("hipFree", pointer.value)
+    answer("hipGetLastError")
+    return code
 
 
-def linked(backend, stream, other):
-    """Let `other` wait for `stream`."""
-    event = backend.record_event(stream)
-    backend.wait_event(other, event)
-    backend.destroy_event(event)
+def exchange(mode):
+    """Set this thread's capture mode, a number, and return the one it had."""
+    both = c_int(mode)
+    call("hipThreadExchangeStreamCaptureMode", byref(both))
+    return both.value
+
+
+def priorities():
+    """The least and the greatest priority that a stream can have."""
+    least, greatest = c_int(), c_int()
+    call("hipDeviceGetStreamPriorityRange", byref(least), byref(greatest))
+    return least.value, greatest.value
+
+
+def priority_and_flags(stream):
+    return number("hipStreamGetPriority", int(stream)), number("hipStreamGetFlags", int(stream))
+
+
+def on_device():
+    """A block in which the runtime's own functions find device 0, which is current anyway."""
+    return nullcontext()

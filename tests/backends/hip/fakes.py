@@ -5,7 +5,14 @@ from __future__ import annotations
 from enum import IntEnum
 from types import SimpleNamespace
 
+from accelerator_graph.backends._hip import driver
 from accelerator_graph.backends._hip.library import _SIGNATURES, _TEXTS
+from accelerator_graph.backends._hip.runs import Executable
+from accelerator_graph.backends.hip import HipBackend
+
+PREFIX = "hip"
+PLACE = 3
+"""The device of the stream."""
 
 
 class FakeRuntime:
@@ -144,3 +151,24 @@ API = SimpleNamespace(
 
 def untouched(runtime):
     assert (runtime.device, runtime.mode, runtime.last_error) == (5, 0, 0)
+
+
+def graph():
+    return driver.Graph(21, 3)
+
+
+def executable():
+    return Executable(31, 3)
+
+
+def faked(monkeypatch):
+    """A backend and the runtime of a few lines that it calls."""
+    runtime = FakeRuntime()
+    monkeypatch.setattr(driver, "import_hip", lambda: API)
+    monkeypatch.setattr(driver, "Library", lambda: runtime)
+    backend = HipBackend()
+    backend.name = "hip"
+    backend._driver = driver.Driver("hip")
+    backend._driver.stream_type, backend._driver.pointer_type = int, bytes
+    runtime.seen.clear()
+    return backend, runtime

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 
-from accelerator_graph import errors
-from accelerator_graph.backends._hip import driver
 from accelerator_graph.backends.hip import HipBackend
-from backends.hip.bench import Block, Cells, Gate, answer, call, loaded, opened, step, until
-from backends.hip.fakes import API, FakeRuntime
+from backends.fixtures import backend, block, no_error_left, other, stream
+from backends.hip.bench import Cells, Gate, call, loaded, step, until
+from backends.hip.fakes import faked
+
+__all__ = ["backend", "block", "no_error_left", "other", "stream"]
 
 
 @pytest.fixture(scope="module")
-def backend():
-    found = HipBackend.probe()
-    if not found.usable:
-        pytest.skip(f"backend 'hip' is not available: {found.reason}")
-    try:
-        return opened()
-    except errors.BackendUnavailableError as error:
-        if found.devices is not None:
-            raise
-        pytest.skip(str(error))
+def bench():
+    return import_module("backends.hip.bench")
 
 
 @pytest.fixture(scope="module")
@@ -34,36 +29,6 @@ def runtime(backend):
     return major, minor
 
 
-@pytest.fixture
-def no_error_left(request):
-    """No test of the backend leaves a last error behind, which a framework would take for its own."""
-    yield
-    if "backend" in request.fixturenames:
-        code = answer("hipGetLastError")
-        assert code == 0, f"the runtime's last error is {code}"
-
-
-@pytest.fixture
-def block(backend):
-    block = Block()
-    yield block
-    block.free()
-
-
-@pytest.fixture
-def stream(backend):
-    stream = backend.create_stream(0)
-    yield stream
-    backend.destroy_stream(stream)
-
-
-@pytest.fixture
-def other(backend):
-    stream = backend.create_stream(0)
-    yield stream
-    backend.destroy_stream(stream)
-
-
 @pytest.fixture(scope="module")
 def kernels(backend):
     return loaded()
@@ -71,7 +36,7 @@ def kernels(backend):
 
 @pytest.fixture
 def gate(backend, kernels):
-    gate = Gate(backend, kernels)
+    gate = Gate(kernels.meet, backend.launch)
     yield gate
     gate.open()
 
@@ -87,7 +52,7 @@ def cells(backend):
 @pytest.fixture
 def apart(backend, kernels, stream):
     """A stream that goes on while `stream` waits: the runtime has a few queues, which the streams share."""
-    gate, cells, made = Gate(backend, kernels), Cells(1), []
+    gate, cells, made = Gate(kernels.meet, backend.launch), Cells(1), []
     gate.close(stream)
     try:
         while not cells[0]:
@@ -106,12 +71,4 @@ def apart(backend, kernels, stream):
 @pytest.fixture
 def fake(monkeypatch):
     """A backend and the runtime of a few lines that it calls."""
-    runtime = FakeRuntime()
-    monkeypatch.setattr(driver, "import_hip", lambda: API)
-    monkeypatch.setattr(driver, "Library", lambda: runtime)
-    backend = HipBackend()
-    backend.name = "hip"
-    backend._driver = driver.Driver("hip")
-    backend._driver.stream_type, backend._driver.pointer_type = int, bytes
-    runtime.seen.clear()
-    return backend, runtime
+    return faked(monkeypatch)

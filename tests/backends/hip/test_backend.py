@@ -3,79 +3,21 @@
 from __future__ import annotations
 
 import threading
-from ctypes import CFUNCTYPE, c_float, c_int, c_uint64, c_void_p
+from ctypes import CFUNCTYPE, c_void_p
 
 import pytest
 
 from accelerator_graph import errors
 from accelerator_graph.backends._hip.library import import_hip
 from accelerator_graph.backends.base import CaptureStatus
-from backends.hip.bench import (
-    MODES,
-    TIMEOUT,
-    Block,
-    answer,
-    bare_stream,
-    call,
-    child,
-    linked,
-    made,
-    number,
-    prepare,
-    python,
-    recorded,
-    replayed,
-    step,
-)
-from backends.tools import check_forked, in_thread
+from backends.hip.bench import TIMEOUT, Block, answer, call, made
+from backends.tools import child, prepare, python, recorded, replayed
 
 pytest_plugins = ["backends.hip.fixtures"]
 pytestmark = pytest.mark.usefixtures("no_error_left")
 
 
-def everything(backend, stream, block, path):
-    """Every method once."""
-    device = backend.device_of(stream)
-    side = backend.create_stream(device, like=stream, priority=-1)
-    backend.fill(stream, block, 1, None)
-    data = bytes(range(16))
-    backend.copy(stream, block, data, None)
-    backend.synchronize(stream)
-    assert backend.query(stream)
-    for mode in MODES:
-        prepare(backend, stream)
-        token = backend.capture_begin(stream, mode)
-        assert backend.capture_status(stream) is CaptureStatus.ACTIVE
-        backend.fill(stream, block, 2, None)
-        linked(backend, stream, side)
-        assert backend.capture_info(side) == backend.capture_info(stream) is not None
-        backend.fill(side, block, 3, 8)
-        linked(backend, side, stream)
-        graph = backend.capture_end(token)
-        assert backend.capture_status(side) is CaptureStatus.NONE
-        assert backend.capture_info(stream) is None
-        assert backend.node_count(graph) == len(backend.nodes(graph)[0]) == 2
-        assert not backend.is_empty(graph)
-        assert not backend.single_executable(graph)
-        backend.dump(graph, str(path), True)
-        replayed(backend, graph, stream)
-        backend.capture_abandon(backend.capture_begin(stream, mode))
-    assert block.read() == bytes([3] * 8 + [2] * (block.nbytes - 8))
-    backend.destroy_stream(side)
-
-
 # ---- streams -------------------------------------------------------------------------------------
-
-
-def test_any_thread_may_call(backend, stream, block, tmp_path):
-    in_thread(lambda: everything(backend, stream, block, tmp_path / "graph.dot"))
-    everything(backend, stream, block, tmp_path / "graph.dot")
-
-
-def test_a_foreign_stream_that_blocks(backend, block, tmp_path):
-    foreign = bare_stream(0)
-    everything(backend, backend.as_stream(foreign), block, tmp_path / "graph.dot")
-    call("hipStreamDestroy", foreign)
 
 
 def test_as_stream(backend, stream):
@@ -127,63 +69,6 @@ def test_upstream_what_is_no_handle_crashes(runtime):
     assert status < 0 or status == 139
 
 
-def test_streams_are_non_blocking_and_their_priority_is_clamped(backend):
-    least, greatest = c_int(), c_int()
-    from ctypes import byref
-
-    call("hipDeviceGetStreamPriorityRange", byref(least), byref(greatest))
-    for asked, given in [(-1000, greatest.value), (1000, least.value), (0, 0)]:
-        stream = backend.create_stream(0, priority=asked)
-        assert number("hipStreamGetPriority", int(stream)) == given
-        assert number("hipStreamGetFlags", int(stream)) == 1
-        backend.destroy_stream(stream)
-
-
-def test_a_device_that_is_not_there(backend):
-    with pytest.raises(errors.DriverError) as raised:
-        backend.create_stream(1000)
-    assert raised.value.code == 101
-    assert number("hipGetDevice") == 0
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_the_per_thread_stream_captures(backend, block, mode):
-    def work():
-        stream = backend.as_stream(2)
-        token = backend.capture_begin(stream, mode)
-        assert backend.capture_status(stream) is CaptureStatus.ACTIVE
-        assert backend.capture_info(stream) is not None
-        assert in_thread(lambda: backend.capture_status(stream)) is CaptureStatus.NONE
-        backend.fill(stream, block, 9, None)
-        replayed(backend, backend.capture_end(token), stream)
-
-    in_thread(work)
-    assert block.read() == bytes([9] * block.nbytes)
-    work()
-
-
-@pytest.mark.parametrize("handle", [0, 1])
-def test_the_legacy_stream_never_captures(backend, block, handle):
-    blocking = bare_stream(0)
-    token = backend.capture_begin(blocking, "thread_local")
-    legacy = backend.as_stream(handle)
-    with pytest.raises(errors.CaptureError):
-        backend.capture_begin(legacy, "thread_local")
-    assert backend.capture_status(legacy) is CaptureStatus.NONE
-    assert backend.capture_info(legacy) is None
-    backend.fill(blocking, block, 1, None)
-    backend.destroy_graph(backend.capture_end(token))
-    backend.destroy_stream(blocking)
-
-
-def test_a_stream_that_works_is_not_done(backend, stream, gate):
-    gate.close(stream)
-    assert backend.query(stream) is False
-    gate.open()
-    backend.synchronize(stream)
-    assert backend.query(stream) is True
-
-
 # ---- Python meanwhile ----------------------------------------------------------------------------
 
 
@@ -226,30 +111,6 @@ def test_other_threads_run_during_a_wait(backend, stream, gate):
 # ---- looking into a graph ------------------------------------------------------------------------
 
 
-def diamond(backend, stream, other, work):
-    """Capture four pieces of work: the first, two side by side, the last."""
-    token = backend.capture_begin(stream, "thread_local")
-    work(stream, 0)
-    linked(backend, stream, other)
-    work(other, 1)
-    work(stream, 2)
-    linked(backend, other, stream)
-    work(stream, 3)
-    return backend.capture_end(token)
-
-
-def test_nodes_and_edges_of_a_forked_graph(backend, stream, other, block):
-    def work(stream, n):
-        if n == 0:
-            backend.copy(stream, block, block.pointer + 512, 8)
-        else:
-            backend.fill(stream, block, n, None)
-
-    graph = diamond(backend, stream, other, work)
-    check_forked(backend, graph)
-    backend.destroy_graph(graph)
-
-
 def test_a_graph_of_many_nodes(backend, stream, block):
     """Hip-python's own listing overwrites memory from two nodes on, and crashes at 64."""
     token = backend.capture_begin(stream, "thread_local")
@@ -262,51 +123,12 @@ def test_a_graph_of_many_nodes(backend, stream, block):
     assert block.read() == bytes([499 % 256] * block.nbytes)
 
 
-def test_an_empty_graph(backend, stream):
-    graph = backend.capture_end(backend.capture_begin(stream, "thread_local"))
-    assert backend.nodes(graph) == ([], [])
-    assert backend.node_count(graph) == 0
-    assert backend.is_empty(graph)
-    replayed(backend, graph, stream)
-
-
-def test_the_names_of_kernels(backend, stream, other, block, kernels):
-    def work(stream, n):
-        if n == 1:
-            backend.launch(stream, kernels.geometry, block, grid=1, block=1, shared_bytes=64)
-        elif n == 2:
-            args = (block, c_int(0), c_float(0), c_uint64(0), c_uint64(0))
-            backend.launch(stream, kernels.store, *args, grid=1, block=1)
-        else:
-            step(backend, kernels, stream, block, 1, 1)
-
-    graph = diamond(backend, stream, other, work)
-    nodes, edges = backend.nodes(graph)
-    assert sorted((node.kind, node.name) for node in nodes) == [
-        ("kernel", name) for name in ("geometry", "step", "step", "store")
-    ]
-    assert len(edges) == 4
-    backend.destroy_graph(graph)
-
-
 def test_host_functions_are_nodes(backend, stream):
     function = CFUNCTYPE(None, c_void_p)(lambda given: None)
     token = backend.capture_begin(stream, "thread_local")
     call("hipLaunchHostFunc", int(stream), function, None)
     graph = backend.capture_end(token)
     assert [node.kind for node in backend.nodes(graph)[0]] == ["host"]
-    backend.destroy_graph(graph)
-
-
-def test_dump(backend, stream, block, tmp_path):
-    graph = recorded(backend, stream, block)
-    plain, verbose = tmp_path / "pläin.dot", tmp_path / "verbose.dot"
-    backend.dump(graph, str(plain), False)
-    backend.dump(graph, str(verbose), True)
-    assert plain.read_text().startswith("digraph")
-    assert len(verbose.read_text()) > len(plain.read_text())
-    with pytest.raises(errors.DriverError, match="hipGraphDebugDotPrint returned"):
-        backend.dump(graph, str(tmp_path / "none" / "x.dot"), False)
     backend.destroy_graph(graph)
 
 
@@ -356,18 +178,6 @@ def test_memory_nodes(backend, stream, block, free):
     with pytest.raises(errors.DriverError):
         backend.instantiate(graph)
     backend.destroy_graph(graph)
-
-
-def test_a_graph_may_have_two_executables(backend, stream, block):
-    graph = recorded(backend, stream, block)
-    assert not backend.single_executable(graph)
-    first = backend.instantiate(graph)
-    replayed(backend, graph, stream)
-    backend.fill(stream, block, 0, None)
-    backend.replay(first, stream)  # also after its graph is gone
-    backend.synchronize(stream)
-    assert block.read() == bytes([7] * block.nbytes)
-    backend.destroy_executable(first)
 
 
 def test_graphs_of_small_blocks(backend, stream):

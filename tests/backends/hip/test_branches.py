@@ -16,22 +16,16 @@ from backends.hip.bench import (
     call,
     edges_of,
     last_error,
-    linked,
     made,
     nodes_of,
     status_of,
     step,
     until,
 )
+from backends.tools import captured, linked
 
 pytest_plugins = ["backends.hip.fixtures"]
 pytestmark = pytest.mark.usefixtures("no_error_left")
-
-
-def captured(backend, stream, work):
-    token = backend.capture_begin(stream, "thread_local")
-    work()
-    return backend.capture_end(token)
 
 
 def branches(backend, kernels, stream, cells, lengths, join):

@@ -13,7 +13,7 @@ import pytest
 
 from accelerator_graph.backends._hip import nodes as _hip_nodes
 from accelerator_graph.backends._hip.library import _SIGNATURES, _TEXTS, import_hip
-from backends.hip.bench import ROOT
+from backends.tools import ROOT
 
 BACKENDS = ROOT / "accelerator_graph" / "backends"
 SOURCES = [BACKENDS / "hip.py", *sorted((BACKENDS / "_hip").glob("*.py"))]

@@ -2,40 +2,15 @@
 
 from __future__ import annotations
 
-from ctypes import byref, c_void_p
-
 import pytest
 
 from accelerator_graph import errors
 from accelerator_graph.backends.base import CaptureStatus
-from backends.hip.bench import (
-    MODES,
-    NO_TIMING,
-    answer,
-    bare_end,
-    call,
-    child,
-    last_error,
-    linked,
-    made,
-    prepare,
-    recorded,
-    replayed,
-    status_of,
-)
-from backends.tools import in_thread
+from backends.hip.bench import NO_TIMING, allocate, answer, bare_end, call, last_error, made, status_of
+from backends.tools import MODES, child, in_thread, linked, replayed
 
 pytest_plugins = ["backends.hip.fixtures"]
 pytestmark = pytest.mark.usefixtures("no_error_left")
-
-
-def allocate():
-    """What is not permitted during a capture, but for a relaxed one. The code."""
-    pointer = c_void_p()
-    code = answer("hipMalloc", byref(pointer), 64)
-    if code == 0:
-        call("hipFree", pointer.value)
-    return code
 
 
 def as_good_as_new(backend, stream, other, block, mode="thread_local"):
@@ -82,12 +57,7 @@ def spoil(backend, stream, other, block, how):
         case "an allocation":
             assert allocate() == 900
         case "an allocation elsewhere":
-
-            def work():
-                assert allocate() == 900
-                assert answer("hipGetLastError") == 900
-
-            in_thread(work)
+            assert in_thread(allocate) == 900
         case "the legacy stream":
             assert answer("hipMemset", block.pointer, 0, 8) == 906
         case "a captured event":
@@ -203,9 +173,7 @@ def test_a_capture_that_another_thread_ends(backend, other, block, mode, finish)
             in_thread(lambda: backend.capture_end(token))
         assert raised.value.reason == "wrong_thread"
     assert status_of(stream) == "none"
-    code = allocate()
-    answer("hipGetLastError")
-    assert code in (0, 900)
+    assert allocate() in (0, 900)
     backend.destroy_stream(stream)
     stream = backend.create_stream(0)
     as_good_as_new(backend, stream, other, block, mode)
@@ -222,6 +190,7 @@ def test_another_thread_may_end_a_relaxed_capture(backend, stream, other, block)
 
 DEAD = (
     "from backends.hip.test_captures import *\n"
+    "from backends.tools import *\n"
     "from backends.hip.bench import *\n"
     "backend, block = opened(), Block()\n"
     "stream, other = backend.create_stream(0), backend.create_stream(0)\n"
@@ -248,7 +217,7 @@ def test_a_global_capture_of_a_dead_thread_forbids_until_its_stream_is_destroyed
 def test_the_per_thread_stream_of_a_thread_with_the_ident_of_a_dead_one_is_left_alone(backend):
     """In a process of its own, since the dead thread's capture goes on in the runtime."""
     code = (
-        "from backends.tools import in_threads_of_one_ident\n"
+        "from backends.tools import *\n"
         "from backends.hip.bench import *\n"
         "backend, kernels, cells = opened(), loaded(), Cells(1)\n"
         "own = backend.as_stream(2)\n"
@@ -268,101 +237,11 @@ def test_the_per_thread_stream_of_a_thread_with_the_ident_of_a_dead_one_is_left_
     assert (status, printed) == (0, "1212"), complaint
 
 
-def test_what_breaks_a_capture_is_said(backend, stream, block):
-    token = backend.capture_begin(stream, "thread_local")
-    backend.fill(stream, block, 1, None)
-    with pytest.raises(errors.DriverError) as raised:
-        backend.capture_begin(stream, "thread_local")
-    assert (raised.value.code, raised.value.code_name) == (401, "hipErrorIllegalState")
-    assert backend.capture_status(stream) is CaptureStatus.ACTIVE
-    with pytest.raises(errors.DriverError) as raised:
-        backend.synchronize(stream)
-    assert str(raised.value).startswith(
-        "backend 'hip': hipStreamSynchronize returned hipErrorStreamCaptureUnsupported (900): a call that "
-    )
-    with pytest.raises(errors.DriverError) as raised:
-        backend.capture_end(token)
-    assert raised.value.reason == "invalidated"
-
-
-@pytest.mark.parametrize(
-    ("mode", "here", "elsewhere"),
-    [("global", False, False), ("thread_local", False, True), ("relaxed", True, True)],
-)
-def test_modes_say_which_threads_may_allocate(backend, stream, block, mode, here, elsewhere):
-    def work():
-        code = allocate()
-        answer("hipGetLastError")
-        return code
-
-    for call_it, allowed in [(work, here), (lambda: in_thread(work), elsewhere)]:
-        token = backend.capture_begin(stream, mode)
-        backend.fill(stream, block, 4, None)
-        assert call_it() == (0 if allowed else 900)
-        if allowed:
-            replayed(backend, backend.capture_end(token), stream)
-            continue
-        assert backend.capture_status(stream) is CaptureStatus.INVALIDATED
-        with pytest.raises(errors.DriverError) as raised:
-            backend.capture_end(token)
-        assert (raised.value.reason, raised.value.code) == ("invalidated", 901)
-        assert backend.capture_status(stream) is CaptureStatus.NONE
-    replayed(backend, recorded(backend, stream, block, 5, mode), stream)
-    assert block.read() == bytes([5] * block.nbytes)
-
-
-@pytest.mark.parametrize("where", [lambda work: work(), in_thread], ids=["same thread", "other thread"])
-@pytest.mark.parametrize("mode", MODES)
-def test_housekeeping_breaks_no_capture(backend, stream, other, block, mode, where):
-    def housekeeping():
-        side = backend.create_stream(0)
-        prepare(backend, other)
-        executable = backend.instantiate(kept)
-        backend.upload(executable, other)
-        backend.replay(executable, other)
-        backend.bind(executable, side)()
-        linked(backend, other, side)
-        backend.destroy_executable(executable)
-        backend.nodes(kept)
-        backend.single_executable(kept)
-        backend.destroy_graph(kept)
-        backend.destroy_stream(side)
-        assert last_error() == 0
-
-    kept = recorded(backend, other, block, 1)
-    token = backend.capture_begin(stream, mode)
-    where(housekeeping)
-    assert backend.capture_status(stream) is CaptureStatus.ACTIVE
-    backend.fill(stream, block, 8, None)
-    graph = backend.capture_end(token)
-    backend.synchronize(other)
-    replayed(backend, graph, stream)
-    assert block.read() == bytes([8] * block.nbytes)
-
-
-def exchanged(mode):
-    from ctypes import c_int
-
-    value = c_int(mode)
-    call("hipThreadExchangeStreamCaptureMode", byref(value))
-    return value.value
-
-
-def test_the_callers_capture_mode_is_left_as_it_was(backend, stream, other, block):
-    for mode in range(3):
-        before = exchanged(mode)
-        replayed(backend, recorded(backend, stream, block), stream)
-        token = backend.capture_begin(stream, "thread_local")
-        backend.fill(stream, block, 1, None)
-        spoil(backend, stream, other, block, "unjoined work")
-        backend.capture_abandon(token)
-        assert exchanged(before) == mode
-
-
 # ---- what the runtime does by itself: these say when `_reset_stream` can go -----------------------
 
 BARE = (
     "from backends.hip.test_captures import *\n"
+    "from backends.tools import *\n"
     "from backends.hip.bench import *\n"
     "call('hipInit', 0)\n"
     "block = Block()\n"

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from accelerator_graph.backends._hip.library import mapped_copies
-from backends.hip.bench import python
+from backends.tools import python
 
 pytest_plugins = ["backends.hip.fixtures"]
 

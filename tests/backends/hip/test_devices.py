@@ -8,23 +8,8 @@ import pytest
 
 from accelerator_graph import errors
 from accelerator_graph.backends.base import CaptureStatus
-from backends.hip.bench import (
-    MODES,
-    Block,
-    Cells,
-    Gate,
-    call,
-    child,
-    linked,
-    loaded,
-    number,
-    prepare,
-    recorded,
-    replayed,
-    status_of,
-    step,
-)
-from backends.tools import in_thread
+from backends.hip.bench import Block, Cells, Gate, call, loaded, number, status_of, step
+from backends.tools import MODES, child, in_thread, linked, prepare, recorded, replayed
 
 pytest_plugins = ["backends.hip.fixtures"]
 
@@ -168,7 +153,7 @@ def test_runs_on_the_second_device_are_one_after_another(backend, two):
     other = backend.create_stream(1)
     with current(1):
         kernels, cells = loaded(), Cells(1)
-        gate = Gate(backend, kernels)
+        gate = Gate(kernels.meet, backend.launch)
     token = backend.capture_begin(stream, "thread_local")
     step(backend, kernels, stream, cells.at(0), 10, 1)
     executable = backend.instantiate(graph := backend.capture_end(token))

@@ -13,8 +13,8 @@ from accelerator_graph.backends._hip import driver, nodes
 from accelerator_graph.backends._hip.driver import Driver, Graph
 from accelerator_graph.backends._hip.events import Event
 from accelerator_graph.backends._hip.runs import Executable, has_runs, settle
-from backends.hip.bench import MODES, prepare
 from backends.hip.fakes import API, FakeRuntime, untouched
+from backends.tools import MODES, prepare
 
 pytest_plugins = ["backends.hip.fixtures"]
 

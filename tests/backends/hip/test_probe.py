@@ -12,9 +12,8 @@ import pytest
 from accelerator_graph import errors
 from accelerator_graph.backends._hip import library as _hip_library
 from accelerator_graph.backends._hip import probe
-from accelerator_graph.backends.base import Backend, Capability
 from accelerator_graph.backends.hip import HipBackend
-from backends.hip.bench import MODES, python
+from backends.tools import python
 
 pytest_plugins = ["backends.hip.fixtures"]
 
@@ -251,42 +250,6 @@ def test_a_process_whose_maps_cannot_be_read_has_no_copies(monkeypatch):
     assert _hip_library.mapped_copies() == []
 
 
-# ---- what the class says -------------------------------------------------------------------------
-
-
-def test_what_the_class_says():
-    assert issubclass(HipBackend, Backend)
-    assert not HipBackend.__abstractmethods__
-    assert not hasattr(HipBackend(), "__dict__")
-    assert HipBackend.api_version == 1
-    assert HipBackend.recording == "stream"
-    assert set(HipBackend.capture_modes) == set(MODES)
-    assert HipBackend.capture_modes[0] == "thread_local"
-    assert HipBackend.stream_modules == {"hip", "rocm"}
-    assert HipBackend.cuda_like
-    assert not HipBackend.serialises_replays
-    assert HipBackend().capabilities(0) == set(Capability) - {Capability.CHILD_GRAPHS}
-
-
-def test_importing_the_module_imports_no_vendor():
-    code = (
-        "import sys; before = set(sys.modules)\n"
-        "from accelerator_graph.backends.hip import HipBackend\n"
-        "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
-        "print(*sorted(new & {'hip', 'rocm', 'numpy', 'torch'}))"
-    )
-    assert python(code) == ""
-
-
-def test_a_missing_package_is_a_reason():
-    code = (
-        "import sys; sys.modules['hip'] = sys.modules['rocm'] = None\n"
-        "from accelerator_graph.backends.hip import HipBackend\n"
-        "print(HipBackend.probe().reason)"
-    )
-    assert python(code) == REASONS["no binding"]
-
-
 # ---- with hip-python -----------------------------------------------------------------------------
 
 PROBE = "from accelerator_graph.backends.hip import HipBackend\nfound = HipBackend.probe()\n"
@@ -335,30 +298,6 @@ def test_versions(backend):
     versions = HipBackend.probe().versions
     assert set(versions) in ({"hip-python", "runtime"}, {"hip-python"})
     assert all(re.fullmatch(r"[0-9.]+", version) for version in versions.values())
-
-
-def test_a_fork_after_probe_can_use_the_device(backend):
-    code = (
-        PROBE + "import os\n"
-        "from backends.hip.bench import opened\n"
-        "assert found.usable\n"
-        "child = os.fork()\n"
-        "if child == 0:\n"
-        "    status = 1\n"
-        "    try:\n"
-        "        backend = opened()\n"
-        "        backend.destroy_stream(backend.create_stream(0))\n"
-        "        status = 0\n"
-        "    finally:\n"
-        "        os._exit(status)\n"
-        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
-    )
-    assert python(code) == "0"
-
-
-def test_probing_twice_is_probing_once(backend):
-    code = PROBE + "assert HipBackend.probe() == found\nprint(found.usable)"
-    assert python(code) == "True"
 
 
 @pytest.mark.parametrize(

@@ -9,35 +9,25 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph import errors
 from backends.hip.bench import (
-    MODES,
     TIMEOUT,
     answer,
     bare_begin,
     bare_end,
     call,
-    child,
     last_error,
     nodes_of,
-    prepare,
-    recorded,
     status_of,
     step,
     until,
 )
-from backends.tools import in_thread
+from backends.tools import MODES, captured, child, in_thread, prepare, recorded
 
 pytest_plugins = ["backends.hip.fixtures"]
 pytestmark = pytest.mark.usefixtures("no_error_left")
 
 
-def captured(backend, stream, work):
-    token = backend.capture_begin(stream, "thread_local")
-    work()
-    return backend.capture_end(token)
-
-
 @pytest.fixture
-def bench(backend, kernels, stream, cells):
+def appender(backend, kernels, stream, cells):
     """An executable that appends a one to the number in cell 0."""
     graph = captured(backend, stream, lambda: step(backend, kernels, stream, cells.at(0), 10, 1))
     executable = backend.instantiate(graph)
@@ -50,12 +40,12 @@ def bench(backend, kernels, stream, cells):
 # ---- one after another ---------------------------------------------------------------------------
 
 
-def test_a_run_on_another_stream_waits_for_the_last_one(backend, bench, gate, cells, stream, apart):
+def test_a_run_on_another_stream_waits_for_the_last_one(backend, appender, gate, cells, stream, apart):
     gate.close(stream)
-    backend.replay(bench, stream)
-    backend.replay(bench, apart)
-    backend.bind(bench, stream)()
-    backend.bind(bench, apart)()
+    backend.replay(appender, stream)
+    backend.replay(appender, apart)
+    backend.bind(appender, stream)()
+    backend.bind(appender, apart)()
     assert not backend.query(apart)
     assert cells[0] == 0
     gate.open()
@@ -64,18 +54,18 @@ def test_a_run_on_another_stream_waits_for_the_last_one(backend, bench, gate, ce
     backend.synchronize(stream)
 
 
-def test_upstream_runs_on_two_streams_overlap(runtime, bench, gate, cells, stream, apart):
+def test_upstream_runs_on_two_streams_overlap(runtime, appender, gate, cells, stream, apart):
     """When they no longer do, `_wait_for_the_last_run` can go."""
     gate.close(stream)
     for on in (stream, apart):
-        call("hipGraphLaunch", bench.handle, int(on))
+        call("hipGraphLaunch", appender.handle, int(on))
     assert until(lambda: cells[0])
     gate.open()
 
 
-def test_a_bound_launch_knows_of_the_others(backend, bench, gate, cells, stream, apart):
+def test_a_bound_launch_knows_of_the_others(backend, appender, gate, cells, stream, apart):
     """What is bound to a stream was launched on it before, and since then on another one."""
-    here, there = backend.bind(bench, stream), backend.bind(bench, apart)
+    here, there = backend.bind(appender, stream), backend.bind(appender, apart)
     here()
     gate.close(apart)
     there()
@@ -88,18 +78,18 @@ def test_a_bound_launch_knows_of_the_others(backend, bench, gate, cells, stream,
 
 
 @pytest.mark.parametrize("handle", [0, 1, 2])
-def test_the_default_streams_wait_and_are_waited_for(backend, bench, gate, cells, stream, handle):
+def test_the_default_streams_wait_and_are_waited_for(backend, appender, gate, cells, stream, handle):
     special = backend.as_stream(handle)
     gate.close(stream)
-    backend.replay(bench, stream)
-    backend.replay(bench, special)
+    backend.replay(appender, stream)
+    backend.replay(appender, special)
     assert not backend.query(special)
     gate.open()
     backend.synchronize(special)
     gate.close(special)
-    backend.replay(bench, special)
-    backend.bind(bench, special)()
-    backend.replay(bench, stream)
+    backend.replay(appender, special)
+    backend.bind(appender, special)()
+    backend.replay(appender, stream)
     assert not backend.query(stream)
     assert cells[0] == 11
     gate.open()
@@ -110,6 +100,7 @@ def test_the_default_streams_wait_and_are_waited_for(backend, bench, gate, cells
 def test_the_legacy_stream_by_its_own_handle(backend):
     """In a process of its own: the runtime crashes. The handle 0 means the same stream."""
     code = (
+        "from backends.tools import *\n"
         "from backends.hip.bench import *\n"
         "backend, kernels, cells = opened(), loaded(), Cells(1)\n"
         "stream, legacy = backend.create_stream(0), backend.as_stream(1)\n"
@@ -128,6 +119,7 @@ def test_the_legacy_stream_by_its_own_handle(backend):
 def test_upstream_an_event_of_the_legacy_handle_crashes(runtime):
     """rocm-systems#11011."""
     code = (
+        "from backends.tools import *\n"
         "from backends.hip.bench import *\n"
         "call('hipInit', 0)\n"
         "event = made('hipEventCreateWithFlags', NO_TIMING)\n"
@@ -137,16 +129,16 @@ def test_upstream_an_event_of_the_legacy_handle_crashes(runtime):
     assert child(code)[0] < 0
 
 
-def test_the_per_thread_streams_of_two_threads(backend, bench, gate, cells):
+def test_the_per_thread_streams_of_two_threads(backend, appender, gate, cells):
     """Both have the handle 2, and are two streams."""
     own = backend.as_stream(2)
 
     def first():
         gate.close(own)
-        backend.replay(bench, own)
+        backend.replay(appender, own)
 
     def second():
-        backend.replay(bench, own)
+        backend.replay(appender, own)
         assert not backend.query(own)
         assert cells[0] == 0
         gate.open()
@@ -173,12 +165,12 @@ def test_the_per_thread_streams_of_two_threads(backend, bench, gate, cells):
     assert not thread.is_alive()
 
 
-def test_a_stream_that_is_gone_since_the_last_run(backend, bench, cells, stream):
+def test_a_stream_that_is_gone_since_the_last_run(backend, appender, cells, stream):
     for _ in range(5):
         side = backend.create_stream(0)
-        backend.replay(bench, side)
+        backend.replay(appender, side)
         backend.destroy_stream(side)
-        backend.replay(bench, stream)
+        backend.replay(appender, stream)
     backend.synchronize(stream)
     assert cells[0] == 1_111_111_111
     assert last_error() == 0
@@ -199,15 +191,15 @@ def test_upstream_destroying_a_stream_waits_for_its_work(backend, runtime, kerne
     assert cells[0] == 1
 
 
-def test_a_stream_that_captures_since_the_last_run(backend, bench, cells, stream, other, block):
-    backend.replay(bench, other)
+def test_a_stream_that_captures_since_the_last_run(backend, appender, cells, stream, other, block):
+    backend.replay(appender, other)
     prepare(backend, other)
     token = backend.capture_begin(other, "thread_local")
-    backend.replay(bench, stream)
+    backend.replay(appender, stream)
     assert status_of(other) == "active"
     backend.fill(other, block, 1, None)
     backend.destroy_graph(backend.capture_end(token))
-    backend.replay(bench, other)
+    backend.replay(appender, other)
     backend.synchronize(other)
     assert cells[0] == 111
 
@@ -233,51 +225,55 @@ def test_a_stream_that_was_synchronized_before_its_capture_began_by_hand(backend
     graph.reset()
 
 
-def test_preparing_a_stream_asks_for_what_ran_on_it_alone(backend, bench, gate, cells, stream, other, block):
+def test_preparing_a_stream_asks_for_what_ran_on_it_alone(
+    backend, appender, gate, cells, stream, other, block
+):
     """A run elsewhere is waited for as ever, and so is one that follows on the prepared stream."""
-    backend.replay(bench, stream)
+    backend.replay(appender, stream)
     prepare(backend, other)
     gate.close(stream)
-    backend.replay(bench, stream)
+    backend.replay(appender, stream)
     prepare(backend, other)
-    backend.replay(bench, other)
+    backend.replay(appender, other)
     assert not backend.query(other)
     gate.open()
     backend.synchronize(other)
     assert cells[0] == 111
     prepare(backend, other)
     gate.close(other)
-    backend.replay(bench, other)
-    backend.replay(bench, stream)
+    backend.replay(appender, other)
+    backend.replay(appender, stream)
     assert not backend.query(stream)
     gate.open()
     backend.synchronize(stream)
     assert cells[0] == 11111
 
 
-def test_a_stream_that_captures_before_its_run_is_done(backend, runtime, bench, gate, cells, stream, apart):
+def test_a_stream_that_captures_before_its_run_is_done(
+    backend, runtime, appender, gate, cells, stream, apart
+):
     """`capture_begin` by hand prepares nothing: a run that can't be waited for is in the way of the next."""
     gate.close(stream)
-    backend.replay(bench, stream)
+    backend.replay(appender, stream)
     token = backend.capture_begin(stream, "relaxed")
     try:
         with pytest.raises(ag.CaptureError, match=r"synchronize that stream before capture_begin\(\)"):
-            backend.replay(bench, apart)
+            backend.replay(appender, apart)
         assert status_of(stream) == "active"
         assert cells[0] == 0
     finally:
         gate.open()
         backend.capture_abandon(token)
-    backend.replay(bench, apart)
+    backend.replay(appender, apart)
     backend.synchronize(apart)
     backend.synchronize(stream)
 
 
-def test_a_stream_that_was_prepared_hides_no_run(backend, bench, cells, stream, apart):
-    backend.replay(bench, stream)
+def test_a_stream_that_was_prepared_hides_no_run(backend, appender, cells, stream, apart):
+    backend.replay(appender, stream)
     prepare(backend, stream)
     token = backend.capture_begin(stream, "thread_local")
-    backend.replay(bench, apart)
+    backend.replay(appender, apart)
     assert status_of(stream) == "active"
     backend.capture_abandon(token)
     backend.synchronize(apart)
@@ -405,11 +401,11 @@ def test_a_launch_into_somebody_elses_capture_is_refused(backend, block, cells, 
     other.reset()
 
 
-def test_replays_on_many_streams(backend, bench, cells):
+def test_replays_on_many_streams(backend, appender, cells):
     """Every stream waits for the one before it."""
     streams = [backend.create_stream(0) for _ in range(9)]
     for stream in streams:
-        backend.replay(bench, stream)
+        backend.replay(appender, stream)
     backend.synchronize(streams[-1])
     assert cells[0] == 111_111_111
     for stream in streams:

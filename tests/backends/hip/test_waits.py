@@ -5,20 +5,8 @@ from __future__ import annotations
 import pytest
 
 from accelerator_graph import errors
-from backends.hip.bench import (
-    MODES,
-    answer,
-    bare_begin,
-    bare_end,
-    child,
-    edges_of,
-    linked,
-    nodes_of,
-    replayed,
-    status_of,
-    step,
-)
-from backends.tools import in_thread
+from backends.hip.bench import answer, bare_begin, bare_end, edges_of, nodes_of, status_of, step
+from backends.tools import MODES, child, in_thread, linked, replayed
 
 pytest_plugins = ["backends.hip.fixtures"]
 pytestmark = pytest.mark.usefixtures("no_error_left")
@@ -230,6 +218,7 @@ def test_a_broken_capture_is_neither_marked_nor_waited_on(backend, block, stream
 # ---- what the runtime does by itself: these say when `_hip_events` can be simpler ----------------
 
 BARE = (
+    "from backends.tools import *\n"
     "from backends.hip.bench import *\n"
     "call('hipInit', 0)\n"
     "main, a, b = bare_stream(), bare_stream(), bare_stream()\n"

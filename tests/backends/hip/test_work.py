@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_float, c_int, c_void_p
-from types import SimpleNamespace
+from ctypes import c_float, c_int
 
 import pytest
 
-from accelerator_graph import errors
 from accelerator_graph.backends._hip.library import import_hip
-from backends.hip.bench import Block, call, made, recorded, replayed, step
+from backends.hip.bench import Block, call, made, step
+from backends.tools import recorded, replayed
 
 pytest_plugins = ["backends.hip.fixtures"]
 pytestmark = pytest.mark.usefixtures("no_error_left")
@@ -21,43 +20,6 @@ class Pair(ctypes.Structure):
 
 
 # ---- memory --------------------------------------------------------------------------------------
-
-
-def test_copy_and_fill(backend, stream, block):
-    host = bytearray(b"abcdefgh" * 128)
-    backend.copy(stream, block, host, None)
-    backend.synchronize(stream)
-    assert block.read() == host
-    backend.fill(stream, block.pointer, 0, 4)
-    backend.fill(stream, block.pointer + 4, 255, 2)
-    backend.fill(stream, block, 1, 0)
-    back = bytearray(8)
-    backend.copy(stream, back, block, 8)
-    backend.synchronize(stream)
-    assert back == b"\0\0\0\0\xff\xffgh"
-    backend.copy(stream, back, block, 0)
-    with pytest.raises(ValueError, match="1024"):
-        backend.copy(stream, back, block, None)
-    with pytest.raises(ValueError, match="read-only"):
-        backend.copy(stream, bytes(8), block, 8)
-    with pytest.raises(ValueError, match="does not tell the size of its memory"):
-        backend.fill(stream, block.pointer, 1, None)
-    for nothing in (None, "x", object()):
-        with pytest.raises(TypeError, match="has no memory that can be found"):
-            backend.fill(stream, nothing, 1, None)
-
-
-def test_a_refused_fill_leaves_a_capture_unhurt(backend, stream, block):
-    token = backend.capture_begin(stream, "global")
-    with pytest.raises(ValueError, match="bytes, not "):
-        backend.fill(stream, block, 1, block.nbytes + 1)
-    with pytest.raises(TypeError):
-        backend.copy(stream, block, 1.5, None)
-    with pytest.raises(TypeError):
-        backend.launch(stream, None, grid=1, block=1)
-    backend.fill(stream, block, 2, None)
-    replayed(backend, backend.capture_end(token), stream)
-    assert block.read() == bytes([2] * block.nbytes)
 
 
 @pytest.mark.parametrize(
@@ -162,75 +124,10 @@ def test_a_graph_over_hip_python_alone(backend, stream, array):
 # ---- kernels -------------------------------------------------------------------------------------
 
 
-def test_a_kernel_gets_its_arguments(backend, stream, block, kernels):
-    symbol = import_hip().ihipModuleSymbol_t(kernels.store)
-    pointer = import_hip().ihipStream_t.__mro__[-2]
-    expected = [i * 0.5 + 3 + 0.25 for i in range(128)]
-    for kernel in (kernels.store, symbol, SimpleNamespace(handle=symbol)):
-        for out in (block, c_void_p(block.pointer), pointer(block.pointer)):
-            backend.fill(stream, block, 0, None)
-            args = (out, c_int(128), c_float(0.5), Pair(3, 0.25))
-            backend.launch(stream, kernel, *args, grid=2, block=64)
-            backend.synchronize(stream)
-            assert block.doubles() == expected
-
-
 def test_a_kernel_gets_an_array_of_hip_python(backend, stream, array, kernels):
     backend.launch(stream, kernels.store, array, c_int(128), c_float(0.5), Pair(3, 0.25), grid=2, block=64)
     backend.synchronize(stream)
     assert list(memoryview(bytes_of(array)).cast("d")) == [i * 0.5 + 3 + 0.25 for i in range(128)]
-
-
-def test_a_kernel_gets_numpy_scalars(backend, stream, block, kernels):
-    np = pytest.importorskip("numpy")
-    pair = np.zeros((), np.dtype([("a", "i1"), ("b", "f8")], align=True))
-    pair["a"], pair["b"] = 3, 0.25
-    args = (block, np.int32(128), np.float32(0.5), pair)
-    backend.launch(stream, kernels.store, *args, grid=(2,), block=[64, 1])
-    backend.synchronize(stream)
-    assert block.doubles() == [i * 0.5 + 3 + 0.25 for i in range(128)]
-
-
-def test_the_geometry_of_a_launch(backend, stream, block, kernels):
-    backend.launch(stream, kernels.geometry, block, grid=(2, 3, 4), block=(8, 4, 2), shared_bytes=128)
-    backend.synchronize(stream)
-    assert block.words()[:7] == [2, 3, 4, 8, 4, 2, 128]
-    with pytest.raises(errors.DriverError, match="hipModuleLaunchKernel returned"):
-        backend.launch(stream, kernels.geometry, block, grid=1, block=100_000)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "error"),
-    [
-        ({"grid": 0, "block": 1}, ValueError),
-        ({"grid": 1, "block": (1, 1, 1, 1)}, ValueError),
-        ({"grid": 1.5, "block": 1}, TypeError),
-        ({"grid": 1, "block": 1, "shared_bytes": -1}, ValueError),
-        ({"grid": 1, "block": 1, "shared_bytes": True}, TypeError),
-    ],
-)
-def test_a_wrong_geometry_is_refused(backend, stream, block, kernels, wrong, error):
-    with pytest.raises(error):
-        backend.launch(stream, kernels.geometry, block, **wrong)
-
-
-def test_wrong_arguments_are_refused(backend, stream, block, kernels):
-    for wrong in (3, 0.5, "x", None, [block]):
-        with pytest.raises(TypeError, match="argument 1 of the kernel is a"):
-            backend.launch(stream, kernels.geometry, block, wrong, grid=1, block=1)
-    with pytest.raises(ValueError, match="0 is not the handle of a kernel"):
-        backend.launch(stream, 0, grid=1, block=1)
-
-
-def test_a_recorded_kernel_keeps_the_values_of_its_arguments(backend, stream, block, kernels):
-    n = c_int(128)
-    token = backend.capture_begin(stream, "thread_local")
-    backend.launch(stream, kernels.store, block, n, c_float(0.5), Pair(3, 0.25), grid=2, block=64)
-    graph = backend.capture_end(token)
-    n.value = 0
-    backend.fill(stream, block, 0, None)
-    replayed(backend, graph, stream)
-    assert block.doubles() == [i * 0.5 + 3 + 0.25 for i in range(128)]
 
 
 @pytest.mark.parametrize("handle", [0, 2])

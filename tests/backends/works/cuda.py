@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import c_uint32, c_uint64
@@ -12,7 +11,7 @@ from typing import Any
 from cuda.bindings import driver
 
 import accelerator_graph as ag
-from accelerator_graph.testing import Work
+from backends.works.device import ARENA_BYTES, Arena, DeviceWork
 
 KERNEL = b"""
 .version 6.3
@@ -44,11 +43,8 @@ wait:
 }
 \0"""
 
-ARENA_BYTES = 1 << 22
-PAUSE = 2_000_000
 
-
-class CudaWork(Work):
+class CudaWork(DeviceWork):
     """Cells in the memory of a device; a piece of work is a kernel, launched by the driver."""
 
     backend = "cuda"
@@ -59,46 +55,14 @@ class CudaWork(Work):
     def on(self, device: int) -> CudaWork:
         return CudaWork(device)
 
-    def new(self) -> int:
-        return self.device.take(4)
-
     def enqueue(self, stream: ag.Stream, cell: int, a: int, b: int, pause: int = 0) -> None:
         values = (cell, a, b, pause), (c_uint64, c_uint32, c_uint32, c_uint64)
         with self.device.current():
             call(driver.cuLaunchKernel, self.device.kernel, 1, 1, 1, 1, 1, 1, 0, stream.native, values, 0)
 
-    def enqueue_slow(self, stream: ag.Stream, cell: int, a: int, b: int) -> None:
-        self.enqueue(stream, cell, a, b, PAUSE)
 
-    def read(self, cell: int) -> int:
-        return int.from_bytes(self.device.read(cell, 4), "little")
-
-    def buffer(self, nbytes: int) -> Buffer:
-        return Buffer(self.device.take(nbytes), nbytes)
-
-    def read_bytes(self, buffer: Buffer) -> bytes:
-        return self.device.read(buffer.address, buffer.nbytes)
-
-
-class Buffer:
-    """Device memory that knows its size."""
-
-    def __init__(self, address: int, nbytes: int) -> None:
-        self.address = address
-        self.nbytes = nbytes
-        self.__cuda_array_interface__ = {
-            "shape": (nbytes,),
-            "typestr": "|u1",
-            "data": (address, False),
-            "version": 3,
-        }
-
-
-class Device:
-    """A device: its primary context, the kernel, and memory that is handed out and never comes back.
-
-    Freeing memory would break captures in progress.
-    """
+class Device(Arena):
+    """A device: its primary context, the kernel, and its memory."""
 
     def __init__(self, number: int) -> None:
         call(driver.cuInit, 0)
@@ -107,18 +71,10 @@ class Device:
         with self.current():
             self.module = call(driver.cuModuleLoadData, KERNEL)
             self.kernel = call(driver.cuModuleGetFunction, self.module, b"step")
-            self.free = int(call(driver.cuMemAlloc, ARENA_BYTES))
-            self.end = self.free + ARENA_BYTES
+            super().__init__(int(call(driver.cuMemAlloc, ARENA_BYTES)))
             call(driver.cuMemsetD8, self.free, 0, ARENA_BYTES)
             call(driver.cuFuncLoad, self.kernel)  # else the first launch does, perhaps during a capture
             call(driver.cuCtxSynchronize)
-        self.lock = threading.Lock()
-
-    def take(self, nbytes: int) -> int:
-        with self.lock:
-            address, self.free = self.free, self.free + -(-nbytes // 16) * 16
-            assert self.free <= self.end, "the arena is used up; make it larger"
-            return address
 
     def read(self, address: int, nbytes: int) -> bytes:
         """Copy from the device. The null stream, which does this, waits for none of the library's."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import c_uint32, c_uint64, c_void_p
@@ -13,7 +12,7 @@ from typing import Any
 from hip import hip, hiprtc
 
 import accelerator_graph as ag
-from accelerator_graph.testing import Work
+from backends.works.device import ARENA_BYTES, Arena, DeviceWork
 
 SOURCE = rb"""
 // *cell = *cell * a + b, with at least `pause` nanoseconds between the reading and the writing
@@ -28,11 +27,8 @@ extern "C" __global__ void step(unsigned *cell, unsigned a, unsigned b, unsigned
 }
 """
 
-ARENA_BYTES = 1 << 22
-PAUSE = 2_000_000
 
-
-class HipWork(Work):
+class HipWork(DeviceWork):
     """Cells in the memory of a device; a piece of work is a kernel, launched by the runtime."""
 
     backend = "hip"
@@ -43,77 +39,25 @@ class HipWork(Work):
     def on(self, device: int) -> HipWork:
         return HipWork(device)
 
-    def new(self) -> int:
-        return self.device.take(4)
-
     def enqueue(self, stream: ag.Stream, cell: int, a: int, b: int, pause: int = 0) -> None:
         values = c_void_p(cell), c_uint32(a), c_uint32(b), c_uint64(pause)
         with self.device.current():
-            call(
-                hip.hipModuleLaunchKernel,
-                self.device.kernel,
-                1,
-                1,
-                1,
-                1,
-                1,
-                1,
-                0,
-                stream.native,
-                None,
-                values,
-            )
-
-    def enqueue_slow(self, stream: ag.Stream, cell: int, a: int, b: int) -> None:
-        self.enqueue(stream, cell, a, b, PAUSE)
-
-    def read(self, cell: int) -> int:
-        return int.from_bytes(self.device.read(cell, 4), "little")
-
-    def buffer(self, nbytes: int) -> Buffer:
-        return Buffer(self.device.take(nbytes), nbytes)
-
-    def read_bytes(self, buffer: Buffer) -> bytes:
-        return self.device.read(buffer.address, buffer.nbytes)
+            where = (*[1] * 6, 0, stream.native, None, values)
+            call(hip.hipModuleLaunchKernel, self.device.kernel, *where)
 
 
-class Buffer:
-    """Device memory that knows its size."""
-
-    def __init__(self, address: int, nbytes: int) -> None:
-        self.address = address
-        self.nbytes = nbytes
-        self.__cuda_array_interface__ = {
-            "shape": (nbytes,),
-            "typestr": "|u1",
-            "data": (address, False),
-            "version": 3,
-        }
-
-
-class Device:
-    """A device: the kernel, and memory that is handed out and never comes back.
-
-    Freeing memory would break captures in progress.
-    """
+class Device(Arena):
+    """A device: the kernel, and its memory."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         with self.current():
             self.module = call(hip.hipModuleLoadData, compiled())
             self.kernel = call(hip.hipModuleGetFunction, self.module, b"step")
-            self.free = int(call(hip.hipMalloc, ARENA_BYTES))
-            self.end = self.free + ARENA_BYTES
+            super().__init__(int(call(hip.hipMalloc, ARENA_BYTES)))
             call(hip.hipMemset, self.free, 0, ARENA_BYTES)
             call(hip.hipDeviceSynchronize)
             self.reading = call(hip.hipStreamCreateWithFlags, hip.hipStreamNonBlocking)
-        self.lock = threading.Lock()
-
-    def take(self, nbytes: int) -> int:
-        with self.lock:
-            address, self.free = self.free, self.free + -(-nbytes // 16) * 16
-            assert self.free <= self.end, "the arena is used up; make it larger"
-            return address
 
     def read(self, address: int, nbytes: int) -> bytes:
         """Copy from the device, on a stream that waits for none of the library's, even during a capture.

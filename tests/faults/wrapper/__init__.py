@@ -7,11 +7,12 @@ from pathlib import Path
 
 from simulators.amd import runtime
 from simulators.amd.packages import digest, locked, unfinished_for
-from simulators.cuda import build as driver_build
+from simulators.compiling import FLAGS, compiler
+from simulators.cuda.build import SOURCES as DRIVER
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE / "__pycache__"
-SOURCES = (HERE / "wrapper.c", driver_build.SOURCES / "faults.c")
+SOURCES = (HERE / "wrapper.c", DRIVER / "faults.c")
 WRAPPER = "libfaults.so"
 """Not what it stands for: a process has one copy of the runtime, by the names of the files in it."""
 
@@ -27,7 +28,7 @@ def build(version: str) -> Path:
         The runtime can't be had, or the compiler refuses the sources.
     """
     plain = runtime.build(version)
-    cc = driver_build.compiler()
+    cc = compiler()
     if cc is None:
         raise RuntimeError("there is no C compiler to build the faults of AMD's runtime with.")
     texts = (path.read_text(encoding="utf-8") for path in (*SOURCES, Path(__file__)))
@@ -48,7 +49,7 @@ def build(version: str) -> Path:
 
 def _compile(cc: str, real: Path, made: Path) -> None:
     command = [
-        *(cc, *driver_build.FLAGS, f"-I{driver_build.SOURCES}", f'-DREAL_LIBRARY="{real}"'),
+        *(cc, *FLAGS, f"-I{DRIVER}", f'-DREAL_LIBRARY="{real}"'),
         *(*map(str, SOURCES), "-Wl,--no-as-needed,--allow-shlib-undefined", str(real)),
         *("-ldl", "-o", str(made)),
     ]

@@ -1,6 +1,6 @@
-"""The software CUDA driver itself: devices, launches, times, pools and what addresses say.
+"""The software CUDA driver itself: launches, times, callbacks, and nodes that are added by hand.
 
-Run by test_on_software_driver.py.
+Run by tests/simulators/test_cuda.py.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ import pytest
 from cuda.bindings import driver
 
 from backends.works.cuda import KERNEL, call
-from simulators.cuda.tools import TIMEOUT, read, wait_until
+from simulators.cuda.tools import TIMEOUT, captured
 
-ATTRIBUTES = driver.CUpointer_attribute
 LIBRARY = ctypes.CDLL("libcuda.so.1")
 
 
@@ -45,31 +44,7 @@ def word(address):
     return ctypes.c_uint32.from_address(address).value
 
 
-# ---- devices and kernels -------------------------------------------------------------------------
-
-
-def test_devices(live):
-    names = {call(driver.cuDeviceGetName, 64, number).rstrip(b"\0") for number in range(2)}
-    uuids = {bytes(call(driver.cuDeviceGetUuid, number).bytes) for number in range(2)}
-    assert (len(names), len(uuids)) == (2, 2)
-    assert call(driver.cuDeviceTotalMem, 0) == driver.cuMemGetInfo()[2]
-    numbers = driver.CUdevice_attribute
-    for attribute, value in (
-        (numbers.CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32),
-        (numbers.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9),
-        (numbers.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024),
-        (numbers.CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1),
-        (numbers.CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 0),
-    ):
-        assert call(driver.cuDeviceGetAttribute, attribute, 0) == value
-    for function, arguments in (
-        (driver.cuDeviceGetName, (64,)),
-        (driver.cuDeviceGetUuid, ()),
-        (driver.cuDeviceTotalMem, ()),
-        (driver.cuDeviceGetAttribute, (numbers.CU_DEVICE_ATTRIBUTE_WARP_SIZE,)),
-        (driver.cuDeviceGetDefaultMemPool, ()),
-    ):
-        assert int(function(*arguments, 7)[0]) == 101
+# ---- launches, times and callbacks ------------------------------------------------------------------
 
 
 class Block(ctypes.Structure):
@@ -104,28 +79,6 @@ def test_parameters_in_one_block(stream, step, cell):
     assert launch(step, stream, 1, address, 2, ctypes.addressof(nbytes), parameters=both) == 1
     call(driver.cuStreamSynchronize, stream)
     assert word(cell) == 18
-
-
-def test_what_a_function_and_a_module_say(live, step):
-    most = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
-    assert call(driver.cuFuncGetAttribute, most, driver.CUfunction(step)) == 1024
-    assert LIBRARY.cuFuncGetAttribute(ctypes.byref(ctypes.c_int()), -1, ctypes.c_void_p(step)) == 1
-    assert LIBRARY.cuFuncGetAttribute(ctypes.byref(ctypes.c_int()), 0, None) == 400
-    module = call(driver.cuModuleLoadData, KERNEL)
-    assert int(driver.cuModuleGetGlobal(module, b"nowhere")[0]) == 500
-    call(driver.cuModuleUnload, module)
-    assert int(driver.cuModuleGetGlobal(0, b"nowhere")[0]) == 400
-
-
-# ---- fills, times and callbacks ------------------------------------------------------------------
-
-
-def test_wide_fills(cell):
-    call(driver.cuMemsetD16, cell, 0x0102, 2)
-    call(driver.cuMemsetD32, cell + 4, 0xFFFFFFFE, 1)
-    call(driver.cuCtxSynchronize)
-    assert (word(cell), word(cell + 4), word(cell + 8)) == (0x01020102, 0xFFFFFFFE, 0)
-    assert int(driver.cuMemsetD16(cell + 1, 0, 1)[0]) == int(driver.cuMemsetD32(cell + 2, 0, 1)[0]) == 1
 
 
 def test_time_passes_between_events(stream, gate):
@@ -168,36 +121,6 @@ def test_a_callback_is_told_its_stream(stream):
     assert add(where, None, data, 0) == 1
 
 
-# ---- memory --------------------------------------------------------------------------------------
-
-
-def asked(address, *names):
-    attributes = [getattr(ATTRIBUTES, f"CU_POINTER_ATTRIBUTE_{name}") for name in names]
-    return [int(value) for value in call(driver.cuPointerGetAttributes, len(names), attributes, address)]
-
-
-def test_what_an_address_says(live):
-    device = call(driver.cuMemAlloc, 64)
-    managed = call(driver.cuMemAllocManaged, 64, 1)
-    host = call(driver.cuMemHostAlloc, 64, 7)
-    mine = ctypes.create_string_buffer(64)
-    names = "MEMORY_TYPE", "DEVICE_POINTER", "HOST_POINTER", "IS_MANAGED", "DEVICE_ORDINAL"
-    at = int(device) + 8
-    assert asked(at, *names) == [2, at, 0, 0, 0]
-    assert asked(at, "RANGE_START_ADDR", "RANGE_SIZE", "MAPPED") == [int(device), 64, 1]
-    assert asked(int(managed), *names) == [2, int(managed), int(managed), 1, 0]
-    assert asked(int(host), *names) == [1, int(host), int(host), 0, 0]
-    assert asked(ctypes.addressof(mine), *names) == [0, 0, 0, 0, -2]
-    assert asked(int(device) + 64, "MEMORY_TYPE") == [0]
-    kind = ATTRIBUTES.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
-    assert int(call(driver.cuPointerGetAttribute, kind, at)) == 2
-    assert int(driver.cuPointerGetAttribute(kind, ctypes.addressof(mine))[0]) == 1
-    call(driver.cuMemFree, device)
-    call(driver.cuMemFree, managed)
-    call(driver.cuMemFreeHost, host)
-    assert live() == {}
-
-
 def test_memory_is_freed_as_it_was_allocated(live):
     device, host = call(driver.cuMemAlloc, 64), call(driver.cuMemHostAlloc, 64, 0)
     assert int(driver.cuMemFree(host)[0]) == int(driver.cuMemFreeHost(int(device))[0]) == 1
@@ -207,63 +130,56 @@ def test_memory_is_freed_as_it_was_allocated(live):
     assert live() == {}
 
 
-def amounts(pool):
-    names = "USED_MEM_CURRENT", "USED_MEM_HIGH", "RESERVED_MEM_CURRENT", "RESERVED_MEM_HIGH"
-    kinds = [getattr(driver.CUmemPool_attribute, f"CU_MEMPOOL_ATTR_{name}") for name in names]
-    return [int(call(driver.cuMemPoolGetAttribute, pool, kind)) for kind in kinds]
+# ---- nodes ----------------------------------------------------------------------------------------
 
 
-def new_pool(device=0):
-    properties = driver.CUmemPoolProps()
-    properties.allocType = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
-    properties.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-    properties.location.id = device
-    return driver.cuMemPoolCreate(properties)
-
-
-def test_a_pool(live, stream):
-    code, pool = new_pool()
-    assert int(code) == 0
-    assert live() == {"streams": 1, "pools": 1}
-    part = 32 << 20
-    memory = call(driver.cuMemAllocFromPoolAsync, 64, pool, stream)
-    assert amounts(pool) == [64, 64, part, part]
-    call(driver.cuMemFreeAsync, memory, stream)
+def run(graph, stream):
+    executable = call(driver.cuGraphInstantiate, graph, 0)
+    call(driver.cuGraphLaunch, executable, stream)
     call(driver.cuStreamSynchronize, stream)
-    assert amounts(pool) == [0, 64, part, part]
-    call(driver.cuMemPoolTrimTo, pool, 0)
-    assert amounts(pool) == [0, 64, 0, part]
-    kind = driver.CUmemPool_attribute
-    for mark in (kind.CU_MEMPOOL_ATTR_USED_MEM_HIGH, kind.CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH):
-        call(driver.cuMemPoolSetAttribute, pool, mark, driver.cuuint64_t(0))
-    assert amounts(pool) == [0] * 4
-    for name, value in (("RELEASE_THRESHOLD", 1 << 40), ("REUSE_ALLOW_OPPORTUNISTIC", 0)):
-        which = getattr(kind, f"CU_MEMPOOL_ATTR_{name}")
-        sent = driver.cuuint64_t(value) if value else value
-        call(driver.cuMemPoolSetAttribute, pool, which, sent)
-        assert int(call(driver.cuMemPoolGetAttribute, pool, which)) == value
-    now = kind.CU_MEMPOOL_ATTR_USED_MEM_CURRENT
-    assert int(driver.cuMemPoolSetAttribute(pool, now, driver.cuuint64_t(0))[0]) == 1
-    call(driver.cuMemPoolDestroy, pool)
-    assert live() == {"streams": 1}
+    call(driver.cuGraphExecDestroy, executable)
 
 
-def test_memory_outlives_its_pool(live, stream):
-    _, pool = new_pool()
-    memory = call(driver.cuMemAllocFromPoolAsync, 64, pool, stream)
-    call(driver.cuMemPoolDestroy, pool)
-    assert int(driver.cuMemAllocFromPoolAsync(64, pool, stream)[0]) == 1
-    call(driver.cuMemsetD8Async, memory, 7, 64, stream)
-    call(driver.cuStreamSynchronize, stream)
-    assert read(memory) == 7
-    call(driver.cuMemFreeAsync, memory, stream)
-    call(driver.cuStreamSynchronize, stream)
-    wait_until(lambda: live() == {"streams": 1})
+def nodes(graph):
+    count = driver.cuGraphGetNodes(graph)[2]
+    return [int(node) for node in driver.cuGraphGetNodes(graph, count)[1]] if count else []
 
 
-def test_pools_that_there_are_not(live):
-    assert int(new_pool(7)[0]) == 101
-    default = call(driver.cuDeviceGetDefaultMemPool, 0)
-    assert int(default) == int(call(driver.cuDeviceGetDefaultMemPool, 0))
-    assert int(driver.cuMemPoolDestroy(default)[0]) == int(driver.cuMemPoolTrimTo(0, 0)[0]) == 1
-    assert live() == {}
+def connect(graph, before, after):
+    try:
+        call(driver.cuGraphAddDependencies, graph, [before], [after], None, 1)  # since CUDA 13
+    except TypeError:
+        call(driver.cuGraphAddDependencies, graph, [before], [after], 1)
+
+
+def test_a_node_is_taken_out(live, stream, cell):
+    graph = captured(stream, *((driver.cuMemsetD8Async, cell + i, i + 1, 1) for i in range(3)))
+    child = captured(stream, (driver.cuMemsetD8Async, cell + 8, 1, 1))
+    last = driver.CUgraphNode(nodes(graph)[-1])
+    node = call(driver.cuGraphAddChildGraphNode, graph, [last], 1, child)
+    call(driver.cuGraphDestroy, child)
+    first, middle, end, _ = nodes(graph)
+    call(driver.cuGraphDestroyNode, driver.CUgraphNode(middle))
+    call(driver.cuGraphDestroyNode, node)
+    assert nodes(graph) == [first, end]
+    assert driver.cuGraphGetEdges(graph)[-1] == 0
+    connect(graph, driver.CUgraphNode(end), driver.CUgraphNode(first))
+    clone = call(driver.cuGraphClone, graph)
+    assert driver.cuGraphGetEdges(clone)[-1] == 1
+    run(clone, stream)
+    call(driver.cuGraphDestroy, clone)
+    assert live()["nodes"] == 2
+    assert live()["graphs"] == 1
+    run(graph, stream)
+    assert ctypes.string_at(cell, 9) == b"\1\0\3" + bytes(6)  # and not what was taken out
+    assert int(driver.cuGraphDestroyNode(driver.CUgraphNode(0))[0]) == 1
+    call(driver.cuGraphDestroy, graph)
+
+
+def test_a_node_stays_while_its_graph_captures(stream, cell):
+    call(driver.cuStreamBeginCapture, stream, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
+    call(driver.cuMemsetD8Async, cell, 1, 1, stream)
+    _, _, _, graph, *_ = driver.cuStreamGetCaptureInfo(stream)
+    (node,) = nodes(graph)
+    assert int(driver.cuGraphDestroyNode(driver.CUgraphNode(node))[0]) == 1
+    call(driver.cuGraphDestroy, call(driver.cuStreamEndCapture, stream))

@@ -13,7 +13,7 @@ enum { MOST_DEVICES = 16 };
 /* ---- handles ------------------------------------------------------------------------------------- */
 
 enum kind { CONTEXT, STREAM, EVENT, GRAPH, NODE, EXECUTABLE, MODULE, FUNCTION, KERNEL, LIBRARY, POOL,
-    DEFAULT_POOL, KINDS };
+    KINDS };
 
 handle handle_new(enum kind kind, void *object);
 void *handle_get(handle handle, enum kind kind); /* null if there is no such thing, which is counted */

@@ -4,7 +4,6 @@
 #include "graphs.h"
 
 enum { AUTO_FREE_ON_LAUNCH = 1, UPLOAD = 2, KNOWN_FLAGS = 15 };
-enum { INSTANTIATED, FAILED };
 
 void plan_run(struct plan *plan) {
     for (size_t i = 0; i < plan->count; i++) work_run(&plan->works[i]);
@@ -64,7 +63,8 @@ struct plan *plan_new(const struct graph *graph) {
 
 /* ---- their life ---------------------------------------------------------------------------------- */
 
-static CUresult instantiate(handle *answer, handle which, uint64_t flags) {
+API(3, 0, cuGraphInstantiate, 11040, cuGraphInstantiateWithFlags, handle *, answer, handle, which,
+    uint64_t, flags) {
     struct graph *graph = handle_get(which, GRAPH);
     struct context *context;
     TRY(context_current(&context));
@@ -80,39 +80,6 @@ static CUresult instantiate(handle *answer, handle which, uint64_t flags) {
     graph->references++;
     executable->flags = flags & ~(uint64_t)UPLOAD;
     *answer = executable->handle = handle_new(EXECUTABLE, executable);
-    return SUCCESS;
-}
-
-API(3, 0, cuGraphInstantiate, 11040, cuGraphInstantiateWithFlags, handle *, answer, handle, graph,
-    uint64_t, flags) {
-    return instantiate(answer, graph, flags);
-}
-
-static void upload(struct executable *executable, struct stream *stream);
-
-struct instantiate_params {
-    uint64_t flags;
-    handle upload_to, culprit;
-    int result;
-};
-
-API(3, 0, cuGraphInstantiateWithParams, 12000, cuGraphInstantiateWithParams, handle *, answer, handle, graph,
-    struct instantiate_params *, how) {
-    if (!how) return INVALID_VALUE;
-    how->culprit = 0;
-    how->result = FAILED;
-    struct stream *stream = NULL;
-    if (how->flags & UPLOAD) TRY(stream_not_capturing(how->upload_to, &stream));
-    TRY(instantiate(answer, graph, how->flags));
-    if (stream) upload(handle_get(*answer, EXECUTABLE), stream);
-    how->result = INSTANTIATED;
-    return SUCCESS;
-}
-
-API(2, 0, cuGraphExecGetFlags, 12000, cuGraphExecGetFlags, handle, which, uint64_t *, flags) {
-    struct executable *executable = handle_get(which, EXECUTABLE);
-    if (!executable) return INVALID_VALUE;
-    *flags = executable->flags;
     return SUCCESS;
 }
 

@@ -54,7 +54,6 @@ size_t handle_live(enum kind kind) { return live[kind]; }
 static const char *const NAMES[] = {
     [CONTEXT] = "contexts", [STREAM] = "streams", [EVENT] = "events", [GRAPH] = "graphs",
     [NODE] = "nodes", [EXECUTABLE] = "executables", [MODULE] = "modules", [LIBRARY] = "libraries",
-    [POOL] = "pools",
 };
 
 /* The name of the account of that number, null after the last one, and how many of these things live. */

@@ -5,7 +5,6 @@ Run by test_on_software_driver.py.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 
@@ -14,6 +13,7 @@ from cuda.bindings import driver
 
 from backends.works.cuda import KERNEL, call
 from driver_rules.contexts import current, new_context
+from processes import execute
 from simulators.cuda.tools import TIMEOUT, captured, read, wait_until
 
 NON_BLOCKING = 1
@@ -268,5 +268,5 @@ assert found == [17], found
 
 def test_calls_in_a_forked_child_are_refused_and_counted():
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKED]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    done = execute(command, timeout=TIMEOUT)
     assert (done.returncode, done.stderr) == (0, "")

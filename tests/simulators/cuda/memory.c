@@ -11,8 +11,6 @@ enum { ALIGNMENT = 256, JUNK = 0xA5, MOST_JUNK = 1 << 26 };
 static const size_t TOTAL = 1ULL << 36;
 struct allocation *allocations;
 
-size_t memory_total(void) { return TOTAL; }
-
 size_t allocations_live(void) {
     size_t count = 0;
     for (struct allocation *each = allocations; each; each = each->next) count += each->alive;
@@ -62,7 +60,6 @@ static void forget(struct allocation *allocation) {
     struct allocation **place = &allocations;
     while (*place != allocation) place = &(*place)->next;
     *place = allocation->next;
-    pool_forget(allocation);
     free(allocation->address);
     free(allocation);
 }
@@ -137,5 +134,20 @@ API(2, 0, cuMemGetInfo, 3020, cuMemGetInfo_v2, size_t *, free_now, size_t *, tot
     TRY(context_current(&context));
     *free_now = left();
     *total = TOTAL;
+    return SUCCESS;
+}
+
+/* Of all that an address says, its memory's type alone: device memory, for managed memory too, or none. */
+API(4, 0, cuPointerGetAttributes, 7000, cuPointerGetAttributes, unsigned, count, const int *, which,
+    void **, answers, const char *, address) {
+    enum { MEMORY_TYPE = 2, HOST_MEMORY = 1, DEVICE_MEMORY = 2 };
+    struct context *context;
+    TRY(context_current(&context));
+    if (count != 1 || which[0] != MEMORY_TYPE) {
+        count_unknown("an attribute of a pointer");
+        return NOT_SUPPORTED;
+    }
+    const struct allocation *of = allocation_around(address);
+    *(unsigned *)answers[0] = !of ? 0 : of->place == ON_HOST ? HOST_MEMORY : DEVICE_MEMORY;
     return SUCCESS;
 }

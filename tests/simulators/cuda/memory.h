@@ -12,7 +12,6 @@ struct allocation {
     handle context;
     int device;
     enum place place;
-    struct pool *pool; /* null: of none */
     bool alive;
     bool of_graph; /* the address lasts as long as nodes have it, whatever runs allocate and free */
     size_t users;  /* nodes that allocate or free it, and frees that streams have not come to */
@@ -22,7 +21,6 @@ struct allocation {
 extern struct allocation *allocations; /* all of them */
 
 size_t allocations_live(void);
-size_t memory_total(void);
 CUresult allocation_new(struct context *context, size_t nbytes, enum place place, struct allocation **answer);
 struct allocation *allocation_at(const void *address);
 struct allocation *allocation_around(const void *address);
@@ -31,34 +29,8 @@ void allocation_keep(struct allocation *allocation); /* goes when nobody keeps i
 void allocation_release(struct allocation *allocation);
 void allocation_end(struct allocation *allocation); /* it is not alive any more */
 
-/* ---- amounts: what is used of what is reserved, and how much it was at most ----------------------- */
+/* ---- the memory of graphs ------------------------------------------------------------------------- */
 
-struct amounts {
-    uint64_t reserved, reserved_most, used, used_most;
-};
-
-uint64_t in_parts(uint64_t nbytes); /* as much as is reserved for so much */
-void amounts_use(struct amounts *amounts, uint64_t nbytes);
-void amounts_trim(struct amounts *amounts, uint64_t least);
-
-/* ---- the memory of pools and of graphs ------------------------------------------------------------ */
-
-enum { PINNED = 1, ON_A_DEVICE = 1 };
-
-struct pool_properties {
-    int type, handle_types;
-    struct {
-        int type, number;
-    } location;
-    void *security;
-    size_t most;
-    char reserved[56];
-};
-
-CUresult pool_of(handle which, struct pool **pool);
-CUresult pool_of_device(int device, struct pool **pool);
-void pool_take(struct pool *pool, struct allocation *allocation);
-void pool_forget(struct allocation *allocation);
 void graph_memory_live(struct allocation *allocation, bool alive);
 void graph_memory_need(int device, uint64_t nbytes);
 

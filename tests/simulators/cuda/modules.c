@@ -116,37 +116,3 @@ API(2, 0, cuKernelGetName, 12030, cuKernelGetName, const char **, name, handle, 
 API(1, 0, cuFuncLoad, 12040, cuFuncLoad, handle, which) {
     return handle_get(which, FUNCTION) ? SUCCESS : INVALID_HANDLE;
 }
-
-enum { ATTRIBUTE_COUNT = 10, PREFERRED_SHARE = 9 };
-
-static const int ATTRIBUTES[ATTRIBUTE_COUNT] = {
-    1024,                        /* threads per block */
-    0, 0, 0,                     /* shared, constant and local memory */
-    16,                          /* registers */
-    90, 90,                      /* versions of PTX and of the binary */
-    0,                           /* cached globally */
-    48 << 10,                    /* dynamic shared memory */
-    [PREFERRED_SHARE] = -1,      /* of shared memory: the driver decides */
-};
-
-API(3, 0, cuFuncGetAttribute, 2020, cuFuncGetAttribute, int *, value, int, attribute, handle, which) {
-    if (attribute < 0) return INVALID_VALUE;
-    if (!kernel_of(which)) return INVALID_HANDLE;
-    if (attribute >= ATTRIBUTE_COUNT) {
-        count_unknown("an attribute of cuFuncGetAttribute");
-        return NOT_SUPPORTED;
-    }
-    *value = ATTRIBUTES[attribute];
-    return SUCCESS;
-}
-
-/* The texts are not run, so their variables are nowhere. */
-API(4, 0, cuModuleGetGlobal, 3020, cuModuleGetGlobal_v2, void **, address, size_t *, nbytes, handle, which,
-    const char *, name) {
-    struct module *module = handle_get(which, MODULE);
-    if (!module) return INVALID_HANDLE;
-    if (!name) return INVALID_VALUE;
-    if (!strstr(module->text, name)) return NOT_FOUND;
-    count_unknown(name);
-    return NOT_SUPPORTED;
-}

@@ -1,19 +1,15 @@
 /* Memory in the order of a stream, or of a graph. */
 #include "streams.h"
 
-static CUresult allocate(void **answer, size_t nbytes, handle which, handle from) {
+API(3, 0, cuMemAllocAsync, 11020, cuMemAllocAsync, void **, answer, size_t, nbytes, handle, which) {
     struct stream *stream;
     struct allocation *allocation;
-    struct pool *pool;
     TRY(stream_of(which, &stream));
-    TRY(from ? pool_of(from, &pool) : pool_of_device(stream->context->device, &pool));
     if (!stream->capture && capture_forbids()) return CAPTURE_UNSUPPORTED;
     TRY(allocation_new(stream->context, nbytes, ON_DEVICE, &allocation));
     if (stream->capture) {
         allocation->of_graph = true;
         allocation->alive = false;
-    } else {
-        pool_take(pool, allocation);
     }
     struct work work = {.kind = WORK_ALLOC, .memory = allocation, .target = allocation->address,
         .nbytes = nbytes};
@@ -23,15 +19,6 @@ static CUresult allocate(void **answer, size_t nbytes, handle which, handle from
     else
         allocation_end(allocation);
     return code;
-}
-
-API(3, 0, cuMemAllocAsync, 11020, cuMemAllocAsync, void **, answer, size_t, nbytes, handle, stream) {
-    return allocate(answer, nbytes, stream, 0);
-}
-
-API(4, 0, cuMemAllocFromPoolAsync, 11020, cuMemAllocFromPoolAsync, void **, answer, size_t, nbytes,
-    handle, pool, handle, stream) {
-    return pool ? allocate(answer, nbytes, stream, pool) : INVALID_VALUE;
 }
 
 API(2, 0, cuMemFreeAsync, 11020, cuMemFreeAsync, void *, address, handle, which) {

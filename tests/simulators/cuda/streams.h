@@ -53,7 +53,6 @@ struct work {
 };
 
 void work_run(const struct work *work);
-bool work_fill(struct work *work, const struct fill *fill); /* false: no such fill is possible */
 const struct native *native_find(const char *name);
 
 /* ---- streams ------------------------------------------------------------------------------------- */

@@ -5,7 +5,8 @@
 
 /* ---- fill and copy ------------------------------------------------------------------------------- */
 
-bool work_fill(struct work *work, const struct fill *fill) {
+/* Whether such a fill is possible. */
+static bool make_fill(struct work *work, const struct fill *fill) {
     size_t element = fill->element, row = fill->width * element;
     if (element != 1 && element != 2 && element != 4) return false;
     if ((uintptr_t)fill->target % element) return false;
@@ -25,7 +26,7 @@ static void run_fill(const struct fill *fill) {
 
 static CUresult enqueue_fill(handle stream, const struct fill *fill) {
     struct work work;
-    return work_fill(&work, fill) ? enqueue(stream, &work) : INVALID_VALUE;
+    return make_fill(&work, fill) ? enqueue(stream, &work) : INVALID_VALUE;
 }
 
 static struct work copy(void *target, const void *source, size_t nbytes) {
@@ -35,11 +36,6 @@ static struct work copy(void *target, const void *source, size_t nbytes) {
 API(4, 0, cuMemsetD8Async, 3020, cuMemsetD8Async, void *, target, unsigned char, value, size_t, width,
     handle, stream) {
     return enqueue_fill(stream, &(struct fill){target, 0, value, 1, width, 1});
-}
-
-API(4, 0, cuMemsetD16Async, 3020, cuMemsetD16Async, void *, target, unsigned short, value, size_t, width,
-    handle, stream) {
-    return enqueue_fill(stream, &(struct fill){target, 0, value, 2, width, 1});
 }
 
 API(4, 0, cuMemsetD32Async, 3020, cuMemsetD32Async, void *, target, unsigned, value, size_t, width,
@@ -60,14 +56,6 @@ API(4, 0, cuMemcpyAsync, 4000, cuMemcpyAsync, void *, target, const void *, sour
 
 API(3, 0, cuMemsetD8, 3020, cuMemsetD8_v2, void *, target, unsigned char, value, size_t, width) {
     return enqueue_fill(LEGACY_STREAM, &(struct fill){target, 0, value, 1, width, 1});
-}
-
-API(3, 0, cuMemsetD16, 3020, cuMemsetD16_v2, void *, target, unsigned short, value, size_t, width) {
-    return enqueue_fill(LEGACY_STREAM, &(struct fill){target, 0, value, 2, width, 1});
-}
-
-API(3, 0, cuMemsetD32, 3020, cuMemsetD32_v2, void *, target, unsigned, value, size_t, width) {
-    return enqueue_fill(LEGACY_STREAM, &(struct fill){target, 0, value, 4, width, 1});
 }
 
 static CUresult copy_now(void *target, const void *source, size_t nbytes) {

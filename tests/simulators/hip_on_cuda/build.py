@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 import re
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from simulators.compiling import ROOT, compiled, compiler
+
 SOURCES = Path(__file__).resolve().parent
-ROOT = SOURCES.parents[2]
-CACHE = SOURCES / "__pycache__"
-FLAGS = (
-    *("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra"),
-    *("-fPIC", "-shared", "-fvisibility=hidden", "-pthread"),
-)
-LIBRARIES = {"libamdhip64.so": SOURCES, "libhiprtc.so": SOURCES / "hiprtc"}
+LIBRARIES = {"lib/libamdhip64.so": SOURCES, "lib/libhiprtc.so": SOURCES / "hiprtc"}
 LEAST_CUDA = 13000
-
-
-def compiler() -> str | None:
-    """Return the system's C compiler, if there is one."""
-    return shutil.which(os.environ.get("CC") or "cc") or shutil.which("gcc") or shutil.which("clang")
 
 
 def headers() -> Path | None:
@@ -67,25 +54,10 @@ def build(*flags: str) -> Path:
     RuntimeError
         There is no compiler, or there are no headers, or it refuses the sources.
     """
-    cc, include = compiler(), headers()
-    if cc is None or include is None:
+    include = headers()
+    if include is None:
         raise RuntimeError(missing())
-    folder = CACHE / f"hip-on-cuda-{_digest(cc, str(include), *flags)}"
-    if folder.exists():
-        return folder
-    CACHE.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=CACHE) as unfinished:
-        made = Path(unfinished) / "rocm"
-        (made / "lib").mkdir(parents=True)
-        for name, sources in LIBRARIES.items():
-            files = map(str, sorted(sources.glob("*.c")))
-            _compile(cc, *FLAGS, *flags, f"-I{include}", *files, "-o", str(made / "lib" / name), "-ldl")
-        try:
-            made.rename(folder)
-        except OSError:
-            if not folder.exists():  # another process was as fast
-                raise
-    return folder
+    return compiled("hip-on-cuda", LIBRARIES, f"-I{include}", *flags, depends=[include / "cuda.h"])
 
 
 def environment(folder: Path, base: Mapping[str, str] | None = None, **variables: str) -> dict[str, str]:
@@ -128,16 +100,3 @@ def _nvrtc_folders() -> Iterator[Path]:
         for name in ("lib64", "lib"):
             if any((folder / name).glob("libnvrtc.so*")):
                 yield folder / name
-
-
-def _compile(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    if done.returncode:
-        raise RuntimeError(f"the shim does not compile:\n{done.stderr}")
-
-
-def _digest(*facts: str) -> str:
-    digest = hashlib.sha256("\0".join((*facts, *FLAGS)).encode())
-    for path in sorted((*SOURCES.rglob("*.[ch]"), Path(__file__))):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]

@@ -1,23 +1,11 @@
-/* Graphs and executables. */
-#include <stdbool.h>
-
+/* Graphs, their nodes, and executables. */
 #include "shim.h"
 
-EXPORT hipError_t hipGraphCreate(hipGraph_t *graph, unsigned flags) {
-    return FORWARD(cuGraphCreate, graph, flags);
-}
-
 EXPORT hipError_t hipGraphDestroy(hipGraph_t graph) { return FORWARD(cuGraphDestroy, graph); }
-
-EXPORT hipError_t hipGraphClone(hipGraph_t *clone, hipGraph_t graph) {
-    return FORWARD(cuGraphClone, clone, graph);
-}
 
 EXPORT hipError_t hipGraphDebugDotPrint(hipGraph_t graph, const char *path, unsigned flags) {
     return FORWARD(cuGraphDebugDotPrint, graph, path, flags);
 }
-
-/* ---- what is in a graph -------------------------------------------------------------------------- */
 
 EXPORT hipError_t hipGraphGetNodes(hipGraph_t graph, hipGraphNode_t *nodes, size_t *count) {
     return FORWARD(cuGraphGetNodes, graph, nodes, count);
@@ -37,62 +25,46 @@ EXPORT hipError_t hipGraphAddDependencies(
     return FORWARD(cuGraphAddDependencies, graph, from, to, NULL, count);
 }
 
-EXPORT hipError_t hipGraphNodeGetDependencies(hipGraphNode_t node, hipGraphNode_t *nodes, size_t *count) {
-    return FORWARD(cuGraphNodeGetDependencies, node, nodes, NULL, count);
+EXPORT hipError_t hipGraphAddEmptyNode(
+    hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *nodes, size_t count) {
+    return FORWARD(cuGraphAddEmptyNode, node, graph, nodes, count);
 }
 
-EXPORT hipError_t hipGraphNodeGetDependentNodes(hipGraphNode_t node, hipGraphNode_t *nodes, size_t *count) {
-    return FORWARD(cuGraphNodeGetDependentNodes, node, nodes, NULL, count);
+EXPORT hipError_t hipGraphDestroyNode(hipGraphNode_t node) { return FORWARD(cuGraphDestroyNode, node); }
+
+EXPORT hipError_t hipGraphNodeGetType(hipGraphNode_t node, hipGraphNodeType *type) {
+    CUgraphNodeType found;
+    REFUSE_IF(!type, hipErrorInvalidValue);
+    TRY(driver_enter() ?: cuda.cuGraphNodeGetType(node, &found));
+    REFUSE_IF(found > CU_GRAPH_NODE_TYPE_MEM_FREE, hipErrorNotSupported); /* such as conditional nodes */
+    *type = (hipGraphNodeType)found;
+    return answer_hip(hipSuccess);
+}
+
+EXPORT hipError_t hipGraphKernelNodeGetParams(hipGraphNode_t node, hipKernelNodeParams *found) {
+    CUDA_KERNEL_NODE_PARAMS theirs = {0};
+    REFUSE_IF(!found, hipErrorInvalidValue);
+    TRY(driver_enter() ?: cuda.cuGraphKernelNodeGetParams(node, &theirs));
+    if (!theirs.func && theirs.kern) TRY(cuda.cuKernelGetFunction(&theirs.func, theirs.kern));
+    *found = (hipKernelNodeParams){
+        .blockDim = {theirs.blockDimX, theirs.blockDimY, theirs.blockDimZ},
+        .extra = theirs.extra,
+        .func = theirs.func,
+        .gridDim = {theirs.gridDimX, theirs.gridDimY, theirs.gridDimZ},
+        .kernelParams = theirs.kernelParams,
+        .sharedMemBytes = theirs.sharedMemBytes,
+    };
+    return answer_hip(hipSuccess);
 }
 
 /* ---- executables --------------------------------------------------------------------------------- */
 
-/* CUDA takes more; AMD's runtime doesn't, so neither does the shim. */
-static bool are_flags(unsigned long long flags) {
-    return !(flags & ~(hipGraphInstantiateFlagAutoFreeOnLaunch | hipGraphInstantiateFlagUseNodePriority));
-}
-
+/* CUDA takes more flags; AMD's runtime doesn't, so neither does the shim. */
 EXPORT hipError_t hipGraphInstantiateWithFlags(
     hipGraphExec_t *executable, hipGraph_t graph, unsigned long long flags) {
-    REFUSE_IF(!are_flags(flags), hipErrorInvalidValue);
+    const unsigned known = hipGraphInstantiateFlagAutoFreeOnLaunch | hipGraphInstantiateFlagUseNodePriority;
+    REFUSE_IF(flags & ~(unsigned long long)known, hipErrorInvalidValue);
     return FORWARD(cuGraphInstantiateWithFlags, executable, graph, flags);
-}
-
-EXPORT hipError_t hipGraphInstantiate(hipGraphExec_t *executable, hipGraph_t graph,
-    UNUSED hipGraphNode_t *culprit, UNUSED char *log, UNUSED size_t nbytes) {
-    return FORWARD(cuGraphInstantiateWithFlags, executable, graph, 0);
-}
-
-EXPORT hipError_t hipGraphInstantiateWithParams(
-    hipGraphExec_t *executable, hipGraph_t graph, hipGraphInstantiateParams *parameters) {
-    REFUSE_IF(!parameters || !are_flags(parameters->flags), hipErrorInvalidValue);
-    CUDA_GRAPH_INSTANTIATE_PARAMS translated = {
-        .flags = parameters->flags, .hUploadStream = parameters->uploadStream};
-    CUresult code = driver_enter() ?: cuda.cuGraphInstantiateWithParams(executable, graph, &translated);
-    parameters->errNode_out = translated.hErrNode_out;
-    parameters->result_out = translated.result_out > CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED
-                                 ? hipGraphInstantiateError
-                                 : (hipGraphInstantiateResult)translated.result_out;
-    return answer(code);
-}
-
-EXPORT hipError_t hipGraphExecGetFlags(hipGraphExec_t executable, unsigned long long *flags) {
-    cuuint64_t found;
-    TRY(driver_enter() ?: cuda.cuGraphExecGetFlags(executable, &found));
-    *flags = found;
-    return answer_hip(hipSuccess);
-}
-
-EXPORT hipError_t hipGraphExecUpdate(hipGraphExec_t executable, hipGraph_t graph, hipGraphNode_t *culprit,
-    hipGraphExecUpdateResult *result) {
-    CUgraphExecUpdateResultInfo found = {0};
-    REFUSE_IF(!culprit || !result, hipErrorInvalidValue);
-    CUresult code = driver_enter() ?: cuda.cuGraphExecUpdate(executable, graph, &found);
-    *culprit = found.errorNode;
-    *result = (int)found.result > hipGraphExecUpdateErrorUnsupportedFunctionChange
-                  ? hipGraphExecUpdateError
-                  : (hipGraphExecUpdateResult)found.result;
-    return answer(code);
 }
 
 EXPORT hipError_t hipGraphLaunch(hipGraphExec_t executable, hipStream_t stream) {

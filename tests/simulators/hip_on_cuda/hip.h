@@ -1,15 +1,13 @@
-/* HIP's C ABI (runtime 6 and 7), as far as the shim has it: types, numbers and layouts.
+/* HIP's C ABI (runtime 6 and 7), as far as the HIP backend, its tests and the benchmarks call it.
  *
- * Handles are CUDA's own, so they need no translation. That a number passes through as it is, is asserted
- * here against CUDA's header; layouts stand in layouts.h. */
+ * Handles are CUDA's own. A number that passes through unchanged is asserted here against CUDA's header, and
+ * HIP's layout of a structure against its documentation. */
 #ifndef SHIM_HIP_H
 #define SHIM_HIP_H
 
 #include <cuda.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include "errors.h"
 
 #if CUDA_VERSION < 13000
 #error "the shim needs the headers of CUDA 13 or newer"
@@ -24,13 +22,17 @@ typedef CUgraphNode hipGraphNode_t;
 typedef CUgraphExec hipGraphExec_t;
 typedef CUmodule hipModule_t;
 typedef CUfunction hipFunction_t;
-typedef CUmemoryPool hipMemPool_t;
-typedef CUarray hipArray_t;
 typedef int hipDevice_t;
-typedef void *hipDeviceptr_t;
-typedef void (*hipHostFn_t)(void *);
 
-/* ---- numbers that pass through ------------------------------------------------------------------- */
+#define hipStreamLegacy ((hipStream_t)1)
+#define hipStreamPerThread ((hipStream_t)2)
+_Static_assert((uintptr_t)hipStreamLegacy == (uintptr_t)CU_STREAM_LEGACY, "the legacy stream");
+_Static_assert((uintptr_t)hipStreamPerThread == (uintptr_t)CU_STREAM_PER_THREAD, "the per-thread stream");
+
+enum { hipStreamNonBlocking = 1, hipEventDisableTiming = 2, hipGraphDebugDotFlagsVerbose = 1 };
+SAME(hipStreamNonBlocking, CU_STREAM_NON_BLOCKING);
+SAME(hipEventDisableTiming, CU_EVENT_DISABLE_TIMING);
+SAME(hipGraphDebugDotFlagsVerbose, CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE);
 
 typedef enum { hipStreamCaptureModeGlobal, hipStreamCaptureModeThreadLocal, hipStreamCaptureModeRelaxed }
     hipStreamCaptureMode;
@@ -48,62 +50,9 @@ enum { hipStreamAddCaptureDependencies, hipStreamSetCaptureDependencies };
 SAME(hipStreamAddCaptureDependencies, CU_STREAM_ADD_CAPTURE_DEPENDENCIES);
 SAME(hipStreamSetCaptureDependencies, CU_STREAM_SET_CAPTURE_DEPENDENCIES);
 
-enum { hipStreamDefault, hipStreamNonBlocking };
-SAME(hipStreamDefault, CU_STREAM_DEFAULT);
-SAME(hipStreamNonBlocking, CU_STREAM_NON_BLOCKING);
-
-#define hipStreamLegacy ((hipStream_t)1)
-#define hipStreamPerThread ((hipStream_t)2)
-_Static_assert((uintptr_t)hipStreamLegacy == (uintptr_t)CU_STREAM_LEGACY, "the legacy stream");
-_Static_assert((uintptr_t)hipStreamPerThread == (uintptr_t)CU_STREAM_PER_THREAD, "the per-thread stream");
-
-enum { hipEventDefault = 0, hipEventBlockingSync = 1, hipEventDisableTiming = 2, hipEventInterprocess = 4 };
-SAME(hipEventDefault, CU_EVENT_DEFAULT);
-SAME(hipEventBlockingSync, CU_EVENT_BLOCKING_SYNC);
-SAME(hipEventDisableTiming, CU_EVENT_DISABLE_TIMING);
-SAME(hipEventInterprocess, CU_EVENT_INTERPROCESS);
-
-enum { hipHostMallocPortable = 1, hipHostMallocMapped = 2, hipHostMallocWriteCombined = 4 };
-SAME(hipHostMallocPortable, CU_MEMHOSTALLOC_PORTABLE);
-SAME(hipHostMallocMapped, CU_MEMHOSTALLOC_DEVICEMAP);
-SAME(hipHostMallocWriteCombined, CU_MEMHOSTALLOC_WRITECOMBINED);
-
-enum { hipMemAttachGlobal = 1, hipMemAttachHost = 2 };
-SAME(hipMemAttachGlobal, CU_MEM_ATTACH_GLOBAL);
-SAME(hipMemAttachHost, CU_MEM_ATTACH_HOST);
-
-enum {
-    hipGraphInstantiateFlagAutoFreeOnLaunch = 1,
-    hipGraphInstantiateFlagUpload = 2,
-    hipGraphInstantiateFlagDeviceLaunch = 4,
-    hipGraphInstantiateFlagUseNodePriority = 8,
-};
+enum { hipGraphInstantiateFlagAutoFreeOnLaunch = 1, hipGraphInstantiateFlagUseNodePriority = 8 };
 SAME(hipGraphInstantiateFlagAutoFreeOnLaunch, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
 SAME(hipGraphInstantiateFlagUseNodePriority, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY);
-
-typedef enum {
-    hipGraphInstantiateSuccess,
-    hipGraphInstantiateError,
-    hipGraphInstantiateInvalidStructure,
-    hipGraphInstantiateNodeOperationNotSupported,
-    hipGraphInstantiateMultipleDevicesNotSupported,
-} hipGraphInstantiateResult;
-SAME(hipGraphInstantiateError, CUDA_GRAPH_INSTANTIATE_ERROR);
-SAME(hipGraphInstantiateMultipleDevicesNotSupported, CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED);
-
-typedef enum {
-    hipGraphExecUpdateSuccess,
-    hipGraphExecUpdateError,
-    hipGraphExecUpdateErrorTopologyChanged,
-    hipGraphExecUpdateErrorNodeTypeChanged,
-    hipGraphExecUpdateErrorFunctionChanged,
-    hipGraphExecUpdateErrorParametersChanged,
-    hipGraphExecUpdateErrorNotSupported,
-    hipGraphExecUpdateErrorUnsupportedFunctionChange,
-} hipGraphExecUpdateResult;
-SAME(hipGraphExecUpdateErrorTopologyChanged, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
-SAME(hipGraphExecUpdateErrorUnsupportedFunctionChange,
-    CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE);
 
 typedef enum {
     hipGraphNodeTypeKernel,
@@ -112,15 +61,8 @@ typedef enum {
     hipGraphNodeTypeHost,
     hipGraphNodeTypeGraph,
     hipGraphNodeTypeEmpty,
-    hipGraphNodeTypeWaitEvent,
-    hipGraphNodeTypeEventRecord,
-    hipGraphNodeTypeExtSemaphoreSignal,
-    hipGraphNodeTypeExtSemaphoreWait,
-    hipGraphNodeTypeMemAlloc,
+    hipGraphNodeTypeMemAlloc = 10,
     hipGraphNodeTypeMemFree,
-    hipGraphNodeTypeMemcpyFromSymbol,
-    hipGraphNodeTypeMemcpyToSymbol,
-    hipGraphNodeTypeBatchMemOp,
 } hipGraphNodeType;
 SAME(hipGraphNodeTypeKernel, CU_GRAPH_NODE_TYPE_KERNEL);
 SAME(hipGraphNodeTypeMemcpy, CU_GRAPH_NODE_TYPE_MEMCPY);
@@ -128,49 +70,80 @@ SAME(hipGraphNodeTypeMemset, CU_GRAPH_NODE_TYPE_MEMSET);
 SAME(hipGraphNodeTypeHost, CU_GRAPH_NODE_TYPE_HOST);
 SAME(hipGraphNodeTypeGraph, CU_GRAPH_NODE_TYPE_GRAPH);
 SAME(hipGraphNodeTypeEmpty, CU_GRAPH_NODE_TYPE_EMPTY);
-SAME(hipGraphNodeTypeWaitEvent, CU_GRAPH_NODE_TYPE_WAIT_EVENT);
-SAME(hipGraphNodeTypeEventRecord, CU_GRAPH_NODE_TYPE_EVENT_RECORD);
-SAME(hipGraphNodeTypeExtSemaphoreSignal, CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL);
-SAME(hipGraphNodeTypeExtSemaphoreWait, CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT);
 SAME(hipGraphNodeTypeMemAlloc, CU_GRAPH_NODE_TYPE_MEM_ALLOC);
 SAME(hipGraphNodeTypeMemFree, CU_GRAPH_NODE_TYPE_MEM_FREE);
 
-enum { hipGraphDebugDotFlagsVerbose = 1, hipGraphDebugDotFlagsHandles = 1 << 10 };
-SAME(hipGraphDebugDotFlagsVerbose, CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE);
-SAME(hipGraphDebugDotFlagsHandles, CU_GRAPH_DEBUG_DOT_FLAGS_HANDLES);
-
-typedef enum {
-    hipMemPoolReuseFollowEventDependencies = 1,
-    hipMemPoolAttrReleaseThreshold = 4,
-    hipMemPoolAttrUsedMemHigh = 8,
-} hipMemPoolAttr;
-SAME(hipMemPoolReuseFollowEventDependencies, CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES);
-SAME(hipMemPoolAttrReleaseThreshold, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
-SAME(hipMemPoolAttrUsedMemHigh, CU_MEMPOOL_ATTR_USED_MEM_HIGH);
-
-typedef enum { hipGraphMemAttrUsedMemCurrent, hipGraphMemAttrReservedMemHigh = 3 } hipGraphMemAttributeType;
-SAME(hipGraphMemAttrUsedMemCurrent, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
-SAME(hipGraphMemAttrReservedMemHigh, CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH);
-
-typedef enum { HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, HIP_FUNC_ATTRIBUTE_MAX = 10 } hipFunction_attribute;
-SAME(HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-SAME(HIP_FUNC_ATTRIBUTE_MAX - 1, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT);
-
-/* ---- numbers that don't -------------------------------------------------------------------------- */
-
-typedef enum {
+typedef enum { /* the numbers of CUDA differ */
     hipMemcpyHostToHost,
     hipMemcpyHostToDevice,
     hipMemcpyDeviceToHost,
     hipMemcpyDeviceToDevice,
     hipMemcpyDefault,
-    hipMemcpyDeviceToDeviceNoCU = 1024,
 } hipMemcpyKind;
-
-enum { hipMemoryTypeUnregistered, hipMemoryTypeHost, hipMemoryTypeDevice, hipMemoryTypeManaged };
 
 enum { HIP_LAUNCH_PARAM_BUFFER_POINTER = 1, HIP_LAUNCH_PARAM_BUFFER_SIZE, HIP_LAUNCH_PARAM_END };
 _Static_assert((uintptr_t)HIP_LAUNCH_PARAM_BUFFER_POINTER == (uintptr_t)CU_LAUNCH_PARAM_BUFFER_POINTER, "");
 _Static_assert((uintptr_t)HIP_LAUNCH_PARAM_BUFFER_SIZE == (uintptr_t)CU_LAUNCH_PARAM_BUFFER_SIZE, "");
+
+typedef struct {
+    unsigned x, y, z;
+} hipDim3;
+
+typedef struct {
+    hipDim3 blockDim;
+    void **extra;
+    void *func;
+    hipDim3 gridDim;
+    void **kernelParams;
+    unsigned sharedMemBytes;
+} hipKernelNodeParams;
+#define AT(field, offset) \
+    _Static_assert(offsetof(hipKernelNodeParams, field) == (offset), #field " in HIP")
+_Static_assert(sizeof(hipKernelNodeParams) == 64, "hipKernelNodeParams in HIP");
+AT(extra, 16);
+AT(func, 24);
+AT(gridDim, 32);
+AT(kernelParams, 48);
+AT(sharedMemBytes, 56);
+
+/* HIP_ERRORS(m): m(name, number, the same error of CUDA, what it means) */
+#define HIP_ERRORS(m)                                                                                      \
+    m(hipSuccess, 0, CUDA_SUCCESS, "no error")                                                             \
+    m(hipErrorInvalidValue, 1, CUDA_ERROR_INVALID_VALUE, "invalid argument")                               \
+    m(hipErrorOutOfMemory, 2, CUDA_ERROR_OUT_OF_MEMORY, "out of memory")                                   \
+    m(hipErrorNotInitialized, 3, CUDA_ERROR_NOT_INITIALIZED, "initialization error")                       \
+    m(hipErrorDeinitialized, 4, CUDA_ERROR_DEINITIALIZED, "driver shutting down")                          \
+    m(hipErrorNoDevice, 100, CUDA_ERROR_NO_DEVICE, "no device is detected")                                \
+    m(hipErrorInvalidDevice, 101, CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal")                     \
+    m(hipErrorInvalidImage, 200, CUDA_ERROR_INVALID_IMAGE, "device kernel image is invalid")               \
+    m(hipErrorInvalidContext, 201, CUDA_ERROR_INVALID_CONTEXT, "invalid device context")                   \
+    m(hipErrorNoBinaryForGpu, 209, CUDA_ERROR_NO_BINARY_FOR_GPU, "no kernel image for this device")        \
+    m(hipErrorECCNotCorrectable, 214, CUDA_ERROR_ECC_UNCORRECTABLE, "uncorrectable ECC error")             \
+    m(hipErrorInvalidKernelFile, 218, CUDA_ERROR_INVALID_PTX, "invalid kernel file")                       \
+    m(hipErrorOperatingSystem, 304, CUDA_ERROR_OPERATING_SYSTEM, "an operating system call failed")        \
+    m(hipErrorInvalidHandle, 400, CUDA_ERROR_INVALID_HANDLE, "invalid resource handle")                    \
+    m(hipErrorIllegalState, 401, CUDA_ERROR_ILLEGAL_STATE, "the operation cannot be performed now")        \
+    m(hipErrorNotFound, 500, CUDA_ERROR_NOT_FOUND, "named symbol not found")                               \
+    m(hipErrorNotReady, 600, CUDA_ERROR_NOT_READY, "device not ready")                                     \
+    m(hipErrorIllegalAddress, 700, CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access")                 \
+    m(hipErrorLaunchOutOfResources, 701, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "too many resources")         \
+    m(hipErrorLaunchTimeOut, 702, CUDA_ERROR_LAUNCH_TIMEOUT, "the launch timed out")                       \
+    m(hipErrorContextIsDestroyed, 709, CUDA_ERROR_CONTEXT_IS_DESTROYED, "context is destroyed")            \
+    m(hipErrorAssert, 710, CUDA_ERROR_ASSERT, "device-side assertion")                                     \
+    m(hipErrorLaunchFailure, 719, CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure")                  \
+    m(hipErrorNotSupported, 801, CUDA_ERROR_NOT_SUPPORTED, "operation not supported")                      \
+    m(hipErrorStreamCaptureUnsupported, 900, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "not while capturing") \
+    m(hipErrorStreamCaptureInvalidated, 901, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "invalidated before")  \
+    m(hipErrorStreamCaptureMerge, 902, CUDA_ERROR_STREAM_CAPTURE_MERGE, "would merge two captures")        \
+    m(hipErrorStreamCaptureUnmatched, 903, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "not the first stream")    \
+    m(hipErrorStreamCaptureUnjoined, 904, CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "unjoined work")             \
+    m(hipErrorStreamCaptureIsolation, 905, CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "depends on other work")   \
+    m(hipErrorStreamCaptureImplicit, 906, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, "legacy stream")             \
+    m(hipErrorCapturedEvent, 907, CUDA_ERROR_CAPTURED_EVENT, "not permitted on a captured event")          \
+    m(hipErrorStreamCaptureWrongThread, 908, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, "another thread's")   \
+    m(hipErrorUnknown, 999, CUDA_ERROR_UNKNOWN, "unknown error")
+
+#define HIP_NUMBER(name, number, cuda, text) name = number,
+typedef enum { HIP_ERRORS(HIP_NUMBER) } hipError_t;
 
 #endif

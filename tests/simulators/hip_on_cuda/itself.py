@@ -1,158 +1,272 @@
-"""The shim itself, through hip-python: on a GPU, or on the software CUDA driver as far as that goes.
+"""The shim itself: on a GPU, or on the software CUDA driver.
 
-Run by ``python -m simulators.hip_on_cuda``. Kernels, memory, streams and events; devices and errors,
-captures and graphs have files of their own.
+Run by ``python -m simulators.hip_on_cuda``.
 """
 
 from __future__ import annotations
 
 import ctypes
-from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
+import os
+import sys
+from ctypes import byref, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 
+import pytest
 from hip import hip, hiprtc
 
-from .calls import (
-    LIBRARY,
-    SOFTWARE,
-    Gate,
-    Step,
-    answer,
-    call,
-    checked,
-    compiled,
-    handle,
-    launch,
-    raw,
-    read,
-)
+from backends.hip import bench
+from backends.tools import in_thread
+from backends.works.hip import SOURCE
+from processes import execute
 
-pytest_plugins = ["simulators.hip_on_cuda.fixtures"]
+KERNEL, FILL = 0, 2
+RELAXED = 2
 
 
-def test_a_kernel_runs(step, cells, stream):
-    launch(step, stream, cells, 1, 7)
-    launch(step, stream, cells, 10, 1)
-    raw("hipStreamSynchronize", stream)
-    assert read(cells) == 71
+@pytest.fixture(scope="module")
+def kernels():
+    return bench.loaded(SOURCE)
 
 
-def test_a_kernel_runs_with_its_arguments_in_one_block(step, cells):
+@pytest.fixture
+def stream():
+    stream = bench.bare_stream()
+    yield stream
+    bench.call("hipStreamDestroy", stream)
+
+
+@pytest.fixture
+def other():
+    stream = bench.bare_stream()
+    yield stream
+    bench.call("hipStreamDestroy", stream)
+
+
+@pytest.fixture
+def cells():
+    """Address of 64 zeros on the device, four bytes each."""
+    cells = bench.made("hipMalloc", 256)
+    bench.call("hipMemset", cells, 0, 256)
+    bench.call("hipDeviceSynchronize")
+    yield cells
+    bench.call("hipFree", cells)
+
+
+def words(address, count):
+    found = (c_uint32 * count)()
+    bench.call("hipMemcpy", found, address, 4 * count, bench.TO_HOST)
+    return list(found)
+
+
+def step(kernels, stream, cell, a, b):
+    bench.bare_launch(stream, kernels.step, c_void_p(cell), c_uint32(a), c_uint32(b), c_uint64(0))
+
+
+def fill(stream, cell):
+    assert bench.answer("hipMemsetAsync", cell, 1, 4, stream) == 0
+
+
+def begin(stream, mode="thread_local"):
+    assert bench.bare_begin(stream, mode) == 0
+
+
+def end(stream):
+    code, graph = bench.bare_end(stream)
+    assert code == 0
+    return graph
+
+
+# ---- kernels and memory --------------------------------------------------------------------------
+
+
+def test_a_kernel_runs(kernels, stream, cells):
+    step(kernels, stream, cells, 1, 7)
+    step(kernels, stream, cells, 10, 1)
+    bench.call("hipStreamSynchronize", stream)
+    assert words(cells, 1) == [71]
+    bench.library().hipKernelNameRef.restype = c_char_p
+    assert bench.library().hipKernelNameRef(c_void_p(kernels.step)) == b"step"
+
+
+def test_a_kernel_runs_with_its_arguments_in_one_block(kernels, cells):
     """As hip-python passes them: HIP's mark of the end is not CUDA's."""
-    code, *_ = hip.hipModuleLaunchKernel(step, 1, 1, 1, 1, 1, 1, 0, None, None, Step(cells, 1, 9).values)
-    checked(int(code), "extra")
-    raw("hipDeviceSynchronize")
-    assert read(cells) == 9
+    arguments = c_void_p(cells), c_uint32(1), c_uint32(9), c_uint64(0)
+    code, *_ = hip.hipModuleLaunchKernel(kernels.step, *[1] * 6, 0, None, None, arguments)
+    assert int(code) == 0
+    bench.call("hipDeviceSynchronize")
+    assert words(cells, 1) == [9]
 
 
-def test_a_compiler_says_what_is_wrong():
-    program, code = compiled(b'extern "C" __device__ void step() { this is wrong; }')
-    assert code == int(hiprtc.hiprtcResult.HIPRTC_ERROR_COMPILATION)
-    log = bytearray(call(hiprtc.hiprtcGetProgramLogSize, program))
-    call(hiprtc.hiprtcGetProgramLog, program, log)
-    if not SOFTWARE:
-        assert b"step.hip(1)" in log
+def test_a_source_that_is_wrong_is_not_compiled():
+    source = b'extern "C" __device__ void step() { this is wrong; }'
+    code, program = hiprtc.hiprtcCreateProgram(source, b"step.hip", 0, None, None)
+    assert int(code) == 0
+    (code,) = hiprtc.hiprtcCompileProgram(program, 1, [b"--offload-arch=gfx942"])
+    assert code == hiprtc.hiprtcResult.HIPRTC_ERROR_COMPILATION
     hiprtc.hiprtcDestroyProgram(program.createRef())
 
 
-def test_a_function_has_a_name_and_attributes(step):
-    LIBRARY.hipKernelNameRef.restype = c_char_p
-    assert LIBRARY.hipKernelNameRef(c_void_p(step)) == b"step"
-    most = c_int()
-    raw("hipFuncGetAttribute", byref(most), c_int(0), step)
-    attributes = (c_uint * 14)()
-    raw("hipFuncGetAttributes", attributes, step)
-    assert most.value == attributes[7] > 0
-
-
 def test_memory_is_copied_and_filled(cells, stream):
-    kinds = hip.hipMemcpyKind
-    sent, found = bytes(range(256)), bytearray(256)
-    call(hip.hipMemcpy, cells, sent, 256, kinds.hipMemcpyHostToDevice)
-    call(hip.hipMemset, cells, 1, 4)
-    call(hip.hipMemcpy, cells + 8, cells + 4, 4, kinds.hipMemcpyDeviceToDevice)
-    raw("hipMemsetAsync", cells + 12, c_int(2), c_size_t(4), stream)
-    raw("hipMemcpyAsync", cells + 16, cells + 4, c_size_t(4), c_int(1024), stream)
-    raw("hipStreamSynchronize", stream)
-    call(hip.hipMemcpy, found, cells, 256, kinds.hipMemcpyDefault)
-    assert found[:20] == b"\1\1\1\1" + bytes(range(4, 8)) * 2 + b"\2\2\2\2" + bytes(range(4, 8))
-    assert found[20:] == sent[20:]
-    assert answer("hipMemcpy", cells, cells + 4, c_size_t(4), c_int(77)) == 21
+    sent = bytes(range(256))
+    bench.call("hipMemcpy", cells, sent, 256, bench.TO_DEVICE)
+    bench.call("hipMemset", cells, 1, 4)
+    bench.call("hipMemcpy", cells + 8, cells + 4, 4, 3)
+    bench.call("hipMemsetAsync", cells + 12, 2, 4, stream)
+    bench.call("hipMemcpyAsync", cells + 16, cells + 4, 4, 3, stream)
+    bench.call("hipStreamSynchronize", stream)
+    found = ctypes.create_string_buffer(256)
+    bench.call("hipMemcpy", found, cells, 256, 4)
+    assert found.raw[:20] == b"\1\1\1\1" + bytes(range(4, 8)) * 2 + b"\2\2\2\2" + bytes(range(4, 8))
+    assert found.raw[20:] == sent[20:]
+    assert bench.answer("hipMemcpy", cells, cells + 4, 4, 77) == 1
+    assert bench.made("hipMalloc", 0) is None
+    bench.call("hipFree", 0)
 
 
-def test_memory_is_filled_by_wider_values(cells, stream):
-    raw("hipMemsetD16Async", cells, ctypes.c_ushort(0x0102), c_size_t(2), stream)
-    raw("hipMemsetD32Async", cells + 4, c_int(-2), c_size_t(1), stream)
-    raw("hipStreamSynchronize", stream)
-    assert read(cells, 2) == [0x01020102, 0xFFFFFFFE]
-    raw("hipMemsetD16", cells, ctypes.c_ushort(3), c_size_t(2))
-    raw("hipMemsetD32", cells + 4, c_int(4), c_size_t(1))
-    assert read(cells, 2) == [0x00030003, 4]
+# ---- errors, devices and threads -----------------------------------------------------------------
 
 
-def test_no_bytes_are_no_memory():
-    assert handle("hipMalloc", c_size_t(0)) is None
-    raw("hipFree", None)
+def test_each_thread_remembers_its_last_error():
+    bench.answer("hipGetLastError")
+    assert bench.answer("hipSetDevice", 999) == 101
+    bench.call("hipDeviceSynchronize")
+    assert in_thread(lambda: bench.answer("hipGetLastError")) == 0
+    assert bench.last_error() == 101
+    assert [bench.answer("hipGetLastError") for _ in range(2)] == [101, 0]
+    bench.library().hipGetErrorString.restype = c_char_p
+    assert bench.library().hipGetErrorString(2) == b"out of memory"
 
 
-def test_memory_says_what_it_is(cells):
-    raw("hipPointerGetAttributes", found := (c_uint64 * 4)(), cells)
-    assert (found[0], found[1]) == (2, cells)  # device memory, of device 0
-    host = handle("hipHostMalloc", c_size_t(64), c_uint(0x40000000))
-    raw("hipPointerGetAttributes", found, host)
-    assert (found[0] & 0xFFFFFFFF, found[2]) == (1, host)
-    raw("hipHostFree", host)
-    mine = ctypes.create_string_buffer(64)
-    raw("hipPointerGetAttributes", found, mine)
-    assert found[0] & 0xFFFFFFFF == 0
+def test_each_thread_has_a_device():
+    def elsewhere():
+        assert bench.number("hipGetDevice") == 0
+        bench.call("hipFree", bench.made("hipMalloc", 64))  # with nothing set up
+        bench.call("hipSetDevice", last)
+        bench.call("hipFree", bench.made("hipMalloc", 64))
+        assert bench.number("hipGetDevice") == last
+        return bench.bare_stream()
+
+    last = bench.number("hipGetDeviceCount") - 1
+    stream = in_thread(elsewhere)
+    assert bench.number("hipGetDevice") == 0
+    assert bench.number("hipStreamGetDevice", stream) == last
+    mine = bench.bare_stream()  # on the device that was current before the question
+    assert bench.number("hipStreamGetDevice", mine) == 0
+    bench.call("hipStreamDestroy", mine)
+    bench.call("hipStreamDestroy", stream)
 
 
-def test_memory_of_a_pool(stream):
-    pool = handle("hipDeviceGetDefaultMemPool", c_int(0))
-    raw("hipMemPoolSetAttribute", pool, c_int(4), byref(kept := c_uint64(1 << 20)))
-    raw("hipMemPoolGetAttribute", pool, c_int(4), byref(found := c_uint64()))
-    assert found.value == kept.value
-    memory = handle("hipMallocFromPoolAsync", c_size_t(64), pool, stream)
-    raw("hipFreeAsync", memory, stream)
-    raw("hipStreamSynchronize", stream)
-    raw("hipMemPoolTrimTo", pool, c_size_t(0))
+NONE_THERE = """
+import ctypes
+library = ctypes.CDLL("libamdhip64.so")
+count, stream = ctypes.c_int(5), ctypes.c_void_p()
+assert library.hipRuntimeGetVersion(ctypes.byref(count)) == 0
+print(library.hipGetDeviceCount(ctypes.byref(count)), count.value,
+      library.hipStreamCreateWithFlags(ctypes.byref(stream), 1), library.hipGetLastError())
+"""
 
 
-def test_events_order_streams(cells, stream, other, event):
-    gate = Gate()
-    gate.close(stream)
-    try:
-        raw("hipMemsetAsync", cells, c_int(1), c_size_t(4), stream)
-        raw("hipEventRecord", event, stream)
-        raw("hipStreamWaitEvent", other, event, c_uint(0))
-        raw("hipMemsetAsync", cells, c_int(2), c_size_t(4), other)
-        LIBRARY.hipGetLastError()
-        assert answer("hipEventQuery", event) == 600
-        assert answer("hipStreamQuery", other) == 600
-        assert LIBRARY.hipGetLastError() == 0  # that was no error
-    finally:
-        gate.opened.set()
-    raw("hipStreamSynchronize", other)
-    assert answer("hipEventQuery", event) == 0
-    assert read(cells) == 0x02020202
+@pytest.mark.parametrize("driver", [True, False])
+def test_without_a_device(driver):
+    env = os.environ | {"CUDA_VISIBLE_DEVICES": "", "SOFTWARE_CUDA_DEVICES": "0"}
+    if not driver:
+        env["LD_LIBRARY_PATH"] = os.path.join(env["ROCM_PATH"], "lib")
+    command = (sys.executable, "-c", NONE_THERE)
+    done = execute(command, env=env, timeout=bench.TIMEOUT)
+    assert done.stdout.split() == ["100", "0", "100", "100"], done.stderr
 
 
-def test_streams_have_properties():
-    least, greatest = call(hip.hipDeviceGetStreamPriorityRange)
-    made = handle("hipStreamCreateWithPriority", c_uint(1), c_int(greatest))
-    raw("hipStreamGetPriority", made, byref(priority := c_int(99)))
-    raw("hipStreamGetFlags", made, byref(flags := c_uint(99)))
-    raw("hipStreamGetId", made, byref(c_uint64()))
-    assert (priority.value, flags.value) == (greatest, 1)
-    assert greatest <= least
-    raw("hipStreamDestroy", made)
+# ---- captures and graphs -------------------------------------------------------------------------
 
 
-def test_events_measure_time(stream):
-    start, end = handle("hipEventCreate"), handle("hipEventCreate")
-    raw("hipEventRecord", start, stream)
-    raw("hipEventRecord", end, stream)
-    raw("hipEventSynchronize", end)
-    raw("hipEventElapsedTime", byref(elapsed := ctypes.c_float(-1)), start, end)
-    assert elapsed.value >= 0
-    raw("hipEventDestroy", start)
-    raw("hipEventDestroy", end)
+def test_a_capture_that_forks_and_joins_is_replayed(kernels, cells, stream, other, tmp_path):
+    begin(stream)
+    bench.call("hipMemsetAsync", cells, 0, 8, stream)
+    bench.fork(stream, other)
+    step(kernels, stream, cells, 1, 3)
+    step(kernels, other, cells + 4, 1, 5)
+    bench.fork(other, stream)
+    step(kernels, stream, cells, 10, 1)
+    assert bench.status_of(stream) == bench.status_of(other) == "active"
+    graph = end(stream)
+
+    kinds = {node: bench.number("hipGraphNodeGetType", node) for node in bench.nodes_of(graph)}
+    assert sorted(kinds.values()) == [KERNEL, KERNEL, KERNEL, FILL]
+    (first,) = (node for node, kind in kinds.items() if kind == FILL)
+    count, root = c_size_t(1), c_void_p()
+    bench.call("hipGraphGetRootNodes", graph, byref(root), byref(count))
+    assert (count.value, root.value) == (1, first)
+    edges = bench.edges_of(graph)
+    middle = {target for source, target in edges if source == first}
+    (last,) = set(kinds) - middle - {first}
+    assert set(edges) == {(first, node) for node in middle} | {(node, last) for node in middle}
+    path = tmp_path / "graph.dot"
+    bench.call("hipGraphDebugDotPrint", graph, os.fsencode(path), 1)
+    assert path.read_text(encoding="utf-8").startswith("digraph")
+
+    executable = bench.made("hipGraphInstantiateWithFlags", graph, 1 | 8)
+    bench.call("hipGraphUpload", executable, stream)
+    for _ in range(2):
+        bench.call("hipMemsetAsync", cells, 0xFF, 8, stream)
+        bench.call("hipGraphLaunch", executable, stream)
+        bench.call("hipStreamSynchronize", stream)
+        assert words(cells, 2) == [31, 5]
+    bench.call("hipGraphDestroy", graph)
+    bench.call("hipGraphExecDestroy", executable)
+
+
+def test_flags_that_amd_refuses_are_refused(cells, stream):
+    begin(stream)
+    fill(stream, cells)
+    graph = end(stream)
+    for flag in (2, 4, 16):
+        assert bench.answer("hipGraphInstantiateWithFlags", byref(c_void_p()), graph, flag) == 1
+    bench.call("hipGraphDestroy", graph)
+
+
+def test_a_forbidden_call_breaks_a_capture(cells, stream):
+    begin(stream)
+    assert bench.answer("hipStreamSynchronize", stream) == 900
+    assert bench.status_of(stream) == "invalidated"
+    assert bench.bare_end(stream)[0] == 901
+    assert bench.bare_begin(0, "relaxed") == 900
+    assert bench.answer("hipGetLastError") == 900
+
+
+def test_a_fork_that_is_not_joined_is_an_error(cells, stream, other):
+    begin(stream)
+    bench.fork(stream, other)
+    fill(other, cells)
+    assert bench.bare_end(stream)[0] == 904
+
+
+def test_a_capture_is_asked_about_and_a_mode_exchanged(cells, stream):
+    begin(stream)
+    assert bench.number("hipStreamGetDevice", stream) == 0
+    mode = c_int(RELAXED)
+    bench.call("hipThreadExchangeStreamCaptureMode", byref(mode))
+    bench.call("hipThreadExchangeStreamCaptureMode", byref(mode))
+    assert mode.value == RELAXED
+    fill(stream, cells)
+    status, count, identity, graph, nodes = c_int(), c_size_t(9), c_uint64(), c_void_p(), c_void_p()
+    where = map(byref, (status, identity, graph, nodes, count))
+    bench.call("hipStreamGetCaptureInfo_v2", stream, *where)
+    assert (status.value, count.value) == (1, 1)
+    assert identity.value
+    bench.call("hipStreamUpdateCaptureDependencies", stream, None, 0, 1)
+    fill(stream, cells + 4)
+    assert end(stream) == graph.value
+    assert bench.edges_of(graph.value) == []
+    bench.call("hipGraphDestroy", graph.value)
+
+
+def test_nodes_are_added_connected_and_taken_out(cells, stream):
+    begin(stream)
+    fill(stream, cells)
+    graph = end(stream)
+    (first,) = bench.nodes_of(graph)
+    added = [bench.made("hipGraphAddEmptyNode", graph, None, 0) for _ in range(2)]
+    bench.call("hipGraphAddDependencies", graph, byref(c_void_p(added[0])), byref(c_void_p(first)), 1)
+    assert bench.edges_of(graph) == [(added[0], first)]
+    bench.call("hipGraphDestroyNode", added[1])
+    assert sorted(bench.nodes_of(graph)) == sorted((first, added[0]))
+    bench.call("hipGraphDestroy", graph)

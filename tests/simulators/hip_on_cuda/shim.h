@@ -8,8 +8,28 @@
 #ifndef SHIM_SHIM_H
 #define SHIM_SHIM_H
 
-#include "cuda_functions.h"
-#include "layouts.h"
+#include "hip.h"
+
+/* CUDA_FUNCTIONS(m): m(name, the version of CUDA from which on it has the signature of the header) */
+#define CUDA_FUNCTIONS(m) \
+    m(cuInit, 2000) m(cuDeviceGetCount, 2000) m(cuDeviceGet, 2000) \
+    m(cuDevicePrimaryCtxRetain, 7000) m(cuCtxSetCurrent, 4000) m(cuCtxGetCurrent, 4000) \
+    m(cuCtxGetDevice, 2000) m(cuCtxSynchronize, 2000) m(cuCtxGetStreamPriorityRange, 5050) \
+    m(cuStreamCreate, 2000) m(cuStreamCreateWithPriority, 5050) m(cuStreamDestroy, 4000) \
+    m(cuStreamSynchronize, 2000) m(cuStreamQuery, 2000) m(cuStreamWaitEvent, 3020) \
+    m(cuStreamGetCtx, 9020) m(cuEventCreate, 2000) m(cuEventRecord, 2000) m(cuEventDestroy, 4000) \
+    m(cuMemAlloc, 3020) m(cuMemFree, 3020) m(cuMemGetInfo, 3020) m(cuMemcpyHtoD, 3020) \
+    m(cuMemcpyDtoH, 3020) m(cuMemcpyAsync, 4000) m(cuMemsetD8, 3020) m(cuMemsetD8Async, 3020) \
+    m(cuStreamBeginCapture, 10010) m(cuStreamEndCapture, 10000) m(cuStreamIsCapturing, 10000) \
+    m(cuStreamGetCaptureInfo, 12030) m(cuStreamUpdateCaptureDependencies, 12030) \
+    m(cuThreadExchangeStreamCaptureMode, 10010) m(cuGraphDestroy, 10000) \
+    m(cuGraphInstantiateWithFlags, 11040) m(cuGraphLaunch, 10000) m(cuGraphUpload, 11010) \
+    m(cuGraphExecDestroy, 10000) m(cuGraphDebugDotPrint, 11030) m(cuGraphGetNodes, 10000) \
+    m(cuGraphGetRootNodes, 10000) m(cuGraphGetEdges, 12030) m(cuGraphNodeGetType, 10000) \
+    m(cuGraphKernelNodeGetParams, 12000) m(cuGraphAddEmptyNode, 10000) \
+    m(cuGraphAddDependencies, 12030) m(cuGraphDestroyNode, 10000) m(cuModuleLoadData, 2000) \
+    m(cuModuleUnload, 2000) m(cuModuleGetFunction, 2000) m(cuLaunchKernel, 4000) \
+    m(cuFuncGetName, 12030) m(cuFuncLoad, 12040) m(cuKernelGetFunction, 12000)
 
 #define EXPORT __attribute__((visibility("default")))
 #define UNUSED __attribute__((unused))
@@ -48,6 +68,5 @@ hipError_t answer_hip(hipError_t code);
     } while (0)
 
 #define ADDRESS(pointer) ((CUdeviceptr)(uintptr_t)(pointer))
-#define POINTER(address) ((void *)(uintptr_t)(address))
 
 #endif

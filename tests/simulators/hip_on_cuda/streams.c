@@ -1,4 +1,4 @@
-/* Streams and events. */
+/* Streams, events and stream capture. */
 #include "shim.h"
 
 EXPORT hipError_t hipStreamCreateWithPriority(hipStream_t *stream, unsigned flags, int priority) {
@@ -7,10 +7,6 @@ EXPORT hipError_t hipStreamCreateWithPriority(hipStream_t *stream, unsigned flag
 
 EXPORT hipError_t hipStreamCreateWithFlags(hipStream_t *stream, unsigned flags) {
     return FORWARD(cuStreamCreate, stream, flags);
-}
-
-EXPORT hipError_t hipStreamCreate(hipStream_t *stream) {
-    return FORWARD(cuStreamCreate, stream, hipStreamDefault);
 }
 
 EXPORT hipError_t hipStreamDestroy(hipStream_t stream) { return FORWARD(cuStreamDestroy, stream); }
@@ -39,28 +35,6 @@ EXPORT hipError_t hipStreamGetDevice(hipStream_t stream, hipDevice_t *device) {
     return answer(code);
 }
 
-EXPORT hipError_t hipStreamGetFlags(hipStream_t stream, unsigned *flags) {
-    return FORWARD(cuStreamGetFlags, stream, flags);
-}
-
-EXPORT hipError_t hipStreamGetPriority(hipStream_t stream, int *priority) {
-    return FORWARD(cuStreamGetPriority, stream, priority);
-}
-
-EXPORT hipError_t hipStreamGetId(hipStream_t stream, unsigned long long *id) {
-    return FORWARD(cuStreamGetId, stream, id);
-}
-
-EXPORT hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, void *data) {
-    return FORWARD(cuLaunchHostFunc, stream, function, data);
-}
-
-/* The callback finds CUDA's code where it expects HIP's; they differ in what nobody can do much about. */
-EXPORT hipError_t hipStreamAddCallback(
-    hipStream_t stream, void (*function)(hipStream_t, hipError_t, void *), void *data, unsigned flags) {
-    return FORWARD(cuStreamAddCallback, stream, (CUstreamCallback)(void *)function, data, flags);
-}
-
 /* ---- events -------------------------------------------------------------------------------------- */
 
 /* HIP has flags of its own that say which caches a release reaches. */
@@ -68,22 +42,46 @@ EXPORT hipError_t hipEventCreateWithFlags(hipEvent_t *event, unsigned flags) {
     return FORWARD(cuEventCreate, event, flags & 0x0fffffff);
 }
 
-EXPORT hipError_t hipEventCreate(hipEvent_t *event) { return FORWARD(cuEventCreate, event, hipEventDefault); }
-
 EXPORT hipError_t hipEventDestroy(hipEvent_t event) { return FORWARD(cuEventDestroy, event); }
 
 EXPORT hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
     return FORWARD(cuEventRecord, event, stream);
 }
 
-EXPORT hipError_t hipEventRecordWithFlags(hipEvent_t event, hipStream_t stream, unsigned flags) {
-    return FORWARD(cuEventRecordWithFlags, event, stream, flags);
+/* ---- capture ------------------------------------------------------------------------------------- */
+
+EXPORT hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode) {
+    return FORWARD(cuStreamBeginCapture, stream, (CUstreamCaptureMode)mode);
 }
 
-EXPORT hipError_t hipEventQuery(hipEvent_t event) { return FORWARD(cuEventQuery, event); }
+EXPORT hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph) {
+    return FORWARD(cuStreamEndCapture, stream, graph);
+}
 
-EXPORT hipError_t hipEventSynchronize(hipEvent_t event) { return FORWARD(cuEventSynchronize, event); }
+EXPORT hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus *status) {
+    CUstreamCaptureStatus found;
+    REFUSE_IF(!status, hipErrorInvalidValue);
+    TRY(driver_enter() ?: cuda.cuStreamIsCapturing(stream, &found));
+    *status = (hipStreamCaptureStatus)found;
+    return answer_hip(hipSuccess);
+}
 
-EXPORT hipError_t hipEventElapsedTime(float *milliseconds, hipEvent_t start, hipEvent_t end) {
-    return FORWARD(cuEventElapsedTime, milliseconds, start, end);
+EXPORT hipError_t hipStreamGetCaptureInfo_v2(hipStream_t stream, hipStreamCaptureStatus *status,
+    unsigned long long *id, hipGraph_t *graph, const hipGraphNode_t **nodes, size_t *count) {
+    CUstreamCaptureStatus found;
+    cuuint64_t number = 0;
+    REFUSE_IF(!status, hipErrorInvalidValue);
+    TRY(driver_enter() ?: cuda.cuStreamGetCaptureInfo(stream, &found, &number, graph, nodes, NULL, count));
+    *status = (hipStreamCaptureStatus)found;
+    if (id) *id = number;
+    return answer_hip(hipSuccess);
+}
+
+EXPORT hipError_t hipStreamUpdateCaptureDependencies(
+    hipStream_t stream, hipGraphNode_t *nodes, size_t count, unsigned flags) {
+    return FORWARD(cuStreamUpdateCaptureDependencies, stream, nodes, NULL, count, flags);
+}
+
+EXPORT hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode) {
+    return FORWARD(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *)mode);
 }

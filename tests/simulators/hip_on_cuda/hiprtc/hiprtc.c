@@ -18,18 +18,13 @@ enum { MAJOR = 75, MINOR = 76 }; /* the attributes of a device in the CUDA drive
 
 /* NVRTC_FUNCTIONS(m): m(what both names end with, parameters) */
 #define NVRTC_FUNCTIONS(m)                                                     \
-    m(Version, int *, int *)                                                   \
     m(CreateProgram, program *, const char *, const char *, int, strings, strings) \
     m(DestroyProgram, program *)                                               \
     m(CompileProgram, program, int, strings)                                   \
     m(GetPTXSize, program, size_t *)                                           \
     m(GetPTX, program, char *)                                                 \
     m(GetCUBINSize, program, size_t *)                                         \
-    m(GetCUBIN, program, char *)                                               \
-    m(GetProgramLogSize, program, size_t *)                                    \
-    m(GetProgramLog, program, char *)                                          \
-    m(AddNameExpression, program, const char *)                                \
-    m(GetLoweredName, program, const char *, const char **)
+    m(GetCUBIN, program, char *)
 
 #define MEMBER(name, ...) int (*name)(__VA_ARGS__);
 static struct {
@@ -65,30 +60,6 @@ static void load(void) {
 #define FORWARD(function, ...) (pthread_once(&loading, load), known(nvrtc.function(__VA_ARGS__)))
 
 static int known(int code) { return code > INTERNAL_ERROR ? INTERNAL_ERROR : code; }
-
-EXPORT int hiprtcVersion(int *major, int *minor) {
-    if (!major || !minor) return INVALID_INPUT;
-    *major = 7, *minor = 2; /* of hipRuntimeGetVersion */
-    return SUCCESS;
-}
-
-EXPORT const char *hiprtcGetErrorString(int code) {
-    static const char *const names[] = {
-        "HIPRTC_SUCCESS",
-        "HIPRTC_ERROR_OUT_OF_MEMORY",
-        "HIPRTC_ERROR_PROGRAM_CREATION_FAILURE",
-        "HIPRTC_ERROR_INVALID_INPUT",
-        "HIPRTC_ERROR_INVALID_PROGRAM",
-        "HIPRTC_ERROR_INVALID_OPTION",
-        "HIPRTC_ERROR_COMPILATION",
-        "HIPRTC_ERROR_BUILTIN_OPERATION_FAILURE",
-        "HIPRTC_ERROR_NO_NAME_EXPRESSIONS_AFTER_COMPILATION",
-        "HIPRTC_ERROR_NO_LOWERED_NAMES_BEFORE_COMPILATION",
-        "HIPRTC_ERROR_NAME_EXPRESSION_NOT_VALID",
-        "HIPRTC_ERROR_INTERNAL_ERROR",
-    };
-    return code >= 0 && code <= INTERNAL_ERROR ? names[code] : "Invalid HIPRTC error code";
-}
 
 /* What hiprtc's own kernels have and NVRTC's don't: a clock of 100 MHz. */
 static const char PRELUDE[] =
@@ -133,18 +104,4 @@ EXPORT int hiprtcGetCodeSize(program made, size_t *nbytes) {
 EXPORT int hiprtcGetCode(program made, char *code) {
     pthread_once(&loading, load);
     return *architecture ? FORWARD(GetCUBIN, made, code) : FORWARD(GetPTX, made, code);
-}
-
-EXPORT int hiprtcGetProgramLogSize(program made, size_t *nbytes) {
-    return FORWARD(GetProgramLogSize, made, nbytes);
-}
-
-EXPORT int hiprtcGetProgramLog(program made, char *log) { return FORWARD(GetProgramLog, made, log); }
-
-EXPORT int hiprtcAddNameExpression(program made, const char *expression) {
-    return FORWARD(AddNameExpression, made, expression);
-}
-
-EXPORT int hiprtcGetLoweredName(program made, const char *expression, const char **name) {
-    return FORWARD(GetLoweredName, made, expression, name);
 }

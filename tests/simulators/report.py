@@ -1,21 +1,21 @@
-"""Run pytest on the software driver and write down what it showed: python -m simulators.cuda REPORT [...]
+"""Run pytest on a simulator and write down what it showed: python -m simulators.report REPORT [...]
 
-Further arguments go to pytest. The library path has to name the software driver already (`build`).
+Further arguments go to pytest. The process has to be on the simulator already.
 """
 
 from __future__ import annotations
 
 import gc
 import json
+import os
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from accelerator_graph._core import ownership
-
-from .faults import Accounts, Faults
 
 
 class Outcomes:
@@ -35,23 +35,31 @@ class Outcomes:
             self.passed[report.nodeid.partition("::")[0].removeprefix("tests/")] += 1
 
 
+def accounts() -> dict[str, Any]:
+    """Return what the simulator has counted."""
+    if os.environ["ACCELERATOR_GRAPH_TEST_SIMULATOR"] == "cuda":
+        from .cuda.faults import Accounts as OfCuda
+
+        cuda = OfCuda()
+        return {"live": cuda.live(), "stale_handles": cuda.stale_handles, "unknown_calls": cuda.unknown_calls}
+    from .amd.accounts import Accounts as OfAmd
+
+    amd = OfAmd()
+    return {
+        "launches": amd.launches,
+        "unknown_kernels": amd.unknown_kernels,
+        "unknown_calls": amd.unknown_calls,
+    }
+
+
 def main(report: str, *arguments: str) -> int:
     outcomes = Outcomes()
-    status = pytest.main([*arguments], plugins=[outcomes])
+    status = int(pytest.main([*arguments], plugins=[outcomes]))
     gc.collect()
     ownership.drain()
-    accounts = Accounts()
-    found = {
-        "status": int(status),
-        "passed": outcomes.passed,
-        "skipped": outcomes.skipped,
-        "live": accounts.live(),
-        "stale_handles": accounts.stale_handles,
-        "unknown_calls": accounts.unknown_calls,
-        "calls": Faults("libcuda.so.1").calls(),
-    }
+    found = {"status": status, "passed": outcomes.passed, "skipped": outcomes.skipped, **accounts()}
     Path(report).write_text(json.dumps(found, indent=2), encoding="utf-8")
-    return int(status)
+    return status
 
 
 if __name__ == "__main__":

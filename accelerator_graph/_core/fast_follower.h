@@ -1,0 +1,137 @@
+/* Follower: a launcher for each stream, and the one of the current stream is called. Part of _fast.c. */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *current;   /* answers the handle of the current stream */
+    PyObject *argument;  /* what it takes; NULL: nothing */
+    PyObject *launchers; /* a dict, by handle */
+    PyObject *missing;   /* takes a handle; returns a launcher, which it may have put in the dict */
+    void *last;          /* the handle of the last call, and its launcher, which may be NULL */
+    PyObject *latest;
+} Follower;
+
+/* Return the launcher for a handle, or NULL with an error. Most calls come for the handle of the last. */
+static PyObject *
+follower_find(Follower *self, PyObject *handle)
+{
+    PyObject *launcher, *other;
+    void *number = PyLong_AsVoidPtr(handle);
+    if (number == NULL && PyErr_Occurred())
+        return NULL;
+    Py_BEGIN_CRITICAL_SECTION(self);
+    launcher = number == self->last ? Py_XNewRef(self->latest) : NULL;
+    Py_END_CRITICAL_SECTION();
+    if (launcher != NULL)
+        return launcher;
+#if PY_VERSION_HEX >= 0x030D0000
+    PyDict_GetItemRef(self->launchers, handle, &launcher);
+#else
+    launcher = Py_XNewRef(PyDict_GetItemWithError(self->launchers, handle));
+#endif
+    if (launcher == NULL && !PyErr_Occurred())
+        launcher = PyObject_CallOneArg(self->missing, handle);
+    if (launcher == NULL)
+        return NULL;
+    Py_BEGIN_CRITICAL_SECTION(self);
+    other = self->latest;
+    self->latest = Py_NewRef(launcher);
+    self->last = number;
+    Py_END_CRITICAL_SECTION();
+    Py_XDECREF(other);
+    return launcher;
+}
+
+static PyObject *
+follower_call(PyObject *op, PyObject *const *Py_UNUSED(args), size_t count, PyObject *names)
+{
+    Follower *self = (Follower *)op;
+    if (refuse_arguments(count, names) < 0)
+        return NULL;
+    PyObject *handle = self->argument == NULL ? PyObject_CallNoArgs(self->current)
+                                              : PyObject_CallOneArg(self->current, self->argument);
+    if (handle == NULL)
+        return NULL;
+    PyObject *launcher = follower_find(self, handle);
+    Py_DECREF(handle);
+    if (launcher == NULL)
+        return NULL;
+    PyObject *answer = PyObject_CallNoArgs(launcher);
+    Py_DECREF(launcher);
+    return answer;
+}
+
+static PyObject *
+follower_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"launchers", "missing", "current", "argument", NULL};
+    PyObject *launchers, *missing, *current, *argument = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO|O:Follower", names, &PyDict_Type, &launchers,
+                                     &missing, &current, &argument))
+        return NULL;
+    Follower *self = (Follower *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->vectorcall = follower_call;
+    self->current = Py_NewRef(current);
+    self->argument = Py_XNewRef(argument);
+    self->launchers = Py_NewRef(launchers);
+    self->missing = Py_NewRef(missing);
+    return (PyObject *)self;
+}
+
+static int
+follower_traverse(PyObject *op, visitproc visit, void *arg)
+{
+    Follower *self = (Follower *)op;
+    Py_VISIT(Py_TYPE(op));
+    Py_VISIT(self->current);
+    Py_VISIT(self->argument);
+    Py_VISIT(self->launchers);
+    Py_VISIT(self->missing);
+    Py_VISIT(self->latest);
+    return 0;
+}
+
+static int
+follower_clear(PyObject *op)
+{
+    Py_CLEAR(((Follower *)op)->latest);
+    return 0;
+}
+
+static void
+follower_dealloc(PyObject *op)
+{
+    Follower *self = (Follower *)op;
+    PyObject_GC_UnTrack(op);
+    Py_XDECREF(self->current);
+    Py_XDECREF(self->argument);
+    Py_XDECREF(self->launchers);
+    Py_XDECREF(self->missing);
+    Py_XDECREF(self->latest);
+    let_go(op);
+}
+
+static PyMemberDef follower_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Follower, vectorcall), READONLY},
+    {NULL},
+};
+
+static PyType_Slot follower_slots[] = {
+    {Py_tp_doc, "Enqueue one run of the graph on the stream that is current."},
+    {Py_tp_new, follower_new},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_traverse, follower_traverse},
+    {Py_tp_clear, follower_clear},
+    {Py_tp_dealloc, follower_dealloc},
+    {Py_tp_members, follower_members},
+    {0, NULL},
+};
+
+static PyType_Spec follower_spec = {
+    .name = "accelerator_graph._core._fast.Follower",
+    .basicsize = sizeof(Follower),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_VECTORCALL,
+    .slots = follower_slots,
+};

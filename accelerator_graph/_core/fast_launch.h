@@ -1,0 +1,135 @@
+/* Launch: what is launched. Never changed, so that a call that holds one holds all of it. Part of _fast.c. */
+
+typedef struct {
+    PyObject_HEAD
+    launch_function function;
+    void *executable;
+    void *stream;
+    PyObject *owner;  /* as long as this lives, the executable does */
+    PyObject *failed; /* takes a code and raises */
+    Lock *lock;       /* NULL: launches may overlap */
+    void **latest;    /* NULL, or where another stream is noted if that is out of the ordinary */
+    current_function current; /* NULL, or asked first: another context than this is out of the ordinary */
+    void *context;
+    capturing_function capturing; /* NULL, or asked first: a stream that captures is out of the ordinary */
+} Launch;
+
+static PyObject *
+launch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"function", "executable", "stream",  "owner",     "failed", "lock",
+                            "latest",   "current",    "context", "capturing", NULL};
+    State *state = PyType_GetModuleState(type);
+    void *function, *executable, *stream;
+    void *latest = NULL, *current = NULL, *context = NULL, *capturing = NULL;
+    PyObject *owner, *failed, *lock = Py_None;
+    if (state == NULL
+        || !PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&O&OO|OO&O&O&O&:Launch", names, address, &function,
+                                        address, &executable, address, &stream, &owner, &failed, &lock,
+                                        address, &latest, address, &current, address, &context, address,
+                                        &capturing))
+        return NULL;
+    if (function == NULL) {
+        PyErr_SetString(PyExc_ValueError, "function must be the address of a launch function, not 0.");
+        return NULL;
+    }
+    if (lock != Py_None && !Py_IS_TYPE(lock, state->lock_type)) {
+        PyErr_Format(PyExc_TypeError, "lock must be a Lock or None, not %R.", lock);
+        return NULL;
+    }
+    if (latest != NULL && lock == Py_None) {
+        PyErr_SetString(PyExc_ValueError, "latest is read with the lock held; pass a lock, too.");
+        return NULL;
+    }
+    Launch *self = (Launch *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->function = (launch_function)function;
+    self->executable = executable;
+    self->stream = stream;
+    self->owner = Py_NewRef(owner);
+    self->failed = Py_NewRef(failed);
+    self->lock = lock == Py_None ? NULL : (Lock *)Py_NewRef(lock);
+    self->latest = latest;
+    self->current = (current_function)current;
+    self->context = context;
+    self->capturing = (capturing_function)capturing;
+    return (PyObject *)self;
+}
+
+/* Take the lock if this may be launched now, and say whether it was. */
+static int
+launch_reserve(Launch *self)
+{
+    if (!PyThread_acquire_lock(self->lock->lock, NOWAIT_LOCK))
+        return 0;
+    if (self->latest == NULL || *self->latest == self->stream)
+        return 1;
+    PyThread_release_lock(self->lock->lock);
+    return 0;
+}
+
+/* Launch: 1, or 0 if the ordinary way has to be taken; -1 if an error was raised. */
+static int
+launch(Launch *self)
+{
+    void *context = NULL;
+    int code, status = 0;
+    if (self->current != NULL && (self->current(&context) != 0 || context != self->context))
+        return 0;
+    if (self->capturing != NULL && (self->capturing(self->stream, &status) != 0 || status != 0))
+        return 0;
+    if (self->lock != NULL && !launch_reserve(self))
+        return 0;
+    Py_BEGIN_ALLOW_THREADS
+    code = self->function(self->executable, self->stream);
+    if (self->lock != NULL)
+        PyThread_release_lock(self->lock->lock);
+    Py_END_ALLOW_THREADS
+    if (code == 0)
+        return 1;
+    PyObject *answer = PyObject_CallFunction(self->failed, "i", code);
+    if (answer != NULL) {
+        Py_DECREF(answer);
+        PyErr_Format(PyExc_SystemError, "the launch answered %d, and %R did not raise.", code, self->failed);
+    }
+    return -1;
+}
+
+/* No tp_clear: like a tuple, it refers only to what was there before, so something else closes a cycle. */
+static int
+launch_traverse(PyObject *op, visitproc visit, void *arg)
+{
+    Launch *self = (Launch *)op;
+    Py_VISIT(Py_TYPE(op));
+    Py_VISIT(self->owner);
+    Py_VISIT(self->failed);
+    Py_VISIT(self->lock);
+    return 0;
+}
+
+static void
+launch_dealloc(PyObject *op)
+{
+    Launch *self = (Launch *)op;
+    PyObject_GC_UnTrack(op);
+    Py_XDECREF(self->owner);
+    Py_XDECREF(self->failed);
+    Py_XDECREF(self->lock);
+    let_go(op);
+}
+
+static PyType_Slot launch_slots[] = {
+    {Py_tp_doc, "An executable on a stream, and the function that launches it."},
+    {Py_tp_new, launch_new},
+    {Py_tp_traverse, launch_traverse},
+    {Py_tp_dealloc, launch_dealloc},
+    {0, NULL},
+};
+
+static PyType_Spec launch_spec = {
+    .name = "accelerator_graph._core._fast.Launch",
+    .basicsize = sizeof(Launch),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = launch_slots,
+};

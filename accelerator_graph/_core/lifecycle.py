@@ -1,0 +1,270 @@
+"""The machinery under `Graph`: its state, the capture in progress, and whatever replays the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from ..backends import registry
+from ..errors import GraphStateError
+from . import liveness, ownership, pools, states, streams
+from .call_site import warn_of_nothing
+from .capture import Capture, CapturePlan, why_empty
+from .current_stream import stream_to_capture
+from .modes import check_mode
+from .replay import Runner
+
+if TYPE_CHECKING:
+    from .capture import Captured
+    from .states import State
+
+T = TypeVar("T")
+
+
+class Lifecycle:
+    """The part of a graph that is not its interface: from empty to capturing, captured and ready, and back.
+
+    See `accelerator_graph.api.Graph` for the parameters.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_backend_name",
+        "_capture",
+        "_debug",
+        "_finds_inputs",
+        "_generators",
+        "_given_stream",
+        "_graph_pool",
+        "_guard",
+        "_home",
+        "_keep_graph",
+        "_launch",
+        "_lost",
+        "_mode",
+        "_retained",
+        "_runner",
+        "_watched",
+    )
+
+    _launch: Callable[[], None] | None
+    """Replays where replays go that name no stream; called by `Graph.replay`, in C."""
+
+    def __init__(
+        self,
+        keep_graph: bool = False,
+        *,
+        pool: pools.AnyPool | None = None,
+        capture_error_mode: str = "default",
+        stream: object = None,
+        backend: str | None = None,
+        check_input_liveness: bool | None = None,
+    ) -> None:
+        if not isinstance(keep_graph, bool):
+            raise TypeError(f"keep_graph must be True or False, not {keep_graph!r}.")
+        pools.check_pool(pool)
+        self._keep_graph = keep_graph
+        self._debug = False
+        self._graph_pool = pool
+        self._mode = check_mode(capture_error_mode)
+        self._backend_name = None if backend is None else registry.get(backend).name
+        self._given_stream = None if stream is None else streams.as_stream(stream, backend)
+        self._finds_inputs = liveness.asked_for(check_input_liveness)
+        self._watched: liveness.Watchlist | None = None
+        self._retained: list[object] | None = None
+        self._generators: tuple[object, ...] = ()
+        self._empty()
+        ownership.tracked.add(self)
+
+    def _empty(self) -> None:
+        """Be as before the first capture."""
+        self._home = self._given_stream  # where replays go, as the user knows it
+        self._capture: Capture | None = None
+        self._guard: object = None
+        self._runner: Runner | None = None
+        self._launch = None
+        self._lost = ""  # why it is empty, if there is more to say than that nothing was captured
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Graph can't be pickled or copied: it belongs to its process; capture another one.")
+
+    def __repr__(self) -> str:
+        where = "" if self._home is None else f", {streams.describe(self._home)}"
+        return f"<accelerator_graph.Graph, {self.state}{where}>"
+
+    @property
+    def state(self) -> State:
+        """``"empty"``, ``"capturing"``, ``"captured"`` (no executable yet) or ``"ready"``."""
+        if self._capture is not None:
+            return "capturing"
+        if self._runner is None:
+            return "empty"
+        return "captured" if self._runner.executable is None else "ready"
+
+    def _check(self, what: str) -> None:
+        """Raise `GraphStateError` if an operation is not allowed in the present state."""
+        fact = states.REFUSED[what].get(self.state)
+        if fact:
+            raise self._refusal(what, self._lost or fact)
+
+    def _refusal(self, what: str, fact: str) -> GraphStateError:
+        return GraphStateError(self._worded(what, f"Graph.{what}: {fact}."))
+
+    def _worded(self, what: str, message: str) -> str:
+        """Return the message of an error or a warning about `what`; a subclass may use other words."""
+        return message
+
+    def _runner_for(self, what: str) -> Runner:
+        """Return what replays the graph; raise `GraphStateError` if the operation is not allowed now."""
+        self._check(what)
+        assert self._runner is not None
+        return self._runner
+
+    def _begin(self, plan: CapturePlan) -> None:
+        """Begin a capture, in a state that allows it."""
+        lease = pools.Lease(self._graph_pool if plan.pool is None else plan.pool)
+        mode = self._mode if plan.mode is None else check_mode(plan.mode)
+        finds_inputs = self._finds_inputs if plan.finds_inputs is None else plan.finds_inputs
+        ownership.drain()
+        target = plan.stream or self._given_stream or stream_to_capture(self._backend_name)
+        target._check()
+        home = plan.home or target
+        try:
+            capture = self._capture = Capture(self, target, home, lease, len(self._retained or ()))
+            if finds_inputs and self._watched is None:
+                self._watched = liveness.Watchlist()
+            used = None if self._watched is None else self._watched.begin()
+            first = target if home is not target and home._is_capturing() else home
+            capture.begin(
+                mode, first if plan.prepare else None, self._generators, used if finds_inputs else None
+            )
+            self._home, self._lost = home, ""
+        except BaseException:
+            self._forget_capture()
+            raise
+
+    def _end(self) -> None:
+        """End the capture, in a state that allows it; see `Graph.capture_end`."""
+        capture = self._capture_here("capture_end()")
+        check = self._watched.check if self._watched else None  # an empty list has nothing to check
+        keep = self._keep_graph or self._debug
+        kept = False
+        try:
+            self._runner = runner = Runner(capture.end(), keep, capture.home, capture.lease, check)
+            if runner.is_empty():
+                self._found_empty(capture.subject)
+            kept = keep
+            if not self._keep_graph:
+                self._instantiate(runner)
+        except BaseException:
+            if kept:
+                self._capture = self._guard = None
+            else:
+                self._forget_capture()
+            raise
+        self._capture = self._guard = None
+        ownership.drain()
+
+    def _found_empty(self, subject: str) -> None:
+        """Warn that a capture recorded nothing."""
+        assert self._home is not None
+        message = f"{subject} recorded nothing: {why_empty(self._home._backend)}."
+        warn_of_nothing(self._worded("empty capture", message))
+
+    def _capture_here(self, what: str) -> Capture:
+        """Return the capture that is under way, if this thread may end it."""
+        capture = self._capture
+        assert capture is not None
+        capture.check_thread(what)
+        return capture
+
+    def _forget_capture(self) -> None:
+        """Leave no trace of a capture that failed, even if one interrupt arrives in the middle of that."""
+        try:
+            self._undo_capture()
+        except BaseException:
+            self._undo_capture()
+            raise
+
+    def _undo_capture(self) -> None:
+        capture = self._capture
+        if capture is not None:
+            capture.abandon()
+            if self._retained:
+                del self._retained[capture.retained :]
+            if self._watched is not None:
+                self._watched.abandon()
+        if self._runner is not None:
+            self._runner.refuse("the capture failed; capture again, and bind() again")
+        self._empty()
+
+    def _enter(self, plan: CapturePlan) -> None:
+        try:
+            self._begin(plan)
+        except GraphStateError:
+            raise
+        except BaseException:
+            self._recover()
+            raise
+
+    def _recover(self) -> None:
+        """Leave no trace of an unfinished capture of this thread."""
+        if self._capture is not None and self._capture.is_here():
+            self._forget_capture()
+
+    def _abandon(self, exc: BaseException) -> None:
+        """Leave no trace because the body raised; raise `CaptureError` if the capture was invalidated."""
+        capture = self._capture_here("__exit__()")
+        failure = capture.failure(exc)
+        self._forget_capture()
+        if failure is not None and isinstance(exc, Exception):
+            raise failure from exc
+        exc.add_note(f"{capture.subject} was abandoned; the graph is empty and can be captured again.")
+
+    def _instantiate(self, runner: Runner) -> None:
+        try:
+            runner.instantiate()
+            if self._launch is None:
+                self._launch = runner.home_launcher()
+        except BaseException:
+            if runner.executable is None:
+                self._launch = None
+            raise
+
+    def _make_ready(self, runner: Runner) -> None:
+        """Instantiate the graph if that has not been done."""
+        if runner.executable is None:
+            with runner.lock:  # several threads may be the first to replay
+                if runner.executable is None:
+                    self._instantiate(runner)
+
+    def _kept(self, what: str) -> Captured:
+        captured = self._runner_for(what).captured
+        if captured is None:
+            raise self._refusal(what, states.NOT_KEPT)
+        return captured
+
+    @property
+    def _recorded(self) -> Any:
+        """What the recorder has made: the capture under way, the graph if it is kept, else the executable."""
+        if self._capture is not None:
+            return self._capture._token
+        runner = self._runner_for("replay()")
+        made = runner.captured or runner.executable
+        assert made is not None
+        return made.value
+
+    def retain(self, obj: T) -> T:
+        """Keep an object alive until the graph is reset, and return it."""
+        if self._retained is None:
+            self._retained = []
+        self._retained.append(obj)
+        return obj
+
+    def _after_fork(self) -> None:
+        lost = {"empty": self._lost, "capturing": states.BEGUN_BEFORE_FORK}
+        why = lost.get(self.state, states.CAPTURED_BEFORE_FORK)
+        if self._runner is not None:
+            self._runner.refuse(states.CAPTURED_BEFORE_FORK)
+        self._empty()
+        self._lost = why

@@ -1,0 +1,295 @@
+"""Captures of the cpu backend, driven directly."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from accelerator_graph.backends.base import CaptureStatus, GraphEdge
+from backends.cpu.tools import MODES, elsewhere, fork, nothing_captures, refused
+
+pytest_plugins = ["backends.cpu.fixtures"]
+pytestmark = pytest.mark.usefixtures("time_limit")
+
+
+def test_a_capture_records_instead_of_running(backend, stream, capture):
+    log = []
+    graph = capture(lambda: [backend.launch(stream, log.append, index) for index in range(5)])
+    backend.synchronize(stream)
+    assert not log
+    executable = backend.instantiate(graph)
+    for _ in range(2):
+        backend.replay(executable, stream)
+    backend.synchronize(stream)
+    assert log == [0, 1, 2, 3, 4] * 2
+    backend.destroy_executable(executable)
+    backend.destroy_graph(graph)
+
+
+def test_the_nodes_and_edges_of_a_diamond(backend, streams, capture, tmp_path):
+    origin, side, _ = streams
+    buffer = bytearray(4)
+
+    def work():
+        pass
+
+    def diamond():
+        backend.fill(origin, buffer, 1, None)
+        fork(backend, origin, side)
+        backend.copy(origin, buffer, b"ab", None)
+        backend.launch(side, work)
+        fork(backend, side, origin)
+        backend.launch(origin, work)
+
+    graph = capture(diamond)
+    nodes, edges = backend.nodes(graph)
+    assert [node.kind for node in nodes] == ["memset", "memcpy", "host", "host"]
+    assert [node.id for node in nodes] == [0, 1, 2, 3]
+    assert nodes[2].name == work.__qualname__
+    assert sorted(edges) == [GraphEdge(0, 1), GraphEdge(0, 2), GraphEdge(1, 3), GraphEdge(2, 3)]
+    assert backend.node_count(graph) == 4
+    assert nothing_captures(backend, streams)
+    backend.dump(graph, str(tmp_path / "diamond.dot"), True)
+    assert "n2 -> n3;" in (tmp_path / "diamond.dot").read_text()
+
+
+def test_arguments_are_checked_and_callables_without_a_name_accepted_in_a_capture(backend, stream, capture):
+    class Work:
+        def __call__(self):
+            pass
+
+    def enqueue():
+        with pytest.raises(ValueError, match="has 1 bytes"):
+            backend.fill(stream, bytearray(1), 9, 2)
+        backend.launch(stream, Work())
+
+    nodes, _ = backend.nodes(capture(enqueue))
+    assert [node.name for node in nodes] == [Work.__qualname__]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("call", ["synchronize", "query"])
+@pytest.mark.parametrize("member", [0, 1])
+@pytest.mark.parametrize(
+    "on", [lambda function, *args: function(*args), elsewhere], ids=["here", "elsewhere"]
+)
+def test_waiting_for_a_capturing_stream_breaks_the_capture(backend, streams, mode, call, member, on):
+    origin, side, _ = streams
+    token = backend.capture_begin(origin, mode)
+    fork(backend, origin, side)
+    refused("illegal_call", on, getattr(backend, call), streams[member])
+    assert backend.capture_status(origin) is backend.capture_status(side) is CaptureStatus.INVALIDATED
+    for stream in (origin, side):
+        refused("invalidated", backend.launch, stream, int)
+        refused("invalidated", backend.fill, stream, bytearray(1), 0, None)
+        refused("invalidated", backend.record_event, stream)
+    refused("invalidated", backend.capture_end, token)
+    assert nothing_captures(backend, streams)
+    backend.synchronize(origin)
+
+
+@pytest.mark.parametrize("call", ["synchronize", "query"])
+@pytest.mark.parametrize(
+    ("mode", "on", "broken"),
+    [
+        ("global", "here", True),
+        ("global", "elsewhere", True),
+        ("thread_local", "here", True),
+        ("thread_local", "elsewhere", False),
+        ("relaxed", "here", False),
+        ("relaxed", "elsewhere", False),
+    ],
+)
+def test_waiting_for_an_unrelated_stream(backend, streams, call, mode, on, broken):
+    stream, _, unrelated = streams
+    token = backend.capture_begin(stream, mode)
+    run = elsewhere if on == "elsewhere" else lambda function, *args: function(*args)
+    if broken:
+        refused("illegal_call", run, getattr(backend, call), unrelated)
+        refused("invalidated", backend.capture_end, token)
+    else:
+        run(getattr(backend, call), unrelated)
+        backend.capture_end(token)
+    assert nothing_captures(backend, streams)
+    backend.synchronize(unrelated)
+
+
+@pytest.mark.parametrize(
+    ("first_mode", "survives"), [("global", False), ("thread_local", True), ("relaxed", True)]
+)
+def test_two_captures_at_once_and_one_thread_that_waits(backend, streams, first_mode, survives):
+    first, second, unrelated = streams
+    token = backend.capture_begin(first, first_mode)
+
+    def other_thread():
+        token = backend.capture_begin(second, "thread_local")
+        refused("illegal_call", backend.synchronize, unrelated)
+        refused("invalidated", backend.capture_end, token)
+
+    elsewhere(other_thread)
+    if survives:
+        backend.capture_end(token)
+    else:
+        refused("invalidated", backend.capture_end, token)
+
+
+def test_other_streams_go_on_during_a_capture(backend, streams, capture):
+    stream, other, _ = streams
+    log = []
+    executable = backend.instantiate(capture(lambda: backend.launch(stream, log.append, 1)))
+
+    def meanwhile():
+        backend.replay(executable, other)
+        backend.launch(other, log.append, 2)
+        again = backend.instantiate(backend.capture_end(backend.capture_begin(streams[2], "thread_local")))
+        backend.destroy_executable(again)
+        backend.destroy_stream(backend.create_stream(0))
+
+    assert backend.node_count(capture(meanwhile, "global")) == 0
+    backend.synchronize(other)
+    assert log == [1, 2]
+
+
+def test_begin_on_a_capturing_stream_fails_and_hurts_nobody(backend, streams):
+    stream, side, _ = streams
+    token = backend.capture_begin(stream, "thread_local")
+    fork(backend, stream, side)
+    for capturing in (stream, side):
+        assert (
+            refused("foreign_capture", backend.capture_begin, capturing, "relaxed").code_name
+            == "ILLEGAL_STATE"
+        )
+    assert backend.capture_status(stream) is CaptureStatus.ACTIVE
+    backend.launch(stream, int)
+    assert backend.node_count(backend.capture_end(token)) == 1
+
+
+def test_forked_work_has_to_be_joined(backend, streams, capture):
+    origin, side, third = streams
+
+    def forked_and_joined_too_early():
+        backend.launch(origin, int)
+        fork(backend, origin, side)
+        backend.launch(side, int)
+        fork(backend, side, origin)
+        backend.launch(side, int)
+
+    refused("unjoined", capture, forked_and_joined_too_early)
+    assert nothing_captures(backend, streams)
+
+    def joined_through_a_third():
+        fork(backend, origin, side)
+        backend.launch(side, int)
+        fork(backend, side, third)
+        fork(backend, third, origin)
+
+    assert backend.node_count(capture(joined_through_a_third)) == 1
+    assert nothing_captures(backend, streams)
+
+
+def test_a_fork_without_work_needs_no_join(backend, streams, capture):
+    assert backend.node_count(capture(lambda: fork(backend, streams[0], streams[1]))) == 0
+    assert nothing_captures(backend, streams)
+
+
+def test_an_event_from_outside_breaks_the_capture(backend, streams):
+    stream, outside, _ = streams
+    event = backend.record_event(outside)
+    token = backend.capture_begin(stream, "relaxed")
+    refused("foreign_capture", backend.wait_event, stream, event)
+    refused("invalidated", backend.wait_event, stream, event)
+    refused("invalidated", backend.capture_end, token)
+    assert nothing_captures(backend, streams)
+
+
+def test_an_event_of_another_capture_breaks_both(backend, streams):
+    first, second, third = streams
+    tokens = [backend.capture_begin(first, "relaxed"), backend.capture_begin(second, "relaxed")]
+    event = backend.record_event(second)
+    refused("foreign_capture", backend.wait_event, first, event)
+    refused("invalidated", backend.wait_event, third, event)
+    assert backend.capture_status(third) is CaptureStatus.NONE
+    for token in tokens:
+        refused("invalidated", backend.capture_end, token)
+
+
+def test_an_event_of_a_capture_that_has_ended_is_no_mark_in_any_work(backend, streams):
+    stream, other, _ = streams
+    token = backend.capture_begin(stream, "thread_local")
+    event = backend.record_event(stream)
+    backend.capture_end(token)
+    refused("foreign_capture", backend.wait_event, other, event)
+    assert nothing_captures(backend, streams)
+    backend.synchronize(other)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_end_on_another_thread(backend, streams, mode):
+    token = backend.capture_begin(streams[0], mode)
+    if mode == "relaxed":
+        elsewhere(backend.capture_end, token)
+    else:
+        refused("wrong_thread", elsewhere, backend.capture_end, token)
+    assert nothing_captures(backend, streams)
+    assert refused("other", backend.capture_end, token).code_name == "ILLEGAL_STATE"
+
+
+def test_abandon_ends_any_capture_and_can_be_repeated(backend, streams):
+    origin, side, unrelated = streams
+    valid = elsewhere(backend.capture_begin, origin, "global")  # its thread has ended
+    fork(backend, origin, side)
+    backend.launch(side, int)
+    for _ in range(2):
+        backend.capture_abandon(valid)
+        assert nothing_captures(backend, streams)
+    broken = backend.capture_begin(origin, "global")
+    refused("illegal_call", backend.synchronize, unrelated)
+    backend.capture_abandon(valid)  # not the one that is running
+    assert backend.capture_status(origin) is CaptureStatus.INVALIDATED
+    backend.capture_abandon(broken)
+    ended = backend.capture_begin(origin, "relaxed")
+    backend.launch(origin, int)
+    graph = backend.capture_end(ended)
+    backend.capture_abandon(ended)
+    assert backend.node_count(graph) == 1
+    backend.synchronize(unrelated)
+
+
+@pytest.mark.parametrize("step", ["begin", "end"])
+def test_an_interrupt_at_any_line_leaves_no_capture(backend, streams, step):
+    stream, _, unrelated = streams
+    for countdown in range(1000):
+        token, raised, left = None, False, countdown
+        if step == "end":
+            token = backend.capture_begin(stream, "global")
+
+        def trace(frame, event, argument):
+            nonlocal left
+            if "accelerator_graph" not in frame.f_code.co_filename:
+                return None
+            if event == "line":
+                left -= 1
+                if left < 0:
+                    sys.settrace(None)
+                    raise KeyboardInterrupt
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            token = backend.capture_begin(stream, "global") if token is None else backend.capture_end(token)
+        except KeyboardInterrupt:
+            raised = True
+        finally:
+            sys.settrace(before)
+        if not raised:
+            break
+        if step == "end":
+            backend.capture_abandon(token)  # the interrupt may have come before anything was done
+        assert nothing_captures(backend, streams)
+        backend.synchronize(unrelated)  # no capture is left that forbids it
+        backend.capture_end(backend.capture_begin(stream, "global"))
+    assert 5 < countdown < 999
+    if step == "begin":
+        backend.capture_end(token)

@@ -1,0 +1,130 @@
+"""How the CUDA backend calls the driver: in which context, in which mode; on a driver of a few lines."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from enum import IntEnum
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from accelerator_graph import errors
+from accelerator_graph.backends._cuda import nodes
+from accelerator_graph.backends._cuda.driver import Executable, Graph
+from accelerator_graph.backends._cuda.errors import call_broke, call_failed
+from backends.cuda.fakes import untouched
+from backends.tools import BACKENDS, MODES
+
+
+def test_calls_run_in_the_right_context_and_mode(fake):
+    backend, api = fake
+    graph, executable = Graph(21, 11), Executable(31, 11)
+    relaxed, plain = MODES.index("relaxed"), MODES.index("global")
+    for work, function, mode in [
+        (lambda: backend.instantiate(graph), "cuGraphInstantiate", relaxed),
+        (lambda: backend.upload(executable, 9), "cuGraphUpload", relaxed),
+        (lambda: backend.destroy_executable(Executable(31, 11)), "cuGraphExecDestroy", relaxed),
+        (lambda: backend.destroy_graph(Graph(21, 11)), "cuGraphDestroy", relaxed),
+        (lambda: backend.destroy_stream(9), "cuStreamDestroy", relaxed),
+        (lambda: backend.synchronize(9), "cuStreamSynchronize", plain),
+        (lambda: backend.query(9), "cuStreamQuery", plain),
+    ]:
+        for fail in ("", function):
+            api.fail = fail
+            api.seen.clear()
+            with pytest.raises(errors.DriverError) if fail else contextlib.nullcontext():
+                work()
+            assert (function, 11, mode) in api.seen
+            untouched(api)
+
+
+def test_a_bound_replay_tells_what_the_launch_answered(fake):
+    backend, api = fake
+    replay = backend.bind(Executable(31, 11), 9)
+    replay()
+    api.fail = "cuGraphLaunch"
+    with pytest.raises(
+        errors.DriverError, match=r"^backend 'cuda': cuGraphLaunch returned CUDA_ERROR_X \(1\)"
+    ):
+        replay()
+    with pytest.raises(errors.DriverError, match=r"cuGraphLaunch"):
+        backend.replay(Executable(31, 11), 9)
+    for raised, error in [
+        (ValueError("919 is not a valid CUresult"), errors.DriverError),
+        (RuntimeError("function cuGraphLaunch is not found"), errors.UnsupportedError),
+    ]:
+
+        def launch(executable, stream, raised=raised):
+            raise raised
+
+        api.cuGraphLaunch = launch
+        with pytest.raises(error, match=r"cuGraphLaunch"):
+            backend.bind(Executable(31, 11), 9)()
+
+
+def test_a_driver_that_is_too_old(fake):
+    backend, api = fake
+
+    def missing(*args):
+        raise RuntimeError("function is not found")
+
+    api.cuGraphUpload = api.cuStreamGetDevice = missing
+    with pytest.raises(
+        errors.UnsupportedError, match=r"supports CUDA 12\.2, does not have cuGraphUpload; install"
+    ):
+        backend.upload(Executable(31, 11), 9)
+    assert backend.device_of(9) == 0  # by way of its context
+    assert ("cuCtxGetDevice", 11, 0) in api.seen
+    untouched(api)
+
+
+def test_a_node_that_the_binding_does_not_know_is_unknown():
+    def call(function, node):
+        raise ValueError("99 is not a valid CUgraphNodeType")
+
+    assert nodes.kind_of(SimpleNamespace(call=call), 1) == "unknown"
+
+
+# ---- what the binding answers --------------------------------------------------------------------
+
+
+def test_the_binding_has_all_that_is_named():
+    driver = pytest.importorskip("cuda.bindings.driver")
+    sources = [Path(BACKENDS, "cuda.py"), *Path(BACKENDS, "_cuda").glob("*.py")]
+    text = "\n".join(path.read_text() for path in sources)
+    functions = set(re.findall(r"\bcu[A-Z]\w+", text)) - {"cuGraphGetEdges_v2"}
+    assert len(functions) > 30
+    assert [name for name in sorted(functions) if not hasattr(driver, name)] == []
+    members = set(re.findall(r"\.(CU[A-Z]*_\w+)", text)) | {
+        f"CU_STREAM_CAPTURE_MODE_{m.upper()}" for m in MODES
+    }
+    assert len(members) > 8
+    enums = [
+        driver.CUresult,
+        driver.CUstream_flags,
+        driver.CUevent_flags,
+        driver.CUstreamCaptureMode,
+        driver.CUgraphInstantiate_flags,
+        driver.CUgraphDebugDot_flags,
+        driver.CUgraphMem_attribute,
+    ]
+    assert [name for name in sorted(members) if not any(hasattr(enum, name) for enum in enums)] == []
+    assert [int(s) for s in driver.CUstreamCaptureStatus] == [0, 1, 2]
+
+
+def test_an_enum_without_documentation_explains_nothing():
+    enum = IntEnum("CUresult", {"CUDA_ERROR_X": 1})
+    assert str(call_failed("cuda", "cuCall", enum(1))) == "backend 'cuda': cuCall returned CUDA_ERROR_X (1)."
+
+
+def test_what_the_binding_raises_is_translated():
+    error = call_broke("cuda", "cuCall", RuntimeError("function cuCall is not found"), "12.0")
+    assert isinstance(error, errors.UnsupportedError)
+    assert str(error) == (
+        "the driver, which supports CUDA 12.0, does not have cuCall; install a newer driver."
+    )
+    error = call_broke("cuda", "cuCall", ValueError("12345 is not a valid CUresult"), "12.0")
+    assert (type(error), error.code, error.reason) == (errors.DriverError, 12345, "other")
+    assert call_broke("cuda", "cuCall", ValueError("14 is not a valid CUgraphNodeType"), "12.0") is None

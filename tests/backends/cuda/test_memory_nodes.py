@@ -1,0 +1,78 @@
+"""Graphs of the CUDA backend that allocate memory, or free it."""
+
+from __future__ import annotations
+
+import pytest
+
+from lanes import require
+
+pytestmark = require("cuda")
+
+from cuda.bindings import driver
+
+import accelerator_graph as ag
+from accelerator_graph import errors
+from backends.cuda.bench import call, current
+from backends.tools import recorded, replayed
+
+
+def allocating(backend, stream, block, free):
+    """A graph that allocates memory, fills it, copies it to the block and may free it; the memory."""
+    with current(block.context):
+        token = backend.capture_begin(stream, "thread_local")
+        pointer = call(driver.cuMemAllocAsync, 1 << 20, stream)
+        backend.fill(stream, pointer, 3, block.nbytes)
+        backend.copy(stream, block, pointer, block.nbytes)
+        if free:
+            call(driver.cuMemFreeAsync, pointer, stream)
+        return backend.capture_end(token), pointer
+
+
+def test_memory_nodes_allow_one_executable(backend, stream, block):
+    graph, _ = allocating(backend, stream, block, free=True)
+    assert backend.single_executable(graph)
+    kinds = sorted(node.kind for node in backend.nodes(graph)[0])
+    assert kinds == ["mem_alloc", "mem_free", "memcpy", "memset"]
+    executable = backend.instantiate(graph)
+    with pytest.raises(errors.DriverError):
+        backend.instantiate(graph)
+    backend.destroy_executable(executable)
+    replayed(backend, graph, stream)
+    assert block.read() == bytes([3] * block.nbytes)
+
+    plain = recorded(backend, stream, block)
+    assert not backend.single_executable(plain)
+    first = backend.instantiate(plain)
+    replayed(backend, plain, stream)
+    backend.destroy_executable(first)
+
+
+def test_graph_that_only_frees_can_be_instantiated_again(backend, stream, block):
+    """The driver allows it one executable at a time, as it does graphs that allocate."""
+    allocates, pointer = allocating(backend, stream, block, free=False)
+    executable = backend.instantiate(allocates)
+    frees = ag.Graph(keep_graph=True, stream=ag.Stream(backend="cuda", like=stream))
+    with frees, current(block.context):
+        call(driver.cuMemFreeAsync, pointer, frees.stream.native)
+    for _ in range(2):
+        frees.instantiate()
+        backend.replay(executable, stream)
+        frees.replay(stream)
+        backend.synchronize(stream)
+    backend.destroy_executable(executable)
+    backend.destroy_graph(allocates)
+
+
+def test_memory_that_a_graph_leaves_is_freed_by_its_next_replay(backend, stream, block):
+    graph, pointer = allocating(backend, stream, block, free=False)
+    assert backend.single_executable(graph)
+    executable = backend.instantiate(graph)
+    for _ in range(3):
+        backend.replay(executable, stream)
+    backend.synchronize(stream)
+    assert block.read() == bytes([3] * block.nbytes)
+    with current(block.context):
+        call(driver.cuMemFreeAsync, pointer, stream)
+    backend.synchronize(stream)
+    backend.destroy_executable(executable)
+    backend.destroy_graph(graph)

@@ -1,0 +1,66 @@
+"""What the works of the cuda and the hip backend have in common: cells and buffers in a device's memory."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import accelerator_graph as ag
+from accelerator_graph.testing import Work
+
+ARENA_BYTES = 1 << 22
+PAUSE = 2_000_000
+
+
+class Buffer:
+    """Device memory that knows its size."""
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.address = address
+        self.nbytes = nbytes
+        self.__cuda_array_interface__ = {
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "version": 3,
+        }
+
+
+class Arena:
+    """Memory of a device that is handed out and never comes back: freeing it would break captures."""
+
+    def __init__(self, address: int) -> None:
+        self.free, self.end = address, address + ARENA_BYTES
+        self.lock = threading.Lock()
+
+    def take(self, nbytes: int) -> int:
+        with self.lock:
+            address, self.free = self.free, self.free + -(-nbytes // 16) * 16
+            assert self.free <= self.end, "the arena is used up; make it larger"
+            return address
+
+
+class DeviceWork(Work):
+    """Cells in the memory of `device`; a piece of work is a kernel that `enqueue` launches."""
+
+    device: Any
+
+    def new(self) -> int:
+        address: int = self.device.take(4)
+        return address
+
+    def enqueue(self, stream: ag.Stream, cell: int, a: int, b: int, pause: int = 0) -> None:
+        raise NotImplementedError
+
+    def enqueue_slow(self, stream: ag.Stream, cell: int, a: int, b: int) -> None:
+        self.enqueue(stream, cell, a, b, PAUSE)
+
+    def read(self, cell: int) -> int:
+        return int.from_bytes(self.device.read(cell, 4), "little")
+
+    def buffer(self, nbytes: int) -> Buffer:
+        return Buffer(self.device.take(nbytes), nbytes)
+
+    def read_bytes(self, buffer: Buffer) -> bytes:
+        found: bytes = self.device.read(buffer.address, buffer.nbytes)
+        return found

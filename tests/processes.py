@@ -1,0 +1,28 @@
+"""Programs that tests run in processes of their own."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+def execute(
+    command: Sequence[str | Path],
+    *,
+    timeout: float = 60,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    merged: bool = False,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end and return its status and output, as text; `merged` with the error output."""
+    return subprocess.run(
+        command,
+        env=env,
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if merged else subprocess.PIPE,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
