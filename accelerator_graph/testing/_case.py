@@ -171,8 +171,10 @@ class Case(ABC):
         graph = self.recorded(stream, cell)
         executable = self.backend.instantiate(graph)
         self.backend.destroy_graph(graph)
-        yield executable
-        self.backend.destroy_executable(executable)
+        try:
+            yield executable
+        finally:
+            self.backend.destroy_executable(executable)
 
     # ---- asking --------------------------------------------------------------------------------
 
@@ -224,8 +226,7 @@ class Case(ABC):
     def replays(self, graph: ag.Graph, cell: Any, once: Callable[[int], int]) -> None:
         """Check that a cell holds 0, and that each replay of a graph then does what `once` says."""
         assert self.read(cell) == 0
-        wanted = once(once(once(0)))
-        assert self.replayed(graph, cell, times=3) == wanted % 2**32
+        assert self.replayed(graph, cell, times=3) == once(once(once(0))) % 2**32
 
     def collect(self) -> None:
         """Collect garbage, and let the library destroy what is queued."""

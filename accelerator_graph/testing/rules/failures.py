@@ -27,8 +27,7 @@ class FailureRules(Case):
     def test_exception_in_the_body_passes_unchanged(self) -> None:
         """If the body raises and the capture is valid, the same exception passes, with a note."""
         for kind in BODY_RAISES:
-            stream, cell = self.stream(), self.cell()
-            graph, error = self.graph(stream), kind("in the body")
+            (stream, cell, graph), error = self.setup(), kind("in the body")
             with raises(kind) as caught, graph:
                 self.enqueue(stream, cell)
                 raise error

@@ -77,10 +77,10 @@ class StreamRules(Case):
         """Work on a stream that is entered runs after the work on the former current stream."""
         first, second, cell = self.stream(), self.stream(), self.cell()
         with first:
-            self.enqueue_slow(first, cell, 1, 5, times=5)
+            self.enqueue_slow(first, cell, 1, 5, times=20)
             with second:
                 self.enqueue(second, cell, 3, 0)
-        assert self.read_after(second, cell) == 75
+        assert self.read_after(second, cell) == 300
 
     def test_entering_inside_a_capture_records_or_refuses(self) -> None:
         """A stream that is entered inside a capture joins it; without events, entering it is refused."""
