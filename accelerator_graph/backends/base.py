@@ -5,24 +5,28 @@ A backend is one class in a package of its own, named by an entry point::
     [project.entry-points."accelerator_graph.backends"]
     myrt = "myrt_graph:MyBackend"
 
-The library makes one instance in a process, calls `open` once, and then, for each graph::
+The library makes one instance in a process (another one in a forked child, or after an `open` that failed),
+calls `open` once, and then, for each graph::
 
-    create_stream                              capabilities, device_of: at any time after `open`
+    create_stream, device_of, capabilities     at any time after `open`
     relaxed, synchronize                       unless the user turned the preparation off
     capture_status, capture_begin              on the capturing thread
-      fill, copy, launch, record_event, ...    whatever is enqueued, from any thread
-    capture_end                                on the capturing thread; after an error, capture_abandon
-    is_empty or node_count, instantiate
+      fill, copy, launch, record_event, ...    the captured work, from any thread
+    capture_end                                on the capturing thread; capture_abandon instead if the
+                                               captured code raised, or after an interrupt
+    node_count, is_empty, instantiate
     destroy_graph                              as soon as nobody needs the graph: perhaps right now
-    bind, launch_function, upload              once for each stream that the graph is bound to
-    replay, or what `bind` returned            any number of times, from any thread
+    bind, launch_function, upload              for each stream that the graph is bound to
+    replay, or the callable from `bind`        any number of times, from any thread
     destroy_executable, destroy_stream
 
-The library checks the order of these calls, so a backend does not. Streams, events, tokens, graphs and
-executables are objects of the backend's own choice: the library keeps them, hands them back, and passes each
-to its ``destroy_`` method, never in the middle of another call of the same thread. A backend translates its
-vendor's codes into `accelerator_graph.errors` and nothing else. Unless a method says otherwise, calls may
-come from any thread, even from one that has never touched the device, and several threads may call at once.
+The library checks the order of these calls, so a backend need not. Streams, events, tokens, graphs and
+executables are objects of the backend's own choice, compared by ``==``: the library keeps them, hands them
+back, and passes each to its ``destroy_`` method, never while the same thread is inside another call of the
+backend. The library ignores a `DriverError` from these methods, and calls none of them in a forked child for
+objects of the parent, nor at the interpreter's exit. Failures of the driver are raised as the exceptions of
+`accelerator_graph.errors` and as no others. Unless a method says otherwise, calls may come from any thread,
+even from one that has never touched the device, and several threads may call at once.
 """
 
 from __future__ import annotations
@@ -40,23 +44,24 @@ from ..errors import AcceleratorGraphError, UnsupportedError
 BACKEND_API_VERSIONS = (1,)
 """The versions of this contract that the library supports, in ascending order.
 
-A method that becomes abstract or changes its meaning makes a new version; a new optional method does not.
-While the library still supports the version before, one release of a plug-in works with both."""
+A method that becomes abstract or changes its meaning makes a new version; a new optional method does not. The
+library keeps supporting the previous version for a while, so a plug-in written for that one keeps working."""
 
 
 class Capability(StrEnum):
-    """What a backend may be able to do beyond the abstract methods. Asked for, never guessed."""
+    """What a backend may be able to do beyond the abstract methods. The library asks; it never guesses."""
 
     EVENTS = "events"
     """`record_event`, `wait_event` and `query`: streams can be forked and joined."""
     ENQUEUE = "enqueue"
     """`fill`, `copy` and `launch`: work can be enqueued through the library."""
     HANDLES = "handles"
-    """`handle_int`: streams, graphs and executables have handles that other libraries understand."""
+    """`handle_int`, and `as_stream` of an int: streams, graphs and executables have handles that other
+    libraries understand."""
     NODES = "nodes"
-    """`nodes` lists the nodes of a graph and their dependencies."""
+    """`nodes` and `node_count`: the nodes of a graph and their dependencies can be listed."""
     CHILD_GRAPHS = "child_graphs"
-    """`replay` onto a capturing stream becomes part of that capture."""
+    """`replay` onto a capturing stream is recorded into that capture."""
     UPLOAD = "upload"
     """`upload` moves an executable to the device ahead of its first replay."""
 
@@ -74,24 +79,24 @@ class Availability(NamedTuple):
 
     usable: bool
     reason: str = ""
-    """Why it is not usable, with the way out: a clause that follows "backend 'x' is not available: "."""
+    """Why it is not usable and how to fix that: a clause that follows "backend 'x' is not available: "."""
     versions: Mapping[str, str] = MappingProxyType({})
     """Versions by component, for example ``{"driver": "13.0"}``."""
     devices: int | None = None
-    """How many devices there are; None if only initialising could tell."""
+    """The number of devices; None if that can't be known without initialising."""
     warning: str = ""
-    """A known defect of the installed versions, with the way out, in sentences. The backend is usable."""
+    """A known defect of the installed versions and how to fix it, in sentences. The backend is usable."""
 
 
 class GraphNode(NamedTuple):
     """One node of a graph."""
 
     id: int
-    """Its place in the list of nodes, from 0."""
+    """Its index in the list of nodes."""
     kind: str
     """What it does, in lower case: ``"kernel"``, ``"memset"``, ``"memcpy"``, ``"host"``, ``"empty"``, ..."""
     name: str = ""
-    """The kernel's or function's name, where it is known."""
+    """The name of the kernel or function, if it is known."""
 
 
 class GraphEdge(NamedTuple):
@@ -105,11 +110,11 @@ class CaptureInfo(NamedTuple):
     """What a backend knows about a capture in progress."""
 
     id: int
-    """A number that the streams of one capture have in common, and no other capture in progress has."""
+    """A number shared by all streams of one capture, and by no other capture in progress."""
 
 
 class SameStream(NamedTuple):
-    """A condition of a `LaunchFunction`: the executable ran last on the stream that it is to run on now."""
+    """A condition of a `LaunchFunction`: the executable's latest run was on this same stream."""
 
     address: int
     """Address of a ``void *`` in which the backend notes the stream of the latest run. It lives as long as
@@ -120,25 +125,26 @@ class SameContext(NamedTuple):
     """A condition of a `LaunchFunction`: the calling thread's current context is the right one."""
 
     address: int
-    """Address of an ``int current(void **context)``."""
+    """Address of an ``int current(void **context)``, which returns 0 on success."""
     context: int
-    """The context that it has to answer."""
+    """The context that it has to store."""
 
 
 class LaunchFunction(NamedTuple):
     """A function ``int launch(void *executable, void *stream)`` of the vendor's library."""
 
     address: int
-    """Called with the handles of both, as `handle_int` returns them, by any thread and without the GIL."""
+    """Called with the handles of executable and stream, as `handle_int` returns them, on any thread and
+    without the GIL. Returns 0 on success."""
     failed: Callable[[int], object]
-    """Raises the error for a code that is not 0. Called by the same thread right afterwards."""
+    """Raises the `DriverError` for another return code. Called right afterwards, on the same thread."""
     guard: SameStream | SameContext | None = None
     """While this is not met, the library calls `replay`, or what `bind` returned, instead. `SameStream` needs
     a backend whose `serialises_replays` is False."""
     capturing: int = 0
     """Address of an ``int capturing(void *stream, int *status)``; 0 if there is none. The library calls it
     before every launch. Unless it returns 0 and the status is 0, the library calls `replay`, or what `bind`
-    returned, instead. Needed with `Backend.replay_ignores_captures`."""
+    returned, instead. Required if `Backend.replay_ignores_captures` is True."""
 
 
 class Recorder(ABC):
@@ -154,18 +160,20 @@ class Recorder(ABC):
     """The name of the backend. The registry sets it before `open`."""
 
     serialises_replays: ClassVar[bool] = False
-    """Several threads may call `replay`, and what `bind` returned, for one executable at once. If False,
+    """True: several threads may call `replay`, and what `bind` returned, for one executable at once. False:
     the library lets one through at a time."""
 
     destroy_disturbs_captures: bool = False
-    """The ``destroy_`` methods invalidate captures in progress. The library then waits for the end of those
-    that it knows of. Read when an object is due to be destroyed; an instance may have its own."""
+    """True: the ``destroy_`` methods invalidate captures in progress, so the library waits for the end of
+    those that it knows of. May be set on an instance; read each time an object is about to be destroyed."""
 
     # ---- capture -------------------------------------------------------------------------------
 
     @abstractmethod
     def capture_begin(self, stream: Any, mode: str) -> Any:
-        """Begin a capture on an idle stream. Work that is on the stream already runs; it is not recorded.
+        """Begin a capture on a stream that is not capturing.
+
+        Work that was enqueued on the stream before still runs, and is not recorded.
 
         Parameters
         ----------
@@ -184,30 +192,30 @@ class Recorder(ABC):
         CaptureError
             With reason ``"default_stream"``, if the stream is one that can never capture.
         BaseException
-            Whatever is raised (even KeyboardInterrupt), no capture of this call's making is left.
+            Whatever is raised, even KeyboardInterrupt, this call leaves no capture behind.
         """
 
     @abstractmethod
     def capture_end(self, token: Any) -> Any:
         """End the capture and return the graph, which the caller owns (`destroy_graph`).
 
-        Called by the thread that began it. All streams that took part are ordinary ones again. If it
-        raises, there is no graph and no capture left, and nothing that would have to be destroyed; after a
-        KeyboardInterrupt, `capture_abandon` is called as well.
+        Called by the thread that began the capture, except by the default `capture_abandon`. Afterwards no
+        stream that took part is capturing any more. If it raises, there is no graph and no capture left, and
+        nothing to destroy; after a KeyboardInterrupt, the library calls `capture_abandon` as well.
 
         Raises
         ------
         DriverError
-            An invalidated capture never becomes a graph; the reason is that of the call that broke it, or
-            ``"invalidated"``. With reason ``"unjoined"``: work on a forked stream was not waited for.
+            The capture was invalidated: with the reason of the call that did it, or ``"invalidated"``. Or
+            work on a forked stream was not waited for: with reason ``"unjoined"``.
         """
 
     def capture_abandon(self, token: Any) -> None:
         """End the capture and discard the recording. Does not raise.
 
-        All streams that took part are ordinary ones again. Does nothing for a capture that has ended
-        already, as a graph or not: the default relies on `capture_end`, which has to raise then. May be
-        called by another thread once the thread that began it has ended.
+        Afterwards no stream that took part is capturing any more. Does nothing if the capture has already
+        ended: the default needs a `capture_end` that raises an `AcceleratorGraphError` then. May be called by
+        another thread once the thread that began the capture has ended.
         """
         with suppress(AcceleratorGraphError):
             self.destroy_graph(self.capture_end(token))
@@ -218,8 +226,8 @@ class Recorder(ABC):
     def instantiate(self, graph: Any) -> Any:
         """Make an executable of the graph, owned by the caller (`destroy_executable`).
 
-        Disturbs no capture in progress. Called again for a graph that the user keeps: before its first
-        executable is destroyed, or after, if `single_executable` says so.
+        Disturbs no capture in progress. May be called again for a graph that the user keeps; the earlier
+        executable still exists then, unless `single_executable` is True.
         """
 
     def single_executable(self, graph: Any) -> bool:
@@ -231,18 +239,20 @@ class Recorder(ABC):
 
     @abstractmethod
     def replay(self, executable: Any, stream: Any) -> None:
-        """Enqueue one run of the executable on the stream, behind all that is on it, and return.
+        """Enqueue one run of the executable behind everything on the stream, and return without waiting.
 
         Runs of one executable take effect one after another in call order, whichever streams they are on;
-        asking for the next run while one is going on is never an error. Several threads ask at once only if
+        requesting another run while one is in progress is never an error. Several threads ask at once only if
         `serialises_replays` is True: no run is lost then, on one stream or on several. The streams that
         were captured, and the graph, may have been destroyed before.
 
-        On a capturing stream the run is recorded if the backend has the capability ``"child_graphs"``; what
-        is recorded outlives the executable. Otherwise the library refuses to replay there.
+        On a capturing stream the run is recorded if the backend has the capability ``"child_graphs"``; the
+        recorded run outlives the executable. Otherwise the library refuses a replay into any capture of its
+        own. Into a capture that another library began, the backend has to raise `CaptureError` or
+        `DriverError`, or to set `Backend.replay_ignores_captures`.
 
         Unless `serialises_replays` is True, the library keeps the stream of an executable's latest run alive
-        until the next run.
+        until the next run. If it is True, the stream may be destroyed while the run is in progress.
         """
 
     def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
@@ -257,7 +267,7 @@ class Recorder(ABC):
         """Return a function in C that does what `replay` does; None if there is none for these two.
 
         The library may call it in place of what `bind` returned, and keeps executable and stream alive
-        meanwhile. As long as the answer is None, the library asks again after each replay. A subclass that
+        meanwhile. A framework's recorder that answers None is asked again after each replay. A subclass that
         overrides `replay` or `bind` has to override this as well.
         """
         return None
@@ -268,16 +278,16 @@ class Recorder(ABC):
 
     @abstractmethod
     def destroy_graph(self, graph: Any) -> None:
-        """Release a graph. Its executables may still be in use: see `destroy_stream` for the rest."""
+        """Release a graph. Its executables may still be in use. May be called again: see `destroy_stream`."""
 
     @abstractmethod
     def destroy_executable(self, executable: Any) -> None:
-        """Release an executable. Runs of it that are still going on complete. See also `destroy_stream`."""
+        """Release an executable. Runs in progress complete. May be called again: see `destroy_stream`."""
 
     # ---- looking into a graph ------------------------------------------------------------------
 
     def is_empty(self, graph: Any) -> bool:
-        """Return True if a graph has no nodes, in a time that does not grow with their number.
+        """Return True if a graph has no nodes. Takes constant time, where the vendor can tell so quickly.
 
         False if that can't be known: True makes the library warn that nothing was captured.
         """
@@ -308,9 +318,9 @@ class Recorder(ABC):
 class Backend(Recorder):
     """Base class of all backends.
 
-    Every method that reaches the driver raises `DriverError` (or `OutOfMemoryError`) when the driver
-    fails, with the neutral reason where it is known, and `UnsupportedError` when the installed driver is
-    too old. The vendor's own exceptions never come out of a backend, except as the cause of these.
+    Every method that reaches the driver raises `DriverError` (or `OutOfMemoryError`) when the driver fails,
+    with a `reason` from `accelerator_graph.errors`, and `UnsupportedError` when the installed driver is too
+    old. The vendor's own exceptions never come out of a backend, except as the cause of these.
     """
 
     __slots__ = ()
@@ -319,26 +329,31 @@ class Backend(Recorder):
     """The version of this contract that the class was written for: a literal in every backend."""
 
     priority: ClassVar[int | None] = 0
-    """Automatic choice among third parties takes the highest, then the first name. None: automatic choice
-    never takes this backend; the user has to name it, or to pass a stream of the runtime's own."""
+    """Automatic choice among third parties takes the highest; ties go to the alphabetically first name. None:
+    automatic choice never takes this backend; the user has to name it, or pass a stream of the runtime's
+    own."""
 
     recording: ClassVar[Literal["stream", "explicit"]] = "stream"
     """``"stream"``: the driver captures whatever anyone enqueues on the stream. ``"explicit"``: only
     work enqueued through `accelerator_graph.Stream` is recorded; frameworks are not asked to take part."""
 
     capture_modes: ClassVar[tuple[str, ...]] = ("default",)
-    """The capture modes; the first one is what ``"default"`` stands for."""
+    """The capture modes; ``"default"`` means the first. ``("default",)`` if there is one way only, else names
+    from ``"global"``, ``"thread_local"`` and ``"relaxed"``, which mean what CUDA's modes mean: while a
+    capture is in progress, illegal calls are refused in all threads, in the capturing thread, or nowhere."""
 
     stream_modules: ClassVar[frozenset[str]] = frozenset()
-    """Top-level packages that define the runtime's own stream objects: `as_stream` is asked about those.
-    Handles need none: an int means the backend that is named or chosen."""
+    """Top-level packages of the classes of the runtime's own stream objects; the library asks `as_stream`
+    about objects of these. Ints need none: an int means the backend that is named or chosen."""
 
     cuda_like: ClassVar[bool] = False
-    """Stream handles are given out as ``__cuda_stream__``, handles of graphs as ``raw_cuda_graph()``."""
+    """Stream handles are exposed as ``__cuda_stream__``, graph handles as ``raw_cuda_graph()``. The handle 0
+    is a stream then, the default one, which can't capture."""
 
     replay_ignores_captures: ClassVar[bool] = False
-    """`replay` onto a capturing stream runs at once: it is neither recorded nor refused. The library then
-    asks for the stream's status before every replay, since the capture may be somebody else's."""
+    """The runtime neither records nor refuses a `replay` onto a capturing stream: it runs at once. The
+    library then asks for the stream's status before every replay, since another library may be capturing
+    it."""
 
     survives_fork: ClassVar[bool] = False
     """A forked child can open a backend that its parent has opened. No GPU driver can do that."""
@@ -351,7 +366,7 @@ class Backend(Recorder):
         """Return whether the backend could run here. Initialises nothing and never raises.
 
         A process that has only probed can still be forked, and the child can open the backend and use it.
-        If only initialising the driver could tell, the answer is that it is usable, and `open` raises.
+        If that takes initialising the driver, say that it is usable, and let `open` raise.
         """
 
     def open(self) -> None:
@@ -364,7 +379,7 @@ class Backend(Recorder):
         """
 
     def capabilities(self, device: int) -> Set[str]:
-        """Return which of `Capability` the backend has on that device."""
+        """Return the capabilities that the backend has on a device."""
         return frozenset()
 
     @abstractmethod
@@ -375,7 +390,7 @@ class Backend(Recorder):
 
     @abstractmethod
     def create_stream(self, device: int, *, like: Any = None, priority: int = 0) -> Any:
-        """Make a stream that runs beside all others, the default stream included.
+        """Make a stream that runs independently of all others, the default stream included.
 
         Parameters
         ----------
@@ -384,20 +399,20 @@ class Backend(Recorder):
         like : stream, optional
             A stream whose context the new one has to share. It is on `device`.
         priority : int
-            Lower numbers first; a backend clamps it to what it has.
+            A lower number means a higher priority; clamp it to the supported range.
 
         Returns
         -------
         object
-            The stream, owned by the caller, who passes it to `destroy_stream` once.
+            The stream, owned by the caller (`destroy_stream`).
         """
 
     @abstractmethod
     def destroy_stream(self, stream: Any) -> None:
         """Release a stream that `create_stream` made. Work enqueued on it still completes.
 
-        Like the other methods that destroy, it is called again if a call was interrupted, or ran out of
-        memory or stack. What is gone by then must not be destroyed a second time.
+        Like the other ``destroy_`` methods, it is called again if a call was interrupted, or ran out of
+        memory or stack. Do not destroy again what is already gone.
         """
 
     @abstractmethod
@@ -413,23 +428,28 @@ class Backend(Recorder):
 
     @abstractmethod
     def synchronize(self, stream: Any) -> None:
-        """Wait until all work on the stream is done, replays included. Other Python threads run meanwhile.
+        """Wait until all work on the stream is done, replays included. Releases the GIL while it waits.
 
         A capturing stream can't be waited for: that is a `DriverError` with reason ``"illegal_call"``, or
-        ``"invalidated"`` if the capture was broken before. Whether it breaks the capture is the backend's to
-        decide: `capture_status` is ``"invalidated"`` then. A backend that records explicitly may raise
+        ``"invalidated"`` if the capture was broken before. Whether it breaks the capture is up to the
+        backend: `capture_status` is ``"invalidated"`` then. A backend that records explicitly may raise
         `CaptureError` instead, or return at once, since nothing runs.
         """
 
     def current_stream(self, device: int | None = None) -> Any | None:
-        """Return the runtime's own idea of this thread's current stream; None if it has none."""
+        """Return this thread's current stream in the runtime, on a device or the current one, if any.
+
+        The same stream, by ``==``, as long as nobody changes it. For runtimes in which users choose a stream;
+        a default stream that is always there is not one.
+        """
         return None
 
     def as_stream(self, obj: object) -> Any | None:
         """Return the stream that `obj` stands for: the runtime's own object, or a handle as `int`.
 
-        Imports nothing to find out. The object stays its owner's. None if it is not a stream;
-        ValueError if it is one that can't be used, for example because it was destroyed.
+        Imports nothing to find out. The stream still belongs to its owner: the library never destroys it.
+        None if it is not a stream, or an int without the capability ``"handles"``; ValueError if it is a
+        stream that can't be used, for example because it was destroyed.
         """
         return None
 
@@ -438,17 +458,20 @@ class Backend(Recorder):
     def record_event(self, stream: Any) -> Any:
         """Mark the present end of the stream's work, replays included.
 
-        The caller owns the event (`destroy_event`). It may outlive the stream. It is never moved: what is
-        recorded later is another event, even if this one has been destroyed while a stream waits for it.
+        The caller owns the event (`destroy_event`). It may outlive the stream. An event never moves:
+        recording again makes a new event, even if this one was destroyed while a stream waits for it.
         """
         raise unsupported(self, Capability.EVENTS)
 
     def wait_event(self, stream: Any, event: Any) -> None:
         """Let later work on `stream` wait for the event, replays included. Any number of streams may wait.
 
-        An event of a capture in progress takes an idle stream into that capture, behind what the event
-        marks. The streams of a capture can wait for events of the same capture and for no others, since a
-        replay could not keep the order.
+        Waiting for an event of a capture in progress adds a stream that is not capturing to that capture,
+        ordered after the event. Streams of a capture can wait only for events of the same capture, because a
+        replay could not preserve any other order. Waiting for an event of its own has no effect on a stream.
+
+        The library has to know which streams share a capture: a backend with this capability needs
+        `capture_info`.
 
         Raises
         ------
@@ -456,8 +479,7 @@ class Backend(Recorder):
             The stream is capturing and the event was recorded outside its capture, or the event belongs to
             another capture or to one that has ended. The reason is ``"foreign_capture"``, or ``"other"``
             where the driver can't tell an event of an ended capture from one that is not valid. Whether a
-            capture in progress is broken is the backend's to decide: `capture_status` is ``"invalidated"``
-            then.
+            capture in progress is broken is up to the backend: `capture_status` is ``"invalidated"`` then.
         """
         raise unsupported(self, Capability.EVENTS)
 
@@ -465,7 +487,7 @@ class Backend(Recorder):
         """Release an event. Streams that wait for it still wait for the work that it marks."""
 
     def query(self, stream: Any) -> bool:
-        """Return True if all work on the stream is done. Raises as `synchronize`."""
+        """Return True if all work on the stream is done. Raises like `synchronize`."""
         raise unsupported(self, Capability.EVENTS)
 
     # ---- capability: enqueue -------------------------------------------------------------------
@@ -473,27 +495,29 @@ class Backend(Recorder):
     def fill(self, stream: Any, dst: Any, value: int, nbytes: int | None) -> None:
         """Set `nbytes` bytes at `dst` to `value` (0 to 255); all of `dst` if `nbytes` is None.
 
-        Like `copy` and `launch`: runs on an idle stream, is recorded on a capturing one, whichever thread
-        calls it. The caller keeps the memory alive. `value` and the sign and type of `nbytes` have been
-        checked.
+        Like `copy` and `launch`: on a capturing stream the work is recorded, elsewhere it runs, whichever
+        thread calls. The caller keeps the memory alive. `value` and the sign and type of `nbytes`, which may
+        be 0, have been checked.
 
         Raises
         ------
-        TypeError, ValueError
-            The memory can't be used, or has fewer bytes, or can't be written. At this call, so that a
-            capture goes on unhurt, not when the work runs.
+        TypeError
+            The object is of the wrong kind. Raised by this call, not when the work runs, so that a capture
+            stays valid.
+        ValueError
+            The memory has too few bytes, or can't be written. Likewise.
         """
         raise unsupported(self, Capability.ENQUEUE)
 
     def copy(self, stream: Any, dst: Any, src: Any, nbytes: int | None) -> None:
-        """Copy `nbytes` bytes from `src` to `dst`; by default all of `src`, which `dst` has to hold.
+        """Copy `nbytes` bytes from `src` to `dst`; by default all of `src`, which must fit into `dst`.
 
-        Raises as `fill`.
+        Raises like `fill`.
         """
         raise unsupported(self, Capability.ENQUEUE)
 
     def launch(self, stream: Any, work: Any, /, *args: Any, **how: Any) -> None:
-        """Enqueue `work`, which is what the backend says: a callable, a kernel, ... Raises as `fill`."""
+        """Enqueue `work`, whatever the backend accepts: a callable, a kernel, ... Raises like `fill`."""
         raise unsupported(self, Capability.ENQUEUE)
 
     # ---- captures, whoever began them ---------------------------------------------------------------------
@@ -509,15 +533,16 @@ class Backend(Recorder):
     def capture_info(self, stream: Any) -> CaptureInfo | None:
         """Return facts about the capture that the stream takes part in. Disturbs nothing.
 
-        None if there is no capture, or the runtime can't tell.
+        None if there is no capture. Only a backend without the capability ``"events"`` may always return
+        None.
         """
         return None
 
     def relaxed(self, stream: Any) -> AbstractContextManager[None]:
-        """Return a context in which this thread disturbs no capture on the stream's device.
+        """Return a context manager: inside it, this thread disturbs no capture on the stream's device.
 
-        In it the library waits for streams that are not being captured, and frameworks allocate memory. The
-        default does nothing, for runtimes in which neither disturbs a capture.
+        There the library waits for streams that are not being captured, and frameworks allocate memory. It
+        can be nested. The default does nothing, for runtimes in which neither disturbs a capture.
         """
         return nullcontext()
 
@@ -529,11 +554,11 @@ class Lends(Backend):
 
     @abstractmethod
     def borrow_graph(self, handle: int, stream: Any) -> Any:
-        """Return the graph that a handle stands for, recorded on this stream. It stays its owner's."""
+        """Wrap the graph with this handle, which was captured on `stream`. It is never destroyed."""
 
     @abstractmethod
     def borrow_executable(self, handle: int, stream: Any) -> Any:
-        """Return the executable that a handle stands for. It stays its owner's."""
+        """Wrap the executable with this handle, which belongs to `stream`. It is never destroyed."""
 
 
 def unsupported(backend: Recorder, capability: str) -> UnsupportedError:
