@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
+import gc
 import sys
 import threading
 import time
-import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from numbers import Integral
-from types import TracebackType
-from typing import Any, ClassVar, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+from unittest import SkipTest
 from unittest.mock import patch
 from weakref import WeakSet
 
@@ -19,44 +18,25 @@ import accelerator_graph as ag
 from accelerator_graph.backends.base import Backend, Capability, CaptureStatus
 from accelerator_graph.interop import registry as interop
 
+from ._tools import (
+    A,
+    B,
+    Number,
+    T,
+    Thread,
+    applied,
+    expect,
+    folder,
+    in_thread,
+    is_closed,
+    is_same,
+    lacks,
+    needs,
+    raises,
+)
 from ._work import Work
 
-T = TypeVar("T")
-E = TypeVar("E", bound=BaseException)
-
-A, B = 3, 1
-"""The factor and the summand of a piece of work that needs no others."""
-
-
-def needs(*capabilities: Capability) -> Callable[[T], T]:
-    """Mark a rule that is about backends with these capabilities."""
-
-    def mark(rule: T) -> T:
-        rule.needs = capabilities  # type: ignore[attr-defined]
-        return rule
-
-    return mark
-
-
-def lacks(capability: Capability) -> Callable[[T], T]:
-    """Mark a rule that is about backends without a capability."""
-
-    def mark(rule: T) -> T:
-        rule.lacks = capability  # type: ignore[attr-defined]
-        return rule
-
-    return mark
-
-
-def unmet(rule: object, backend: Backend) -> str:
-    """Return why a rule is not about a backend; nothing if it is."""
-    capabilities = backend.capabilities(0)
-    for capability in getattr(rule, "needs", ()):
-        if capability not in capabilities:
-            return f"backend {backend.name!r} does not have the capability {str(capability)!r}"
-    if (capability := getattr(rule, "lacks", None)) in capabilities:
-        return f"backend {backend.name!r} has the capability {str(capability)!r}"
-    return ""
+__all__ = ["Case", "Number", "applied", "expect", "folder", "is_same", "lacks", "needs", "raises"]
 
 
 class Case(ABC):
@@ -122,26 +102,94 @@ class Case(ABC):
         """Make a cell that holds 0."""
         return self.used.new()
 
-    def enqueue(self, stream: ag.Stream, cell: Any, a: int = A, b: int = B) -> None:
-        """Enqueue one piece of work."""
-        self.used.enqueue(stream, cell, a, b)
+    def enqueue(self, stream: ag.Stream, cell: Any, a: int = A, b: int = B, *, times: int = 1) -> None:
+        """Enqueue a piece of work, or the same one several times."""
+        for _ in range(times):
+            self.used.enqueue(stream, cell, a, b)
 
-    def enqueue_slow(self, stream: ag.Stream, cell: Any, a: int = A, b: int = B) -> None:
-        """Enqueue one slow piece of work."""
-        self.used.enqueue_slow(stream, cell, a, b)
+    def enqueue_slow(self, stream: ag.Stream, cell: Any, a: int = A, b: int = B, *, times: int = 1) -> None:
+        """Enqueue a slow piece of work, or the same one several times."""
+        for _ in range(times):
+            self.used.enqueue_slow(stream, cell, a, b)
 
-    def captured(self, stream: ag.Stream, cell: Any, a: int = A, b: int = B, **how: Any) -> ag.Graph:
+    def setup(self, **how: Any) -> tuple[ag.Stream, Any, ag.Graph]:
+        """Make a stream, a cell, and a graph that captures the stream."""
+        stream = self.stream()
+        return stream, self.cell(), self.graph(stream, **how)
+
+    def setup_captured(self, a: int = A, b: int = B, **how: Any) -> tuple[ag.Stream, Any, ag.Graph]:
+        """Make a stream, a cell, and a graph that holds one piece of work on them."""
+        stream, cell = self.stream(), self.cell()
+        return stream, cell, self.captured(stream, cell, a, b, **how)
+
+    def setup_capturing(self, **how: Any) -> tuple[ag.Stream, Any, ag.Graph]:
+        """Make a stream, a cell, and a graph whose capture was begun by hand and has one piece of work."""
+        stream, cell, graph = self.setup(**how)
+        graph.capture_begin()
+        self.enqueue(stream, cell)
+        return stream, cell, graph
+
+    def captured(
+        self, stream: ag.Stream, cell: Any, a: int = A, b: int = B, *, slow: bool = False, **how: Any
+    ) -> ag.Graph:
         """Make a graph that holds one piece of work."""
-        graph = self.graph(stream, **how)
-        with graph:
-            self.enqueue(stream, cell, a, b)
+        with self.graph(stream, **how) as graph:
+            (self.enqueue_slow if slow else self.enqueue)(stream, cell, a, b)
         return graph
+
+    @contextmanager
+    def undisturbed_capture(self, stream: ag.Stream | None = None, **how: Any) -> Iterator[ag.Graph]:
+        """Capture one piece of work before the body and one after it; check that the graph holds both."""
+        stream, cell = stream or self.stream(), self.cell()
+        with self.graph(stream, **how) as graph:
+            self.enqueue(stream, cell)
+            yield graph
+            assert self.status(stream) is CaptureStatus.ACTIVE
+            self.enqueue(stream, cell)
+        assert self.read(cell) == 0
+        assert self.replayed(graph, cell) == applied(2)
+
+    # ---- through the backend itself --------------------------------------------------------------
+
+    def begin(self, stream: ag.Stream) -> Any:
+        """Begin a capture that the library does not know of; return its token."""
+        return self.backend.capture_begin(stream.native, self.backend.capture_modes[0])
+
+    def recorded(self, stream: ag.Stream, cell: Any, *, slow: bool = False) -> Any:
+        """Return the backend's graph of one piece of work. The caller destroys it."""
+        token = self.begin(stream)
+        try:
+            (self.enqueue_slow if slow else self.enqueue)(stream, cell)
+        except BaseException:
+            self.backend.capture_abandon(token)
+            raise
+        return self.backend.capture_end(token)
+
+    @contextmanager
+    def executable(self, stream: ag.Stream, cell: Any) -> Iterator[Any]:
+        """Have an executable of one piece of work, whose graph is destroyed before."""
+        graph = self.recorded(stream, cell)
+        executable = self.backend.instantiate(graph)
+        self.backend.destroy_graph(graph)
+        try:
+            yield executable
+        finally:
+            self.backend.destroy_executable(executable)
 
     # ---- asking --------------------------------------------------------------------------------
 
     def has(self, capability: Capability) -> bool:
         """Return True if the backend has a capability."""
         return capability in self.backend.capabilities(0)
+
+    def skip_unless(self, condition: object, fact: str) -> None:
+        """Skip the test unless a condition holds; `fact` says what is true of the backend then."""
+        if not condition:
+            raise SkipTest(f"backend {self.backend.name!r} {fact}")
+
+    def modes(self) -> set[str]:
+        """Return all capture modes of the backend, with "default"."""
+        return {"default", *self.backend.capture_modes}
 
     def status(self, stream: ag.Stream) -> CaptureStatus:
         """Return whether a stream is capturing."""
@@ -163,6 +211,27 @@ class Case(ABC):
         """Return what a cell holds when all streams of this test are done."""
         self.synchronize()
         return self.used.read(cell)
+
+    def read_after(self, stream: ag.Stream, cell: Any) -> int:
+        """Return what a cell holds when one stream is done."""
+        stream.synchronize()
+        return self.used.read(cell)
+
+    def replayed(self, graph: ag.Graph, cell: Any, *, times: int = 1) -> int:
+        """Replay a graph; return what a cell then holds."""
+        for _ in range(times):
+            graph.replay()
+        return self.read(cell)
+
+    def replays(self, graph: ag.Graph, cell: Any, once: Callable[[int], int]) -> None:
+        """Check that a cell holds 0, and that each replay of a graph then does what `once` says."""
+        assert self.read(cell) == 0
+        assert self.replayed(graph, cell, times=3) == once(once(once(0))) % 2**32
+
+    def collect(self) -> None:
+        """Collect garbage, and let the library destroy what is queued."""
+        gc.collect()
+        self.graph().reset()  # an ordinary call, which does that
 
     def synchronize(self) -> None:
         """Wait for all streams of this test that are not capturing."""
@@ -188,8 +257,8 @@ class Case(ABC):
         self.enqueue(graph.stream or stream, cell)
         graph.capture_end()
         assert self.read(cell) == applied(1)
-        graph.replay()
-        graph.replay()
+        for _ in range(2):
+            graph.replay()
         if graph.stream is not None:
             graph.stream.synchronize()
         assert self.read(cell) == applied(3)
@@ -208,103 +277,3 @@ class Case(ABC):
     def wait(self, event: threading.Event) -> None:
         """Wait for an event."""
         assert event.wait(self.time_limit / 4), "what was waited for did not happen in time"
-
-
-class Thread(Generic[T]):
-    """A function that runs in a thread."""
-
-    def __init__(self, function: Callable[[], T], name: str) -> None:
-        self._value: list[T] = []
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(function,), name=name, daemon=True)
-        self._thread.start()
-
-    def _run(self, function: Callable[[], T]) -> None:
-        try:
-            self._value.append(function())
-        except BaseException as error:
-            self._error = error
-
-    def result(self, limit: float) -> T:
-        """Return what the function returns, or raise what it raises; fail if it takes too long."""
-        self._thread.join(limit)
-        if self._thread.is_alive():
-            frame = sys._current_frames().get(self._thread.ident or 0)
-            where = "".join(traceback.format_stack(frame)) if frame else ""
-            raise AssertionError(f"thread {self._thread.name!r} hangs since {limit:g} s:\n{where}")
-        error, self._error = self._error, None
-        try:
-            if isinstance(error, KeyboardInterrupt | SystemExit):
-                raise AssertionError(f"{error!r} came out of thread {self._thread.name!r}") from error
-            if error is not None:
-                raise error
-        finally:
-            error = None
-        return self._value.pop()
-
-
-def in_thread(function: Callable[[], T], limit: float, name: str) -> T:
-    """Run a function in another thread, which has to end within `limit` seconds."""
-    return Thread(function, name).result(limit)
-
-
-class raises(Generic[E]):
-    """Expect an error in a ``with`` block, by `doing` something; `error` has it afterwards."""
-
-    error: E
-
-    def __init__(self, *kinds: type[E], match: str = "", doing: str = "") -> None:
-        self._kinds = kinds
-        self._match = match
-        self._doing = f" by {doing}" if doing else ""
-
-    def __enter__(self) -> raises[E]:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        names = " or ".join(kind.__name__ for kind in self._kinds)
-        assert error is not None, f"{names} was not raised{self._doing}"
-        if not isinstance(error, self._kinds):
-            return False
-        assert re.search(self._match, str(error)), f"{str(error)!r} does not match {self._match!r}"
-        self.error = error.with_traceback(None)
-        return True
-
-
-@Integral.register
-class Number:
-    """An integer that is not an `int`, like NumPy's."""
-
-    def __init__(self, value: int) -> None:
-        self._value = value
-
-    def __index__(self) -> int:
-        return self._value
-
-    def __int__(self) -> int:
-        return self._value
-
-
-def applied(times: int, a: int = A, b: int = B, start: int = 0) -> int:
-    """Return what a cell holds after one piece of work has been done several times."""
-    for _ in range(times):
-        start = (start * a + b) % 2**32
-    return start
-
-
-def is_closed(stream: ag.Stream) -> bool:
-    """Return True if a stream was closed."""
-    try:
-        stream.native  # noqa: B018
-    except ag.GraphStateError:
-        return True
-    return False
-
-
-def is_same(first: ag.Stream | None, second: ag.Stream | None) -> bool:
-    """Return True if two are the same stream, or both None."""
-    if first is None or second is None:
-        return first is second
-    return first is second or bool(first.native == second.native)

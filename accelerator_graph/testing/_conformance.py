@@ -13,7 +13,7 @@ from unittest import SkipTest
 
 from .. import backends
 from . import rules
-from ._case import unmet
+from ._tools import unmet
 
 if TYPE_CHECKING:
     import pytest

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from .backend import BackendRules
-from .bind import BindRules
-from .by_hand import ByHandRules
+from .begin import BeginRules
 from .capture import CaptureRules
-from .dump import DumpRules
 from .events import EventRules
 from .failures import FailureRules
 from .foreign import ForeignRules
 from .fork import ForkRules
 from .handles import HandleRules
+from .inspection import DumpRules, NodeRules
 from .interrupts import InterruptRules
 from .isolation import IsolationRules
 from .lifetime import LifetimeRules
 from .members import MemberRules
 from .memory import MemoryRules
-from .modes import ModeRules
-from .nodes import NodeRules
 from .pools import PoolRules
 from .process import ProcessRules
 from .replay import ReplayRules
-from .side_stream import SideStreamRules
 from .state import StateRules
 from .streams import StreamRules
 from .threads import ThreadRules
@@ -37,9 +33,7 @@ ALL = (
     StateRules,
     CaptureRules,
     MemberRules,
-    ModeRules,
-    ByHandRules,
-    SideStreamRules,
+    BeginRules,
     ForkRules,
     FailureRules,
     ForeignRules,
@@ -49,7 +43,6 @@ ALL = (
     LifetimeRules,
     ProcessRules,
     ReplayRules,
-    BindRules,
     PoolRules,
     MemoryRules,
     NodeRules,

@@ -2,55 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from unittest import SkipTest
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import (
-    BACKEND_API_VERSIONS,
     Availability,
     Capability,
     CaptureStatus,
 )
 
-from .._case import Case, applied, needs
+from .._case import Case, applied, expect, lacks, needs, raises
 
 
 class BackendRules(Case):
     """Facts that a backend states, and behaviour that the library relies on."""
 
     def test_probe_says_that_the_backend_is_usable(self) -> None:
-        """`probe` returns an `Availability`; on a machine where the backend runs, it is usable."""
-        found = type(self.backend).probe()
+        """`probe` says that the backend is usable where it runs, and agrees with `device_count`."""
+        found, count = type(self.backend).probe(), self.backend.device_count()
         assert isinstance(found, Availability)
         assert found.usable, found.reason
         assert all(isinstance(text, str) for pair in found.versions.items() for text in pair), found.versions
-
-    def test_probe_and_device_count_agree(self) -> None:
-        """There is at least one device, and as many as `probe` says if it gives a number."""
-        count = self.backend.device_count()
         assert count >= 1
-        assert type(self.backend).probe().devices in (None, count)
-
-    def test_api_version_is_supported_by_the_library(self) -> None:
-        """`api_version` is one of `BACKEND_API_VERSIONS`."""
-        assert type(self.backend).api_version in BACKEND_API_VERSIONS
+        assert found.devices in (None, count)
 
     def test_capabilities_are_known_ones(self) -> None:
         """Every device's capabilities are members of `Capability`."""
         for device in range(self.backend.device_count()):
             assert set(self.backend.capabilities(device)) <= set(Capability)
-
-    def test_capture_modes_are_known_ones(self) -> None:
-        """`capture_modes` is ``("default",)``, or a tuple of CUDA's modes, each once."""
-        modes = self.backend.capture_modes
-        assert isinstance(modes, tuple)
-        assert modes == ("default",) or set(modes) <= {"global", "thread_local", "relaxed"}
-        assert len(modes) == len(set(modes)) > 0
-
-    def test_recording_is_a_known_way(self) -> None:
-        """`recording` is "stream" or "explicit"."""
-        assert self.backend.recording in ("stream", "explicit")
 
     def test_streams_are_distinct_and_know_their_device(self) -> None:
         """`create_stream` makes a new stream each time, and `device_of` returns its device."""
@@ -72,8 +53,7 @@ class BackendRules(Case):
                 raise SkipTest("the kit has no memory of other devices; override Work.on")
             stream, cell = self.stream(device), there.new()
             there.enqueue(stream, cell, 1, 5)
-            graph = self.graph(stream)
-            with graph:
+            with self.graph(stream) as graph:
                 there.enqueue(stream, cell, 3, 0)
             graph.replay()
             stream.synchronize()
@@ -84,9 +64,8 @@ class BackendRules(Case):
         stream, cell = self.stream(), self.cell()
         found: list[tuple[bool, int | None]] = []
         for pieces in (0, 1, 3):
-            token = self.backend.capture_begin(stream.native, self.backend.capture_modes[0])
-            for _ in range(pieces):
-                self.enqueue(stream, cell)
+            token = self.begin(stream)
+            self.enqueue(stream, cell, times=pieces)
             graph = self.backend.capture_end(token)
             found.append((self.backend.is_empty(graph), self.backend.node_count(graph)))
             self.backend.destroy_graph(graph)
@@ -97,7 +76,7 @@ class BackendRules(Case):
     def test_capture_status_follows_the_capture(self) -> None:
         """`capture_status` is "active" from `capture_begin` to `capture_end`, else "none"."""
         stream, cell = self.stream(), self.cell()
-        token = self.backend.capture_begin(stream.native, self.backend.capture_modes[0])
+        token = self.begin(stream)
         assert self.status(stream) is CaptureStatus.ACTIVE
         self.enqueue(stream, cell)
         assert self.status(stream) is CaptureStatus.ACTIVE
@@ -107,30 +86,24 @@ class BackendRules(Case):
 
     def test_capture_abandon_ends_the_capture(self) -> None:
         """After `capture_abandon` the stream runs work again, and the recorded work is gone."""
-        stream, cell = self.stream(), self.cell()
-        token = self.backend.capture_begin(stream.native, self.backend.capture_modes[0])
+        stream, cell, graph = self.setup()
+        token = self.begin(stream)
         self.enqueue(stream, cell)
         self.backend.capture_abandon(token)
-        assert self.status(stream) is CaptureStatus.NONE
-        self.works(stream, self.graph(stream))
+        self.works(stream, graph)
         assert self.read(cell) == 0
 
     def test_capture_abandon_twice_is_harmless(self) -> None:
         """`capture_abandon` of an ended capture does nothing, not even to the stream's next capture."""
-        stream, cell = self.stream(), self.cell()
-        old = self.backend.capture_begin(stream.native, self.backend.capture_modes[0])
+        stream = self.stream()
+        old = self.begin(stream)
         self.backend.capture_abandon(old)
         self.backend.capture_abandon(old)
-        ended = self.backend.capture_begin(stream.native, self.backend.capture_modes[0])
+        ended = self.begin(stream)
         self.backend.destroy_graph(self.backend.capture_end(ended))
         self.backend.capture_abandon(ended)
-        graph = self.graph(stream)
-        with graph:
-            self.enqueue(stream, cell)
+        with self.undisturbed_capture(stream):
             self.backend.capture_abandon(old)
-            self.enqueue(stream, cell)
-        graph.replay()
-        assert self.read(cell) == applied(2)
 
     def test_capture_end_that_raises_leaves_no_capture(self) -> None:
         """A `capture_end` that raises, for unjoined work or a broken capture, has still ended the capture."""
@@ -160,7 +133,7 @@ class BackendRules(Case):
         if self.has(Capability.EVENTS):
             wrong += [not_joined, joined_too_early, joined_to_a_fork]
         for body in wrong:
-            token = self.backend.capture_begin(stream.native, self.backend.capture_modes[0])
+            token = self.begin(stream)
             self.enqueue(stream, cell)
             body()
             if body is broken and self.status(stream) is CaptureStatus.ACTIVE:
@@ -177,7 +150,7 @@ class BackendRules(Case):
     def test_capture_abandon_after_the_end_leaves_the_graph(self) -> None:
         """`capture_abandon` of a capture that has become a graph leaves the graph as it is."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
-        token = backend.capture_begin(stream.native, backend.capture_modes[0])
+        token = self.begin(stream)
         self.enqueue(stream, cell)
         graph = backend.capture_end(token)
         backend.capture_abandon(token)
@@ -191,38 +164,56 @@ class BackendRules(Case):
     def test_destroyed_event_is_still_waited_for(self) -> None:
         """A stream that waits for an event goes on waiting after the event is destroyed."""
         first, second, cell = self.stream(), self.stream(), self.cell()
-        for _ in range(5):
-            self.enqueue_slow(first, cell, 1, 5)
+        self.enqueue_slow(first, cell, 1, 5, times=5)
         event = self.backend.record_event(first.native)
         self.backend.wait_event(second.native, event)
         self.backend.destroy_event(event)
         self.enqueue(second, cell, 3, 0)
-        second.synchronize()
-        assert self.used.read(cell) == 75
+        assert self.read_after(second, cell) == 75
 
     def test_executable_outlives_its_graph(self) -> None:
         """An executable works after its graph is destroyed."""
-        backend, stream, cell = self.backend, self.stream(), self.cell()
-        token = backend.capture_begin(stream.native, backend.capture_modes[0])
-        self.enqueue(stream, cell)
-        graph = backend.capture_end(token)
-        executable = backend.instantiate(graph)
-        backend.destroy_graph(graph)
-        launch = backend.bind(executable, stream.native)
-        launch()
-        backend.replay(executable, stream.native)
-        assert self.read(cell) == applied(2)
-        backend.destroy_executable(executable)
+        stream, cell = self.stream(), self.cell()
+        with self.executable(stream, cell) as executable:
+            self.backend.bind(executable, stream.native)()
+            self.backend.replay(executable, stream.native)
+            assert self.read(cell) == applied(2)
 
     def test_runs_complete_after_their_executable_was_destroyed(self) -> None:
         """`destroy_executable` lets runs in progress complete."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
-        token = backend.capture_begin(stream.native, backend.capture_modes[0])
-        self.enqueue_slow(stream, cell)
-        graph = backend.capture_end(token)
+        graph = self.recorded(stream, cell, slow=True)
         executable = backend.instantiate(graph)
         for _ in range(5):
             backend.replay(executable, stream.native)
         backend.destroy_executable(executable)
         backend.destroy_graph(graph)
         assert self.read(cell) == applied(5)
+
+    @lacks(Capability.ENQUEUE)
+    def test_without_the_capability_nothing_is_enqueued(self) -> None:
+        """Without "enqueue", `fill`, `copy` and `launch` raise an `UnsupportedError` that says so."""
+        stream = self.stream()
+        uses: list[Callable[[], None]] = [
+            lambda: stream.fill(bytearray(1), 0),
+            lambda: stream.copy(bytearray(1), bytearray(1)),
+            lambda: stream.launch(print),
+        ]
+        for use in uses:
+            assert expect(ag.UnsupportedError, use).capability == Capability.ENQUEUE
+
+    @lacks(Capability.HANDLES)
+    def test_without_handles_there_are_none(self) -> None:
+        """Without "handles", `handle` is an `UnsupportedError`, and an int is not a stream."""
+        stream = self.stream()
+        with raises(ag.UnsupportedError) as caught:
+            stream.handle  # noqa: B018
+        assert caught.error.capability == Capability.HANDLES
+        expect(TypeError, ag.Graph, stream=4096, backend=self.backend.name)
+
+    @lacks(Capability.EVENTS)
+    def test_events_without_the_capability_are_unsupported(self) -> None:
+        """Without "events", `record` and `query` raise an `UnsupportedError` that says so."""
+        stream = self.stream()
+        for call in (stream.record, stream.query):
+            assert expect(ag.UnsupportedError, call).capability == Capability.EVENTS

@@ -18,23 +18,17 @@ class CaptureRules(Case):
 
     def test_capturing_does_not_run_the_work(self) -> None:
         """Work that is enqueued during a capture is recorded, and does not run before a replay."""
-        stream, cell = self.stream(), self.cell()
-        graph = self.graph(stream)
+        stream, cell, graph = self.setup()
         with graph:
-            for _ in range(3):
-                self.enqueue(stream, cell)
+            self.enqueue(stream, cell, times=3)
         assert graph.state == "ready"
         assert self.read(cell) == 0
 
     def test_each_replay_runs_the_work_once(self) -> None:
         """One replay runs the work once, n replays run it n times."""
-        stream, cell = self.stream(), self.cell()
-        graph = self.captured(stream, cell)
-        graph.replay()
-        assert self.read(cell) == applied(1)
-        for _ in range(20):
-            graph.replay()
-        assert self.read(cell) == applied(21)
+        _, cell, graph = self.setup_captured()
+        assert self.replayed(graph, cell) == applied(1)
+        assert self.replayed(graph, cell, times=20) == applied(21)
 
     def test_replays_equal_the_eager_work(self) -> None:
         """A random sequence of work gives the same result replayed several times as eagerly."""
@@ -46,8 +40,7 @@ class CaptureRules(Case):
             ]
             for which, a, b in pieces:
                 self.enqueue(stream, cells[which], a, b)
-            graph = self.graph(stream)
-            with graph:
+            with self.graph(stream) as graph:
                 for which, a, b in pieces:
                     self.enqueue(stream, cells[which], a, b)
             for _ in range(3):
@@ -56,34 +49,21 @@ class CaptureRules(Case):
                 wanted[which] = applied(1, a, b, wanted[which])
             assert [self.read(cell) for cell in cells] == wanted, f"seed {seed}"
 
-    def test_work_before_and_after_a_capture_runs(self) -> None:
-        """Work on the stream before and after a capture runs as usual, in order with the replays."""
-        stream, cell = self.stream(), self.cell()
-        self.enqueue(stream, cell, 1, 5)
-        graph = self.captured(stream, cell, 7, 0)
-        self.enqueue(stream, cell, 1, 1)
-        graph.replay()
-        self.enqueue(stream, cell, 1, 2)
-        assert self.read(cell) == (5 + 1) * 7 + 2
-
     def test_work_under_way_when_a_capture_begins_is_not_recorded(self) -> None:
         """Work that was enqueued before `capture_begin` runs once, even if it has not started by then."""
         stream, cell = self.stream(), self.cell()
-        for _ in range(5):
-            self.enqueue_slow(stream, cell)
+        self.enqueue_slow(stream, cell, times=5)
         graph = self.graph(stream)
         graph.capture_begin()
         self.enqueue(stream, cell)
         time.sleep(0.02)  # the device has started some of it by now
         graph.capture_end()
         assert self.read(cell) == applied(5)
-        graph.replay()
-        assert self.read(cell) == applied(6)
+        assert self.replayed(graph, cell) == applied(6)
 
     def test_large_capture_is_whole(self) -> None:
         """A capture of a thousand pieces of work replays all of them, in order."""
-        stream, cell = self.stream(), self.cell()
-        graph = self.graph(stream)
+        stream, cell, graph = self.setup()
         with graph:
             for number in range(1000):
                 self.enqueue(stream, cell, 3, number)
@@ -94,7 +74,7 @@ class CaptureRules(Case):
         assert self.read(cell) == wanted
 
     def test_several_graphs_of_one_stream_are_independent(self) -> None:
-        """Graphs captured one after another on one stream each replay their own work."""
+        """Graphs captured one after another on one stream each replay their own work, in call order."""
         stream, cell = self.stream(), self.cell()
         first, second = self.captured(stream, cell, 1, 10), self.captured(stream, cell, 2, 0)
         for graph in (first, second, first, second, second):
@@ -105,8 +85,7 @@ class CaptureRules(Case):
         """`num_nodes` is the number of pieces times `Work.nodes_per_piece`."""
         stream, cell, graph = self.stream(), self.cell(), self.graph(keep_graph=True)
         with stream, graph:
-            for _ in range(4):
-                self.enqueue(stream, cell)
+            self.enqueue(stream, cell, times=4)
         count = self._num_nodes(graph)
         per_piece = self.used.nodes_per_piece
         assert count == 4 * per_piece if per_piece else count > 0
@@ -129,22 +108,22 @@ class CaptureRules(Case):
         assert (graph.backend, graph.device) == (self.backend.name, stream.device)
 
     def test_keep_graph_leaves_instantiating_for_later(self) -> None:
-        """With ``keep_graph`` a captured graph has no executable until `instantiate` or a replay."""
+        """With ``keep_graph`` a graph has no executable until `instantiate`, `bind` or a replay."""
         stream, cell = self.stream(), self.cell()
-        graph, lazy = (self.captured(stream, cell, keep_graph=True) for _ in range(2))
-        assert [graph.state, lazy.state] == ["captured"] * 2
-        graph.instantiate()
-        assert graph.state == "ready"
+        graphs = [self.captured(stream, cell, keep_graph=True) for _ in range(3)]
+        assert [graph.state for graph in graphs] == ["captured"] * 3
+        graphs[0].instantiate()
+        graphs[1].bind()
+        assert [graph.state for graph in graphs] == ["ready", "ready", "captured"]
         assert self.read(cell) == 0
-        graph.replay()
-        lazy.replay()
-        assert lazy.state == "ready"
-        assert self.read(cell) == applied(2)
+        for graph in graphs:
+            graph.replay()
+            assert graph.state == "ready"
+        assert self.read(cell) == applied(3)
 
     def test_a_kept_graph_can_be_instantiated_again(self) -> None:
         """`instantiate` on a kept graph makes a new executable that does the same work."""
-        stream, cell = self.stream(), self.cell()
-        graph = self.captured(stream, cell, keep_graph=True)
+        _, cell, graph = self.setup_captured(keep_graph=True)
         for _ in range(3):
             graph.instantiate()
             graph.replay()
@@ -166,12 +145,10 @@ class CaptureRules(Case):
 
     def test_empty_capture_as_an_error_leaves_the_graph_empty(self) -> None:
         """If warnings are errors, an empty capture raises, and leaves the graph empty and usable."""
-        stream = self.stream()
-        graph = self.graph(stream)
+        stream, _, graph = self.setup()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            counted = self.graph(stream)
-            with counted:
+            with self.graph(stream) as counted:
                 pass
             self._num_nodes(counted)
             warnings.simplefilter("error")

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import gc
 
-import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability
 
-from .._case import Case, needs
+from .._case import Case, applied, expect, needs
 
 
+@needs(Capability.EVENTS)
 class EventRules(Case):
     """An event marks one point in a stream's work, replays included, that other streams can wait for."""
 
-    @needs(Capability.EVENTS)
     def test_event_marks_the_replays_before_it(self) -> None:
         """Waiting for an event waits for the replays that were enqueued on its stream before it."""
-        first, second, cell = self._two()
-        graph = self._slow(first, cell, 1, 5)
+        first, second, cell = self.stream(), self.stream(), self.cell()
+        graph = self.captured(first, cell, 1, 5, slow=True)
         for replay in (graph.replay, graph.bind()):
             replay()
             replay()
@@ -27,26 +26,22 @@ class EventRules(Case):
             first.wait(second)
         assert self.used.read(cell) == ((10 * 3) + 10) * 3
 
-    @needs(Capability.EVENTS)
     def test_replays_wait_for_events(self) -> None:
         """A replay runs after the events that its stream waits for, as other work does."""
-        first, second, cell = self._two()
+        first, second, cell = self.stream(), self.stream(), self.cell()
         graph = self.captured(second, cell, 3, 0)
         for replay in (graph.replay, graph.bind()):
-            for _ in range(3):
-                self.enqueue_slow(first, cell, 1, 5)
+            self.enqueue_slow(first, cell, 1, 5, times=3)
             second.wait(first.record())
             replay()
             second.synchronize()
         assert self.used.read(cell) == (15 * 3 + 15) * 3
 
-    @needs(Capability.EVENTS)
     def test_event_is_not_moved_by_later_ones(self) -> None:
         """An event keeps marking the same point when others are recorded or destroyed, on any stream."""
-        first, second, cell = self._two()
+        first, second, cell = self.stream(), self.stream(), self.cell()
         idle = self.stream()
-        for _ in range(5):
-            self.enqueue_slow(first, cell, 1, 5)
+        self.enqueue_slow(first, cell, 1, 5, times=5)
         event = first.record()
         second.wait(event)
         del event
@@ -54,27 +49,22 @@ class EventRules(Case):
         for stream in (idle, idle, second):
             stream.wait(idle.record())  # an event that was destroyed must not come back as this one
         self.enqueue(second, cell, 3, 0)
-        second.synchronize()
-        assert self.used.read(cell) == 75
+        assert self.read_after(second, cell) == 75
 
-    @needs(Capability.EVENTS)
     def test_event_outlives_its_stream(self) -> None:
         """An event can be waited for after its stream was closed with work still on it."""
-        first, second, cell = self._two()
-        for _ in range(5):
-            self.enqueue_slow(first, cell, 1, 5)
+        first, second, cell = self.stream(), self.stream(), self.cell()
+        self.enqueue_slow(first, cell, 1, 5, times=5)
         event = first.record()
         first.close()
         gc.collect()
         second.wait(event)
         self.enqueue(second, cell, 3, 0)
-        second.synchronize()
-        assert self.used.read(cell) == 75
+        assert self.read_after(second, cell) == 75
 
-    @needs(Capability.EVENTS)
     def test_several_streams_wait_for_one_event(self) -> None:
         """Any number of streams can wait for the same event, each any number of times."""
-        first, second, cell = self._two()
+        first, second, cell = self.stream(), self.stream(), self.cell()
         third, other = self.stream(), self.cell()
         for _ in range(3):
             self.enqueue_slow(first, cell, 1, 5)
@@ -88,24 +78,42 @@ class EventRules(Case):
             stream.synchronize()
         assert (self.used.read(cell), self.used.read(other)) == (45, 45)
 
-    @needs(Capability.EVENTS)
     def test_stream_that_waits_for_itself_goes_on(self) -> None:
         """Outside captures, a stream can wait for itself or for its own event, without any effect."""
-        stream, _, cell = self._two()
+        stream, _, cell = self.stream(), self.stream(), self.cell()
         self.enqueue_slow(stream, cell, 1, 5)
         event = stream.record()
         stream.wait(stream)
         self.enqueue(stream, cell, 3, 0)
         stream.wait(event)
         self.enqueue(stream, cell, 1, 1)
+        assert self.read_after(stream, cell) == 16
+
+    def test_wait_orders_streams(self) -> None:
+        """After `wait`, work on a stream runs after the other stream's work, or after the event."""
+        first, second, cell = self.stream(), self.stream(), self.cell()
+        self.enqueue_slow(first, cell, 1, 5, times=5)
+        event = first.record()
+        second.wait(event)
+        self.enqueue_slow(second, cell, 3, 0)
+        first.wait(second)
+        self.enqueue(first, cell, 1, 1)
+        assert self.read_after(first, cell) == 76
+        second.wait(event)
+        second.synchronize()
+
+    def test_wait_refuses_what_is_no_mark(self) -> None:
+        """`wait` takes an event or a stream; anything else is a TypeError."""
+        stream = self.stream()
+        for bad in (None, 1.5, "event", object()):
+            expect(TypeError, stream.wait, bad)
+
+    def test_query_says_whether_work_is_done(self) -> None:
+        """`query` is True on a stream without work, and again after `synchronize`."""
+        stream, cell = self.stream(), self.cell()
+        assert stream.query() is True
+        self.enqueue_slow(stream, cell, times=3)
+        done = stream.query()
+        assert done is False or self.used.read(cell) == applied(3)
         stream.synchronize()
-        assert self.used.read(cell) == 16
-
-    def _two(self) -> tuple[ag.Stream, ag.Stream, object]:
-        return self.stream(), self.stream(), self.cell()
-
-    def _slow(self, stream: ag.Stream, cell: object, a: int, b: int) -> ag.Graph:
-        graph = self.graph(stream)
-        with graph:
-            self.enqueue_slow(stream, cell, a, b)
-        return graph
+        assert stream.query() is True

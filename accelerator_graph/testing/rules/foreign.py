@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
-import threading
 from collections.abc import Callable
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability, CaptureStatus
 
-from .._case import Case, applied, needs, raises
+from .._case import Case, applied, expect, needs
 
 
 class ForeignRules(Case):
@@ -17,35 +15,26 @@ class ForeignRules(Case):
 
     def test_second_graph_on_a_capturing_stream_is_refused(self) -> None:
         """Capturing a stream that is capturing is a `CaptureError`; the first capture goes on."""
-        stream, cell = self.stream(), self.cell()
-        first, second = self.graph(stream), self.graph(stream)
-        with first:
-            self.enqueue(stream, cell)
-            with raises(ag.CaptureError) as by_hand:
-                second.capture_begin()
-            with raises(ag.CaptureError), second:
-                raise AssertionError("the body must not run")
-            with raises(ag.CaptureError), ag.graph(second, stream=stream):
-                raise AssertionError("the body must not run")
-            assert by_hand.error.reason == "foreign_capture"
-            assert "a graph of this thread is capturing the stream" in str(by_hand.error)
+        stream = self.stream()
+        second = self.graph(stream)
+        with self.undisturbed_capture(stream):
+            by_hand = expect(ag.CaptureError, second.capture_begin)
+            expect(ag.CaptureError, second.__enter__)
+            expect(ag.CaptureError, ag.graph(second, stream=stream).__enter__)
+            assert by_hand.reason == "foreign_capture"
+            assert "a graph of this thread is capturing the stream" in str(by_hand)
             assert second.state == "empty"
             assert ag.current_stream() is stream
-            self.enqueue(stream, cell)
-        first.replay()
-        assert self.read(cell) == applied(2)
         self.works(stream, second)
 
     def test_capture_that_is_not_the_librarys_is_left_alone(self) -> None:
         """A stream that somebody captures through the runtime is refused; their capture stays valid."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
         graph = self.graph(stream)
-        token = backend.capture_begin(stream.native, backend.capture_modes[0])
+        token = self.begin(stream)
         try:
             self.enqueue(stream, cell)
-            with raises(ag.CaptureError) as caught:
-                graph.capture_begin()
-            assert caught.error.reason == "foreign_capture"
+            assert expect(ag.CaptureError, graph.capture_begin).reason == "foreign_capture"
             assert self.status(stream) is CaptureStatus.ACTIVE
             self.enqueue(stream, cell)
         finally:
@@ -70,8 +59,7 @@ class ForeignRules(Case):
                 if self.has(Capability.CHILD_GRAPHS):
                     replay()
                 else:
-                    with raises(ag.CaptureError):
-                        replay()
+                    expect(ag.CaptureError, replay)
                 assert self.status(stream) is CaptureStatus.ACTIVE
                 self.enqueue(stream, other)
             assert (self.read(cell), self.read(other)) == before
@@ -86,22 +74,17 @@ class ForeignRules(Case):
         backend, stream, home, cell = self.backend, self.stream(), self.stream(), self.cell()
         graph = self.captured(stream, cell)
         elsewhere = self.captured(home, cell)
-        ways: list[Callable[[], None]] = [
-            graph.replay,
-            lambda: elsewhere.replay(stream),
-            elsewhere.bind(stream),
-        ]
-        for runs, replay in enumerate(ways):
+        onto: list[Callable[[], None]] = [lambda: elsewhere.replay(stream), elsewhere.bind(stream)]
+        for runs, replay in enumerate([graph.replay, *onto]):
             replay()
             replay()
             assert self.read(cell) == applied(3 * runs + 2)
-            token = backend.capture_begin(stream.native, backend.capture_modes[0])
+            token = self.begin(stream)
             try:
                 if self.has(Capability.CHILD_GRAPHS):
                     replay()
                 else:
-                    with raises(ag.CaptureError, ag.DriverError):
-                        replay()
+                    expect((ag.CaptureError, ag.DriverError), replay)
             finally:
                 backend.capture_abandon(token)
             assert self.read(cell) == applied(3 * runs + 2)
@@ -117,35 +100,24 @@ class ForeignRules(Case):
             inner.replay(stream)
         inner.reset()
         del inner
-        gc.collect()
-        self.graph().reset()  # an ordinary call: what was queued is destroyed now
-        outer.replay()
-        outer.replay()
-        assert self.read(cell) == applied(2)
+        self.collect()
+        assert self.replayed(outer, cell, times=2) == applied(2)
 
     def test_bind_onto_a_capturing_stream_leaves_the_capture_valid(self) -> None:
         """`bind` onto a capturing stream enqueues nothing; its callable works after the capture has ended."""
-        stream, home, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
-        inner, outer = self.captured(home, cell), self.graph(stream)
-        with outer:
-            self.enqueue(stream, other)
+        stream, (_, cell, inner) = self.stream(), self.setup_captured()
+        with self.undisturbed_capture(stream):
             launch = inner.bind(stream)
-        outer.replay()
-        assert (self.read(cell), self.read(other)) == (0, applied(1))
+        assert self.read(cell) == 0
         launch()
         assert self.read(cell) == applied(1)
 
     def test_replay_beside_a_capture(self) -> None:
         """During a capture, a replay on another stream runs at once and does not disturb the capture."""
-        stream, home, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
-        ready, outer = self.captured(home, cell), self.graph(stream)
-        with outer:
-            self.enqueue(stream, other)
+        _, cell, ready = self.setup_captured()
+        with self.undisturbed_capture():
             ready.replay()
-            self.enqueue(stream, other)
-        assert (self.read(cell), self.read(other)) == (applied(1), 0)
-        outer.replay()
-        assert (self.read(cell), self.read(other)) == (applied(1), applied(2))
+        assert self.read(cell) == applied(1)
 
     def test_captures_nest_on_different_streams(self) -> None:
         """One thread can capture two streams at once; each graph has its own stream's work."""
@@ -183,42 +155,27 @@ class ForeignRules(Case):
 
     def test_one_pool_takes_one_capture_at_a_time(self) -> None:
         """A capture into a pool that another thread is capturing into is refused before it begins."""
-        stream, other, cell, pool = self.stream(), self.stream(), self.cell(), ag.graph_pool_handle()
-        first, second = self.graph(stream, pool=pool), self.graph(other, pool=pool)
+        other, pool = self.stream(), ag.graph_pool_handle()
+        second = self.graph(other, pool=pool)
 
         def try_second() -> None:
-            with raises(ag.GraphStateError, match="pool"):
-                second.capture_begin()
+            expect(ag.GraphStateError, second.capture_begin, match="pool")
             assert second.state == "empty"
             assert ag.current_stream() is None
 
-        with first:
-            self.enqueue(stream, cell)
+        with self.undisturbed_capture(pool=pool) as first:
             self.in_thread(try_second)
             assert self.status(other) is CaptureStatus.NONE
-            self.enqueue(stream, cell)
-        first.replay()
-        assert self.read(cell) == applied(2)
         self.works(other, second)
         assert second.pool() == first.pool() == pool
 
     def test_two_pools_take_two_captures_at_once(self) -> None:
         """Captures of two threads into different pools can overlap."""
-        stream, other, cell = self.stream(), self.stream(), self.cell()
-        first, second = self.graph(stream), self.graph(other, pool=ag.graph_pool_handle())
-        done = threading.Event()
-
-        def capture() -> None:
-            with second:
-                self.enqueue(other, cell)
-            done.set()
-
+        stream, cell, first = self.setup()
+        other = self.stream()
         with first:
-            self.in_thread(capture)
-            self.wait(done)
+            second = self.in_thread(lambda: self.captured(other, cell, pool=ag.graph_pool_handle()))
             self.enqueue(stream, cell)
         assert second.pool() != first.pool()
-        second.replay()
-        other.synchronize()
-        first.replay()
-        assert self.read(cell) == applied(2)
+        assert self.replayed(second, cell) == applied(1)
+        assert self.replayed(first, cell) == applied(2)

@@ -6,7 +6,7 @@ import inspect
 import os
 import sys
 from abc import ABC
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
 from types import FrameType
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from accelerator_graph.backends.base import Backend, Capability, CaptureStatus
 
-from .._case import Case, applied
+from .._case import Case
 
 T = TypeVar("T")
 
@@ -24,76 +24,62 @@ class InterruptRules(Case):
 
     def test_interrupted_capture_begin_leaves_no_capture(self) -> None:
         """A KeyboardInterrupt at any moment of `capture_begin` leaves no capture on the stream."""
-        backend, stream, cell = self.backend, self.stream(), self.cell()
-        mode = backend.capture_modes[0]
-        for at in count(1):
-            interrupter = Interrupter(backend, at)
+        stream, cell, graph = self.setup()
+        for interrupter in interrupters(self.backend):
             try:
-                token = interrupter.run(partial(backend.capture_begin, stream.native, mode))
+                token = interrupter.run(partial(self.begin, stream))
             except KeyboardInterrupt:
                 assert self.status(stream) is CaptureStatus.NONE, interrupter.where
-                token = backend.capture_begin(stream.native, mode)
+                token = self.begin(stream)
             self.enqueue(stream, cell)
-            backend.capture_abandon(token)
-            if not interrupter.where:
-                break
-        self.works(stream, self.graph(stream))
+            self.backend.capture_abandon(token)
+        self.works(stream, graph)
         assert self.read(cell) == 0
 
     def test_interrupted_capture_end_leaves_no_capture(self) -> None:
         """After a KeyboardInterrupt at any moment of `capture_end`, `capture_abandon` leaves no capture."""
         backend, stream, fork, cell = self.backend, self.stream(), self.stream(), self.cell()
-        for at in count(1):
-            token = backend.capture_begin(stream.native, backend.capture_modes[0])
+        for interrupter in interrupters(backend):
+            token = self.begin(stream)
             self.enqueue(stream, cell)
             if self.has(Capability.EVENTS):
                 fork.wait(stream)
                 self.enqueue(fork, cell)
                 stream.wait(fork)
-            interrupter = Interrupter(backend, at)
             try:
                 backend.destroy_graph(interrupter.run(partial(backend.capture_end, token)))
             except KeyboardInterrupt:
                 backend.capture_abandon(token)
                 for each in (stream, fork):
                     assert self.status(each) is CaptureStatus.NONE, interrupter.where
-            if not interrupter.where:
-                break
         for each in (stream, fork):
             self.works(each, self.graph(each))
-        assert self.read(cell) == applied(0)
+        assert self.read(cell) == 0
 
     def test_interrupted_destroy_can_be_called_again(self) -> None:
         """If the release of a graph, an executable or an event is interrupted, it can be called again."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
         graphs: list[Any] = []
 
-        def graph() -> Any:
-            token = backend.capture_begin(stream.native, backend.capture_modes[0])
-            self.enqueue(stream, cell)
-            return backend.capture_end(token)
-
         def executable() -> Any:
-            graphs.append(graph())
+            graphs.append(self.recorded(stream, cell))
             return backend.instantiate(graphs[-1])
 
         made: list[tuple[Callable[[], Any], Callable[[Any], None]]] = [
-            (graph, backend.destroy_graph),
+            (partial(self.recorded, stream, cell), backend.destroy_graph),
             (executable, backend.destroy_executable),
         ]
         if self.has(Capability.EVENTS):
             made.append((partial(backend.record_event, stream.native), backend.destroy_event))
         for make, destroy in made:
-            for at in count(1):
-                interrupter, value = Interrupter(backend, at), make()
+            for interrupter in interrupters(backend):
+                value = make()
                 try:
                     interrupter.run(partial(destroy, value))
                 except KeyboardInterrupt:
                     destroy(value)
-                if not interrupter.where:
-                    break
-        for each in graphs:
-            backend.destroy_graph(each)
+        for graph in graphs:
+            backend.destroy_graph(graph)
         self.works(stream, self.graph(stream))
         assert self.read(cell) == 0
 
@@ -133,6 +119,15 @@ class Interrupter:
             what = f"after {getattr(arg, '__name__', arg)}" if event == "c_return" else "at the beginning"
             self.where = f"interrupted in {code.co_qualname}, line {frame.f_lineno}, {what}"
             raise KeyboardInterrupt
+
+
+def interrupters(backend: Backend) -> Iterator[Interrupter]:
+    """Yield an interrupter for each moment in turn, up to the first one that a call does not reach."""
+    for at in count(1):
+        interrupter = Interrupter(backend, at)
+        yield interrupter
+        if not interrupter.where:
+            return
 
 
 def _in_a_finalizer(frame: FrameType | None) -> bool:

@@ -19,16 +19,11 @@ class IsolationRules(Case):
 
     def test_preparing_a_capture_disturbs_no_other(self) -> None:
         """Waiting for a stream inside `relaxed` invalidates no capture of this thread or of another."""
-        first, second, cell, other = self.stream(), self.stream(), self.cell(), self.cell()
-        outer, inner = self.graph(first), self.graph()
-        with outer:
-            self.enqueue(first, cell)
-            with ag.graph(inner, stream=second):
-                self.enqueue(second, other)
-            self.enqueue(first, cell)
-        outer.replay()
+        second, cell, inner = self.stream(), self.cell(), self.graph()
+        with self.undisturbed_capture(), ag.graph(inner, stream=second):
+            self.enqueue(second, cell)
         inner.replay(second)
-        assert (self.read(cell), self.read(other)) == (applied(2), applied(1))
+        assert self.read(cell) == applied(1)
 
     @needs(Capability.EVENTS)
     def test_wait_for_an_event_from_before_the_capture_is_refused(self) -> None:
@@ -91,27 +86,25 @@ class IsolationRules(Case):
     def test_wait_for_an_event_of_an_ended_capture_is_refused(self) -> None:
         """No stream can wait for an event of a capture that has ended, whether it became a graph or not."""
         for as_a_graph in (True, False):
-            stream, idle, cell = self.stream(), self.stream(), self.cell()
-            graph = self.graph(stream)
-            graph.capture_begin()
-            self.enqueue(stream, cell)
-            event = stream.record()
-            self.enqueue(stream, cell)
-            if as_a_graph:
-                graph.capture_end()
-            else:
-                graph.reset()
-            self._refused(lambda: idle.wait(event), "foreign_capture", "other")  # noqa: B023
-            assert self.status(idle) is CaptureStatus.NONE
-            self.works(idle, self.graph(idle))
-            for capturing in (idle, stream):
-                self._refused_in_a_capture(
-                    lambda stream: stream.wait(event),  # noqa: B023
-                    capturing,
-                    "foreign_capture",
-                    "other",
-                )
-            assert self.read(cell) == 0
+            self._refused_after_the_end(as_a_graph)
+
+    def _refused_after_the_end(self, as_a_graph: bool) -> None:
+        ended = "foreign_capture", "other"
+        stream, idle, cell = self.stream(), self.stream(), self.cell()
+        graph = self.graph(stream)
+        graph.capture_begin()
+        self.enqueue(stream, cell)
+        event = stream.record()
+        self.enqueue(stream, cell)
+        if as_a_graph:
+            graph.capture_end()
+        else:
+            graph.reset()
+        self._refused(lambda: idle.wait(event), *ended)
+        self.works(idle, self.graph(idle))
+        for capturing in (idle, stream):
+            self._refused_in_a_capture(lambda stream: stream.wait(event), capturing, *ended)
+        assert self.read(cell) == 0
 
     def test_capture_is_a_graph_only_if_it_is_active(self) -> None:
         """After an illegal call, an active capture becomes a complete graph, an invalidated one an error."""
@@ -119,10 +112,7 @@ class IsolationRules(Case):
         if self.has(Capability.EVENTS):
             calls.append(ag.Stream.query)
         for call in calls:
-            stream, cell = self.stream(), self.cell()
-            graph = self.graph(stream)
-            graph.capture_begin()
-            self.enqueue(stream, cell)
+            stream, cell, graph = self.setup_capturing()
             if self.backend.recording == "stream":
                 self._refused(lambda: call(stream), "illegal_call")  # noqa: B023
             else:
@@ -150,9 +140,7 @@ class IsolationRules(Case):
 
     def _refused(self, call: Callable[[], object], *reasons: str) -> None:
         error = self.refusal(call)
-        assert error is not None, (
-            f"no error was raised; one with the reason {' or '.join(reasons)} is required"
-        )
+        assert error is not None, f"no error with the reason {' or '.join(reasons)} was raised"
         assert error.reason in reasons, error
 
     def _ends_as_it_says(self, graph: ag.Graph, stream: ag.Stream, cell: Any) -> None:
@@ -175,7 +163,6 @@ class IsolationRules(Case):
     def _check(self, graph: ag.Graph, stream: ag.Stream, cell: Any, as_a_graph: bool) -> None:
         assert self.read(cell) == 0
         if as_a_graph:
-            graph.replay()
-            assert self.read(cell) == applied(2)
+            assert self.replayed(graph, cell) == applied(2)
             graph.reset()
         self.works(stream, graph)

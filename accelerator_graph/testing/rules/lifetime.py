@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
-from unittest import SkipTest
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability, CaptureStatus
@@ -13,71 +12,48 @@ from accelerator_graph.backends.base import Capability, CaptureStatus
 from .._case import Case, applied, needs
 
 
-class _Thing:
-    """Something that can be retained."""
-
-
 class LifetimeRules(Case):
     """Destruction never blocks, never raises, and disturbs no capture."""
 
     def test_graphs_collected_during_a_capture_leave_it_valid(self) -> None:
         """In every mode, collecting graphs during a capture (ready, kept, in a cycle) does not break it."""
-        for mode in sorted({"default", *self.backend.capture_modes}):
-            stream, other, cell, unseen = self.stream(), self.stream(), self.cell(), self.cell()
+        for mode in self.modes():
+            other, unseen = self.stream(), self.cell()
             ready = self.captured(other, unseen)
             kept = self.captured(other, unseen, keep_graph=True)
             both = self.captured(other, unseen, keep_graph=True)
             both.instantiate()
             cyclic = self.captured(other, unseen)
             cyclic.retain(cyclic)
-            graph = self.graph(stream, capture_error_mode=mode)
-            with graph:
-                self.enqueue(stream, cell)
+            with self.undisturbed_capture(capture_error_mode=mode):
                 del ready, kept, both, cyclic
-                gc.collect()
-                self.graph().reset()  # an ordinary call, which destroys all queued objects
-                assert self.status(stream) is CaptureStatus.ACTIVE, mode
-                self.enqueue(stream, cell)
-            graph.replay()
-            assert (self.read(cell), self.read(unseen)) == (applied(2), 0), mode
+                self.collect()
+            assert self.read(unseen) == 0
 
     def test_streams_made_and_dropped_during_a_capture_leave_it_valid(self) -> None:
         """In every mode, streams and graphs can be made and released during a capture."""
-        for mode in sorted({"default", *self.backend.capture_modes}):
-            stream, cell = self.stream(), self.cell()
-            graph = self.graph(stream, capture_error_mode=mode)
-            with graph:
-                self.enqueue(stream, cell)
+        for mode in self.modes():
+            with self.undisturbed_capture(capture_error_mode=mode):
                 self.graph(self.stream())
                 gc.collect()
                 self.stream().close()
                 self.graph().reset()
-                self.enqueue(stream, cell)
-            graph.replay()
-            assert self.read(cell) == applied(2), mode
 
     def test_resetting_another_graph_during_a_capture_leaves_it_valid(self) -> None:
         """In every mode, another graph can be reset during a capture."""
-        for mode in sorted({"default", *self.backend.capture_modes}):
-            stream, cell = self.stream(), self.cell()
-            old = self.captured(self.stream(), cell)
-            graph = self.graph(stream, capture_error_mode=mode)
-            with graph:
-                self.enqueue(stream, cell)
+        for mode in self.modes():
+            old = self.captured(self.stream(), self.cell())
+            with self.undisturbed_capture(capture_error_mode=mode):
                 old.reset()
-                self.enqueue(stream, cell)
-            graph.replay()
-            assert self.read(cell) == applied(2), mode
 
     def test_capture_of_a_thread_that_ended_is_abandoned(self) -> None:
         """If a thread ends during its capture and the graph is collected, the stream is free again."""
-        for mode in sorted({"default", *self.backend.capture_modes} - {"global"}):
+        for mode in self.modes() - {"global"}:
             self._thread_ends(mode)
 
     def test_global_capture_of_a_thread_that_ended_is_abandoned(self) -> None:
         """The same holds in global mode, in which a capture forbids unsafe calls to all threads."""
-        if "global" not in self.backend.capture_modes:
-            raise SkipTest(f"backend {self.backend.name!r} has no global captures")
+        self.skip_unless("global" in self.backend.capture_modes, "has no global captures")
         self._thread_ends("global")
 
     def _thread_ends(self, mode: str) -> None:
@@ -89,8 +65,7 @@ class LifetimeRules(Case):
 
         try:
             self.in_thread(begin)
-            gc.collect()
-            self.graph().reset()  # an ordinary call
+            self.collect()
             assert self.status(stream) is CaptureStatus.NONE, mode
             self.works(stream, self.graph(stream, pool=pool))
             assert self.read(cell) == 0
@@ -99,8 +74,7 @@ class LifetimeRules(Case):
 
     def test_capturing_graph_is_not_collected(self) -> None:
         """A graph that is being captured stays alive without a reference, and so does its capture."""
-        stream, cell = self.stream(), self.cell()
-        graph = self.graph(stream)
+        stream, cell, graph = self.setup()
         reference = weakref.ref(graph)
         graph.capture_begin()
         del graph
@@ -110,8 +84,7 @@ class LifetimeRules(Case):
         found = reference()
         assert found is not None
         found.capture_end()
-        found.replay()
-        assert self.read(cell) == applied(1)
+        assert self.replayed(found, cell) == applied(1)
 
     def test_graph_is_freed_without_the_collector(self) -> None:
         """A captured and replayed graph is in no reference cycle: it ends with its last reference."""
@@ -133,25 +106,20 @@ class LifetimeRules(Case):
         stream, cell = self.stream(), self.cell()
         for reset in (False, True):
             before = self.read(cell)
-            graph = self.graph(stream)
-            with graph:
-                self.enqueue_slow(stream, cell)
+            graph = self.captured(stream, cell, slow=True)
             for _ in range(5):
                 graph.replay()
             if reset:
                 graph.reset()
             del graph
-            gc.collect()
-            self.graph().reset()
+            self.collect()
             assert self.read(cell) == applied(5, start=before)
 
     def test_graph_keeps_its_stream_alive(self) -> None:
         """A graph can be replayed after the last reference to the captured stream is gone."""
-        stream, cell = self.stream(), self.cell()
-        graph = self.captured(stream, cell)
+        stream, cell, graph = self.setup_captured()
         del stream
-        gc.collect()
-        self.graph().reset()
+        self.collect()
         graph.replay()
         graph.replay()
         assert graph.stream is not None
@@ -162,8 +130,7 @@ class LifetimeRules(Case):
     def test_graph_outlives_the_streams_that_took_part(self) -> None:
         """A graph can be replayed after streams that were forked into its capture were closed."""
         stream, fork, cell = self.stream(), self.stream(), self.cell()
-        graph = self.graph(stream)
-        with graph:
+        with self.graph(stream) as graph:
             self.enqueue(stream, cell, 1, 5)
             fork.wait(stream)
             self.enqueue(fork, cell, 3, 0)
@@ -178,12 +145,11 @@ class LifetimeRules(Case):
 
     def test_retained_objects_live_until_reset(self) -> None:
         """`retain` returns its argument and keeps it until `reset`, over captures and replays."""
-        stream, cell = self.stream(), self.cell()
-        graph = self.graph(stream)
-        thing = _Thing()
+        stream, cell, graph = self.setup()
+        thing = set[int]()
         assert graph.retain(thing) is thing
         with graph:
-            during = weakref.ref(graph.retain(_Thing()))
+            during = weakref.ref(graph.retain(set[int]()))
             self.enqueue(stream, cell)
         before = weakref.ref(thing)
         del thing
@@ -199,8 +165,7 @@ class LifetimeRules(Case):
 
     def test_cycles_through_a_graph_are_collected(self) -> None:
         """A reference cycle through a graph, its bound callable or its stream's owner is collected."""
-        cell = self.cell()
-        stream = self.stream()
+        stream, cell = self.stream(), self.cell()
         holder = _Owner(stream)
         theirs = holder if self.backend.cuda_like else stream
         holder.graph = graph = self.graph(theirs, backend=self.backend.name, keep_graph=True)
@@ -212,8 +177,7 @@ class LifetimeRules(Case):
         gone = weakref.ref(holder)
         stream.synchronize()
         del graph, holder, theirs
-        gc.collect()
-        self.graph().reset()
+        self.collect()
         gc.collect()
         assert gone() is None
         assert not [each for each in gc.get_objects() if type(each) is _Owner]

@@ -5,49 +5,32 @@ from __future__ import annotations
 import ctypes
 import gc
 from contextlib import suppress
-from typing import Any
+from functools import partial
 from unittest import SkipTest
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import (
+    BACKEND_API_VERSIONS,
     Backend,
     Capability,
     CaptureInfo,
-    CaptureStatus,
     LaunchFunction,
     Lends,
     SameContext,
     SameStream,
 )
 
-from .._case import Case, applied, needs, raises
+from .._case import Case, applied, expect, needs
 
 
 class MemberRules(Case):
     """Methods and attributes of a backend that programs use only indirectly."""
 
-    def _recorded(self, stream: ag.Stream, cell: Any) -> Any:
-        """Return the backend's graph of one piece of work."""
-        token = self.backend.capture_begin(stream.native, self.backend.capture_modes[0])
-        try:
-            self.enqueue(stream, cell)
-        except BaseException:
-            self.backend.capture_abandon(token)
-            raise
-        return self.backend.capture_end(token)
-
-    def _executable(self, stream: ag.Stream, cell: Any) -> Any:
-        """Return an executable of one piece of work. Its graph is destroyed."""
-        graph = self._recorded(stream, cell)
-        executable = self.backend.instantiate(graph)
-        self.backend.destroy_graph(graph)
-        return executable
-
     @needs(Capability.HANDLES)
     def test_handle_int_tells_objects_apart(self) -> None:
         """`handle_int` returns an int for a stream, a graph or an executable, different for two live ones."""
         backend, first, second, cell = self.backend, self.stream(), self.stream(), self.cell()
-        graph = self._recorded(first, cell)
+        graph = self.recorded(first, cell)
         executable = backend.instantiate(graph)
         handles = [backend.handle_int(each) for each in (first.native, second.native, graph, executable)]
         assert all(type(handle) is int and 0 < handle < 1 << 64 for handle in handles)
@@ -87,18 +70,17 @@ class MemberRules(Case):
     def test_upload_runs_nothing(self) -> None:
         """`upload` runs no work of the graph; later replays run it as usual."""
         stream, other, cell = self.stream(), self.stream(), self.cell()
-        executable = self._executable(stream, cell)
-        for each in (stream, stream, other):
-            self.backend.upload(executable, each.native)
-        assert self.read(cell) == 0
-        self.backend.replay(executable, stream.native)
-        assert self.read(cell) == applied(1)
-        self.backend.destroy_executable(executable)
+        with self.executable(stream, cell) as executable:
+            for each in (stream, stream, other):
+                self.backend.upload(executable, each.native)
+            assert self.read(cell) == 0
+            self.backend.replay(executable, stream.native)
+            assert self.read(cell) == applied(1)
 
     def test_executables_of_one_graph_live_side_by_side_or_one_after_another(self) -> None:
         """Two executables of a graph can live at once; one after another if `single_executable` is True."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
-        graph = self._recorded(stream, cell)
+        graph = self.recorded(stream, cell)
         executable = backend.instantiate(graph)
         backend.replay(executable, stream.native)
         stream.synchronize()
@@ -121,85 +103,70 @@ class MemberRules(Case):
     def test_launch_function_does_what_replay_does(self) -> None:
         """The function of `launch_function` runs the executable, and its `failed` raises."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
-        executable = self._executable(stream, cell)
-        backend.replay(executable, stream.native)
-        found = backend.launch_function(executable, stream.native)
-        if found is None:
-            backend.destroy_executable(executable)
-            raise SkipTest(f"backend {backend.name!r} does not launch executables in C")
-        assert isinstance(found, LaunchFunction)
-        assert isinstance(found.guard, SameStream | SameContext | None)
-        assert not (isinstance(found.guard, SameStream) and backend.serialises_replays)
-        assert found.capturing or not backend.replay_ignores_captures
-        handles = [ctypes.c_void_p(backend.handle_int(each)) for each in (executable, stream.native)]
-        runs = 1
-        if not isinstance(found.guard, SameContext):
-            if isinstance(found.guard, SameStream):
-                latest = ctypes.c_void_p.from_address(found.guard.address)
-                assert latest.value == handles[1].value
-            launch = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(found.address)
-            assert launch(*handles) == 0
-            runs += 1
-        assert self.read(cell) == applied(runs)
-        with raises(ag.DriverError):
-            found.failed(1)
-        backend.destroy_executable(executable)
+        with self.executable(stream, cell) as executable:
+            backend.replay(executable, stream.native)
+            found = backend.launch_function(executable, stream.native)
+            self.skip_unless(found, "does not launch executables in C")
+            assert isinstance(found, LaunchFunction)
+            assert isinstance(found.guard, SameStream | SameContext | None)
+            assert not (isinstance(found.guard, SameStream) and backend.serialises_replays)
+            assert found.capturing or not backend.replay_ignores_captures
+            handles = [ctypes.c_void_p(backend.handle_int(each)) for each in (executable, stream.native)]
+            runs = 1
+            if not isinstance(found.guard, SameContext):
+                if isinstance(found.guard, SameStream):
+                    latest = ctypes.c_void_p.from_address(found.guard.address)
+                    assert latest.value == handles[1].value
+                launch = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(found.address)
+                assert launch(*handles) == 0
+                runs += 1
+            assert self.read(cell) == applied(runs)
+            expect(ag.DriverError, found.failed, 1)
 
     def test_serialised_replays_are_all_done(self) -> None:
         """With `serialises_replays`, several threads launch one executable at once, and no run is lost."""
         backend, streams, cell = self.backend, [self.stream() for _ in range(2)], self.cell()
-        if not backend.serialises_replays:
-            raise SkipTest(f"backend {backend.name!r} lets the library serialise replays")
-        executable = self._executable(streams[0], cell)
+        self.skip_unless(backend.serialises_replays, "lets the library serialise replays")
+        with self.executable(streams[0], cell) as executable:
 
-        def replay(stream: ag.Stream) -> None:
-            launch = backend.bind(executable, stream.native)
-            for _ in range(10):
-                launch()
-                backend.replay(executable, stream.native)
+            def replay(stream: ag.Stream) -> None:
+                launch = backend.bind(executable, stream.native)
+                for _ in range(10):
+                    launch()
+                    backend.replay(executable, stream.native)
 
-        self.in_threads([lambda stream=stream: replay(stream) for stream in streams * 2])  # type: ignore[misc]
-        assert self.read(cell) == applied(80)
-        backend.destroy_executable(executable)
+            self.in_threads([partial(replay, stream) for stream in streams * 2])
+            assert self.read(cell) == applied(80)
 
     def test_destroying_disturbs_no_capture(self) -> None:
         """The ``destroy_`` methods leave captures alone, unless `destroy_disturbs_captures` is True."""
-        backend = self.backend
-        if backend.destroy_disturbs_captures:
-            raise SkipTest(f"backend {backend.name!r} lets the library wait for captures")
-        stream, other, cell = self.stream(), self.stream(), self.cell()
-        graph, kept = self.graph(stream), self._recorded(other, self.cell())
-        executable, doomed = backend.instantiate(kept), backend.create_stream(0)
+        backend, other = self.backend, self.stream()
+        self.skip_unless(not backend.destroy_disturbs_captures, "lets the library wait for captures")
+        graph = self.recorded(other, self.cell())
+        executable, doomed = backend.instantiate(graph), backend.create_stream(0)
         event = backend.record_event(other.native) if self.has(Capability.EVENTS) else None
-        with graph:
-            self.enqueue(stream, cell)
+        with self.undisturbed_capture():
             backend.destroy_executable(executable)
-            backend.destroy_graph(kept)
+            backend.destroy_graph(graph)
             backend.destroy_stream(doomed)
             if event is not None:
                 backend.destroy_event(event)
-            assert self.status(stream) is CaptureStatus.ACTIVE
-            self.enqueue(stream, cell)
-        graph.replay()
-        assert self.read(cell) == applied(2)
 
     def test_replay_ignores_captures_only_where_it_says_so(self) -> None:
         """`replay` onto a capturing stream records, raises, or (`replay_ignores_captures`) runs at once."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
-        executable = self._executable(stream, cell)
-        token = backend.capture_begin(stream.native, backend.capture_modes[0])
-        refused = self.refusal(lambda: backend.replay(executable, stream.native))
-        backend.capture_abandon(token)
-        ran = self.read(cell) == applied(1)
-        assert ran <= backend.replay_ignores_captures
-        assert refused is not None or ran or self.has(Capability.CHILD_GRAPHS)
-        backend.destroy_executable(executable)
+        with self.executable(stream, cell) as executable:
+            token = self.begin(stream)
+            refused = self.refusal(lambda: backend.replay(executable, stream.native))
+            backend.capture_abandon(token)
+            ran = self.read(cell) == applied(1)
+            assert ran <= backend.replay_ignores_captures
+            assert refused is not None or ran or self.has(Capability.CHILD_GRAPHS)
 
     def test_stream_modules_have_the_runtimes_own_streams(self) -> None:
         """If `as_stream` recognises the backend's stream objects, `stream_modules` names their package."""
         native = self.stream().native
-        if self.backend.as_stream(native) is None:
-            raise SkipTest(f"backend {self.backend.name!r} does not recognise stream objects")
+        self.skip_unless(self.backend.as_stream(native) is not None, "does not recognise stream objects")
         assert type(native).__module__.partition(".")[0] in self.backend.stream_modules
 
     def test_borrowed_objects_stay_their_owners(self) -> None:
@@ -208,7 +175,7 @@ class MemberRules(Case):
         if not isinstance(backend, Lends):
             raise SkipTest(f"backend {backend.name!r} does not lend graphs to frameworks")
         stream, cell = self.stream(), self.cell()
-        graph = self._recorded(stream, cell)
+        graph = self.recorded(stream, cell)
         executable = backend.instantiate(graph)
         borrowed = backend.borrow_graph(backend.handle_int(graph), stream.native)
         assert backend.node_count(borrowed) == backend.node_count(graph)
@@ -236,10 +203,16 @@ class MemberRules(Case):
         self.in_thread(nest)
 
     def test_every_class_says_what_it_is(self) -> None:
-        """The class attributes have values of the right types."""
+        """The class attributes have known values, of the right types."""
         kind = type(self.backend)
         for name in ("cuda_like", "replay_ignores_captures", "survives_fork", "serialises_replays"):
             assert type(getattr(kind, name)) is bool, name
         assert kind.priority is None or type(kind.priority) is int
         assert all(type(each) is str for each in kind.stream_modules)
         assert issubclass(kind, Backend)
+        assert kind.api_version in BACKEND_API_VERSIONS
+        assert self.backend.recording in ("stream", "explicit")
+        modes = self.backend.capture_modes
+        assert isinstance(modes, tuple)
+        assert modes == ("default",) or set(modes) <= {"global", "thread_local", "relaxed"}
+        assert len(modes) == len(set(modes)) > 0

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability
 
-from .._case import Case, applied, raises
+from .._case import Case, applied, expect, folder
 
 ERROR = "error"
 
@@ -58,8 +56,7 @@ class StateRules(Case):
         before = graph.state
         assert before == state.partition(" ")[0]
         if expected == ERROR:
-            with raises(ag.GraphStateError, match=call):
-                _call(call, graph)
+            expect(ag.GraphStateError, _call, call, graph, match=call)
             assert graph.state == before
         else:
             self._permitted(call, state, graph, expected)
@@ -117,8 +114,8 @@ def _call(call: str, graph: ag.Graph) -> None:
     elif call == "retain":
         assert graph.retain(graph.__class__) is ag.Graph
     elif call == "debug_dump":
-        with tempfile.TemporaryDirectory() as folder:
-            graph.debug_dump(Path(folder, "graph.dot"))
+        with folder() as path:
+            graph.debug_dump(path / "graph.dot")
     else:
         getattr(graph, call)()
 

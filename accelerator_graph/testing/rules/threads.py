@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import random
 import sys
-import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from unittest import SkipTest
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability, CaptureStatus
 
-from .._case import Case, applied, raises
+from .._case import Case, applied, expect, folder
 
 
 class ThreadRules(Case):
@@ -24,14 +18,12 @@ class ThreadRules(Case):
 
     def test_capture_end_from_another_thread_is_refused(self) -> None:
         """`capture_end` and `reset` from another thread raise and name both threads; the capture goes on."""
-        stream, cell = self.stream(), self.cell()
-        graph = self.graph(stream)
+        stream, cell, graph = self.setup()
 
         def interfere(call: Callable[[], None]) -> None:
-            with raises(ag.GraphStateError) as caught:
-                call()
-            assert threading.current_thread().name in str(caught.error)
-            assert capturer in str(caught.error)
+            caught = expect(ag.GraphStateError, call)
+            assert threading.current_thread().name in str(caught)
+            assert capturer in str(caught)
 
         capturer = threading.current_thread().name
         graph.capture_begin()
@@ -42,23 +34,20 @@ class ThreadRules(Case):
             assert self.status(stream) is CaptureStatus.ACTIVE
         self.enqueue(stream, cell)
         graph.capture_end()
-        graph.replay()
-        assert self.read(cell) == applied(2)
+        assert self.replayed(graph, cell) == applied(2)
 
     def test_reset_abandons_the_capture_of_a_thread_that_has_ended(self) -> None:
         """After the capturing thread has ended, `reset` from any thread abandons its capture."""
-        for mode in sorted({"default", *self.backend.capture_modes} - {"global"}):
+        for mode in self.modes() - {"global"}:
             self._reset_after_the_thread(mode)
 
     def test_reset_abandons_the_global_capture_of_a_thread_that_has_ended(self) -> None:
         """The same holds in global mode, in which a capture forbids unsafe calls to all threads."""
-        if "global" not in self.backend.capture_modes:
-            raise SkipTest(f"backend {self.backend.name!r} has no global captures")
+        self.skip_unless("global" in self.backend.capture_modes, "has no global captures")
         self._reset_after_the_thread("global")
 
     def _reset_after_the_thread(self, mode: str) -> None:
-        stream, cell = self.stream(), self.cell()
-        graph = self.graph(stream, capture_error_mode=mode)
+        stream, cell, graph = self.setup(capture_error_mode=mode)
 
         def begin() -> None:
             graph.capture_begin()
@@ -67,8 +56,7 @@ class ThreadRules(Case):
         try:
             self.in_thread(begin, name="gone")
             assert graph.state == "capturing"
-            with raises(ag.GraphStateError, match="gone"):
-                graph.capture_end()
+            expect(ag.GraphStateError, graph.capture_end, match="gone")
             graph.reset()
             graph.capture_error_mode = "default"
             self.works(stream, graph)
@@ -96,8 +84,7 @@ class ThreadRules(Case):
                 graph = self.graph(streams[which])
                 barrier.wait()
                 with graph:
-                    for _ in range(1 + which):
-                        self.enqueue(streams[which], cells[which])
+                    self.enqueue(streams[which], cells[which], times=1 + which)
                     barrier.wait()
                 graphs.append(graph)
             return graphs
@@ -140,34 +127,16 @@ class ThreadRules(Case):
     def test_work_of_another_thread_is_not_captured_on_another_stream(self) -> None:
         """During a capture, work that another thread enqueues on a stream of its own runs at once."""
         stream, other, cell, outside = self.stream(), self.stream(), self.cell(), self.cell()
-        graph = self.graph(stream)
-        with graph:
+        with self.graph(stream) as graph:
             self.enqueue(stream, cell)
             self.in_thread(lambda: self.enqueue(other, outside))
         assert (self.read(cell), self.read(outside)) == (0, applied(1))
         graph.replay()
         assert (self.read(cell), self.read(outside)) == (applied(1), applied(1))
 
-    def test_graph_replays_from_a_thread_that_never_saw_the_device(self) -> None:
-        """A new thread can replay, instantiate, reset and make streams."""
-        stream, cell = self.stream(), self.cell()
-        graph = self.captured(stream, cell, keep_graph=True)
-
-        def use() -> None:
-            graph.instantiate()
-            graph.replay()
-            other = self.stream()
-            graph.replay(other)
-            other.synchronize()
-            assert self.used.read(cell) == applied(2)
-
-        self.in_thread(use)
-        self.in_thread(graph.reset)
-        self.works(stream, graph)
-
     def test_every_call_works_on_a_thread_that_never_saw_the_device(self) -> None:
         """Each call can be the first one of its thread: events, captures, inspection, release."""
-        stream, other, cell = self.stream(), self.stream(), self.cell()
+        stream, other, cell = self.in_thread(self.stream), self.in_thread(self.stream), self.cell()
         graph, expected = self.graph(stream, keep_graph=True), applied(1)
 
         def capture() -> None:
@@ -183,8 +152,8 @@ class ThreadRules(Case):
         self.in_thread(capture)
         if self.has(Capability.NODES):
             assert self.in_thread(lambda: graph.num_nodes) > 0
-            with tempfile.TemporaryDirectory() as folder:
-                self.in_thread(lambda: graph.debug_dump(Path(folder, "graph.dot")))
+            with folder() as path:
+                self.in_thread(lambda: graph.debug_dump(path / "graph.dot"))
         if self.has(Capability.ENQUEUE):
             buffers = self.used.buffer(8), self.used.buffer(8)
             self.in_thread(lambda: stream.fill(buffers[0], 1))
@@ -196,58 +165,14 @@ class ThreadRules(Case):
             expected = applied(1, start=expected)
         assert self.read(cell) == expected
         self.in_thread(graph.reset)
+        self.works(stream, graph)
         for each in (stream, other):
             self.in_thread(each.synchronize)
             self.in_thread(each.close)
 
-    def test_replays_from_several_threads_are_all_counted(self) -> None:
-        """Four threads replay one graph at once: no run is lost, on one stream and on one each."""
-        stream, cell = self.stream(), self.cell()
-        graph = self.captured(stream, cell)
-        others = [self.stream() for _ in range(4)]
-        runs = 25
-
-        def repeat(call: Callable[[], None]) -> None:
-            for _ in range(runs):
-                call()
-
-        for calls in (
-            [graph.replay] * 4,
-            [graph.bind()] * 4,
-            [partial(graph.replay, other) for other in others],
-            [graph.bind(other) for other in others],
-        ):
-            before = self.read(cell)
-            self.in_threads([partial(repeat, call) for call in calls])
-            assert self.read(cell) == applied(4 * runs, start=before)
-
-    def test_replays_of_two_threads_on_two_streams_are_not_lost(self) -> None:
-        """If two threads replay slow work at once, each on a stream of its own, runs don't overlap."""
-        first, second, cell = self.stream(), self.stream(), self.cell()
-        graph = self.graph(first)
-        with graph:
-            self.enqueue_slow(first, cell)
-        runs = 15
-
-        def repeat(call: Callable[[], None], seed: int) -> None:
-            chance = random.Random(seed)
-            with switching(chance):
-                for _ in range(runs):
-                    call()
-
-        ways: list[list[Callable[[], None]]] = [
-            [partial(graph.replay, first), partial(graph.replay, second)],
-            [graph.bind(first), graph.bind(second)],
-        ]
-        for calls in ways:
-            before = self.read(cell)
-            self.in_threads([partial(repeat, call, seed) for seed, call in enumerate(calls)])
-            assert self.read(cell) == applied(2 * runs, start=before)
-
     def test_work_of_another_thread_on_the_captured_stream_is_recorded(self) -> None:
         """A capture belongs to the stream: other threads see it, and the work they enqueue is recorded."""
-        stream, cell = self.stream(), self.cell()
-        graph = self.graph(stream)
+        stream, cell, graph = self.setup()
         with graph:
             self.enqueue(stream, cell, 1, 5)
             assert self.in_thread(lambda: self.status(stream)) is CaptureStatus.ACTIVE
@@ -255,47 +180,4 @@ class ThreadRules(Case):
             self.enqueue(stream, cell, 1, 1)
         assert self.in_thread(lambda: self.status(stream)) is CaptureStatus.NONE
         assert self.read(cell) == 0
-        graph.replay()
-        assert self.read(cell) == 16
-
-    def test_reset_while_another_thread_replays(self) -> None:
-        """A `reset` during replays of another thread lets started runs complete, and refuses later ones."""
-        for _ in range(10):
-            stream, cell = self.stream(), self.cell()
-            graph = self.captured(stream, cell)
-            launch, going, completed = graph.bind(), threading.Event(), [0]
-
-            def repeat_until_refused(
-                launch: Callable[[], None] = launch,
-                going: threading.Event = going,
-                completed: list[int] = completed,
-            ) -> None:
-                with raises(ag.GraphStateError):
-                    while True:
-                        launch()
-                        completed[0] += 1
-                        going.set()
-
-            def reset(graph: ag.Graph = graph, going: threading.Event = going) -> None:
-                self.wait(going)
-                graph.reset()
-
-            calls: list[Callable[[], None]] = [repeat_until_refused, reset]
-            self.in_threads(calls)
-            assert completed[0] >= 1
-            assert self.read(cell) == applied(completed[0])
-
-
-@contextmanager
-def switching(chance: random.Random) -> Iterator[None]:
-    """Let other threads run for a moment in the middle of the calls of this thread."""
-
-    def switch(*event: object) -> None:
-        time.sleep(chance.choice((0, 0, 0, 1e-4)))
-
-    before = sys.getprofile()
-    sys.setprofile(switch)
-    try:
-        yield
-    finally:
-        sys.setprofile(before)
+        assert self.replayed(graph, cell) == 16

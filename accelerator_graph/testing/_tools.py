@@ -1,0 +1,180 @@
+"""What rules use beside a `Case`: their conditions, expected errors, threads, and the result of work."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from numbers import Integral
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+import accelerator_graph as ag
+from accelerator_graph.backends.base import Backend, Capability
+
+T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
+
+A, B = 3, 1
+"""The factor and the summand of a piece of work that needs no others."""
+
+
+def needs(*capabilities: Capability) -> Callable[[T], T]:
+    """Mark a rule, or each rule of a class, that is about backends with these capabilities."""
+
+    def mark(marked: T) -> T:
+        each: Any
+        for each in vars(marked).values() if isinstance(marked, type) else (marked,):
+            if callable(each) and each.__name__.startswith("test_"):
+                each.needs = (*getattr(each, "needs", ()), *capabilities)
+        return marked
+
+    return mark
+
+
+def lacks(capability: Capability) -> Callable[[T], T]:
+    """Mark a rule that is about backends without a capability."""
+
+    def mark(rule: T) -> T:
+        rule.lacks = capability  # type: ignore[attr-defined]
+        return rule
+
+    return mark
+
+
+def unmet(rule: object, backend: Backend) -> str:
+    """Return why a rule is not about a backend; nothing if it is."""
+    capabilities = backend.capabilities(0)
+    for capability in getattr(rule, "needs", ()):
+        if capability not in capabilities:
+            return f"backend {backend.name!r} does not have the capability {str(capability)!r}"
+    if (capability := getattr(rule, "lacks", None)) in capabilities:
+        return f"backend {backend.name!r} has the capability {str(capability)!r}"
+    return ""
+
+
+class Thread(Generic[T]):
+    """A function that runs in a thread."""
+
+    def __init__(self, function: Callable[[], T], name: str) -> None:
+        self._value: list[T] = []
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(function,), name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self, function: Callable[[], T]) -> None:
+        try:
+            self._value.append(function())
+        except BaseException as error:
+            self._error = error
+
+    def result(self, limit: float) -> T:
+        """Return what the function returns, or raise what it raises; fail if it takes too long."""
+        self._thread.join(limit)
+        if self._thread.is_alive():
+            frame = sys._current_frames().get(self._thread.ident or 0)
+            where = "".join(traceback.format_stack(frame)) if frame else ""
+            raise AssertionError(f"thread {self._thread.name!r} hangs since {limit:g} s:\n{where}")
+        error, self._error = self._error, None
+        try:
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise AssertionError(f"{error!r} came out of thread {self._thread.name!r}") from error
+            if error is not None:
+                raise error
+        finally:
+            error = None
+        return self._value.pop()
+
+
+def in_thread(function: Callable[[], T], limit: float, name: str) -> T:
+    """Run a function in another thread, which has to end within `limit` seconds."""
+    return Thread(function, name).result(limit)
+
+
+class raises(Generic[E]):
+    """Expect an error in a ``with`` block; `error` has it afterwards. `doing` says what must raise it."""
+
+    error: E
+
+    def __init__(self, *kinds: type[E], match: str = "", doing: str = "") -> None:
+        self._kinds = kinds
+        self._match = match
+        self._doing = f" by {doing}" if doing else ""
+
+    def __enter__(self) -> raises[E]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        names = " or ".join(kind.__name__ for kind in self._kinds)
+        assert error is not None, f"{names} was not raised{self._doing}"
+        if not isinstance(error, self._kinds):
+            return False
+        assert re.search(self._match, str(error)), f"{str(error)!r} does not match {self._match!r}"
+        self.error = error.with_traceback(None)
+        return True
+
+
+def expect(
+    kinds: type[E] | tuple[type[E], ...],
+    call: Callable[..., object],
+    *args: object,
+    match: str = "",
+    **how: object,
+) -> E:
+    """Check that a call raises an error whose message matches; return the error."""
+    with raises(
+        *(kinds if isinstance(kinds, tuple) else (kinds,)), match=match, doing=f"{call}{args}"
+    ) as caught:
+        call(*args, **how)
+    return caught.error
+
+
+@Integral.register
+class Number:
+    """An integer that is not an `int`, like NumPy's."""
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    def __index__(self) -> int:
+        return self._value
+
+    def __int__(self) -> int:
+        return self._value
+
+
+def applied(times: int, a: int = A, b: int = B, start: int = 0) -> int:
+    """Return what a cell holds after one piece of work has been done several times."""
+    for _ in range(times):
+        start = (start * a + b) % 2**32
+    return start
+
+
+def is_closed(stream: ag.Stream) -> bool:
+    """Return True if a stream was closed."""
+    try:
+        stream.native  # noqa: B018
+    except ag.GraphStateError:
+        return True
+    return False
+
+
+def is_same(first: ag.Stream | None, second: ag.Stream | None) -> bool:
+    """Return True if two are the same stream, or both None."""
+    if first is None or second is None or first is second:
+        return first is second
+    return bool(first.native == second.native)
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """Have an empty folder, which is removed at the end."""
+    with tempfile.TemporaryDirectory() as path:
+        yield Path(path)

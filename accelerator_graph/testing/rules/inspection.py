@@ -1,0 +1,224 @@
+"""Looking into a graph: DOT files, raw handles, nodes and dependencies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from graphlib import TopologicalSorter
+from pathlib import Path
+from unittest import SkipTest
+
+import accelerator_graph as ag
+from accelerator_graph.backends.base import Capability, GraphEdge
+
+from .._case import Case, applied, expect, folder, needs
+
+
+class DumpRules(Case):
+    """The contents and the handles of a kept graph."""
+
+    def test_debug_dump_writes_a_dot_file(self) -> None:
+        """`debug_dump` writes a file in the DOT language to any kind of path, and replaces a longer one."""
+        graph = self._kept()
+        with folder() as path:
+            (path / "b.dot").write_text("no graph " * 100_000)
+            for file in (path / "a.dot", str(path / "b.dot")):
+                graph.debug_dump(file)
+                text = Path(file).read_text(encoding="utf-8")
+                assert "digraph" in text
+                assert "no graph" not in text
+            graph.debug_dump(path / "c.dot", verbose=False)
+            assert sorted(os.listdir(path)) == ["a.dot", "b.dot", "c.dot"]
+
+    def test_debug_dump_draws_every_dependency(self) -> None:
+        """The file has an arrow for each dependency of the dumped graph, and of no other graph."""
+        self._kept()
+        stream, cell = self.stream(), self.cell()
+        for pieces in (2, 4):
+            with self.graph(stream, keep_graph=True) as graph:
+                self.enqueue(stream, cell, times=pieces)
+            with folder() as path:
+                graph.debug_dump(path / "graph.dot")
+                arrows = (path / "graph.dot").read_text(encoding="utf-8").count("->")
+            assert arrows >= pieces - 1
+            if self.used.nodes_per_piece == 1:
+                assert arrows == pieces - 1
+
+    def test_debug_dump_to_an_unwritable_path_is_an_oserror(self) -> None:
+        """A path that can't be written is an OSError; no file is left, and the graph is unchanged."""
+        graph = self._kept()
+        with folder() as path:
+            expect(OSError, graph.debug_dump, path / "missing" / "graph.dot")
+            (path / "folder.dot").mkdir()
+            expect(OSError, graph.debug_dump, path / "folder.dot")
+            assert os.listdir(path) == ["folder.dot"]
+            graph.debug_dump(path / "graph.dot")
+
+    def test_debug_dumps_to_one_path_at_once(self) -> None:
+        """Threads that dump to the same path at once leave one complete file there, and no other."""
+        graphs = [self._kept() for _ in range(4)]
+        with folder() as path:
+            file = path / "graph.dot"
+            graphs[0].debug_dump(file)
+            whole = file.read_text(encoding="utf-8")
+
+            def dump(each: ag.Graph) -> None:
+                for _ in range(20):
+                    each.debug_dump(file)
+
+            self.in_threads([partial(dump, each) for each in graphs])
+            assert file.read_text(encoding="utf-8").count("digraph") == whole.count("digraph")
+            assert os.listdir(path) == ["graph.dot"]
+
+    def test_debug_mode_keeps_the_graph(self) -> None:
+        """After `enable_debug_mode` a graph is ready at `capture_end`, and can still be dumped."""
+        stream, cell, graph = self.setup()
+        graph.enable_debug_mode()
+        with graph:
+            self.enqueue(stream, cell)
+        assert graph.state == "ready"
+        self._dump(graph)
+        assert self.replayed(graph, cell) == applied(1)
+
+    def test_dump_of_a_graph_that_was_not_kept_says_how(self) -> None:
+        """`debug_dump` of a graph that was not kept is a `GraphStateError` with both ways to keep it."""
+        graph, both = self.captured(self.stream(), self.cell()), r"keep_graph=True.*enable_debug_mode"
+        expect(ag.GraphStateError, graph.debug_dump, "never-written.dot", match=both)
+        assert not os.path.exists("never-written.dot")
+
+    @needs(Capability.HANDLES)
+    def test_raw_handles_are_ints(self) -> None:
+        """`raw_graph` and `raw_executable` return non-zero ints, and different ones for two live graphs."""
+        stream, cell = self.stream(), self.cell()
+        graphs = [self.captured(stream, cell, keep_graph=True) for _ in range(2)]
+        for graph in graphs:
+            graph.instantiate()
+        for call in (ag.Graph.raw_graph, ag.Graph.raw_executable):
+            handles = [call(graph) for graph in graphs]
+            assert all(type(handle) is int and handle for handle in handles)
+            assert len(set(handles)) == 2
+
+    def test_cuda_handles_exist_where_the_backend_is_like_cuda(self) -> None:
+        """`raw_cuda_graph` and `raw_cuda_graph_exec` work if `cuda_like` is True, else are unsupported."""
+        stream, _, graph = self.setup_captured(keep_graph=True)
+        graph.instantiate()
+        if self.backend.cuda_like:
+            assert graph.raw_cuda_graph() == graph.raw_graph()
+            assert graph.raw_cuda_graph_exec() == graph.raw_executable()
+        else:
+            expect(ag.UnsupportedError, graph.raw_cuda_graph)
+            expect(ag.UnsupportedError, graph.raw_cuda_graph_exec)
+        for keep in (False, True):
+            empty = self.graph(stream, keep_graph=keep)
+            for call in (empty.raw_cuda_graph, empty.raw_cuda_graph_exec):
+                nothing = rf"^Graph\.{call.__name__}\(\): nothing was captured"
+                expect(ag.GraphStateError, call, match=nothing)
+
+    def _kept(self) -> ag.Graph:
+        graph = self.captured(self.stream(), self.cell(), keep_graph=True)
+        self._dump(graph)
+        return graph
+
+    def _dump(self, graph: ag.Graph) -> None:
+        """Dump a graph; skip the test if the backend does not have the capability for it."""
+        with folder() as path:
+            if self.has(Capability.NODES):
+                graph.debug_dump(path / "graph.dot")
+                return
+            refused = expect(ag.UnsupportedError, graph.debug_dump, path / "graph.dot")
+            assert refused.capability == Capability.NODES
+            assert os.listdir(path) == []
+            raise SkipTest(str(refused))
+
+
+@needs(Capability.NODES)
+class NodeRules(Case):
+    """The listed nodes and dependencies agree with the recorded work."""
+
+    def test_nodes_of_a_line(self) -> None:
+        """The work of one stream is a chain of nodes, each with a kind in lower case and a name."""
+        stream, cell = self.stream(), self.cell()
+        assert self._dependencies(stream, lambda: self.enqueue(stream, cell, times=4)) == [0, 1, 2, 3]
+
+    @needs(Capability.EVENTS)
+    def test_nodes_of_a_fork_and_join(self) -> None:
+        """Forked branches depend on the work before the fork, not on each other; the join depends on both."""
+        first, second, cells = self.stream(), self.stream(), [self.cell(), self.cell()]
+
+        def record() -> None:
+            self.enqueue(first, cells[0])
+            second.wait(first)
+            self.enqueue(first, cells[0])
+            self.enqueue(second, cells[1])
+            first.wait(second)
+            self.enqueue(first, cells[0])
+
+        assert self._dependencies(first, record) == [0, 1, 1, 3]
+
+    @needs(Capability.EVENTS)
+    def test_nodes_after_an_event(self) -> None:
+        """Work that waits for an event depends on the work before the event, and not on later work."""
+        first, second, cells = self.stream(), self.stream(), [self.cell(), self.cell()]
+
+        def record() -> None:
+            self.enqueue(first, cells[0])
+            event = first.record()
+            self.enqueue(first, cells[0])
+            first.record()
+            second.wait(event)
+            self.enqueue(second, cells[1])
+            first.wait(second)
+
+        assert self._dependencies(first, record) == [0, 1, 1]
+
+    @needs(Capability.EVENTS)
+    def test_nodes_of_streams_that_take_turns(self) -> None:
+        """A side stream that is entered several times in a capture waits for the captured one each time."""
+        stream, side, cell = self.stream(), self.stream(), self.cell()
+
+        def record() -> None:
+            with stream:
+                for _ in range(2):
+                    self.enqueue(stream, cell)
+                    with side:
+                        self.enqueue(side, cell)
+                    stream.wait(side)
+
+        assert self._dependencies(stream, record) == [0, 1, 2, 3]
+
+    def _dependencies(self, stream: ag.Stream, record: Callable[[], None]) -> list[int]:
+        """Capture; check the nodes; return for each piece of work on how many others it depends, sorted."""
+        backend, token = self.backend, self.begin(stream)
+        try:
+            record()
+        finally:
+            graph = backend.capture_end(token)
+        nodes, edges = backend.nodes(graph)
+        count = backend.node_count(graph)
+        backend.destroy_graph(graph)
+        assert [node.id for node in nodes] == list(range(len(nodes)))
+        assert count == len(nodes)
+        for node in nodes:
+            assert node.kind
+            assert node.kind == node.kind.lower()
+            assert isinstance(node.name, str)
+        after = _closure(len(nodes), edges)
+        if self.used.nodes_per_piece != 1:
+            raise SkipTest("a piece of work is not one node")
+        work = {node.id for node in nodes if node.kind != "empty"}
+        return sorted(len(after[node] & work) for node in work)
+
+
+def _closure(count: int, edges: list[GraphEdge]) -> dict[int, set[int]]:
+    """Return all nodes that each node depends on. `graphlib.CycleError` if there is a cycle."""
+    assert len(set(edges)) == len(edges), "an edge is listed twice"
+    before: dict[int, set[int]] = {node: set() for node in range(count)}
+    for edge in edges:
+        assert edge.source in before
+        assert edge.target in before
+        before[edge.target].add(edge.source)
+    after: dict[int, set[int]] = {}
+    for node in TopologicalSorter(before).static_order():
+        after[node] = before[node].union(*(after[source] for source in before[node]))
+    return after
