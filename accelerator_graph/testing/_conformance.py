@@ -64,7 +64,7 @@ class BackendConformance(*rules.ALL):  # type: ignore[misc]
 
         plugins = metafunc.config.pluginmanager
         if not plugins.has_plugin(Selection.__module__):
-            plugins.register(Selection(), Selection.__module__)
+            plugins.register(Selection(BackendConformance), Selection.__module__)
 
 
 def test_names(cls: type) -> list[str]:

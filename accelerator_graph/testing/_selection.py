@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Protocol
 
 import pytest
 
-from ._conformance import BackendConformance
+
+class Conformance(Protocol):
+    """A conformance class."""
+
+    @classmethod
+    def left_out(cls) -> dict[str, str]:
+        """Return the reason for each rule that is not about the backend."""
+        ...
 
 
 class Selection:
-    """A plug-in of pytest. Collecting a conformance class registers it."""
+    """A plug-in of pytest, registered when a conformance class is collected.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    base : type
+        The base of all conformance classes.
+    """
+
+    def __init__(self, base: type[Conformance]) -> None:
+        self._base = base
         self.left_out: Counter[str] = Counter()
         """How many rules, by the class and the reason."""
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Deselect the rules that are not about the backend of their class."""
-        classes = {each for item in items if (each := _class_of(item)) is not None}
+        classes = {each for item in items if (each := self._class_of(item)) is not None}
         reasons = {each: each.left_out() for each in classes}
         kept: list[pytest.Item] = []
         deselected: list[pytest.Item] = []
         for item in items:
-            found = _class_of(item)
+            found = self._class_of(item)
             reason = reasons[found].get(getattr(item, "originalname", item.name)) if found else None
             (deselected if reason else kept).append(item)
             if found and reason:
@@ -44,7 +59,6 @@ class Selection:
             for line in self.lines():
                 terminalreporter.write_line(line)
 
-
-def _class_of(item: pytest.Item) -> type[BackendConformance] | None:
-    cls = getattr(item, "cls", None)
-    return cls if isinstance(cls, type) and issubclass(cls, BackendConformance) else None
+    def _class_of(self, item: pytest.Item) -> type[Conformance] | None:
+        cls = getattr(item, "cls", None)
+        return cls if isinstance(cls, type) and issubclass(cls, self._base) else None

@@ -522,6 +522,18 @@ class ReplaysBesideCaptures(CpuBackend):
         executable.enqueue(stream.worker)
 
 
+class ForksAreNeverInvalidated(CpuBackend):
+    def capture_status(self, stream: Any) -> Any:
+        found = super().capture_status(stream)
+        is_fork = found is CaptureStatus.INVALIDATED and stream is not stream.capture.origin
+        return CaptureStatus.ACTIVE if is_fork else found
+
+
+class UploadsInSilence(CpuBackend):
+    def upload(self, executable: Any, stream: Any) -> None:
+        pass
+
+
 class NamesNoModules(CpuBackend):
     stream_modules = frozenset()
 

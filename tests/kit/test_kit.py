@@ -113,6 +113,8 @@ FOUND_BY = [
     (planted.DestroyingAnEventBreaksCaptures, "test_destroying_disturbs_no_capture"),
     (planted.ReplaysBesideCaptures, "test_replay_ignores_captures_only_where_it_says_so"),
     (planted.NamesNoModules, "test_stream_modules_have_the_runtimes_own_streams"),
+    (planted.ForksAreNeverInvalidated, "test_broken_capture_is_invalidated_on_every_stream_and_thread"),
+    (planted.UploadsInSilence, "test_methods_without_their_capability_are_unsupported"),
     (planted.RelaxedOnce, "test_relaxed_contexts_end_as_they_began"),
     (
         planted.SaysItSurvivesAFork,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import gc
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import Any
 from unittest import SkipTest
 
 import accelerator_graph as ag
@@ -14,13 +16,14 @@ from accelerator_graph.backends.base import (
     Backend,
     Capability,
     CaptureInfo,
+    CaptureStatus,
     LaunchFunction,
     Lends,
     SameContext,
     SameStream,
 )
 
-from .._case import Case, applied, expect, needs
+from .._case import Case, applied, expect, needs, raises
 
 
 class MemberRules(Case):
@@ -39,13 +42,13 @@ class MemberRules(Case):
         backend.destroy_executable(executable)
 
     def test_capture_info_tells_captures_apart(self) -> None:
-        """`capture_info` returns None, or an id that the streams of one capture share with no others."""
+        """`capture_info` returns an id that the streams of one capture share, or None without events."""
         backend = self.backend
         first, fork, second, cell = self.stream(), self.stream(), self.stream(), self.cell()
         assert backend.capture_info(first.native) is None
         with self.graph(first):
             info = backend.capture_info(first.native)
-            assert info is None or isinstance(info, CaptureInfo)
+            assert isinstance(info, CaptureInfo) or (info is None and not self.has(Capability.EVENTS))
             if self.has(Capability.EVENTS):
                 fork.wait(first)
                 assert backend.capture_info(fork.native) == info
@@ -57,6 +60,43 @@ class MemberRules(Case):
                 assert (info is None) == (other is None)
                 assert info is None or other is None or info.id != other.id
         assert backend.capture_info(first.native) is backend.capture_info(fork.native) is None
+
+    def test_broken_capture_is_invalidated_on_every_stream_and_thread(self) -> None:
+        """After a call that breaks a capture, `capture_status` says so for its forks and in other threads."""
+        self.skip_unless(self.has(Capability.EVENTS), "has no events")
+        stream, fork = self.stream(), self.stream()
+        graph = self.graph(stream)
+        graph.capture_begin()
+        fork.wait(stream)
+        self.refusal(stream.synchronize)
+        found = {self.status(each) for each in (stream, fork)}
+        found |= {self.in_thread(lambda each=each: self.status(each)) for each in (stream, fork)}  # type: ignore[misc]
+        graph.reset()
+        assert len(found) == 1
+        assert self.status(stream) is self.status(fork) is CaptureStatus.NONE
+
+    def test_default_stream_can_not_be_captured(self) -> None:
+        """If `cuda_like`, `capture_begin` on the stream 0 is a `CaptureError`, reason "default_stream"."""
+        self.skip_unless(self.backend.cuda_like, "has no default stream")
+        native = self.backend.as_stream(0)
+        with raises(ag.CaptureError) as refused:
+            self.backend.capture_begin(native, self.backend.capture_modes[0])
+        assert refused.error.reason == "default_stream"
+
+    def test_methods_without_their_capability_are_unsupported(self) -> None:
+        """A method of a capability that the backend does not have raises `UnsupportedError`."""
+        backend, stream, cell = self.backend, self.stream(), self.cell()
+        calls: dict[Capability, Callable[[Any], object]] = {
+            Capability.EVENTS: lambda executable: backend.record_event(stream.native),
+            Capability.ENQUEUE: lambda executable: backend.launch(stream.native, print),
+            Capability.HANDLES: lambda executable: backend.handle_int(executable),
+            Capability.UPLOAD: lambda executable: backend.upload(executable, stream.native),
+        }
+        with self.executable(stream, cell) as executable:
+            for capability, call in calls.items():
+                if not self.has(capability):
+                    with raises(ag.UnsupportedError):
+                        call(executable)
 
     def test_context_id_is_shared_by_streams_that_are_alike(self) -> None:
         """`context_id` returns None, or an int that a stream shares with streams made `like` it."""
