@@ -193,13 +193,7 @@ class EmptyGraphWarning(UserWarning):
 
 
 def driver_error(
-    *,
-    backend: str,
-    call: str,
-    code: int | None,
-    code_name: str,
-    reason: Reason = "other",
-    detail: str = "",
+    *, backend: str, call: str, code: int | None, code_name: str, reason: Reason = "other", detail: str = ""
 ) -> DriverError:
     """Make the error for a driver call that failed.
 
@@ -233,16 +227,8 @@ def capture_error(
 ) -> CaptureError:
     """Make the error for a capture that failed.
 
-    Parameters
-    ----------
-    subject : str
-        The beginning of the sentence: which capture, and what failed.
-    error : DriverError, optional
-        The driver's error; its reason, code and name are copied.
-    reason : str
-        The reason, if `error` is None.
-    fact : str
-        The rest of the sentence, if `error` is None; by default the meaning of the reason.
+    `subject` begins the sentence: which capture, and what failed. The reason, the code and its name are those
+    of `error`. Without one, `fact` is the rest of the sentence, by default the meaning of `reason`.
     """
     if error is None:
         return CaptureError(f"{subject}: {fact or explain(reason)}.", reason=reason)

@@ -68,7 +68,7 @@ def main():
     for n in range(options.cycles + 1):
         if n in (0, options.cycles // 10) or n % (options.cycles // 4) == 0:
             gc.collect()
-            owners = sum(type(each) is ownership.Owned for each in gc.get_objects())
+            owners = sum(issubclass(type(each), ownership.Owned) for each in gc.get_objects())
             print(
                 f"| {n} | {resident_kib()} | {device_free(options.backend)} | {owners} "
                 f"| {len(ownership._queue)} | {threading.active_count()} |"

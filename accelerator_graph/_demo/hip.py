@@ -1,29 +1,24 @@
-"""The demo on the ``"hip"`` backend: device memory, and a kernel that is compiled at run time.
-
-The library captures streams. Memory and kernels are not its business, so everything here calls
-hip-python. A program with a framework would use the framework's arrays and kernels instead.
-"""
+"""The demo on the ``"hip"`` backend: device memory, and a kernel that is compiled at run time."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ctypes import c_int
+from functools import partial
 from typing import Any
 
 from hip import hip, hiprtc
 
 import accelerator_graph as ag
 
-from ._kernel import BLOCK, SOURCE, blocks
+from .gpu import SOURCE, GpuPlate, call_driver
+
+call = partial(call_driver, "hip")
 
 
-class HipPlate:
-    """Two grids, and the initial state, in the memory of a stream's device."""
-
-    default_size = 512
-    default_steps = 4000
+class HipPlate(GpuPlate):
+    """The grids in memory that hip-python allocates."""
 
     def __init__(self, stream: ag.Stream, initial: array[float], size: int) -> None:
         self.size = size
@@ -45,17 +40,6 @@ class HipPlate:
         except BaseException:
             self.close()
             raise
-
-    def restore(self, stream: ag.Stream) -> None:
-        """Copy the initial state into both grids."""
-        for grid in self.grids:
-            stream.copy(grid, self.initial, self.nbytes)
-
-    def diffuse(self, stream: ag.Stream, step: int, first: int, last: int) -> None:
-        """Enqueue one step for some rows."""
-        source, target = self.grids[step % 2], self.grids[(step + 1) % 2]
-        arguments = (source, target, c_int(self.size), c_int(first), c_int(last))
-        stream.launch(self.kernel, *arguments, grid=blocks(self.size, first, last), block=BLOCK)
 
     def read(self) -> bytes:
         """Return the first grid."""
@@ -101,14 +85,3 @@ def compiled() -> bytes:
         return bytes(binary)
     finally:
         call(hiprtc.hiprtcDestroyProgram, program.createRef())
-
-
-def call(function: Any, *arguments: Any) -> Any:
-    """Call a function of hip-python and return its results without the status; raise if it fails."""
-    status, *answer = function(*arguments)
-    if status:
-        reason: ag.errors.Reason = "out_of_memory" if "OutOfMemory" in status.name else "other"
-        raise ag.errors.driver_error(
-            backend="hip", call=function.__name__, code=int(status), code_name=status.name, reason=reason
-        )
-    return answer[0] if answer else None

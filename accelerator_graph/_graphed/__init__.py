@@ -5,9 +5,9 @@ graph in the `cache` and replays it, or runs the function.
 
 - Reading a call: `arguments` puts the arguments in order, `signature` finds the arrays in them and makes the
   key, with `containers`, `arrays`, `array_placement` and `values`.
-- Capturing it: `recording` makes a `recorded_call`, with `static_inputs` for the arguments and `results` for
-  the result; `recorded_work` refuses what no replay would repeat.
-- Replaying it: `replay_streams` finds the stream, `call_order` makes the calls wait for each other.
+- Capturing and replaying it: `recorded_call`, with `static_inputs` for the arguments and `results` for the
+  result. `recorded_work` refuses what no replay would repeat, and `call_order` finds the stream of a replay
+  and makes the calls wait for each other.
 - `per_instance` gives every instance graphs of its own for a graphed method.
 
 `torch` has `make_graphed_callables`, which replays the backward pass as well.

@@ -6,54 +6,32 @@ import copy
 import sys
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from .._core.streams import Stream
 from ..interop import registry as interop
+from ..interop.base import Framework
 from .array_placement import check_place, writable
 
-if TYPE_CHECKING:
-    from .._core.streams import Stream
-    from ..interop.base import Framework
-
 Read = Callable[[Any, list[Any]], Hashable]
-"""Returns an array's part of a signature, and appends the array to a list."""
+"""Returns an argument's part of a signature, and appends the arrays in it to a list."""
 
 
+@dataclass(eq=False, slots=True)
 class ArrayType:
-    """How the arrays of one type are described and copied.
+    """How the arrays of one type are described and copied."""
 
-    Parameters
-    ----------
-    kind : {"tensor", "array", "buffer", "place"}
-        Like a torch tensor; like a NumPy array; a Python buffer that can be copied; or memory that can't be
-        copied, so that a graph is bound to its address.
-    package : module
-        The top-level package that the type comes from, or None.
-    read : callable
-        Describes an array; see `Read`.
-    empty_like : callable
-        Returns a new array like a given one, with any contents.
-    assign : callable
-        ``assign(target, source)`` copies, on the framework's current stream or at once.
-    """
-
-    __slots__ = ("assign", "assign_all", "empty_like", "kind", "package", "read")
-
-    def __init__(
-        self,
-        kind: Literal["tensor", "array", "buffer", "place"],
-        package: Any,
-        read: Read,
-        empty_like: Callable[[Any], Any],
-        assign: Callable[[Any, Any], object],
-    ) -> None:
-        self.kind = kind
-        self.package = package
-        self.read = read
-        self.empty_like = empty_like
-        self.assign = assign
-        self.assign_all: Any = getattr(package, "_foreach_copy_", None) if kind == "tensor" else None
-        """The same for two lists, where there is such a function."""
+    kind: Literal["tensor", "array", "buffer", "place"]
+    """Like a torch tensor; like a NumPy array; a Python buffer that can be copied; or memory that can't be
+    copied, so that a graph is bound to its address."""
+    package: Any
+    """The top-level package that the type comes from, or None."""
+    read: Read
+    empty_like: Callable[[Any], Any]
+    """Returns a new array like a given one, with any contents."""
+    assign: Callable[[Any, Any], object]
+    """``assign(target, source)`` copies, on the framework's current stream or at once."""
 
     def copy(self, x: Any) -> Any:
         """Return a copy, made on the framework's current stream or at once; of a place, itself."""

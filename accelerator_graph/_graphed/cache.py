@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from .._core.pools import graph_pool_handle
+from .._core.pools import PoolId, graph_pool_handle
+from .._core.streams import Stream
 from .._interpreter.process import after_fork
 from .._interpreter.sure_exit import Between
 from ..errors import CaptureError
 from .arrays import check_arguments
 from .call_order import CallOrder, current_stream
-from .options import Options
-from .recorded_call import RecordedCall
-from .recording import Swap, record
+from .recorded_call import RecordedCall, Swap, record
 from .signature import Call, Reader
-
-if TYPE_CHECKING:
-    from .._core.streams import Stream
 
 _REMEMBERED = 256
 _WARNED_OF = 64
@@ -27,6 +24,33 @@ _WARNED_OF = 64
 _capturing: dict[str, Call] = {}
 """The call that is being captured, under ``"now"``: some frameworks record only one capture at a time. Nobody
 waits for the place: a signal handler would wait for the call that it has interrupted."""
+
+
+class Options(NamedTuple):
+    """The options of `graphed`."""
+
+    warmup: int
+    key: Callable[..., Hashable] | None
+    max_graphs: int
+    outputs: str
+    pool: PoolId | None
+    on_capture_error: str
+
+    def __deepcopy__(self, memo: object) -> Options:
+        return self  # a copied pool id would not keep its pool
+
+    def check(self) -> None:
+        """Raise TypeError or ValueError if an option can't be used."""
+        if self.warmup < 0:
+            raise ValueError(f"warmup must be at least 0, not {self.warmup}.")
+        if self.max_graphs < 1:
+            raise ValueError(f"max_graphs must be at least 1, not {self.max_graphs}.")
+        if self.key is not None and not callable(self.key):
+            raise TypeError(f"key must be a callable, not {self.key!r}.")
+        if self.outputs not in ("copy", "static"):
+            raise ValueError(f"outputs must be 'copy' or 'static', not {self.outputs!r}.")
+        if self.on_capture_error not in ("raise", "eager"):
+            raise ValueError(f"on_capture_error must be 'raise' or 'eager', not {self.on_capture_error!r}.")
 
 
 class CacheInfo(NamedTuple):
@@ -48,15 +72,13 @@ class CacheInfo(NamedTuple):
     """How many graphs may be held."""
 
 
+@dataclass(eq=False, slots=True)
 class Uncaptured:
     """A signature without a graph."""
 
-    __slots__ = ("always_eager", "calls", "signature")
-
-    def __init__(self, signature: Hashable) -> None:
-        self.signature = signature
-        self.calls = 0
-        self.always_eager = False
+    signature: Hashable
+    calls: int = 0
+    always_eager: bool = False
 
 
 class GraphCache:

@@ -1,21 +1,24 @@
-"""The order of a graphed function's calls, on whatever streams they run."""
+"""The streams of a graphed function's calls: where each graph is replayed, and in which order."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable
+from typing import NamedTuple
 
-from .._core.current_stream import current
+from .._core.current_stream import current as current_or_none
 from .._core.ownership import Owned
 from .._core.replay import make_room
-from ..backends.base import Capability
+from .._core.streams import Event, FrameworkCurrent, Stream
+from ..api import Graph
+from ..backends.base import Capability, CaptureStatus
 from ..errors import CaptureError
-
-if TYPE_CHECKING:
-    from .._core.streams import Event, Stream
+from .arrays import ArrayType, frameworks_of
 
 _DEFAULT_STREAMS = (0, 1)
 """Handles that mean the same stream on every thread. 2 does not: it means the thread's own."""
+
+
+_IDLE = CaptureStatus.NONE
 
 
 class CallOrder:
@@ -76,7 +79,7 @@ def lives_while_held(stream: Stream) -> bool:
 
 def current_stream(backend: str | None = None) -> Stream:
     """Return the current stream, which may be the default stream; raise `CaptureError` if there is none."""
-    stream = current(backend, or_default=True)
+    stream = current_or_none(backend, or_default=True)
     if stream is None:
         raise CaptureError(
             "a graphed function can't be called while no stream is current on this thread; enter one, for "
@@ -89,6 +92,81 @@ def current_stream(backend: str | None = None) -> Stream:
 def current_stream_or_none() -> Stream | None:
     """Return the current stream; None if there is none, or frameworks have different ones."""
     try:
-        return current(or_default=True)
+        return current_or_none(or_default=True)
     except ValueError:
         return None
+
+
+class ReplayStream(NamedTuple):
+    """A stream that is ready for a replay."""
+
+    stream: Stream
+    launch: Callable[[], None]
+    """Launches the graph on the stream."""
+    entered: bool
+    """Whether the copies need the stream entered, so that all frameworks make them there."""
+    marked: bool
+    """Whether the end of the call has to be marked, since the stream may be destroyed before the next."""
+
+
+class ReplayStreams:
+    """Finds the stream of each replay.
+
+    It is given the stream beside which the graph was captured, and the types of the arrays that every call
+    copies.
+    """
+
+    def __init__(
+        self, graph: Graph, order: CallOrder, stream: Stream, array_types: list[ArrayType], on_host: bool
+    ) -> None:
+        self._graph = graph
+        self._order = order
+        self._backend = stream._backend
+        self._device = stream.device
+        self._status = self._backend.capture_status
+        self._known: dict[Hashable, ReplayStream] = {}
+        packages, active = frameworks_of(array_types, self._backend.name)
+        one = len(packages) == 1 and len(active) == 1
+        self._framework = active[0] if one else None  # the copies go to this framework's current stream
+        self._entered = bool(packages) and not one and not on_host
+        # a tensor's copy goes to the stream of its own device, another array's to that of the current device
+        self._asked_device = self._device if all(each.kind == "tensor" for each in array_types) else None
+
+    def ready(self, current: Stream | None) -> ReplayStream | None:
+        """Return the stream of a call, after the calls so far; None if somebody else is capturing it.
+
+        `current` is the current stream, if it is known already.
+        """
+        framework, elsewhere = self._framework, False
+        if framework is None:
+            handle = stream_key(current or current_stream(self._backend.name))
+        else:
+            answer = framework.current_stream(self._asked_device)
+            if answer is not None and answer[1] != self._device:
+                answer, elsewhere = framework.current_stream(self._device), True
+            handle = 0 if answer is None else answer[0]
+        key = (handle, self._device) if elsewhere else handle
+        found = self._known.get(key)
+        if found is None:
+            make_room(self._known)
+            found = self._known[key] = self._prepare(handle, elsewhere)
+        stream = found.stream
+        if self._status(stream._native) is not _IDLE:
+            return None
+        if self._order.last is not stream:
+            self._order.move_to(stream)
+        return found
+
+    def _prepare(self, handle: Hashable, elsewhere: bool) -> ReplayStream:
+        """Make a stream ready that the graph was not replayed on yet."""
+        framework, backend = self._framework, self._backend
+        current = current_or_none(backend.name) if framework else current_stream(backend.name)
+        on_device = framework is None or (current is not None and current.device == self._device)
+        if current is not None and stream_key(current) == handle and on_device:
+            stream = current  # one of ours, if it was entered, which is kept
+        else:
+            owner = None if framework is None else FrameworkCurrent(framework)
+            stream = Stream._make(backend, backend.as_stream(handle), self._device, owner)
+        stream = self._order.hold(stream)
+        launch = self._graph.bind(stream)
+        return ReplayStream(stream, launch, self._entered or elsewhere, not lives_while_held(stream))

@@ -8,9 +8,8 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from .._core.pools import AnyPool, check_pool
 from .._interpreter.integers import integer
-from .cache import CacheInfo
+from .cache import CacheInfo, Options
 from .function import Graphed
-from .options import Options
 
 __all__ = ["CacheInfo", "graphed"]
 

@@ -8,22 +8,18 @@ import types
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial, update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from .._core import capture_table, ownership
+from .._core.streams import Stream
 from ..errors import GraphStateError
 from .arguments import Arguments, Shape
-from .cache import CacheInfo, GraphCache, Uncaptured, check_bucket
+from .cache import CacheInfo, GraphCache, Options, Uncaptured, check_bucket
 from .call_order import current_stream_or_none
 from .containers import rebuild
-from .options import Options
 from .per_instance import PerInstance
-from .recorded_call import RecordedCall
-from .recording import Swap
+from .recorded_call import RecordedCall, Swap
 from .signature import Call, Leaves, has_repeats, repeats
-
-if TYPE_CHECKING:
-    from .._core.streams import Stream
 
 P = ParamSpec("P")
 R = TypeVar("R")

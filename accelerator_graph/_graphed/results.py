@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._core.streams import Stream
 from .array_placement import place_of
 from .arrays import ArrayType, Copy
 from .containers import only_tuples, rebuild
 from .recorded_work import RecordedWork
 from .signature import Leaves, Reader
-
-if TYPE_CHECKING:
-    from .._core.streams import Stream
 
 
 class Argument:
@@ -54,53 +51,46 @@ class Result:
         """The indices of the arguments that are in the result."""
         self.outputs: list[tuple[Any, ArrayType]] = []
         """The function's own arrays in the result."""
-        self._template = rebuild(value, partial(self._place, arguments, reader, work, {}))
+        outputs: dict[int, Output] = {}
+
+        def place(part: Any) -> Any:
+            """Return what stands for a part of the result in the template."""
+            index = arguments.get(id(part))
+            if index is not None:
+                self.returned.add(index)
+                return Argument(index)
+            array_type = reader.array_type(part)
+            if work is not None:
+                work.check_result(part, is_array=array_type is not None)
+            if array_type is None or not self._is_output(part, array_type):
+                return part
+            if id(part) not in outputs:
+                outputs[id(part)] = Output(len(self.outputs))
+                tracked = array_type.kind == "tensor" and part.requires_grad
+                self.outputs.append((part.detach() if tracked else part, array_type))
+            return outputs[id(part)]
+
+        self._template = rebuild(value, place)
         self._arrays = [array for array, _ in self.outputs]
         self._constant: Any = None
         """The result of every call, if that is always the same object."""
         if not copies and not self.returned and only_tuples(value):
             self._constant = rebuild(self._template, _filler([], self._arrays))
 
-    def _place(
-        self,
-        arguments: dict[int, int],
-        reader: Reader,
-        work: RecordedWork | None,
-        outputs: dict[int, Output],
-        value: Any,
-    ) -> Any:
-        """Return what stands for a part of the result in the template.
-
-        Raises CaptureError if a replay would return this part unchanged, and TypeError if it is an array that
-        no call can return a copy of.
-        """
-        index = arguments.get(id(value))
-        if index is not None:
-            self.returned.add(index)
-            return Argument(index)
-        array_type = reader.array_type(value)
-        if work is not None:
-            work.check_result(value, is_array=array_type is not None)
-        if array_type is None:
-            return value
-        if place_of(value)[0] != self._on_host:
-            if not self._copies:
-                return value
+    def _is_output(self, array: Any, array_type: ArrayType) -> bool:
+        """Return True if the graph writes an array; TypeError if no call can return a copy of the array."""
+        in_memory = place_of(array)[0] == self._on_host
+        if not self._copies:
+            return in_memory
+        subject = f"the graphed function returned an array of type {type(array).__name__!r}"
+        if not in_memory:
             raise TypeError(
-                f"the graphed function returned an array of type {type(value).__name__!r} that is not in the "
-                "memory that its graph works on, so no call can return a new one; return it there, or use "
-                "outputs='static'."
+                f"{subject} that is not in the memory that its graph works on, so no call can return a new "
+                "one; return it there, or use outputs='static'."
             )
-        if array_type.kind == "place" and self._copies:
-            raise TypeError(
-                f"the graphed function returned an array of type {type(value).__name__!r}, which can't be "
-                "copied; use outputs='static'."
-            )
-        if id(value) not in outputs:
-            outputs[id(value)] = Output(len(self.outputs))
-            tracked = array_type.kind == "tensor" and value.requires_grad
-            self.outputs.append((value.detach() if tracked else value, array_type))
-        return outputs[id(value)]
+        if array_type.kind == "place":
+            raise TypeError(f"{subject}, which can't be copied; use outputs='static'.")
+        return True
 
     def for_call(self, leaves: Leaves, stream: Stream) -> Any:
         """Return the result of a replay on a stream, for the call with these arrays."""

@@ -8,15 +8,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from .arguments import Shape
-from .arrays import ArrayType, array_type_of
+from .arrays import ArrayType, Read, array_type_of
 from .containers import is_container, more_items, parts_of
 from .values import Values
 
 Leaves = list[Any]
 """The arrays in the arguments of a call, in order."""
-
-Read = Callable[[Any, Leaves], Hashable]
-"""Returns an argument's part of the signature, and appends the arrays in it to the leaves."""
 
 
 class Call(NamedTuple):

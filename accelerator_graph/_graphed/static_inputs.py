@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._core import capture_table, stream_stack
 from .._core.ownership import Callback
+from .._core.streams import Stream
 from .array_placement import works_on_host, writable
 from .arrays import ArrayType, Copy
 from .call_order import CallOrder, lives_while_held
 from .recorded_work import contents
 from .signature import Leaves
-
-if TYPE_CHECKING:
-    from .._core.streams import Stream
 
 
 class StaticInputs:
@@ -92,7 +90,7 @@ class StaticInputs:
         self._copies_back = self._plan(sorted(back))
         tensors = all(each.kind == "tensor" for each in self._array_types)
         at_once = tensors and len(self._firsts) == len(copied) > 1 and not self._on_host
-        self._assign_all = copied[0].assign_all if at_once else None
+        self._assign_all = getattr(copied[0].package, "_foreach_copy_", None) if at_once else None
         return copied
 
     def _plan(self, indices: Iterable[int]) -> list[tuple[int, Any, Any]]:

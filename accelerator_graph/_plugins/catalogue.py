@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar
 from .._interpreter.exceptions import raises_again, text_of
 from .._interpreter.process import after_fork
 from ..errors import BackendContractError, BackendError, BackendLoadError, UnknownBackendError
-from .contract import problem_of
 from .entry_points import (
     BACKEND_NAMES,
     SWITCH,
@@ -30,24 +29,11 @@ T = TypeVar("T")
 class Catalogue(Generic[T]):
     """All implementations of one kind: built in, registered, or installed with an entry point.
 
-    Parameters
-    ----------
-    kind : str
-        The noun that messages use: ``"backend"``.
-    group : str
-        The entry-point group.
-    base : type
-        The class that every implementation derives from.
-    api_versions : sequence of int
-        The values of `api_version` that this library supports, in ascending order.
-    builtins : mapping of str to str
-        ``"module:Class"`` by name. They need no metadata, and nothing can replace them.
-    reserved : set of str
-        More names that no plug-in can take.
-    allowed : Names
-        Which names plug-ins can take.
-    problem : callable, optional
-        Checks a class further. Returns the end of a sentence that begins with the class, or an empty string.
+    `kind` is the noun that messages use, such as ``"backend"``, and `group` the entry-point group. Every
+    implementation derives from `base` and has one of `api_versions`, which ascend. `builtins` has
+    ``"module:Class"`` by name: these need no metadata, and nothing can replace them. Plug-ins can take the
+    names that are `allowed`, except the built-in and `reserved` ones. `problem` checks a class further, and
+    returns the end of a sentence that begins with the class, or an empty string.
     """
 
     def __init__(
@@ -123,14 +109,8 @@ class Catalogue(Generic[T]):
     def load(self, name: str) -> type[T]:
         """Return the class of that name, imported and checked. A failure is kept until `refresh`.
 
-        Raises
-        ------
-        UnknownBackendError
-            There is no implementation of that name.
-        BackendLoadError
-            The class can't be imported, or several distributions offer different ones.
-        BackendContractError
-            The class does not fulfil the contract.
+        Raises UnknownBackendError, BackendLoadError (also if several distributions offer different classes)
+        or BackendContractError.
         """
         if not isinstance(name, str):
             raise TypeError(f"the name of a {self._kind} must be a str, not {name!r}.")
@@ -172,8 +152,25 @@ class Catalogue(Generic[T]):
 
     def _problem(self, found: Any, candidate: Candidate) -> str:
         """Return why an object is not an implementation, or an empty string."""
-        problem = problem_of(found, self._base, self._api_versions, candidate.provider)
-        return problem or self._further_problem(found)
+        path = f"{self._base.__module__}.{self._base.__qualname__}"
+        if not isinstance(found, type):
+            kind = type(found).__name__
+            return f"is an object of type {kind}, not a class; its entry point must name a subclass of {path}"
+        if self._base not in found.__mro__:
+            return f"is not a subclass of {path}; derive it from that class"
+        newest, version = self._api_versions[-1], getattr(found, "api_version", None)
+        if type(version) is not int:
+            return f"has no valid api_version; write `api_version = {newest}` in the class"
+        if version not in self._api_versions:
+            supported = " and ".join(map(str, self._api_versions))
+            return (
+                f"has api_version {version}, but this accelerator_graph supports api_version {supported}; "
+                f"upgrade {'accelerator-graph' if version > newest else candidate.provider}"
+            )
+        missing = sorted(getattr(found, "__abstractmethods__", ()))
+        if missing:
+            return f"lacks the methods {', '.join(missing)}; implement them"
+        return self._further_problem(found)
 
     def _unknown(self, name: str) -> UnknownBackendError:
         from difflib import get_close_matches

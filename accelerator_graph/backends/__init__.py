@@ -10,25 +10,14 @@ TYPE_CHECKING = False  # as in the package itself
 if TYPE_CHECKING:
     from .registry import chosen, get, names, refresh, register, report, resolve, unregister, use_backend
 
-__all__ = [
-    "chosen",
-    "get",
-    "names",
-    "refresh",
-    "register",
-    "report",
-    "resolve",
-    "unregister",
-    "use_backend",
-]
+__all__ = ["chosen", "get", "names", "refresh", "register", "report", "resolve", "unregister", "use_backend"]
 
 
 def __getattr__(name: str) -> object:
     if name in __all__:
         from . import registry
 
-        value: object = getattr(registry, name)
-        return value
+        return getattr(registry, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

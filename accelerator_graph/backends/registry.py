@@ -13,13 +13,10 @@ from typing import Any
 
 from .._plugins.catalogue import Catalogue
 from ..errors import BackendContractError, BackendLoadError, UnknownBackendError
-from ._registry.choice import AutomaticChoice, nothing_usable
-from ._registry.claim import claim as _claim
-from ._registry.contract import problem_of
-from ._registry.instances import Instances
+from ._registry.choice import AutomaticChoice, nothing_usable, problem_of
+from ._registry.choice import claim as _claim
+from ._registry.instances import BackendReport, Instances
 from ._registry.naming import VARIABLE, Block, by_block, by_environment
-from ._registry.report import BackendReport
-from ._registry.report import report as _report
 from .base import BACKEND_API_VERSIONS, Backend
 
 BUILTINS = {
@@ -55,17 +52,7 @@ class Registry:
         return self._catalogue.names()
 
     def load(self, name: str) -> type[Backend]:
-        """Return the class of a backend, imported and checked, but not opened.
-
-        Raises
-        ------
-        UnknownBackendError
-            There is no backend of that name. The message has the known names and the closest match.
-        BackendLoadError
-            It can't be imported, or several distributions offer different ones. Kept until `refresh`.
-        BackendContractError
-            It is not a backend; the message says what is missing. Kept until `refresh`.
-        """
+        """Return the class of a backend, imported, checked and not opened. Raises as `get`."""
         return self._catalogue.load(name)
 
     def get(self, name: str) -> Backend:
@@ -75,8 +62,12 @@ class Registry:
 
         Raises
         ------
-        UnknownBackendError, BackendLoadError, BackendContractError
-            As `load`.
+        UnknownBackendError
+            There is no backend of that name. The message has the known names and the closest match.
+        BackendLoadError
+            It can't be imported, or several distributions offer different ones. Kept until `refresh`.
+        BackendContractError
+            It is not a backend; the message says what is missing. Kept until `refresh`.
         BackendUnavailableError
             It can't run here, or was opened before this process was forked. The next call tries again.
         """
@@ -136,12 +127,7 @@ class Registry:
     def usable(self, name: str | None = None) -> bool:
         """Return True if a backend's probe says usable; without a name, if any accelerator's probe does.
 
-        Opens nothing.
-
-        Raises
-        ------
-        UnknownBackendError
-            There is no backend of that name. A broken plug-in is not an error here: it is not usable.
+        Opens nothing. Raises UnknownBackendError for an unknown name; a broken plug-in is not usable.
         """
         if name is None:
             return self._choice.any_usable()
@@ -155,19 +141,8 @@ class Registry:
 
         Asks the backends whose `stream_modules` include a package that defines the object's classes, first
         the one that `chosen` names. Returns None if no backend claims the object. The object's owner does
-        not change.
-
-        Parameters
-        ----------
-        obj : object
-            The stream object.
-        reasons : dict of str to str, optional
-            Gets the reasons why plug-ins could not be asked, by name.
-
-        Raises
-        ------
-        AcceleratorGraphError, ValueError
-            No backend claims it, and a backend for the package that defines it can't be used or refuses it.
+        not change. `reasons` gets the reasons why plug-ins could not be asked, by name. If a backend for the
+        package can't be used or refuses the object, and no other claims it, raises that backend's error.
         """
         return _claim(
             obj, self.chosen(), self._catalogue, self._instances, {} if reasons is None else reasons
@@ -237,7 +212,9 @@ class Registry:
 
         Entry points that are ignored because of their names come last.
         """
-        return _report(self._catalogue, self._instances)
+        rows = [self._instances.report(name, self._catalogue.origin(name)) for name in self.names()]
+        ignored = self._catalogue.ignored()
+        return rows + [BackendReport(name, origin, reason=reason) for name, origin, reason in ignored]
 
 
 _registry = Registry(BUILTINS)

@@ -17,8 +17,7 @@ def __getattr__(name: str) -> object:
     if name in __all__:
         from . import registry
 
-        value: object = getattr(registry, name)
-        return value
+        return getattr(registry, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -17,12 +17,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from ..backends.base import Recorder
-
-if TYPE_CHECKING:
-    from ..backends.base import Backend
+from ..backends.base import Backend, Recorder
 
 INTEROP_API_VERSIONS = (1,)
 """The versions of this contract that the library supports, in ascending order, as `BACKEND_API_VERSIONS`."""

@@ -5,12 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from .base import Framework, Undo
-
-if TYPE_CHECKING:
-    from .base import PoolId
+from .base import Framework, PoolId, Undo
 
 _OUT_OF_MEMORY = 2  # the runtime's code, the same on CUDA and ROCm
 
@@ -110,14 +107,8 @@ class _Memory:
     """The memory of one pool id.
 
     Its blocks are freed here and nowhere else. CuPy would free them with the pool object, even if arrays
-    still use them, and when memory is short, even if graphs use them.
-
-    Parameters
-    ----------
-    cuda : module
-        ``cupy.cuda``.
-    end : context manager
-        The context that the final freeing runs in.
+    still use them, and when memory is short, even if graphs use them. `end` is the context that the final
+    freeing runs in.
     """
 
     def __init__(self, cuda: Any, end: AbstractContextManager[object]) -> None:

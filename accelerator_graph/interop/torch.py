@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from ..backends.base import Lends
+from ..backends.base import Backend, Lends
 from ._torch.pools import spend
 from ._torch.recorder import TorchRecorder
-from .base import Framework, Undo
-
-if TYPE_CHECKING:
-    from ..backends.base import Backend
-    from .base import PoolId
+from .base import Framework, PoolId, Undo
 
 
 class Torch(Framework):

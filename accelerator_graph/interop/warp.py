@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
+from dataclasses import dataclass
 from threading import RLock
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
@@ -95,13 +96,11 @@ class Warp(Framework):
         return self._wrapped[key]
 
 
+@dataclass(eq=False, slots=True)
 class _Entered:
     """A stream that a call of `use_stream` has made the current one."""
 
-    __slots__ = ("stream",)
-
-    def __init__(self, stream: Any) -> None:
-        self.stream = stream
+    stream: Any
 
 
 def _handle(stream: Any) -> int:

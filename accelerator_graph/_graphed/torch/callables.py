@@ -5,11 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from ..._core.pools import PoolId, check_pool, graph_pool_handle
 from ..._core.side_streams import side_of
-from ..._core.streams import captured_by
+from ..._core.streams import Stream, captured_by
 from ..._interpreter.integers import integer
 from ...api import Graph, graph
 from ...errors import EmptyGraphWarning, UnsupportedError, capture_error
@@ -18,10 +18,8 @@ from ..array_placement import check_place, writable
 from ..call_order import current_stream
 from .captured_passes import Passes
 from .pass_streams import PassStreams
+from .replay_autograd import replaying
 from .static_tensors import grad_aliases_of
-
-if TYPE_CHECKING:
-    from ..._core.streams import Stream
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -201,7 +199,7 @@ def _capture(passes: list[Passes], stream: Stream, warmup: int, pool: PoolId) ->
                         each.backward()
         aliases = grad_aliases_of(tuple(pool))
         return [
-            each.replaying(streams.preparing(forward), streams.preparing(backward), aliases)
+            replaying(each, streams.preparing(forward), streams.preparing(backward), aliases)
             for each, (forward, backward) in zip(passes, graphs, strict=True)
         ]
     except BaseException:

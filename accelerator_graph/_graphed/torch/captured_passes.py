@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...errors import UnsupportedError
-from .replay_autograd import Captured, Prepare, replaying
-from .static_tensors import GradAliases
 
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
@@ -30,17 +28,18 @@ class Passes:
     """
 
     def __init__(self, name: str, function: Any, args: Sequence[Any], allow_unused: bool) -> None:
-        torch = self._torch = torch_module()
+        torch = self.torch = torch_module()
         self.name = name
         self.function = function
-        self._args = tuple(args)
+        self.args = tuple(args)
         self._allow_unused = allow_unused
-        self._statics: list[Any] = torch.utils._pytree.tree_leaves(self._args)
-        for i, value in enumerate(self._statics):
+        self.statics: list[Any] = torch.utils._pytree.tree_leaves(self.args)
+        """The tensors in the arguments."""
+        for i, value in enumerate(self.statics):
             if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
                 kind = f"of type {type(value).__name__!r}"
                 raise TypeError(f"{name}: sample argument {i} is {kind}; only strided tensors can be passed.")
-        self.arguments = [(f"argument {i}", value) for i, value in enumerate(self._statics)]
+        self.arguments = [(f"argument {i}", value) for i, value in enumerate(self.statics)]
         self.parameters: list[tuple[str, Any]] = []
         self.is_module = isinstance(function, torch.nn.Module)
         if self.is_module:
@@ -52,7 +51,7 @@ class Passes:
         self.forget()
 
     def _check_autocast(self, kinds: set[str]) -> None:
-        torch = self._torch
+        torch = self.torch
         available = [kind for kind in kinds if torch.amp.is_autocast_available(kind)]
         if torch.is_autocast_cache_enabled() and any(map(torch.is_autocast_enabled, available)):
             raise UnsupportedError(
@@ -71,45 +70,43 @@ class Passes:
             if buffer.requires_grad:
                 raise ValueError(f"{self.name}: buffer {key!r} requires grad; make it a parameter.")
 
+    @property
+    def params(self) -> list[Any]:
+        """The parameters that require grad."""
+        return [value for _, value in self.parameters if value.requires_grad]
+
     def forget(self) -> None:
         """Drop the tensors that a run or a capture has left."""
-        self._result: Any = None
+        self.result: Any = None
         self._tracked: list[Any] = []
-        self._incoming: list[Any] = []
-        self._grads: Sequence[Any] = ()
+        self.incoming: list[Any] = []
+        """The gradients of the outputs that require grad; none if there is no backward pass."""
+        self.grads: Sequence[Any] = ()
+        """The gradients of the arguments that require grad, and of the parameters. None for an unused one."""
 
     def forward(self) -> None:
         """Run the callable, and keep its result with the graph of autograd."""
-        self._result = self.function(*self._args)
+        self.result = self.function(*self.args)
 
     def prepare_backward(self) -> bool:
         """Make the static gradients of the outputs; return True if there are any."""
-        leaves = self._torch.utils._pytree.tree_leaves(self._result)
+        leaves = self.torch.utils._pytree.tree_leaves(self.result)
         self._tracked = [leaf for leaf in leaves if getattr(leaf, "requires_grad", False)]
         if self._tracked and not self._inputs:
             raise ValueError(
                 f"{self.name}: its outputs require grad, but no argument and no parameter of its own does; "
                 "pass the tensors that do as arguments, or call under no_grad()."
             )
-        self._incoming = [self._torch.zeros_like(output) for output in self._tracked]
+        self.incoming = [self.torch.zeros_like(output) for output in self._tracked]
         return bool(self._tracked)
 
     def backward(self) -> None:
         """Compute the gradients of the inputs, and keep them."""
         inputs = [value for _, value in self._inputs]
-        self._grads = self._torch.autograd.grad(self._tracked, inputs, self._incoming, allow_unused=True)
-        unused = [label for (label, _), grad in zip(self._inputs, self._grads, strict=True) if grad is None]
+        self.grads = self.torch.autograd.grad(self._tracked, inputs, self.incoming, allow_unused=True)
+        unused = [label for (label, _), grad in zip(self._inputs, self.grads, strict=True) if grad is None]
         if unused and not self._allow_unused:
             raise ValueError(
                 f"{self.name}: its outputs don't depend on {', '.join(unused)}; pass "
                 "allow_unused_input=True if that is intended."
             )
-
-    def replaying(self, forward: Prepare, backward: Prepare, aliases: GradAliases) -> Callable[..., Any]:
-        """Return the callable that replays, and drop the graph that autograd has made."""
-        params = [value for _, value in self.parameters if value.requires_grad]
-        captured = Captured(
-            self.name, self._args, self._statics, params, self._result, self._incoming, self._grads
-        )
-        self.forget()
-        return replaying(self._torch, captured, forward, backward, aliases)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING
 
 from ..._core.binding import refuse_capturing
 from ..._core.replay import make_room
 from ..._core.streams import Stream, innermost
+from ...api import Graph
 from ...interop import registry as interop
 from ..call_order import CallOrder, lives_while_held, stream_key
 from .captured_passes import torch_module
-
-if TYPE_CHECKING:
-    from ...api import Graph
-    from .replay_autograd import Prepare
+from .replay_autograd import Prepare
 
 
 class PassStreams:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from operator import is_
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...errors import GraphStateError
+from .captured_passes import Passes
 from .static_tensors import GradAliases, copying, storage_of
 
 Prepare = Callable[[], Callable[[], None]]
@@ -15,36 +17,18 @@ Prepare = Callable[[], Callable[[], None]]
 Run = Callable[[Sequence[Any]], tuple[Any, ...]]
 
 
-class Captured(NamedTuple):
-    """The static tensors of one callable's passes."""
-
-    name: str
-    """What the callable is called in messages."""
-    args: tuple[Any, ...]
-    statics: list[Any]
-    """The tensors in the arguments."""
-    params: list[Any]
-    """The parameters that require grad."""
-    result: Any
-    incoming: list[Any]
-    """The gradients of the outputs that require grad; none if there is no backward pass."""
-    grads: Sequence[Any]
-    """The gradients of the arguments that require grad, and of the parameters. None for an unused one."""
-
-
+@dataclass(eq=False, slots=True)
 class _Calls:
     """Counts how often the static tensors were overwritten."""
 
-    __slots__ = ("count",)
-
-    def __init__(self) -> None:
-        self.count = 0
+    count: int = 0
 
 
 def replaying(
-    torch: Any, passes: Captured, forward: Prepare, backward: Prepare, aliases: GradAliases
+    passes: Passes, forward: Prepare, backward: Prepare, aliases: GradAliases
 ) -> Callable[..., Any]:
-    """Return the callable that replays the passes."""
+    """Return the callable that replays captured passes, and drop the graph that autograd has made."""
+    torch = passes.torch
     flatten, unflatten = torch.utils._pytree.tree_flatten, torch.utils._pytree.tree_unflatten
     leaves, result_spec = flatten(passes.result)
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
@@ -60,12 +44,13 @@ def replaying(
     grad_enabled, no_grad = torch.is_grad_enabled, torch.no_grad
     transforms = torch._C._are_functorch_transforms_active
     calls = _Calls()
-    replay = _forward(torch, passes, forward, outputs, calls, aliases)
+    replay = _forward(passes, forward, outputs, calls, aliases)
     apply: Any = None
     general: Any = None
     if passes.incoming:
-        replay_back = _backward(torch, passes, backward, outputs, constant, aliases)
+        replay_back = _backward(passes, backward, outputs, constant, aliases)
         apply, general = _node(torch, name, calls, replay, replay_back, constant)
+    passes.forget()
 
     def call(*args: Any) -> Any:
         values = args if flat and len(args) == count else flattened(args)
@@ -111,11 +96,11 @@ def replaying(
 
 
 def _forward(
-    torch: Any, passes: Captured, prepare: Prepare, outputs: list[Any], calls: _Calls, aliases: GradAliases
+    passes: Passes, prepare: Prepare, outputs: list[Any], calls: _Calls, aliases: GradAliases
 ) -> Run:
     """Return what replays the forward pass on arguments, which parameters may follow."""
-    copy_in = copying(torch, f"{passes.name}: argument", passes.statics)
-    detach = torch.Tensor.detach
+    copy_in = copying(passes.torch, f"{passes.name}: argument", passes.statics)
+    detach = passes.torch.Tensor.detach
 
     def replay(values: Sequence[Any]) -> tuple[Any, ...]:
         launch = prepare()
@@ -130,19 +115,14 @@ def _forward(
 
 
 def _backward(
-    torch: Any,
-    passes: Captured,
-    prepare: Prepare,
-    outputs: list[Any],
-    constant: list[int],
-    aliases: GradAliases,
+    passes: Passes, prepare: Prepare, outputs: list[Any], constant: list[int], aliases: GradAliases
 ) -> Run:
     """Return what replays the backward pass on gradients of all outputs, and returns those of the inputs.
 
     A gradient becomes a parameter's ``grad`` as it is if nothing else shares its memory; autograd copies the
     other gradients, since they are held here.
     """
-    copy_in = copying(torch, f"{passes.name}: gradient", passes.incoming)
+    copy_in = copying(passes.torch, f"{passes.name}: gradient", passes.incoming)
     wanted = [j for j in range(len(outputs)) if j not in constant]
     count, total = len(passes.statics), len(passes.statics) + len(passes.params)
     inputs = [i for i, static in enumerate(passes.statics) if static.requires_grad] + [*range(count, total)]
@@ -159,7 +139,7 @@ def _backward(
         else:
             shared.append(n)
     held: list[Any] = []
-    detach = torch.Tensor.detach
+    detach = passes.torch.Tensor.detach
 
     def replay(incoming: Sequence[Any]) -> tuple[Any, ...]:
         launch = prepare()

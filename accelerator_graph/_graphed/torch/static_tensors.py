@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
 
 
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class GradAliases:
     """Parameters whose ``grad`` is static memory, which any pass of the pool may write."""
 
-    __slots__ = ("__weakref__", "aliases")
-
-    def __init__(self) -> None:
-        self.aliases: list[tuple[Any, int]] = []
-        """The parameters, each with the address of the static gradient that it was given."""
+    aliases: list[tuple[Any, int]] = field(default_factory=list)
+    """The parameters, each with the address of the static gradient that it was given."""
 
     def replace(self) -> None:
         """Give every parameter that still holds its static gradient a copy of it."""

@@ -1,14 +1,17 @@
-"""Automatic choice: the backend that is used if nobody has named one."""
+"""Which backend is meant if nobody has named one: the automatic choice, and whose a stream is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from functools import partial
+from numbers import Real
 from threading import RLock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ..._interpreter.exceptions import raises_again, text_of
 from ..._interpreter.process import after_fork
 from ..._plugins.catalogue import Catalogue
-from ...errors import BackendError, BackendUnavailableError
+from ...errors import AcceleratorGraphError, BackendContractError, BackendError, BackendUnavailableError
 from ..base import Backend
 from .instances import Instances, reason_of
 
@@ -90,10 +93,7 @@ class AutomaticChoice:
 def third_parties(catalogue: Catalogue[Backend], reasons: dict[str, str]) -> list[tuple[str, bool]]:
     """Load all third parties, and note in `reasons` why some can't be loaded.
 
-    Returns
-    -------
-    list of tuple
-        The name of each, best first, and True if it is used only where the user names it.
+    Returns the name of each, best first, and True if it is used only where the user names it.
     """
     loaded = []
     for name in catalogue.third_parties():
@@ -114,3 +114,70 @@ def nothing_usable(reasons: dict[str, str]) -> BackendUnavailableError:
         "backend: `with accelerator_graph.Stream(backend='cpu'), graph:`.",
         reasons=reasons,
     )
+
+
+def claim(
+    obj: object,
+    chosen: str | None,
+    catalogue: Catalogue[Backend],
+    instances: Instances,
+    reasons: dict[str, str],
+) -> tuple[Backend, Any] | None:
+    """Ask the backends that may know the object's type, and return the first answer: see `Registry.claim`.
+
+    Notes in `reasons` why plug-ins can't be loaded, since the object may have been theirs.
+    """
+    modules = [getattr(cls, "__module__", None) for cls in type(obj).__mro__]
+    packages = {module.partition(".")[0] for module in modules if isinstance(module, str)} - {"builtins"}
+    failures: list[Exception] = []
+    for name in _claim_order(chosen, catalogue, reasons) if packages else ():
+        try:
+            if packages.isdisjoint(catalogue.load(name).stream_modules):
+                continue
+        except BackendError:
+            continue
+        try:
+            backend = instances.get(name)
+        except BackendError as error:
+            failures.append(error)
+            continue
+        try:
+            stream = backend.as_stream(obj)
+        except (AcceleratorGraphError, ValueError) as error:  # a stream of this backend that can't be used
+            failures.append(error)
+        except (Exception, SystemExit) as error:
+            if not raises_again(partial(backend.as_stream, obj)):
+                raise
+            failures.append(
+                BackendContractError(f"backend {name!r}: its as_stream() raised {text_of(error)}.")
+            )
+            failures[-1].__cause__ = error
+        else:
+            if stream is not None:
+                return backend, stream
+    if failures:
+        raise failures[0]
+    return None
+
+
+def _claim_order(chosen: str | None, catalogue: Catalogue[Backend], reasons: dict[str, str]) -> Iterator[str]:
+    if chosen is not None:
+        yield chosen
+    yield from (name for name in catalogue.builtins if name != chosen)
+    yield from (name for name, _ in third_parties(catalogue, reasons) if name != chosen)
+
+
+def problem_of(backend: type[Backend]) -> str:
+    """Return the end of a sentence that begins with the class, or an empty string if all is well."""
+    priority: Any = backend.priority
+    wrong = isinstance(priority, bool) or not isinstance(priority, Real) or priority != priority
+    if priority is not None and wrong:
+        return f"has a wrong priority: priority must be a number or None, not {priority!r}"
+    modules: object = backend.stream_modules
+    if (
+        isinstance(modules, str)
+        or not isinstance(modules, Collection)
+        or not all(isinstance(module, str) for module in modules)
+    ):
+        return f"has wrong stream_modules: stream_modules must be a set of names, not {modules!r}"
+    return ""

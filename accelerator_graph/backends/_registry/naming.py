@@ -28,13 +28,7 @@ def by_block() -> str | None:
 
 
 def by_environment() -> str | None:
-    """Return the name that ``ACCELERATOR_GRAPH_BACKEND`` gives. Empty counts as unset.
-
-    Raises
-    ------
-    ValueError
-        The value can't be a backend's name.
-    """
+    """Return the name that ``ACCELERATOR_GRAPH_BACKEND`` gives; ValueError if it can't be a name."""
     name = os.environ.get(VARIABLE, "").strip()
     if name and not is_name(name):
         raise ValueError(
@@ -64,13 +58,7 @@ class Block(ContextDecorator):
         _blocks.set(_blocks.get()[:-1])
 
     def __call__(self, function: F) -> F:
-        """Return a function that runs with the backend named.
-
-        Raises
-        ------
-        TypeError
-            The function is a generator or coroutine function, whose body runs after the call.
-        """
+        """Return a function that runs with the backend named; TypeError for generators and coroutines."""
         self._used = True
         flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
         if flags & _RUNS_LATER:

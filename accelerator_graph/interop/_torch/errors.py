@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from ...backends.base import Backend
 from ...errors import DriverError, Reason, driver_error
-
-if TYPE_CHECKING:
-    from ...backends.base import Backend
 
 _REASONS: dict[int, Reason] = {
     2: "out_of_memory",
@@ -24,20 +23,13 @@ _REASONS: dict[int, Reason] = {
 """By the driver's code, which is the same on CUDA and HIP."""
 
 
-class translated:
+@contextmanager
+def translated(backend: Backend, call: str) -> Iterator[None]:
     """Raise the errors of a method of torch's graph as `DriverError`."""
-
-    __slots__ = ("_backend", "_call")
-
-    def __init__(self, backend: Backend, call: str) -> None:
-        self._backend, self._call = backend, call
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, RuntimeError):
-            raise as_driver_error(error, self._backend, self._call) from error
+    try:
+        yield
+    except RuntimeError as error:
+        raise as_driver_error(error, backend, call) from error
 
 
 def as_driver_error(error: RuntimeError, backend: Backend, call: str) -> DriverError:

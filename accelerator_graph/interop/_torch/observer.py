@@ -6,10 +6,9 @@ import contextlib
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ..base import PoolId, Undo
+from ..base import PoolId, Undo
 
 
 def observe(torch: Any, pool: PoolId, used: Callable[[object], Undo]) -> Undo:

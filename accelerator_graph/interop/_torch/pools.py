@@ -7,12 +7,10 @@ still lives in the pool.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import CaptureError
-
-if TYPE_CHECKING:
-    from ..base import PoolId
+from ..base import PoolId
 
 _instead: dict[PoolId, PoolId | None] = {}
 
@@ -20,10 +18,7 @@ _instead: dict[PoolId, PoolId | None] = {}
 def usable(pool: PoolId) -> PoolId:
     """Return the id to give to torch for a pool.
 
-    Raises
-    ------
-    CaptureError
-        The pool is an object of torch's that can't be used again, so no other id can replace it.
+    Raises CaptureError if the pool is an object of torch's that can't be used again: no id can replace it.
     """
     found: PoolId | None = pool
     while found in _instead:

@@ -5,36 +5,31 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from ..._interpreter.process import after_fork
+from ...backends.base import GraphEdge, GraphNode, LaunchFunction, Lends
 from ...errors import CaptureError
-from ..base import FrameworkRecorder
+from ..base import FrameworkRecorder, PoolId, Undo
 from .errors import as_driver_error, translated
 from .pools import spend, usable
 from .recording import Executable, Recording, decides_itself, new_graph, offsets
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ...backends.base import GraphEdge, GraphNode, LaunchFunction, Lends
-    from ..base import PoolId, Undo
-
-    class Torch(Protocol):
-        """What the recorder needs of torch's interop module."""
-
-        @property
-        def torch(self) -> Any: ...
-        def current_stream(self, device: int | None = None) -> tuple[int, int]: ...
-        def use_stream(self, handle: int, device: int) -> Undo: ...
-
 
 _recording: dict[int, Recording] = {}
 """By device: what torch is recording. A second one would end the process."""
 _asked_for_ever: list[Any] = []
 """Graphs whose capture failed. torch's allocator for pinned memory goes on asking them, gone or not."""
 _lock = threading.RLock()  # a signal handler may capture, too
+
+
+class Torch(Protocol):
+    """What the recorder needs of torch's interop module."""
+
+    @property
+    def torch(self) -> Any: ...
+    def current_stream(self, device: int | None = None) -> tuple[int, int]: ...
+    def use_stream(self, handle: int, device: int) -> Undo: ...
 
 
 class TorchRecorder(FrameworkRecorder):
@@ -46,12 +41,7 @@ class TorchRecorder(FrameworkRecorder):
     backend: Lends
 
     def __init__(
-        self,
-        backend: Lends,
-        pool: PoolId,
-        device: int,
-        generators: Sequence[object],
-        framework: Torch,
+        self, backend: Lends, pool: PoolId, device: int, generators: Sequence[object], framework: Torch
     ) -> None:
         super().__init__(backend, pool)
         self._device = device
@@ -120,7 +110,10 @@ class TorchRecorder(FrameworkRecorder):
         graph = recording.torch_graph
         if graph is not None:
             ended = False
-            with contextlib.suppress(Exception), self._current(recording):
+            with contextlib.suppress(Exception), contextlib.ExitStack() as undo:
+                # in another thread, the captured stream is no longer torch's current one
+                handle = self.backend.handle_int(recording.stream)
+                undo.callback(self._framework.use_stream(handle, recording.device))
                 graph.capture_end()
                 ended = True
             with contextlib.suppress(Exception), self.backend.relaxed(recording.stream):
@@ -132,15 +125,6 @@ class TorchRecorder(FrameworkRecorder):
                 self._reset_generators(recording)
         finally:
             self._over(recording)  # not before: torch records until here
-
-    @contextlib.contextmanager
-    def _current(self, recording: Recording) -> Iterator[None]:
-        """Make the captured stream torch's current one, which it is no more in another thread."""
-        undo = self._framework.use_stream(self.backend.handle_int(recording.stream), recording.device)
-        try:
-            yield
-        finally:
-            undo()
 
     def _end_routing(self, graph: Any, device: int) -> None:
         """Have torch's allocator leave the pool. Up to 2.13 it stays there for ever if a capture fails."""
