@@ -526,8 +526,9 @@ class Backend(Recorder):
     def capture_status(self, stream: Any) -> CaptureStatus:
         """Return whether the stream takes part in a capture, no matter who began it. Disturbs nothing.
 
-        The same answer on every thread, and for every stream that takes part: ``"active"`` until the capture
-        ends or is broken, and ``"invalidated"`` from the moment it is broken until it is ended.
+        The same answer on every thread. The stream that began the capture is ``"active"`` until the capture
+        ends or is broken, and ``"invalidated"`` from then on until it is ended. The other streams that take
+        part are never ``"none"`` meanwhile.
         """
 
     def capture_info(self, stream: Any) -> CaptureInfo | None:

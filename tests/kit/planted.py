@@ -522,11 +522,11 @@ class ReplaysBesideCaptures(CpuBackend):
         executable.enqueue(stream.worker)
 
 
-class ForksAreNeverInvalidated(CpuBackend):
+class OneThreadKnowsTheStatus(CpuBackend):
     def capture_status(self, stream: Any) -> Any:
         found = super().capture_status(stream)
-        is_fork = found is CaptureStatus.INVALIDATED and stream is not stream.capture.origin
-        return CaptureStatus.ACTIVE if is_fork else found
+        known = found is CaptureStatus.NONE or stream.capture.thread is threading.current_thread()
+        return found if known else CaptureStatus.NONE
 
 
 class UploadsInSilence(CpuBackend):

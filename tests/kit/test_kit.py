@@ -113,7 +113,7 @@ FOUND_BY = [
     (planted.DestroyingAnEventBreaksCaptures, "test_destroying_disturbs_no_capture"),
     (planted.ReplaysBesideCaptures, "test_replay_ignores_captures_only_where_it_says_so"),
     (planted.NamesNoModules, "test_stream_modules_have_the_runtimes_own_streams"),
-    (planted.ForksAreNeverInvalidated, "test_broken_capture_is_invalidated_on_every_stream_and_thread"),
+    (planted.OneThreadKnowsTheStatus, "test_capture_status_is_the_same_on_every_thread"),
     (planted.UploadsInSilence, "test_methods_without_their_capability_are_unsupported"),
     (planted.RelaxedOnce, "test_relaxed_contexts_end_as_they_began"),
     (

@@ -151,6 +151,8 @@ def nodes_of(graph):
 def edges_of(graph):
     """Handles of the nodes at both ends of each edge."""
     count = number("hipGraphGetEdges", graph, None, None, kind=c_size_t)
+    if not count:  # CUDA, below the shim, refuses empty arrays
+        return []
     sources, targets = (c_void_p * count)(), (c_void_p * count)()
     call("hipGraphGetEdges", graph, sources, targets, byref(c_size_t(count)))
     return sorted(zip(sources, targets, strict=True))
