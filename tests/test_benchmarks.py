@@ -128,7 +128,7 @@ def test_amd_runtime(amd_runtime: Callable[[str], Path], tmp_path: Path) -> None
     folder = amd_runtime("7.2")
     (python,) = on_amd(folder)
     done = run(
-        amd_environment(folder), "--backend", "hip", "--rounds", "3", "--out", str(tmp_path), python=python
+        amd_environment(folder), "--backend", "hip", "--rounds", "1", "--out", str(tmp_path), python=python
     )
     assert done.returncode == 0, done.stdout + done.stderr
     checked(tmp_path, "hip")

@@ -19,7 +19,8 @@ TIMEOUT = 300
 pytestmark = pytest.mark.starts("torch_cpu")
 
 PARTS = {
-    "graphed": {"graphed/test_callables.py": 43, "graphed/test_callables_refused.py": 55},
+    "callables": {"graphed/test_callables.py": 43},
+    "refused": {"graphed/test_callables_refused.py": 55},
     "others": {"core/test_liveness.py": 12, "torch_cpu/itself.py": 10, "compat/test_compat.py": 3},
 }
 """How many tests pass at least, by module; a process for each part."""

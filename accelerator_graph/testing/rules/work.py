@@ -57,8 +57,8 @@ class WorkRules(Case):
             stream.synchronize()
             if found != applied(attempt * PIECES):
                 return
-        if not quick:
-            raise SkipTest("work is done when enqueue_slow returns")
+            if attempt == ATTEMPTS and quick < ATTEMPTS / 2:
+                raise SkipTest("work is done when enqueue_slow returns")
         raise AssertionError("all enqueued work was always done when Work.read returned")
 
     @needs(Capability.ENQUEUE)
