@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from ...backends.base import Backend
 from ...errors import DriverError, Reason, driver_error
 
@@ -23,13 +20,19 @@ _REASONS: dict[int, Reason] = {
 """By the driver's code, which is the same on CUDA and HIP."""
 
 
-@contextmanager
-def translated(backend: Backend, call: str) -> Iterator[None]:
-    """Raise the errors of a method of torch's graph as `DriverError`."""
-    try:
-        yield
-    except RuntimeError as error:
-        raise as_driver_error(error, backend, call) from error
+class translated:
+    """A context that raises the errors of a method of torch's graph as `DriverError`."""
+
+    def __init__(self, backend: Backend, call: str) -> None:
+        self._backend = backend
+        self._call = call
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if isinstance(error, RuntimeError):
+            raise as_driver_error(error, self._backend, self._call) from error
 
 
 def as_driver_error(error: RuntimeError, backend: Backend, call: str) -> DriverError:
