@@ -171,37 +171,6 @@ with ag.Stream(backend="cpu") as s:
     )
 
 
-@needs_fork
-def test_a_backend_that_does_not_survive_a_fork_says_so():
-    run(
-        FORK
-        + """
-from accelerator_graph.backends.cpu import CpuBackend
-class Fragile(CpuBackend):
-    survives_fork = False
-ag.backends.register("fragile", Fragile)
-ag.backends.get("fragile")
-in_child(lambda: refused(lambda: ag.Stream(backend="fragile"), ag.BackendUnavailableError))
-"""
-    )
-
-
-@needs_fork
-def test_a_backend_that_was_only_probed_works_in_the_child():
-    run(
-        FORK
-        + """
-from accelerator_graph.backends.cpu import CpuBackend
-class Fragile(CpuBackend):
-    survives_fork = False
-ag.backends.register("fragile", Fragile)
-assert ag.is_graph_available("fragile")
-ag.backends.report()
-in_child(lambda: ag.Stream(backend="fragile").synchronize())
-"""
-    )
-
-
 def test_exit_with_live_graphs_streams_and_callables():
     run(
         """

@@ -12,18 +12,9 @@ from accelerator_graph._core import ownership
 from accelerator_graph.errors import GraphStateError
 
 from . import figures
-from .bench import accounts, faults, no_capture, nothing_left
-from .threads import THREADS, TIMEOUT, count_up, counted, together
+from .bench import accounts, faults
+from .threads import THREADS, TIMEOUT, clean, count_up, counted, together  # noqa: F401
 from .vendor import BACKEND, vendor
-
-
-@pytest.fixture(autouse=True)
-def clean():
-    with nothing_left():
-        yield
-        faults.reset()
-        vendor.quiesce()
-        no_capture()
 
 
 @pytest.mark.parametrize("how", ["replay", "bind"])

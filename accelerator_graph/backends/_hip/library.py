@@ -65,10 +65,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "hipGraphInstantiateWithFlags": (_HANDLE_OUT, c_void_p, c_ulonglong),
     "hipGraphUpload": (c_void_p, c_void_p),
     "hipGraphLaunch": (c_void_p, c_void_p),
-    "hipGraphExecUpdate": (c_void_p, c_void_p, _HANDLE_OUT, _INT_OUT),
     "hipGraphExecDestroy": (c_void_p,),
-    "hipDeviceGetGraphMemAttribute": (c_int, c_int, _NUMBER_OUT),
-    "hipDeviceGraphMemTrim": (c_int,),
 }
 _TEXTS: dict[str, tuple[Any, ...]] = {
     "hipGetErrorString": (c_int,),

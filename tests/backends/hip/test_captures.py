@@ -97,15 +97,18 @@ def test_a_failed_capture_leaves_no_trace(backend, stream, other, block, how, mo
     as_good_as_new(backend, stream, other, block)
 
 
+def failed(backend, stream, other, block, mode, how):
+    token = backend.capture_begin(stream, mode)
+    backend.fill(stream, block, 1, None)
+    spoil(backend, stream, other, block, how)
+    with pytest.raises(errors.DriverError):
+        backend.capture_end(token)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_failures_in_a_row(backend, stream, other, block, mode):
-    for _ in range(3):
-        for how in ("unjoined work", "a wait", "a query of the fork"):
-            token = backend.capture_begin(stream, mode)
-            backend.fill(stream, block, 1, None)
-            spoil(backend, stream, other, block, how)
-            with pytest.raises(errors.DriverError):
-                backend.capture_end(token)
+    for how in 3 * ("unjoined work", "a wait", "a query of the fork"):
+        failed(backend, stream, other, block, mode, how)
     as_good_as_new(backend, stream, other, block, mode)
 
 
@@ -131,11 +134,7 @@ def test_a_third_stream_comes_back_too(backend, stream, other, block, mode):
 def test_the_per_thread_stream_comes_back(backend, other, block, mode):
     stream = backend.as_stream(2)
     for how in ("unjoined work", "a wait"):
-        token = backend.capture_begin(stream, mode)
-        backend.fill(stream, block, 1, None)
-        spoil(backend, stream, other, block, how)
-        with pytest.raises(errors.DriverError):
-            backend.capture_end(token)
+        failed(backend, stream, other, block, mode, how)
         as_good_as_new(backend, stream, other, block, mode)
 
 
