@@ -74,6 +74,12 @@ LANES = {
         frozenset(("torch",)),
         "python3 dev.py test tests/torch_cpu",
     ),
+    "rest": Lane(
+        "the slow rest",
+        "AMD's older runtime; benchmarks and memory checkers on simulators",
+        frozenset(("rest", "no_gpu")),
+        f"{REQUIRED}=1 python3 dev.py test",
+    ),
     "gpu": Lane(
         "a GPU",
         "results, frameworks and speed on a device",
@@ -104,6 +110,8 @@ def lacking(need: str) -> str:
     simulator = os.environ.get(SIMULATOR, "")
     cuda, hip = CudaBackend.probe(), HipBackend.probe()
     match need:
+        case "rest":
+            return "" if os.environ.get(REQUIRED) else "it is slow, and CI runs it"
         case "cpu":
             return "the cpu lane runs it" if simulator else ""
         case "no_gpu":
@@ -166,6 +174,7 @@ def require(*needs: str) -> pytest.MarkDecorator:
 
 def lane_of(needs: frozenset[str]) -> str:
     """Return the lane that a test with these needs runs in, in this process."""
+    needs -= {"rest"}
     if "gpus" in needs:
         return "gpus"
     here = os.environ.get(SIMULATOR)
@@ -193,7 +202,8 @@ def summary(ran: Mapping[str, int], left_out: Iterable[str]) -> list[str]:
     unmet = [frozenset(needs.split()) for needs in left_out]
     for name, lane in LANES.items():
         if not ran.get(name) and any(needs <= lane.needs for needs in unmet):
-            reason = lacking("gpu") if "gpu" in name else missing(name) or "its tests were not selected"
+            reason = lacking(name) if name in ("gpu", "gpus", "rest") else missing(name)
+            reason = reason or (lacking("gpu") if "gpu" in name else "") or "its tests were not selected"
             lines.append(f"{lane.title:26}     not run  {lane.proves}; run {lane.command}")
             reasons[reason.partition(". ")[0]].append(lane.title)
     lines += [f"not run, since {reason}: {', '.join(titles)}" for reason, titles in reasons.items()]

@@ -79,6 +79,7 @@ def check(row: dict[str, Any]) -> None:
         assert row["variant"] != row["reference"] or row["ratio"] == 1, row
 
 
+@pytest.mark.needs("rest")
 def test_every_section_is_measured_on_the_software_driver(measured: Path) -> None:
     results = checked(measured, "cuda")
     replay = results["sections"]["replay"]["rows"]
@@ -91,6 +92,7 @@ def test_every_section_is_measured_on_the_software_driver(measured: Path) -> Non
     assert {goal["reached"] for section in results["sections"].values() for goal in section["goals"]}
 
 
+@pytest.mark.needs("rest")
 def test_the_report_has_every_table(measured: Path) -> None:
     report = (measured / "report.md").read_text(encoding="utf-8")
     results = json.loads((measured / "results.json").read_text(encoding="utf-8"))
@@ -102,6 +104,7 @@ def test_the_report_has_every_table(measured: Path) -> None:
     assert all(line.count("|") in widths for line in report.splitlines() if line.startswith("|"))
 
 
+@pytest.mark.needs("rest")
 def test_the_results_are_drawn(measured: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     done = execute(
@@ -124,6 +127,7 @@ def test_the_cpu_backend(tmp_path: Path) -> None:
     checked(tmp_path, "cpu")
 
 
+@pytest.mark.needs("rest")
 def test_amd_runtime(amd_runtime: Callable[[str], Path], tmp_path: Path) -> None:
     folder = amd_runtime("7.2")
     (python,) = on_amd(folder)
@@ -134,6 +138,7 @@ def test_amd_runtime(amd_runtime: Callable[[str], Path], tmp_path: Path) -> None
     checked(tmp_path, "hip")
 
 
+@pytest.mark.needs("rest")
 def test_a_section_that_fails_is_written_down_and_the_others_are_measured(
     driver: dict[str, str], tmp_path: Path
 ) -> None:

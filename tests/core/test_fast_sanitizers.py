@@ -137,6 +137,7 @@ def planted(source: str, bug: Bug) -> str:
     return source.replace(function[0], body)
 
 
+@pytest.mark.needs("rest")
 @pytest.mark.parametrize("name", BUGS)
 def test_bug_is_found(tmp_path: Path, name: str) -> None:
     bug = BUGS[name]

@@ -40,7 +40,7 @@ MAY_SKIP = (  # rules of the kit about capabilities, and what upstream breaks
 Record = Callable[[str, object], None]
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=["7.2", pytest.param("6.4", marks=pytest.mark.needs("rest"))])
 def runtime(request: pytest.FixtureRequest, amd_runtime: Callable[[str], Path]) -> Path:
     return amd_runtime(request.param)
 

@@ -89,6 +89,7 @@ def test_the_software_driver_is_what_it_says(software_driver, tmp_path, record_p
     assert found.skipped == {}
 
 
+@pytest.mark.needs("rest")
 def test_no_memory_is_used_that_is_gone(tmp_path, record_property):
     """The conformance kit once more, with every access of the driver and its work checked."""
     library = execute([compiler(), "-print-file-name=libasan.so"]).stdout.strip()

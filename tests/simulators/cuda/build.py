@@ -12,18 +12,7 @@ LIBRARIES = {"libcuda.so.1": SOURCES, "libnvrtc.so.13": SOURCES / "nvrtc"}
 
 
 def build(*flags: str) -> Path:
-    """Return a folder with the driver and a compiler of kernels for it.
-
-    Parameters
-    ----------
-    *flags : str
-        More flags for the compiler, such as ``-fsanitize=address``.
-
-    Raises
-    ------
-    RuntimeError
-        There is no compiler, or it refuses the sources.
-    """
+    """Return a folder with the driver and a compiler of kernels for it; `flags` go to the C compiler."""
 
     def finish(folder: Path) -> None:
         (folder / "libnvrtc.so.12").symlink_to("libnvrtc.so.13")

@@ -42,18 +42,7 @@ def missing() -> str:
 
 
 def build(*flags: str) -> Path:
-    """Return a folder with the libraries in its ``lib``, as ``ROCM_PATH`` is laid out.
-
-    Parameters
-    ----------
-    *flags : str
-        More flags for the compiler, such as ``-fsanitize=address``.
-
-    Raises
-    ------
-    RuntimeError
-        There is no compiler, or there are no headers, or it refuses the sources.
-    """
+    """Return a folder laid out like ``ROCM_PATH``, with the libraries; `flags` go to the compiler."""
     include = headers()
     if include is None:
         raise RuntimeError(missing())
@@ -63,15 +52,8 @@ def build(*flags: str) -> Path:
 def environment(folder: Path, base: Mapping[str, str] | None = None, **variables: str) -> dict[str, str]:
     """Return an environment for a Python whose hip-python is to find the libraries of `folder`.
 
-    Parameters
-    ----------
-    folder : Path
-        What `build` returned.
-    base : mapping, optional
-        The environment to start from; this process's own, if not given. That of the software CUDA driver
-        makes the shim forward to it.
-    **variables : str
-        Further variables.
+    It starts from `base`, else from this process's own. That of the software CUDA driver makes the shim
+    forward to that driver.
     """
     env = dict(os.environ if base is None else base)
     libraries = folder / "lib"
