@@ -22,7 +22,7 @@ class LiveCapture(Protocol):
     """A capture that has begun and not ended."""
 
     backend: Backend
-    """The backend of the captured stream, whoever records."""
+    """The backend of the captured stream, even where a framework records."""
     native: Any
     """The captured stream, as the backend knows it."""
 

@@ -218,7 +218,7 @@ class Catalogue(Generic[T]):
             self._registered = {**self._registered, name: candidate}
 
     def unregister(self, name: str) -> None:
-        """Forget a registered implementation; ValueError if there is none of that name."""
+        """Forget a registered implementation. Raise ValueError if the name is not registered."""
         with self._lock:
             if name not in self._registered:
                 raise ValueError(

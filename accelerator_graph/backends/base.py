@@ -520,7 +520,7 @@ class Backend(Recorder):
         """Enqueue `work`, whatever the backend accepts: a callable, a kernel, ... Raises like `fill`."""
         raise unsupported(self, Capability.ENQUEUE)
 
-    # ---- captures, whoever began them ---------------------------------------------------------------------
+    # ---- captures, ours and foreign -----------------------------------------------------------------------
 
     @abstractmethod
     def capture_status(self, stream: Any) -> CaptureStatus:

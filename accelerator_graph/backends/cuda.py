@@ -1,7 +1,7 @@
 """CUDA, through ``cuda.bindings`` of cuda-python.
 
-A stream is a ``CUstream``, whoever made it. Graphs, executables, events and captures remember the context
-that they belong to, so that any thread can use and release them.
+A stream is any ``CUstream``, ours or a framework's. Graphs, executables, events and captures remember the
+context that they belong to, so that any thread can use and release them.
 
 This module and `hip` mirror each other: they have the same methods in the same order.
 """

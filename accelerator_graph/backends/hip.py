@@ -1,6 +1,6 @@
 """ROCm, through AMD's HIP runtime and hip-python.
 
-A stream is an ``ihipStream_t``, whoever made it. Graphs, executables, events and captures remember the
+A stream is any ``ihipStream_t``, ours or a framework's. Graphs, executables, events and captures remember the
 device that they belong to, so that any thread can use and release them.
 
 This module and `cuda` mirror each other: they have the same methods in the same order.

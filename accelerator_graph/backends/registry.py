@@ -63,7 +63,7 @@ class Registry:
         Raises
         ------
         UnknownBackendError
-            There is no backend of that name. The message has the known names and the closest match.
+            No backend has that name. The message has the known names and the closest match.
         BackendLoadError
             It can't be imported, or several distributions offer different ones. Kept until `refresh`.
         BackendContractError
@@ -193,7 +193,7 @@ class Registry:
         self._choice.start_over()
 
     def unregister(self, name: str) -> None:
-        """Forget a registered backend; ValueError if there is none of that name. Graphs of it keep it."""
+        """Forget a registered backend; its graphs keep it. Raise ValueError if the name is not registered."""
         self._catalogue.unregister(name)
         self._instances.forget(name)
         self._choice.start_over()

@@ -78,7 +78,7 @@ def register(name: str, target: str | type[Framework], *, replace: bool = False)
 
 
 def unregister(name: str) -> None:
-    """Forget a registered framework; ValueError if there is none of that name."""
+    """Forget a registered framework. Raise ValueError if the name is not registered."""
     _catalogue.unregister(name)
     _forget(name)
 

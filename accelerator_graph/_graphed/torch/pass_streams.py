@@ -73,7 +73,7 @@ class PassStreams:
 
 
 def current_handle(device: int) -> Callable[[], int]:
-    """Return what reads the handle of torch's current stream on a device like CUDA's."""
+    """Return a function that reads torch's current stream handle on a CUDA or ROCm device."""
     torch = torch_module()
     read: Callable[[int], int] | None = getattr(torch._C, "_cuda_getCurrentRawStream", None)
     if read is None:
@@ -82,7 +82,7 @@ def current_handle(device: int) -> Callable[[], int]:
 
 
 def _reader(stream: Stream) -> Callable[[], int | None]:
-    """Return what reads the handle of torch's current stream on a stream's device; None if it has none."""
+    """Return a function that reads torch's current stream handle, None where torch has no streams."""
     device = stream.device
     if stream._backend.cuda_like:
         return current_handle(device)
