@@ -57,7 +57,8 @@ class Device(Arena):
             super().__init__(int(call(hip.hipMalloc, ARENA_BYTES)))
             call(hip.hipMemset, self.free, 0, ARENA_BYTES)
             call(hip.hipDeviceSynchronize)
-            self.reading = call(hip.hipStreamCreateWithFlags, hip.hipStreamNonBlocking)
+            # of high priority: AMD's runtime puts the streams of one priority on four queues in order
+            self.reading = call(hip.hipStreamCreateWithPriority, hip.hipStreamNonBlocking, -1)
 
     def read(self, address: int, nbytes: int) -> bytes:
         """Copy from the device, on a stream that waits for none of the library's, even during a capture.
