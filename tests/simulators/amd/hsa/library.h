@@ -109,8 +109,18 @@ bool carry_out(const void *packet, const Queue *queue, hsa_signal_t *completion)
 
 using Twin = void (*)(const void *arguments, const hsa_kernel_dispatch_packet_t &packet);
 
-/* The native twin of a kernel whose arguments take up so many bytes; null if it has none. */
-Twin twin_of(const char *name, size_t arguments);
+/* Where the twins of a code object's kernels are: a library that was compiled from the same source, if the folder
+   SOFTWARE_HSA_TWINS has one under the code object's digest; else among those of this library. */
+class Twins {
+  public:
+    Twins(const char *file, size_t size);
+
+    /* The twin of a kernel whose arguments take up so many bytes; null if it has none. */
+    Twin find(const char *name, size_t arguments) const;
+
+  private:
+    void *compiled = nullptr;
+};
 
 /* ---- code.cpp ------------------------------------------------------------------------------------ */
 

@@ -2,8 +2,12 @@
  * that AMD's runtime fills and copies memory with. */
 #include "library.h"
 
+#include <dlfcn.h>
 #include <time.h>
+#include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <type_traits>
 
@@ -144,7 +148,32 @@ static constexpr Known KNOWN[] = {
     known<Copy, copy>("__amd_rocclr_copyBuffer"),
 };
 
-Twin twin_of(const char *name, size_t arguments) {
+/* ---- by code object ------------------------------------------------------------------------------ */
+
+/* FNV-1a with 64 bits, without the zeros at the end: CuPy cuts off one of them. */
+static uint64_t digest_of(const char *file, size_t size) {
+    while (size && !file[size - 1]) size--;
+    uint64_t digest = 0xcbf29ce484222325;
+    for (size_t i = 0; i < size; i++) digest = (digest ^ uint8_t(file[i])) * 0x100000001b3;
+    return digest;
+}
+
+Twins::Twins(const char *file, size_t size) {
+    const char *folder = getenv("SOFTWARE_HSA_TWINS");
+    if (!folder) return;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%016lx.so", folder, digest_of(file, size));
+    if (access(path, F_OK)) return;
+    compiled = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!compiled) unknown("library of twins: %s", dlerror());
+}
+
+Twin Twins::find(const char *name, size_t arguments) const {
+    if (compiled) {
+        char symbol[1024];
+        snprintf(symbol, sizeof symbol, "twin_%s", name);
+        return reinterpret_cast<Twin>(dlsym(compiled, symbol));
+    }
     arguments = (arguments + 7) & ~size_t{7}; /* as in a structure, with the padding at its end */
     for (const Known &each : KNOWN)
         if (!strcmp(each.name, name) && each.arguments <= arguments) return each.twin;
