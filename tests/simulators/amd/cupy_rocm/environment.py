@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+from .. import runtime as of_runtime
 from ..packages import CACHE, digest, locked, unfinished_for, unpack
 from ..runtime import SYSTEM, compiler
-from ..runtime import environment as of_runtime
 
 VERSION = "7.2"
 """The version of AMD's runtime that this CuPy is for."""
@@ -32,6 +33,13 @@ STUBS = """
         abort(); \\
     }
 """
+
+
+def missing() -> str:
+    """Say in a clause why this CuPy can't be tried here; nothing, if it can."""
+    if shutil.which("readelf") is None:
+        return "there is no readelf to find out what CuPy needs"
+    return of_runtime.missing(VERSION)
 
 
 def make(runtime: Path) -> Path:
@@ -65,10 +73,10 @@ def environment(runtime: Path, cupy: Path, **variables: str) -> dict[str, str]:
 
     The kernels that CuPy compiles stay in the cache, with their twins.
     """
-    sources = (path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("[!_]*.*")))
-    kernels = CACHE / f"kernels-{digest(cupy.name, *sources)}"
+    makers = [Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("device.h", "twins.py")]
+    kernels = CACHE / f"kernels-{digest(CUPY, *makers)}"
     kernels.mkdir(exist_ok=True)
-    env = of_runtime(runtime)
+    env = of_runtime.environment(runtime)
     return env | {
         "ACCELERATOR_GRAPH_TEST_SIMULATOR": "cupy_rocm",
         "CUPY_CACHE_DIR": str(kernels),

@@ -18,7 +18,16 @@ from cupy.cuda._compiler_cache import DiskKernelCacheBackend
 from ..runtime import compiler as find_compiler
 
 HERE = Path(__file__).resolve().parent
-FLAGS = ("-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-D__HIPCC__=1")
+FLAGS = (
+    "-std=c++17",
+    "-O1",
+    "-w",
+    "-shared",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-ffp-contract=off",
+    "-D__HIPCC__=1",
+)
 KERNEL = re.compile(rb"(?<=\0)(\w+)\.kd(?=\0)")
 """A kernel's descriptor, as code objects name it."""
 
@@ -66,7 +75,9 @@ def make(binary: bytes, source: str) -> None:
             check=False,
         )
         if done.returncode:
-            raise RuntimeError(f"the twins of {', '.join(sorted(kernels))} can't be made:\n{done.stderr[:4000]}")
+            raise RuntimeError(
+                f"the twins of {', '.join(sorted(kernels))} can't be made:\n{done.stderr[:4000]}"
+            )
         made.rename(folder / f"{digest_of(binary)}.so")
 
 
