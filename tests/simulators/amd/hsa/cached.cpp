@@ -119,8 +119,11 @@ void run_cached(const Twin &twin, const hsa_kernel_dispatch_packet_t &packet, ui
         for (Operand &each : operands)
             copies.push_back({each.start, caches()[agent].seen(each.start, each.size), false});
     }
-    for (size_t i = 0; i < operands.size(); i++)
-        *operands[i].pointer += copies[i].bytes.data() - operands[i].start;
+    for (size_t i = 0; i < operands.size(); i++) {
+        ptrdiff_t away = copies[i].bytes.data() - operands[i].start;
+        *operands[i].pointer += away;
+        if (operands[i].end) *operands[i].end += away;
+    }
     twin.run(arguments.data(), packet);
     std::lock_guard lock(mutex);
     for (size_t i = 0; i < operands.size(); i++)

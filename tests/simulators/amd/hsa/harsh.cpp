@@ -25,11 +25,16 @@ bool harsh() {
     return is;
 }
 
-Chance::Chance(uint64_t stream) : engine(harsh() ? seed() * 1'000'003 + stream : 0) {}
+Chance::Chance(uint64_t stream) : state(harsh() ? seed() << 32 ^ stream : 0) {}
 
-std::chrono::microseconds Chance::delay() {
-    uint64_t number = engine();
-    return std::chrono::microseconds(number % 3 ? 0 : number / 3 % 400);
+/* SplitMix64 */
+size_t Chance::below(size_t limit) {
+    uint64_t number = state += 0x9e3779b97f4a7c15;
+    number = (number ^ number >> 30) * 0xbf58476d1ce4e5b9;
+    number = (number ^ number >> 27) * 0x94d049bb133111eb;
+    return (number ^ number >> 31) % limit;
 }
 
-size_t Chance::below(size_t limit) { return engine() % limit; }
+std::chrono::microseconds Chance::delay() {
+    return std::chrono::microseconds(below(3) ? 0 : below(400)); /* of three packets one is late */
+}

@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
-#include <random>
 #include <thread>
 #include <vector>
 
@@ -124,7 +123,7 @@ class Chance {
     size_t below(size_t limit);
 
   private:
-    std::mt19937_64 engine;
+    uint64_t state;
 };
 
 /* ---- twins.cpp ----------------------------------------------------------------------------------- */
@@ -135,6 +134,7 @@ struct Operand {
     char *start;
     size_t size;
     bool written;
+    char **end; /* an argument that leads to its end, if there is one */
 };
 
 struct Twin {

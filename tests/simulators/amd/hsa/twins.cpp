@@ -17,7 +17,7 @@ using Operands = std::vector<Operand>;
 
 template <class Type> static Operand operand(Type *&pointer, size_t first, size_t count, bool written) {
     auto **place = reinterpret_cast<char **>(const_cast<std::remove_cv_t<Type> **>(&pointer));
-    return {place, *place + first * sizeof(Type), count * sizeof(Type), written};
+    return {place, *place + first * sizeof(Type), count * sizeof(Type), written, nullptr};
 }
 
 /* ---- of the tests -------------------------------------------------------------------------------- */
@@ -130,20 +130,21 @@ struct Fill {
     char *target;
     const char *pattern;
     uint32_t count, bytes; /* of the pattern's elements */
-    uint64_t end;
+    char *end;
     uint32_t stride;
 };
 
 static void fill(const Fill &given, const Packet &) {
     size_t size = size_t{given.count} * given.bytes;
-    for (char *each = given.target; reinterpret_cast<uint64_t>(each) < given.end; each += size)
+    for (char *each = given.target; each < given.end; each += size)
         memcpy(each, given.pattern, size);
 }
 
 static void name_operands(Fill &given, const Packet &, Operands &found) {
     size_t size = size_t{given.count} * given.bytes;
-    size_t pieces = (given.end - reinterpret_cast<uint64_t>(given.target) + size - 1) / size;
+    size_t pieces = (size_t(given.end - given.target) + size - 1) / size;
     found = {operand(given.target, 0, pieces * size, true)};
+    found[0].end = &given.end;
 }
 
 struct Copy {
