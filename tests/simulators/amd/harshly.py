@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from ctypes import c_size_t, c_uint32, c_uint64, c_void_p
+from itertools import repeat
 
 import pytest
 
 from backends.hip import bench
+from processes import execute
 from simulators.amd import packets
 from simulators.amd.packets import AGENT, COARSE, FINE, NONE, SYSTEM
 
@@ -57,29 +60,48 @@ def written_back(queue):
     packets.wait(queue.put(barrier=True, release=SYSTEM))
 
 
+class Gate:
+    """A kernel that waits, in fine-grained memory, until it is opened."""
+
+    def __init__(self, put):
+        self.closed = packets.memory(8, FINE)
+        self.opened = self.closed + 4
+        self.signal = put(Meet(self.closed, self.opened))
+        assert bench.until(lambda: word(self.closed))
+
+    def open(self):
+        c_uint32.from_address(self.opened).value = 1
+
+
+@pytest.fixture
+def gate(queue, kernels):
+    gate = Gate(lambda arguments: queue.put(kernels[1], arguments))
+    yield gate
+    gate.open()
+
+
 @pytest.mark.parametrize("barrier", [False, True])
-def test_a_packet_starts_before_others_are_done_unless_it_has_a_barrier_bit(queue, kernels, barrier):
-    """Each of two kernels of one queue waits until the other runs."""
-    cells = packets.memory(8, FINE)
-    first = queue.put(kernels[1], Meet(cells, cells + 4))
-    second = queue.put(kernels[1], Meet(cells + 4, cells), barrier=barrier)
+def test_a_packet_starts_before_others_are_done_unless_it_has_a_barrier_bit(put, gate, barrier):
+    cell = packets.memory(4, FINE)
+    last = put(cell, 1, 7, barrier=barrier)
     if not HARSH or barrier:
-        assert (packets.value_of(second), word(cells), word(cells + 4)) == (1, 1, 0)
-        c_uint32.from_address(cells + 4).value = 1
-    packets.wait(first, second)
+        assert (packets.value_of(last), word(cell)) == (1, 0)
+        gate.open()
+    packets.wait(last)
+    assert packets.value_of(gate.signal) == (0 if not HARSH or barrier else 1)
 
 
-def test_a_barrier_packet_holds_the_queue_and_waits_if_it_has_a_barrier_bit(queue, kernels, put):
-    cells = packets.memory(12, FINE)
-    first = queue.put(kernels[1], Meet(cells, cells + 4))
+def test_a_barrier_packet_holds_the_queue_and_waits_if_it_has_a_barrier_bit(queue, put, gate):
+    cell = packets.memory(4, FINE)
     free, held = queue.put(), queue.put(barrier=True)
-    last = put(cells + 8, 1, 7)
-    assert packets.value_of(free) == (0 if HARSH else 1)
-    assert [packets.value_of(each) for each in (first, held, last)] == [1, 1, 1]
-    assert word(cells + 8) == 0
-    c_uint32.from_address(cells + 4).value = 1
-    packets.wait(first, free, held, last)
-    assert word(cells + 8) == 7
+    last = put(cell, 1, 7)
+    if HARSH:
+        packets.wait(free)
+    assert [packets.value_of(each) for each in (free, held, last)] == [0 if HARSH else 1, 1, 1]
+    assert word(cell) == 0
+    gate.open()
+    packets.wait(gate.signal, free, held, last)
+    assert word(cell) == 7
 
 
 @pytest.mark.parametrize("acquire", SCOPES)
@@ -138,12 +160,32 @@ def test_memory_that_is_freed_has_nothing_to_write_back(queue, put):
     written_back(queue)
 
 
-def test_kernels_are_late(queue, put):
-    """In harsh mode, some kernels of a queue are done after those behind them; the host sees them go by."""
+def test_kernels_overtake_each_other(put):
     cells = packets.memory(4 * 32, FINE)
     signals = [put(cells + 4 * i, 1, 1) for i in range(32)]
-    overtaken = 0
-    while any(done := [word(cells + 4 * i) for i in range(32)]) is False or 0 in done:
-        overtaken |= done != sorted(done, reverse=True)
     packets.wait(*signals)
-    assert overtaken == HARSH
+    ends = [packets.times_of(signal)[1] for signal in signals]
+    assert (ends != sorted(ends)) == HARSH
+
+
+def test_kernels_are_late_as_the_seed_says(queue, put):
+    cell = packets.memory(4, FINE)
+    signals = [put(cell, 1, 1, barrier=True) for _ in range(32)]
+    packets.wait(*signals)
+    expected = packets.delays(int(os.environ["SOFTWARE_HSA_HARSH"]), queue) if HARSH else repeat(0)
+    before = 0
+    late = []
+    for signal in signals:
+        start, end = packets.times_of(signal)
+        late.append(next(expected))
+        assert start - before >= late[-1]
+        before = end
+    assert (max(late) > 100_000) == HARSH
+
+
+@pytest.mark.parametrize("seed", ["", "7"])
+def test_the_seed_is_printed(seed):
+    code = "from simulators.amd import packets; packets.call('hsa_init'); packets.Queue().close()"
+    done = execute([sys.executable, "-c", code], env={**os.environ, "SOFTWARE_HSA_HARSH": seed})
+    assert done.returncode == 0
+    assert done.stderr == (f"software HSA: harsh, SOFTWARE_HSA_HARSH={seed}\n" if seed else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from ctypes import byref, c_char_p, c_int, c_int64, c_size_t, c_uint16, c_uint32, c_uint64, c_void_p
 
 from backends.hip import bench
@@ -132,3 +133,25 @@ def value_of(signal: int, seconds: float = 0.05) -> int:
 def wait(*signals: int) -> None:
     """Wait until all signals are 0."""
     assert [value_of(signal, bench.TIMEOUT) for signal in signals] == [0] * len(signals)
+
+
+def times_of(signal: int) -> tuple[int, int]:
+    """Return when the kernel began and ended whose completion a signal has told, in nanoseconds."""
+    times = (c_uint64 * 2)()
+    call("hsa_amd_profiling_get_dispatch_time", c_uint64(GPU), c_uint64(signal), byref(times))
+    return times[0], times[1]
+
+
+def delays(seed: int, queue: Queue) -> Iterator[int]:
+    """Generate how late the kernels of a queue are in harsh mode, at least, in nanoseconds."""
+    state = seed << 32 ^ queue.ring.contents.id
+
+    def below(limit: int) -> int:
+        nonlocal state
+        state = (state + 0x9E3779B97F4A7C15) % 2**64
+        number = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        number = (number ^ number >> 27) * 0x94D049BB133111EB % 2**64
+        return (number ^ number >> 31) % limit
+
+    while True:
+        yield 0 if below(3) else below(400) * 1000

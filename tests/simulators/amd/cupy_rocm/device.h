@@ -1,7 +1,7 @@
 /* What a kernel in HIP C++ finds on the device, for one that the host's compiler turns into a twin.
  *
- * The blocks of a launch run one after another, in one thread of the operating system. The threads of a block
- * run one after another as well, unless the kernel makes them wait for each other: those that do are fibers. */
+ * The blocks of a launch run one after another, in one thread of the operating system. So do the threads of a
+ * block, unless the kernel makes them wait for each other: then they are fibers. */
 #pragma once
 
 #include <hsa/hsa.h>
@@ -58,7 +58,8 @@ static void run_fiber() {
 /* Let all threads of a block run up to their next wait, until all are done. */
 static void run_together(std::vector<uint3> threads, const std::function<void()> &work) {
     size_t size = threads.size() * STACK;
-    void *stacks = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *stacks = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                        -1, 0);
     if (stacks == MAP_FAILED) abort();
     std::vector<Fiber> fibers(threads.size());
     body = &work;
@@ -106,13 +107,15 @@ template <class Type> Type next(const char *arguments, size_t &offset) {
 }
 
 template <class... Types>
-void launch(void (*kernel)(Types...), bool together, const void *arguments, const hsa_kernel_dispatch_packet_t &packet) {
+void launch(void (*kernel)(Types...), bool together, const void *arguments,
+            const hsa_kernel_dispatch_packet_t &packet) {
     size_t offset = 0;
     auto *from = static_cast<const char *>(arguments);
     std::tuple<std::remove_const_t<Types>...> values{next<Types>(from, offset)...};
     std::function<void()> work = [&] { std::apply(kernel, values); };
     blockDim = {{packet.workgroup_size_x, packet.workgroup_size_y, packet.workgroup_size_z}};
-    gridDim = {{packet.grid_size_x / blockDim.x, packet.grid_size_y / blockDim.y, packet.grid_size_z / blockDim.z}};
+    gridDim = {{packet.grid_size_x / blockDim.x, packet.grid_size_y / blockDim.y,
+                packet.grid_size_z / blockDim.z}};
     std::vector<uint3> threads;
     for (unsigned z = 0; z < blockDim.z; z++)
         for (unsigned y = 0; y < blockDim.y; y++)
@@ -156,10 +159,10 @@ void launch(void (*kernel)(Types...), bool together, const void *arguments, cons
 }
 
 template <class Type> static Type atomicAdd(Type *address, std::common_type_t<Type> value) {
-    Type old;
+    Type old, sum;
     __atomic_load(address, &old, __ATOMIC_SEQ_CST);
-    for (Type sum = old + value; !__atomic_compare_exchange(address, &old, &sum, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); sum = old + value) {
-    }
+    do sum = old + value;
+    while (!__atomic_compare_exchange(address, &old, &sum, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
     return old;
 }
 

@@ -57,7 +57,7 @@ def make(runtime: Path) -> Path:
     RuntimeError
         Debian no longer has the headers, or a tool fails in another way.
     """
-    folder = CACHE / f"cupy-{digest(sys.version, CUPY, *HEADERS, Path(__file__).read_text(encoding='utf-8'))}"
+    folder = CACHE / f"cupy-{digest(str(CACHE), sys.version, CUPY, *HEADERS, STUBS)}"
     with locked(folder):
         if not folder.exists():
             with unfinished_for(folder) as unfinished:

@@ -1,10 +1,11 @@
 /* Caches, in harsh mode: between the kernels of an agent and its coarse-grained memory.
  *
- * What a kernel stores is seen by nobody else at first. A release fence at the scope of the agent shows it to the agent's
- * kernels, one at the scope of the system puts it in memory, where hosts and copies look; a fence is for the stores of all
- * kernels of the agent that are done. A kernel sees what was shown since the agent's last acquire fence as it was before:
- * a fence at the scope of the agent is enough for what its own kernels stored, not for what others did. Nothing becomes
- * visible earlier, which it may on a device. Fine-grained memory has no cache. */
+ * What a kernel stores is seen by nobody else at first. A release fence at the scope of the agent shows it to
+ * the agent's kernels; one at the scope of the system puts it in memory, where hosts and copies look. A fence
+ * is for the stores of all kernels of the agent that are done. What was shown since the agent's last acquire
+ * fence, a kernel sees as it was before; a fence at the scope of the agent is enough for what the agent's own
+ * kernels stored, not for what others did. A device may show everything earlier; this one never does.
+ * Fine-grained memory has no cache. */
 #include "library.h"
 
 #include <algorithm>
@@ -22,7 +23,8 @@ struct Bytes {
     /* Copy what both have in common to `target`, which stands for the memory at `from`. */
     void overlay(char *target, char *from, size_t size) {
         char *first = std::max(start, from), *last = std::min(end(), from + size);
-        if (first < last) memcpy(target + (first - from), bytes.data() + (first - start), size_t(last - first));
+        if (first >= last) return;
+        memcpy(target + (first - from), bytes.data() + (first - start), size_t(last - first));
     }
 };
 

@@ -1,4 +1,4 @@
-/* Copies: carried out by one thread, each as soon as all that it waits for has come, or later in harsh mode. */
+/* Copies: carried out by one thread, each when all that it waits for has come, or later in harsh mode. */
 #include "library.h"
 
 #include <algorithm>

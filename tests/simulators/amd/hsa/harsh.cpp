@@ -1,8 +1,8 @@
-/* Harsh mode, if SOFTWARE_HSA_HARSH is a seed: what the rules about packets leave open is used.
+/* Harsh mode, if SOFTWARE_HSA_HARSH is a seed: everything happens that the rules for packets leave open.
  *
- * A queue starts a packet before those ahead of it are done, unless the packet's barrier bit is set; kernels and copies
- * are delayed at random; and there are caches (cached.cpp). The seed decides the delays; the operating system still
- * decides which thread runs first. */
+ * A queue starts a packet before those ahead of it are done, unless the packet's barrier bit is set. Kernels
+ * and copies are delayed at random, and there are caches (cached.cpp). The seed decides the delays; which
+ * thread runs first is still up to the operating system. */
 #include "library.h"
 
 #include <cstdio>

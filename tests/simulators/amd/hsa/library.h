@@ -2,7 +2,7 @@
  *
  * AMD's HIP runtime drives a GPU through this library, which is the lowest layer that runs in a program.
  * Here the GPU is a few threads: one carries out the packets of each queue, one the copies, one tells
- * those who asked that a signal has changed. Kernels run as native twins, found by name.
+ * those who asked that a signal has changed. Kernels run as native twins, found by name or by code object.
  *
  * What threads share lives until the process ends, because AMD's runtime works on while it ends. */
 #ifndef LIBRARY_H
@@ -144,8 +144,8 @@ struct Twin {
                      std::vector<Operand> &found); /* null if they are not known */
 };
 
-/* Where the twins of a code object's kernels are: a library that was compiled from the same source, if the folder
-   SOFTWARE_HSA_TWINS has one under the code object's digest; else among those of this library. */
+/* Where the twins of a code object's kernels are: a library that was compiled from the same source, if the
+   folder SOFTWARE_HSA_TWINS has one under the code object's digest; else among those of this library. */
 class Twins {
   public:
     Twins(const char *file, size_t size);

@@ -1,4 +1,4 @@
-/* Queues: rings of packets, each with a thread that carries them out in order, or starts them in harsh mode. */
+/* Queues: rings of packets, each with a thread that carries them out in order, or starts them if harsh. */
 #include "library.h"
 
 #include <atomic>

@@ -121,7 +121,8 @@ static void diffuse(const Diffuse &given, const Packet &packet) {
 
 static void name_operands(Diffuse &given, const Packet &packet, Operands &found) {
     size_t size = given.size, rows = std::min<size_t>(given.last - given.first, packet.grid_size_y);
-    found = {operand(given.source, 0, size * size, false), operand(given.target, given.first * size, rows * size, true)};
+    found = {operand(given.source, 0, size * size, false),
+             operand(given.target, given.first * size, rows * size, true)};
 }
 
 /* ---- of AMD's runtime: the arguments that versions 6.4 and 7.2 have in common -------------------- */
