@@ -91,7 +91,7 @@ def check(graph, stream, pool):
 
 
 def every_moment(way, body, error):
-    """Interrupt at moments of a whole capture; reset what was captured by hand, and return what is wrong then.
+    """Interrupt at moments of a capture; reset what was captured by hand, and return what is wrong then.
 
     One object may be left: that which the driver has just made, or which was about to be destroyed.
     """
