@@ -1,0 +1,175 @@
+"""A function of a program: the work that is run eagerly, and captured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from .memory import Copy, Enqueued, Fill, Piece
+from .order import Order
+
+OUTSIDE = 9
+"""The cell that only work on the stream `aside` touches."""
+
+MOST_WORK = 60
+"""How much work a function may do, with that of the graphs that it replays."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """`Stream.wait` for another stream, or for an event that is recorded there at that moment."""
+
+    stream: int
+    other: int
+    event: bool = False
+
+
+@dataclass(frozen=True)
+class Nested:
+    """A replay of another graph: a captured function records it."""
+
+    stream: int
+    graph: int
+    bound: bool = False
+    route: int = 0
+
+
+@dataclass(frozen=True)
+class Aside:
+    """Work on a stream that takes no part: it runs once, when the function is called."""
+
+    a: int = 1
+    b: int = 0
+
+
+Op = Piece | Fill | Copy | Wait | Nested | Aside
+
+
+class Body:
+    """The code and the effect of a function that enqueues work on several streams.
+
+    Its argument is the stream that it begins on. All others wait for that one before they do anything, work
+    on the same memory is ordered by waits, and in the end the first stream waits for all the work.
+
+    Parameters
+    ----------
+    origin : int
+        Number of the stream that it begins on.
+    ops : sequence of Op
+        What it does, without the waits.
+    graphs : mapping of int to sequence of Enqueued
+        The work of the graphs that it can replay. Replays of others are left out.
+    raises : int, optional
+        Raise an exception before the op of this number, or at the end if there are fewer.
+    """
+
+    def __init__(
+        self,
+        origin: int,
+        ops: Sequence[Op],
+        graphs: Mapping[int, Sequence[Enqueued]],
+        raises: int | None = None,
+    ) -> None:
+        self.work: list[Enqueued] = []
+        """What it does to memory, in an order in which it may happen."""
+        self.asides: list[Piece] = []
+        """What runs even if the function is captured."""
+        self.replays: set[int] = set()
+        """The graphs that it replays."""
+        self._origin = origin
+        self._graphs = graphs
+        self._order = Order()
+        self._lines: list[list[str]] = []
+        self._line_of: list[list[str]] = []
+        self._piece("", origin)
+        for op in ops[:raises]:
+            self._add(op)
+        if raises is None:
+            for piece in range(len(self._line_of) - 1, -1, -1):
+                if piece not in self._order.before[origin]:
+                    self._wait_for(origin, piece, 0)
+        else:
+            self._line("raise Abandoned")
+
+    @property
+    def code(self) -> list[str]:
+        """The lines of the function's body."""
+        return [line for lines in self._lines for line in lines if line] or ["pass"]
+
+    @property
+    def reads(self) -> Set[str]:
+        """The memory that it only reads."""
+        return frozenset[str]().union(*(each.reads for each in self.work)) - self.writes
+
+    @property
+    def writes(self) -> Set[str]:
+        """The memory that it changes."""
+        return frozenset[str]().union(*(each.writes for each in self.work))
+
+    def _add(self, op: Op) -> None:
+        match op:
+            case Wait():
+                self._enter(op.stream)
+                self._enter(op.other)
+                event = ".record()" if op.event else ""
+                self._line(f"{self._name(op.stream)}.wait({self._name(op.other)}{event})")
+                self._order.wait(op.stream, op.other)
+            case Nested():
+                self._replay(op)
+            case Aside():
+                piece = Piece(OUTSIDE, OUTSIDE, op.a, op.b)
+                self.asides.append(piece)
+                self._line(piece.code("aside"))
+            case _:
+                self._enqueue(op.code(self._name(op.stream)), op, [op])
+
+    def _replay(self, op: Nested) -> None:
+        work = self._graphs.get(op.graph)
+        if work is not None and len(self.work) + len(work) <= MOST_WORK:
+            stream = self._name(op.stream)
+            how = f"bind({stream})()" if op.bound else f"replay({stream})"
+            self.replays.add(op.graph)
+            self._enqueue(f"g{op.graph}.{how}", op, work)
+
+    def _enqueue(self, code: str, op: Enqueued | Nested, work: Sequence[Enqueued]) -> None:
+        """Add a line that enqueues work, behind the waits that it needs."""
+        self._enter(op.stream)
+        writes = frozenset[str]().union(*(each.writes for each in work))
+        reads = frozenset[str]().union(*(each.reads for each in work)) - writes
+        while missing := self._order.missing(op.stream, reads, writes):
+            self._wait_for(op.stream, missing[-1], op.route)
+        self._piece(code, op.stream, reads, writes)
+        self.work += work
+
+    def _enter(self, stream: int) -> None:
+        """Let a stream take part."""
+        if 0 not in self._order.before[stream]:
+            self._wait_for(stream, 0, 0)
+
+    def _wait_for(self, stream: int, piece: int, route: int) -> None:
+        """Let a stream wait for a piece: for an event behind it, or for a stream that comes after it."""
+        streams = self._order.streams_after(piece)
+        route %= len(streams) + 1
+        if route < len(streams):
+            self._line(f"{self._name(stream)}.wait({self._name(streams[route])})")
+            self._order.wait(stream, streams[route])
+        else:
+            event = f"e{piece}"
+            record = f"{event} = {self._name(self._order.stream_of[piece])}.record()"
+            if record not in self._line_of[piece]:
+                self._line_of[piece].append(record)
+            self._line(f"{self._name(stream)}.wait({event})")
+            self._order.wait_for(stream, piece)
+
+    def _piece(
+        self, code: str, stream: int, reads: Set[str] = frozenset(), writes: Set[str] = frozenset()
+    ) -> None:
+        self._order.add(stream, reads, writes)
+        self._line_of.append(self._line(code))
+
+    def _line(self, code: str) -> list[str]:
+        self._lines.append([code])
+        return self._lines[-1]
+
+    def _name(self, stream: int) -> str:
+        return "s" if stream == self._origin else f"s{stream}"

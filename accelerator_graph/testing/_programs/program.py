@@ -1,0 +1,258 @@
+"""A whole program: its steps become lines of Python that check what the model says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
+
+from .body import Body, Op
+from .memory import Enqueued, Memory
+from .order import NONE, Order
+from .steps import Call, Capture, Check, Instantiate, Options, Replay, Reset, Step, Together
+from .text import captured, declared, indented
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What a program may use of the backend."""
+
+    backend: str
+    """Its name."""
+    events: bool = True
+    """Streams can wait for each other."""
+    nested: bool = True
+    """A replay can be captured."""
+    modes: Sequence[str] = ("default",)
+    """Its capture modes."""
+
+
+@dataclass
+class GraphState:
+    """What is known of a graph at one point of the program."""
+
+    options: Options
+    work: list[Enqueued] | None = None
+    """What a replay does; None if the graph is empty."""
+    home: int = 0
+    """The stream that replays go to."""
+    bound: set[str] = field(default_factory=set)
+    """The names of the callables from `bind`."""
+    runs: Set[int] = NONE
+    """The work that comes before the next run of its executable."""
+    retained: str = ""
+    """The reference to the object that it retains."""
+
+
+class Program:
+    """The code of a program.
+
+    Parameters
+    ----------
+    traits : Traits
+        What it may use.
+    options : sequence of Options
+        How its graphs are made.
+    steps : sequence of Step
+        What it does. Steps that are not possible at their place are left out.
+    """
+
+    def __init__(self, traits: Traits, options: Sequence[Options], steps: Sequence[Step]) -> None:
+        self._traits = traits
+        self._graphs = [GraphState(each) for each in options]
+        self._memory = Memory()
+        self._order = Order()
+        self._lines: list[str] = []
+        self._functions = self._tokens = 0
+        for step in steps:
+            self._do(step)
+        self._check()
+        self.code = "\n".join([*declared(self._lines, traits, options), *self._lines, ""])
+
+    def _do(self, step: Step) -> None:
+        match step:
+            case Call():
+                body = self._body(step.stream, step.body)
+                self._call(self._function(body), step.stream, body, step.route)
+            case Capture():
+                self._capture(step)
+            case Replay():
+                self._replay(step)
+            case Together():
+                self._together(step.replays)
+            case Instantiate():
+                self._instantiate(step.graph)
+            case Reset():
+                self._reset(step.graph, step.drop)
+            case Check():
+                self._check()
+
+    # ---- functions and captures ----------------------------------------------------------------
+
+    def _body(self, origin: int, ops: Sequence[Op], raises: int | None = None) -> Body:
+        graphs = self._graphs if self._traits.nested else []
+        work = {number: graph.work for number, graph in enumerate(graphs) if graph.work is not None}
+        return Body(origin, ops, work, raises)
+
+    def _function(self, body: Body) -> str:
+        name = f"f{self._functions}"
+        self._functions += 1
+        self._lines += [f"def {name}(s):", *indented(body.code)]
+        return name
+
+    def _call(self, function: str, stream: int, body: Body, route: int) -> None:
+        """Run a function eagerly."""
+        self._wait(stream, body.reads, body.writes, route)
+        self._lines.append(f"{function}(s{stream})")
+        self._order.add(stream, body.reads, body.writes)
+        self._apply([*body.asides, *body.work])
+        for graph in body.replays:
+            self._graphs[graph].runs = NONE
+
+    def _capture(self, step: Capture) -> None:
+        self._reset(step.graph)
+        graph, name = self._graphs[step.graph], f"g{step.graph}"
+        given = graph.options.stream
+        stream = step.stream if given is None else given
+        body = self._body(stream, step.body, step.raises)
+        function = self._function(body)
+        if step.eager and step.raises is None:
+            self._call(function, stream, body, step.route)
+        token = ""
+        if step.retain:
+            token = f"t{self._tokens}"
+            self._tokens += 1
+        self._lines += captured(step, given, function, token)
+        self._apply(body.asides)
+        if step.raises is not None:
+            self._lines.append(f'assert {name}.state == "empty", {name}.state')
+            self._lines += _gone(token)
+            return
+        graph.work, graph.home, graph.retained = body.work, stream, token
+        for each in step.replays:
+            self._replay(Replay(step.graph, each, route=step.route))
+
+    def _reset(self, number: int, drop: bool = False) -> None:
+        graph, name = self._graphs[number], f"g{number}"
+        if graph.work is None:
+            return
+        if drop:
+            self._lines.append(f"{name} = {graph.options.code(self._traits.modes)}")
+        else:
+            self._lines += [f"{name}.reset()", *_gone(graph.retained)]
+        self._graphs[number] = GraphState(graph.options)
+
+    def _instantiate(self, number: int) -> None:
+        graph = self._graphs[number]
+        if graph.options.keep_graph and graph.work is not None:
+            self._lines.append(f"g{number}.instantiate()")
+            graph.runs = NONE
+
+    # ---- replays -------------------------------------------------------------------------------
+
+    def _replay(self, step: Replay) -> None:
+        if self._prepare(step):
+            call = f"{step.bound_name}()" if step.bound else f"g{step.graph}.replay({step.target})"
+            self._lines += [f"for _ in range({step.times}):", f"    {call}"] if step.times > 1 else [call]
+            self._ran(step, NONE)
+
+    def _together(self, steps: Sequence[Replay]) -> None:
+        """Replay graphs at once, but only such that don't touch the same memory."""
+        chosen: list[Replay] = []
+        for step in steps:
+            if not any(self._conflict(step.graph, other.graph) for other in chosen) and self._prepare(step):
+                chosen.append(step)
+        calls = []
+        for step in chosen:
+            call = step.bound_name if step.bound else f"partial(g{step.graph}.replay, {step.target})"
+            calls.append(f"[{call}] * {step.times}")
+        if calls:
+            self._lines.append(f"in_threads({', '.join(calls)})")
+        pieces: Set[int] = NONE
+        for step in chosen:
+            pieces = pieces | {self._ran(step, pieces)}
+
+    def _prepare(self, step: Replay) -> bool:
+        """Wait for what has to come before a replay. Return False if there is nothing to replay."""
+        graph = self._graphs[step.graph]
+        if graph.work is None:
+            return False
+        self._wait(self._target(step), *_places(graph.work), step.route, graph.runs)
+        if step.bound and step.bound_name not in graph.bound:
+            graph.bound.add(step.bound_name)
+            self._lines.append(f"{step.bound_name} = g{step.graph}.bind({step.target})")
+        return True
+
+    def _ran(self, step: Replay, beside: Set[int]) -> int:
+        """Note that a replay was enqueued, and which others change the same memory; return its piece."""
+        graph = self._graphs[step.graph]
+        assert graph.work is not None
+        piece = self._order.add(
+            self._target(step), *_places(graph.work), known=graph.runs - beside, beside=beside
+        )
+        graph.runs = graph.runs | self._order.until[piece]
+        for _ in range(step.times):
+            self._apply(graph.work)
+        return piece
+
+    def _target(self, step: Replay) -> int:
+        return self._graphs[step.graph].home if step.stream is None else step.stream
+
+    def _conflict(self, first: int, second: int) -> bool:
+        (reads, writes), (others, written) = (
+            _places(self._graphs[number].work or ()) for number in (first, second)
+        )
+        return first != second and bool(writes & (others | written) or written & reads)
+
+    # ---- order and memory ----------------------------------------------------------------------
+
+    def _wait(
+        self, stream: int, reads: Set[str], writes: Set[str], route: int, known: Set[int] = NONE
+    ) -> None:
+        """Let a stream wait for all that has to come before."""
+        while missing := self._order.missing(stream, reads, writes, known):
+            streams = self._order.streams_after(missing[-1])
+            other = streams[route % len(streams)]
+            if self._traits.events and route < 2 * len(streams):
+                self._lines.append(f"s{stream}.wait(s{other})")
+                self._order.wait(stream, other)
+            else:
+                self._synchronize(other)
+
+    def _synchronize(self, stream: int) -> None:
+        self._lines.append(f"s{stream}.synchronize()")
+        self._order.synchronize(stream)
+
+    def _apply(self, work: Sequence[Enqueued]) -> None:
+        for each in work:
+            each.apply(self._memory)
+
+    def _check(self) -> None:
+        """Wait for all work, and compare the memory with the model."""
+        while unknown := set(range(len(self._order.until))) - self._order.done:
+            self._synchronize(self._order.stream_of[max(unknown)])
+        names = sorted(set(re.findall(r"\b(?:[bc]\d|aside)\b", "\n".join(self._lines))))
+        if "aside" in names:
+            self._lines.append("aside.synchronize()")
+        for name in names:
+            number = int(name[-1]) if name != "aside" else 0
+            if name[0] == "c":
+                wanted, found = str(self._memory.cell(number)), f"work.read({name})"
+            elif name[0] == "b":
+                wanted, found = repr(self._memory.buffer(number)), f"work.read_bytes({name})"
+            else:
+                continue
+            self._lines.append(f'assert {found} == {wanted}, f"{name} holds {{{found}}}"')
+        for graph in self._graphs:
+            if graph.retained:
+                self._lines.append(f'assert {graph.retained}() is not None, "it was not retained"')
+
+
+def _places(work: Sequence[Enqueued]) -> tuple[Set[str], Set[str]]:
+    """Return the memory that work only reads, and that it changes."""
+    writes = frozenset[str]().union(*(each.writes for each in work))
+    return frozenset[str]().union(*(each.reads for each in work)) - writes, writes
+
+
+def _gone(token: str) -> list[str]:
+    return [f'assert {token}() is None, "it is still retained"'] if token else []
