@@ -102,9 +102,7 @@ def check_programs(work: Work, examples: int = 100, seed: int = 0) -> None:
     asked = os.environ.get(SEED)
     seed = random.SystemRandom().randrange(2**32) if asked == "random" else int(asked or seed)
     failures = _Failures(work)
-    how = settings(
-        max_examples=examples, database=None, deadline=None, phases=(Phase.generate, Phase.shrink)
-    )
+    how = settings(max_examples=examples, database=None, deadline=None, phases=(Phase.generate, Phase.shrink))
     try:
         with _nothing_written():
             found = find(programs(backend), failures.has, settings=how, random=random.Random(seed))

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from .memory import Copy, Enqueued, Fill, Piece
 from .order import Order
 
+STREAMS = 4
+"""The most streams that a program has, beside `aside`."""
+
 OUTSIDE = 9
 """The cell that only work on the stream `aside` touches."""
 
@@ -22,6 +25,7 @@ class Wait:
     stream: int
     other: int
     event: bool = False
+    route: int = 0
 
 
 @dataclass(frozen=True)
@@ -42,14 +46,22 @@ class Aside:
     b: int = 0
 
 
-Op = Piece | Fill | Copy | Wait | Nested | Aside
+@dataclass(frozen=True)
+class Release:
+    """`Graph.reset` of another graph, when the function is called."""
+
+    graph: int
+
+
+Op = Piece | Fill | Copy | Wait | Nested | Aside | Release
 
 
 class Body:
     """The code and the effect of a function that enqueues work on several streams.
 
-    Its argument is the stream that it begins on. All others wait for that one before they do anything, work
-    on the same memory is ordered by waits, and in the end the first stream waits for all the work.
+    Its argument is the stream that it begins on: the stream 0 of its ops, while the others are those that
+    follow in the program. They wait for that one before they do anything, work on the same memory is ordered
+    by waits, and in the end the first stream waits for all the work.
 
     Parameters
     ----------
@@ -57,8 +69,10 @@ class Body:
         Number of the stream that it begins on.
     ops : sequence of Op
         What it does, without the waits.
+    width : int
+        How many streams it uses. Ops on others are done on these.
     graphs : mapping of int to sequence of Enqueued
-        The work of the graphs that it can replay. Replays of others are left out.
+        The work of the graphs that it can replay or reset. Others are left out.
     raises : int, optional
         Raise an exception before the op of this number, or at the end if there are fewer.
     """
@@ -67,6 +81,7 @@ class Body:
         self,
         origin: int,
         ops: Sequence[Op],
+        width: int,
         graphs: Mapping[int, Sequence[Enqueued]],
         raises: int | None = None,
     ) -> None:
@@ -76,18 +91,21 @@ class Body:
         """What runs even if the function is captured."""
         self.replays: set[int] = set()
         """The graphs that it replays."""
+        self.released: set[int] = set()
+        """The graphs that it resets."""
         self._origin = origin
-        self._graphs = graphs
+        self._width = width
+        self._graphs = dict(graphs)
         self._order = Order()
         self._lines: list[list[str]] = []
         self._line_of: list[list[str]] = []
-        self._piece("", origin)
+        self._piece("", 0)
         for op in ops[:raises]:
             self._add(op)
         if raises is None:
             for piece in range(len(self._line_of) - 1, -1, -1):
-                if piece not in self._order.before[origin]:
-                    self._wait_for(origin, piece, 0)
+                if piece not in self._order.before[0]:
+                    self._wait_for(0, piece, 0)
         else:
             self._line("raise Abandoned")
 
@@ -109,42 +127,47 @@ class Body:
     def _add(self, op: Op) -> None:
         match op:
             case Wait():
-                self._enter(op.stream)
-                self._enter(op.other)
+                stream, other = self._enter(op.stream, op.route), self._enter(op.other, op.route)
                 event = ".record()" if op.event else ""
-                self._line(f"{self._name(op.stream)}.wait({self._name(op.other)}{event})")
-                self._order.wait(op.stream, op.other)
+                self._line(f"{self._name(stream)}.wait({self._name(other)}{event})")
+                self._order.wait(stream, other)
             case Nested():
                 self._replay(op)
             case Aside():
                 piece = Piece(OUTSIDE, OUTSIDE, op.a, op.b)
                 self.asides.append(piece)
                 self._line(piece.code("aside"))
+            case Release():
+                if self._graphs.pop(op.graph, None) is not None:
+                    self.released.add(op.graph)
+                    self._line(f"g{op.graph}.reset()")
             case _:
-                self._enqueue(op.code(self._name(op.stream)), op, [op])
+                self._enqueue(op.code(self._name(op.stream % self._width)), op, [op])
 
     def _replay(self, op: Nested) -> None:
         work = self._graphs.get(op.graph)
         if work is not None and len(self.work) + len(work) <= MOST_WORK:
-            stream = self._name(op.stream)
+            stream = self._name(op.stream % self._width)
             how = f"bind({stream})()" if op.bound else f"replay({stream})"
             self.replays.add(op.graph)
             self._enqueue(f"g{op.graph}.{how}", op, work)
 
     def _enqueue(self, code: str, op: Enqueued | Nested, work: Sequence[Enqueued]) -> None:
         """Add a line that enqueues work, behind the waits that it needs."""
-        self._enter(op.stream)
+        stream = self._enter(op.stream, op.route)
         writes = frozenset[str]().union(*(each.writes for each in work))
         reads = frozenset[str]().union(*(each.reads for each in work)) - writes
-        while missing := self._order.missing(op.stream, reads, writes):
-            self._wait_for(op.stream, missing[-1], op.route)
-        self._piece(code, op.stream, reads, writes)
+        while missing := self._order.missing(stream, reads, writes):
+            self._wait_for(stream, missing[-1], op.route)
+        self._piece(code, stream, reads, writes)
         self.work += work
 
-    def _enter(self, stream: int) -> None:
-        """Let a stream take part."""
+    def _enter(self, number: int, route: int) -> int:
+        """Let a stream take part; return its number among those that may."""
+        stream = number % self._width
         if 0 not in self._order.before[stream]:
-            self._wait_for(stream, 0, 0)
+            self._wait_for(stream, 0, route)
+        return stream
 
     def _wait_for(self, stream: int, piece: int, route: int) -> None:
         """Let a stream wait for a piece: for an event behind it, or for a stream that comes after it."""
@@ -172,4 +195,4 @@ class Body:
         return self._lines[-1]
 
     def _name(self, stream: int) -> str:
-        return "s" if stream == self._origin else f"s{stream}"
+        return f"s{(self._origin + stream) % STREAMS}" if stream else "s"

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from accelerator_graph.backends.base import Backend, Capability
 
-from .body import Aside, Nested, Op, Wait
+from .body import STREAMS, Aside, Nested, Op, Release, Wait
 from .memory import BUFFER_BYTES, Copy, Fill, Piece
 from .program import Program, Traits
-from .steps import Call, Capture, Check, Instantiate, Options, Replay, Reset, Step, Together
+from .steps import Call, Capture, Check, Close, Instantiate, Options, Replay, Reset, Step, Together
 
 T = TypeVar("T")
 
-STREAMS, CELLS, BUFFERS, GRAPHS = 4, 3, 2, 3
+CELLS, BUFFERS, GRAPHS = 3, 2, 3
 """The most that a program has of each."""
 
 
@@ -31,7 +30,8 @@ def programs(backend: Backend) -> SearchStrategy[Program]:
         modes=("default", *backend.capture_modes),
     )
     streams = _below(STREAMS if traits.events else 2)
-    body = _several(_ops(traits, Capability.ENQUEUE in capabilities), 10)
+    width = st.integers(1, STREAMS if traits.events else 1)
+    body = _several(_op(traits, Capability.ENQUEUE in capabilities), 3, 10)
     options = st.builds(
         Options, keep_graph=st.booleans(), mode=_below(len(traits.modes)), stream=st.none() | streams
     )
@@ -40,27 +40,27 @@ def programs(backend: Backend) -> SearchStrategy[Program]:
         graph=_graph,
         stream=streams,
         body=body,
+        width=width,
         way=st.sampled_from(["with", "by hand", "graph", "side stream"]),
-        raises=st.one_of(st.none(), st.none(), st.none(), _below(8)),
+        raises=_weighted((4, st.none()), (1, _below(8))),
         eager=st.booleans(),
         retain=st.booleans(),
         replays=st.lists(st.none() | streams, max_size=3),
         route=_route,
     )
-    step = _steps(capture, streams, body)
+    call = st.builds(Call, stream=streams, body=body, width=width, route=_route)
     return st.builds(
         lambda options, first, steps: Program(traits, options, [first, *steps]),
         st.tuples(*[options] * GRAPHS),
         capture,
-        _several(step, 7),
+        _several(_step(capture, call, streams), 2, 8),
     )
 
 
-def _ops(traits: Traits, memory: bool) -> SearchStrategy[Op]:
-    """Return the strategy for what a function does; it has one stream where there are no events."""
-    stream = _below(STREAMS) if traits.events else st.just(0)
+def _op(traits: Traits, memory: bool) -> SearchStrategy[Op | None]:
+    """Return the strategy for what a function does."""
+    stream = _below(STREAMS)
     nbytes = st.none() | st.integers(0, BUFFER_BYTES)
-    pairs = st.permutations(range(BUFFERS))
     piece = st.builds(
         Piece,
         stream=stream,
@@ -70,33 +70,34 @@ def _ops(traits: Traits, memory: bool) -> SearchStrategy[Op]:
         slow=st.booleans(),
         route=_route,
     )
-    kinds: list[SearchStrategy[Op]] = [piece, piece, piece]
-    if memory:
-        kinds.append(
-            st.builds(
-                Fill, stream=stream, buffer=_below(BUFFERS), value=_below(10), nbytes=nbytes, route=_route
-            )
-        )
-        kinds.append(
-            st.builds(
-                lambda pair, **how: Copy(dst=pair[0], src=pair[1], **how),
-                pairs,
-                stream=stream,
-                nbytes=nbytes,
-                route=_route,
-            )
-        )
-    if traits.events:
-        kinds.append(st.builds(Wait, stream=stream, other=stream, event=st.booleans()))
-    if traits.nested:
-        kinds.append(st.builds(Nested, stream=stream, graph=_graph, bound=st.booleans(), route=_route))
-    kinds.append(st.builds(Aside, a=st.sampled_from([1, 3]), b=_below(4)))
-    return st.one_of(kinds)
+    fill = st.builds(
+        Fill, stream=stream, buffer=_below(BUFFERS), value=_below(10), nbytes=nbytes, route=_route
+    )
+    copy = st.builds(
+        lambda pair, **how: Copy(dst=pair[0], src=pair[1], **how),
+        st.permutations(range(BUFFERS)),
+        stream=stream,
+        nbytes=nbytes,
+        route=_route,
+    )
+    return _weighted(
+        (1, st.none()),
+        (8, piece),
+        (2 * memory, fill),
+        (2 * memory, copy),
+        (traits.events, st.builds(Wait, stream=stream, other=stream, event=st.booleans(), route=_route)),
+        (
+            2 * traits.nested,
+            st.builds(Nested, stream=stream, graph=_graph, bound=st.booleans(), route=_route),
+        ),
+        (1, st.builds(Aside, a=st.sampled_from([1, 3]), b=_below(4))),
+        (1, st.builds(Release, _graph)),
+    )
 
 
-def _steps(
-    capture: SearchStrategy[Capture], streams: SearchStrategy[int], body: SearchStrategy[Sequence[Op]]
-) -> SearchStrategy[Step]:
+def _step(
+    capture: SearchStrategy[Capture], call: SearchStrategy[Call], streams: SearchStrategy[int]
+) -> SearchStrategy[Step | None]:
     replay = st.builds(
         Replay,
         graph=_graph,
@@ -105,22 +106,28 @@ def _steps(
         times=st.integers(1, 3),
         route=_route,
     )
-    return st.one_of(
-        replay,
-        replay,
-        capture,
-        capture,
-        st.builds(Together, st.lists(replay, min_size=2, max_size=3)),
-        st.builds(Call, stream=streams, body=body, route=_route),
-        st.builds(Instantiate, _graph),
-        st.builds(Reset, _graph, st.booleans()),
-        st.builds(Check),
+    return _weighted(
+        (1, st.none()),
+        (4, replay),
+        (5, capture),
+        (1, call),
+        (1, st.builds(Together, st.lists(replay, min_size=2, max_size=3))),
+        (1, st.builds(Instantiate, _graph)),
+        (2, st.builds(Reset, _graph, st.booleans())),
+        (1, st.builds(Close, streams)),
+        (1, st.builds(Check)),
     )
 
 
-def _several(each: SearchStrategy[T], most: int) -> SearchStrategy[list[T]]:
-    """Return the strategy for lists. Hypothesis takes an entry away by making it None first."""
-    return st.lists(st.none() | each, max_size=most).map(
+def _weighted(*choices: tuple[int, SearchStrategy[Any]]) -> SearchStrategy[Any]:
+    """Return the strategy for one of several, the first being the simplest."""
+    kinds = [kind for weight, kind in choices for _ in range(weight)]
+    return _below(len(kinds)).flatmap(kinds.__getitem__)
+
+
+def _several(each: SearchStrategy[T | None], least: int, most: int) -> SearchStrategy[list[T]]:
+    """Return the strategy for lists. An entry that is None counts as none, so shrinking can take it away."""
+    return st.lists(each, min_size=least, max_size=most).map(
         lambda entries: [entry for entry in entries if entry is not None]
     )
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 
-from .body import Body, Op
+from .body import Body
 from .memory import Enqueued, Memory
 from .order import NONE, Order
-from .steps import Call, Capture, Check, Instantiate, Options, Replay, Reset, Step, Together
-from .text import captured, declared, indented
+from .steps import Call, Capture, Check, Close, Instantiate, Options, Replay, Reset, Step, Together
+from .text import captured, declared, indented, stream
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class GraphState:
     """What a replay does; None if the graph is empty."""
     home: int = 0
     """The stream that replays go to."""
-    bound: set[str] = field(default_factory=set)
-    """The names of the callables from `bind`."""
+    bound: set[int | None] = field(default_factory=set)
+    """The streams that it was bound to; None for its home."""
     runs: Set[int] = NONE
     """The work that comes before the next run of its executable."""
     retained: str = ""
@@ -72,7 +72,7 @@ class Program:
     def _do(self, step: Step) -> None:
         match step:
             case Call():
-                body = self._body(step.stream, step.body)
+                body = self._body(step, step.stream)
                 self._call(self._function(body), step.stream, body, step.route)
             case Capture():
                 self._capture(step)
@@ -84,15 +84,16 @@ class Program:
                 self._instantiate(step.graph)
             case Reset():
                 self._reset(step.graph, step.drop)
+            case Close():
+                self._close(step.stream)
             case Check():
                 self._check()
 
     # ---- functions and captures ----------------------------------------------------------------
 
-    def _body(self, origin: int, ops: Sequence[Op], raises: int | None = None) -> Body:
-        graphs = self._graphs if self._traits.nested else []
-        work = {number: graph.work for number, graph in enumerate(graphs) if graph.work is not None}
-        return Body(origin, ops, work, raises)
+    def _body(self, step: Call | Capture, origin: int, raises: int | None = None) -> Body:
+        work = {number: graph.work for number, graph in enumerate(self._graphs) if graph.work is not None}
+        return Body(origin, step.body, step.width, work, raises)
 
     def _function(self, body: Body) -> str:
         name = f"f{self._functions}"
@@ -108,27 +109,33 @@ class Program:
         self._apply([*body.asides, *body.work])
         for graph in body.replays:
             self._graphs[graph].runs = NONE
+        self._release(body)
+
+    def _release(self, body: Body) -> None:
+        for number in body.released:
+            self._graphs[number] = GraphState(self._graphs[number].options)
 
     def _capture(self, step: Capture) -> None:
         self._reset(step.graph)
         graph, name = self._graphs[step.graph], f"g{step.graph}"
         given = graph.options.stream
-        stream = step.stream if given is None else given
-        body = self._body(stream, step.body, step.raises)
+        home = step.stream if given is None else given
+        body = self._body(step, home, step.raises)
         function = self._function(body)
-        if step.eager and step.raises is None:
-            self._call(function, stream, body, step.route)
+        if step.eager and step.raises is None and not body.released:
+            self._call(function, home, body, step.route)
         token = ""
         if step.retain:
             token = f"t{self._tokens}"
             self._tokens += 1
         self._lines += captured(step, given, function, token)
         self._apply(body.asides)
+        self._release(body)
         if step.raises is not None:
             self._lines.append(f'assert {name}.state == "empty", {name}.state')
             self._lines += _gone(token)
             return
-        graph.work, graph.home, graph.retained = body.work, stream, token
+        graph.work, graph.home, graph.retained = body.work, home, token
         for each in step.replays:
             self._replay(Replay(step.graph, each, route=step.route))
 
@@ -147,6 +154,15 @@ class Program:
         if graph.options.keep_graph and graph.work is not None:
             self._lines.append(f"g{number}.instantiate()")
             graph.runs = NONE
+
+    def _close(self, number: int) -> None:
+        for graph in self._graphs:
+            if number in (graph.options.stream, None if graph.work is None else graph.home):
+                return
+        for graph in self._graphs:
+            graph.bound.discard(number)
+        self._synchronize(number)
+        self._lines += [f"s{number}.close()", f"s{number} = {stream(self._traits.backend)}"]
 
     # ---- replays -------------------------------------------------------------------------------
 
@@ -178,8 +194,8 @@ class Program:
         if graph.work is None:
             return False
         self._wait(self._target(step), *_places(graph.work), step.route, graph.runs)
-        if step.bound and step.bound_name not in graph.bound:
-            graph.bound.add(step.bound_name)
+        if step.bound and step.stream not in graph.bound:
+            graph.bound.add(step.stream)
             self._lines.append(f"{step.bound_name} = g{step.graph}.bind({step.target})")
         return True
 

@@ -6,6 +6,7 @@ import re
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import accelerator_graph as ag
@@ -62,6 +63,6 @@ def in_threads(*calls: Sequence[Callable[[], object]]) -> None:
         for call in each:
             call()
 
-    threads = [Thread(lambda each=each: make(each), f"replay-{n}") for n, each in enumerate(calls)]
+    threads = [Thread(partial(make, each), f"replay-{number}") for number, each in enumerate(calls)]
     for thread in threads:
         thread.result(LIMIT)

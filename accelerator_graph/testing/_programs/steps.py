@@ -37,6 +37,8 @@ class Call:
 
     stream: int
     body: Sequence[Op]
+    width: int = 1
+    """How many streams it uses."""
     route: int = 0
 
 
@@ -47,6 +49,8 @@ class Capture:
     graph: int
     stream: int
     body: Sequence[Op]
+    width: int = 1
+    """How many streams it uses."""
     way: CaptureWay = "with"
     raises: int | None = None
     """Before which op of the body an exception is raised."""
@@ -105,8 +109,15 @@ class Reset:
 
 
 @dataclass(frozen=True)
+class Close:
+    """Close a stream that no graph is for, and make another one."""
+
+    stream: int
+
+
+@dataclass(frozen=True)
 class Check:
     """Wait for all streams and look at the memory."""
 
 
-Step = Call | Capture | Replay | Together | Instantiate | Reset | Check
+Step = Call | Capture | Replay | Together | Instantiate | Reset | Close | Check

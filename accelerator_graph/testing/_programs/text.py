@@ -44,27 +44,30 @@ def captured(step: Capture, given: int | None, function: str, token: str) -> lis
         Name of the reference to an object that the graph retains; empty if it retains none.
     """
     graph = f"g{step.graph}"
-    stream = f"s{step.stream if given is None else given}"
-    entered = stream if given is None else ""
-    argument = "ag.current_stream()" if step.way == "side stream" and given is None else stream
+    origin = f"s{step.stream if given is None else given}"
+    entered = origin if given is None else ""
+    argument = "ag.current_stream()" if step.way == "side stream" and given is None else origin
     inside = [f"{token} = ref({graph}.retain(Token()))"] if token else []
     inside.append(f"{function}({argument})")
     abandoned = "suppress(Abandoned)" if step.raises is not None else ""
     if step.way == "by hand":
         if abandoned:
             inside = [f"with {abandoned}:", *indented(inside)]
-        inside = [
-            f"{graph}.capture_begin()", *inside, f"{graph}.{'reset' if abandoned else 'capture_end'}()"
-        ]
+        inside = [f"{graph}.capture_begin()", *inside, f"{graph}.{'reset' if abandoned else 'capture_end'}()"]
         return [f"with {entered}:", *indented(inside)] if entered else inside
     context = {
         "with": graph,
-        "graph": f"ag.graph({graph}, stream={stream})",
+        "graph": f"ag.graph({graph}, stream={origin})",
         "side stream": f"ag.graph({graph})",
     }[step.way]
     if step.way == "graph":
         entered = ""
     return [f"with {', '.join(filter(None, (abandoned, entered, context)))}:", *indented(inside)]
+
+
+def stream(backend: str) -> str:
+    """Return the call that makes a stream."""
+    return f'ag.Stream(0, backend="{backend}")'
 
 
 def declared(lines: Sequence[str], traits: Traits, options: Sequence[Options]) -> list[str]:
@@ -73,7 +76,7 @@ def declared(lines: Sequence[str], traits: Traits, options: Sequence[Options]) -
     graphs = [number for number in range(len(options)) if f"g{number}" in used]
     used |= {f"s{options[number].stream}" for number in graphs}
     made = {
-        "s": f'ag.Stream(0, backend="{traits.backend}")',
+        "s": stream(traits.backend),
         "c": "work.new()",
         "b": f"work.buffer({BUFFER_BYTES})",
     }
