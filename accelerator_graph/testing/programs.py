@@ -39,8 +39,10 @@ from unittest import SkipTest
 
 from .. import backends
 from ._case import Case, folder
-from ._programs.program import Program
+from ._programs.memory import Piece
+from ._programs.program import Program, Traits
 from ._programs.run import report, run
+from ._programs.steps import Call
 from ._work import Work
 
 try:
@@ -55,8 +57,8 @@ from ._programs.drawing import programs
 EXAMPLES, SEED = "ACCELERATOR_GRAPH_PROGRAMS", "ACCELERATOR_GRAPH_PROGRAMS_SEED"
 SHRINK_SECONDS = 60.0
 """After this time the smallest program so far is reported."""
-ATTEMPTS = 3
-"""How often a program is run to see whether it fails, once one has failed: a race may take several."""
+ATTEMPTS = 5
+"""How often a program is run to see whether it fails, once one has failed that does not fail every time."""
 
 
 class RandomPrograms(ABC):
@@ -98,9 +100,11 @@ def check_programs(work: Work, examples: int = 100, seed: int = 0) -> None:
         An environment variable has a wrong value.
     """
     backend = backends.get(work.backend)
-    examples = int(os.environ.get(EXAMPLES) or examples)
-    asked = os.environ.get(SEED)
-    seed = random.SystemRandom().randrange(2**32) if asked == "random" else int(asked or seed)
+    examples = _number(EXAMPLES, examples)
+    if os.environ.get(SEED) == "random":
+        seed = random.SystemRandom().randrange(2**32)
+    else:
+        seed = _number(SEED, seed)
     failures = _Failures(work)
     how = settings(max_examples=examples, database=None, deadline=None, phases=(Phase.generate, Phase.shrink))
     try:
@@ -110,6 +114,15 @@ def check_programs(work: Work, examples: int = 100, seed: int = 0) -> None:
         return
     error = failures.errors[found.code]
     raise AssertionError(f"{report(work, found.code, error)}\n(seed {seed})") from error
+
+
+def _number(variable: str, default: int) -> int:
+    """Return the number that an environment variable asks for."""
+    value = os.environ.get(variable, "")
+    if value and not value.isdecimal():
+        also = ' or "random"' if variable == SEED else ""
+        raise ValueError(f"{variable} must be a number{also}, not {value!r}.")
+    return int(value or default)
 
 
 class _Case(Case):
@@ -130,29 +143,41 @@ class _Failures:
     def __init__(self, work: Work) -> None:
         self._work = work
         self._passed: set[str] = set()
+        self._attempts = 1
         self._end = 0.0
+        self._check = Program(Traits(work.backend), [], [Call(0, [Piece(0, 0, 1, 1)])]).code
         self.errors: dict[str, Exception] = {}
         """How each has failed, by its code."""
 
     def has(self, program: Program) -> bool:
-        """Return True if a program fails. Once one has, others have several attempts, as races need them."""
+        """Return True if a program fails. It is run once, or several times after one that failed by chance."""
         code = program.code
         if code in self.errors or code in self._passed:
             return code in self.errors
         if self.errors and time.monotonic() > self._end:
             return False
-        for _ in range(ATTEMPTS if self.errors else 1):
-            case = _Case(self._work)
-            try:
-                case.run(partial(run, case, code))
-            except SkipTest:
-                raise
-            except Exception as error:
-                self._end = self._end or time.monotonic() + SHRINK_SECONDS
-                self.errors[code] = error
-                return True
-        self._passed.add(code)
-        return False
+        error = next(filter(None, (self._error(code) for _ in range(self._attempts))), None)
+        if error is None:
+            self._passed.add(code)
+        else:
+            if self._error(self._check) is not None:
+                self._end = 0.0  # the failure has broken more than its program: shrinking would mislead
+            elif not self.errors:
+                self._end = time.monotonic() + SHRINK_SECONDS
+                self._attempts = 1 if self._error(code) and self._error(code) else ATTEMPTS
+            self.errors[code] = error
+        return error is not None
+
+    def _error(self, code: str) -> Exception | None:
+        """Run a program; return how it fails."""
+        case = _Case(self._work)
+        try:
+            case.run(partial(run, case, code))
+        except SkipTest:
+            raise
+        except Exception as error:
+            return error
+        return None
 
 
 @contextmanager

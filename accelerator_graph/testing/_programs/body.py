@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .memory import Copy, Enqueued, Fill, Piece
 from .order import Order
@@ -54,6 +54,16 @@ class Release:
 
 
 Op = Piece | Fill | Copy | Wait | Nested | Aside | Release
+
+
+def shifted(op: Op, number: int) -> Op:
+    """Return the same op with other numbers."""
+    match op:
+        case Piece():
+            return replace(op, b=op.b + number)
+        case Fill():
+            return replace(op, value=op.value + number)
+    return op
 
 
 class Body:

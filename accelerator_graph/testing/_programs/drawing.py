@@ -12,7 +12,7 @@ from accelerator_graph.backends.base import Backend, Capability
 from .body import STREAMS, Aside, Nested, Op, Release, Wait
 from .memory import BUFFER_BYTES, Copy, Fill, Piece
 from .program import Program, Traits
-from .steps import Call, Capture, Check, Close, Instantiate, Options, Replay, Reset, Step, Together
+from .steps import Again, Call, Capture, Check, Close, Instantiate, Options, Replay, Reset, Step, Together
 
 T = TypeVar("T")
 
@@ -35,6 +35,7 @@ def programs(backend: Backend) -> SearchStrategy[Program]:
     options = st.builds(
         Options, keep_graph=st.booleans(), mode=_below(len(traits.modes)), stream=st.none() | streams
     )
+    replays = st.lists(st.none() | streams, max_size=3)
     capture = st.builds(
         Capture,
         graph=_graph,
@@ -45,15 +46,15 @@ def programs(backend: Backend) -> SearchStrategy[Program]:
         raises=_weighted((4, st.none()), (1, _below(8))),
         eager=st.booleans(),
         retain=st.booleans(),
-        replays=st.lists(st.none() | streams, max_size=3),
+        replays=replays,
         route=_route,
     )
     call = st.builds(Call, stream=streams, body=body, width=width, route=_route)
     return st.builds(
-        lambda options, first, steps: Program(traits, options, [first, *steps]),
+        lambda options, first, steps: Program(traits, options, [*filter(None, [first]), *steps]),
         st.tuples(*[options] * GRAPHS),
-        capture,
-        _several(_step(capture, call, streams), 2, 8),
+        _weighted((1, st.none()), (9, capture)),
+        _several(_step(capture, call, replays, streams), 2, 8),
     )
 
 
@@ -96,7 +97,10 @@ def _op(traits: Traits, memory: bool) -> SearchStrategy[Op | None]:
 
 
 def _step(
-    capture: SearchStrategy[Capture], call: SearchStrategy[Call], streams: SearchStrategy[int]
+    capture: SearchStrategy[Capture],
+    call: SearchStrategy[Call],
+    replays: SearchStrategy[list[int | None]],
+    streams: SearchStrategy[int],
 ) -> SearchStrategy[Step | None]:
     replay = st.builds(
         Replay,
@@ -110,9 +114,10 @@ def _step(
         (1, st.none()),
         (4, replay),
         (5, capture),
+        (2, st.builds(Again, graph=_graph, shift=st.integers(1, 3), replays=replays)),
         (1, call),
         (1, st.builds(Together, st.lists(replay, min_size=2, max_size=3))),
-        (1, st.builds(Instantiate, _graph)),
+        (2, st.builds(Instantiate, _graph)),
         (2, st.builds(Reset, _graph, st.booleans())),
         (1, st.builds(Close, streams)),
         (1, st.builds(Check)),
@@ -136,5 +141,5 @@ def _below(count: int) -> SearchStrategy[int]:
     return st.integers(0, count - 1)
 
 
-_graph = _below(GRAPHS)
+_graph = st.sampled_from([0, 0, 1, 2])
 _route = _below(6)

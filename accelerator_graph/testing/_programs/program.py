@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from .body import Body
+from .body import Body, shifted
 from .memory import Enqueued, Memory
 from .order import NONE, Order
-from .steps import Call, Capture, Check, Close, Instantiate, Options, Replay, Reset, Step, Together
+from .steps import Again, Call, Capture, Check, Close, Instantiate, Options, Replay, Reset, Step, Together
 from .text import captured, declared, indented, stream
 
 
@@ -64,6 +64,7 @@ class Program:
         self._order = Order()
         self._lines: list[str] = []
         self._functions = self._tokens = 0
+        self._latest: Capture | None = None
         for step in steps:
             self._do(step)
         self._check()
@@ -72,10 +73,17 @@ class Program:
     def _do(self, step: Step) -> None:
         match step:
             case Call():
-                body = self._body(step, step.stream)
-                self._call(self._function(body), step.stream, body, step.route)
+                function = self._body(step, step.stream)
+                self._call(self._function(function), step.stream, function, step.route)
             case Capture():
                 self._capture(step)
+                self._latest = step
+            case Again():
+                if self._latest is not None:
+                    body = [shifted(op, step.shift) for op in self._latest.body]
+                    self._capture(
+                        replace(self._latest, graph=step.graph, body=body, raises=None, replays=step.replays)
+                    )
             case Replay():
                 self._replay(step)
             case Together():
@@ -180,7 +188,9 @@ class Program:
                 chosen.append(step)
         calls = []
         for step in chosen:
-            call = step.bound_name if step.bound else f"partial(g{step.graph}.replay, {step.target})"
+            call = step.bound_name if step.bound else f"g{step.graph}.replay"
+            if step.target and not step.bound:
+                call = f"partial({call}, {step.target})"
             calls.append(f"[{call}] * {step.times}")
         if calls:
             self._lines.append(f"in_threads({', '.join(calls)})")

@@ -64,6 +64,17 @@ class Capture:
 
 
 @dataclass(frozen=True)
+class Again:
+    """Capture the function of the latest capture once more, with other numbers."""
+
+    graph: int
+    shift: int = 1
+    """What is added to the numbers."""
+    replays: Sequence[int | None] = ()
+    """As in `Capture`."""
+
+
+@dataclass(frozen=True)
 class Replay:
     """Replay a graph several times."""
 
@@ -120,4 +131,4 @@ class Check:
     """Wait for all streams and look at the memory."""
 
 
-Step = Call | Capture | Replay | Together | Instantiate | Reset | Close | Check
+Step = Call | Capture | Again | Replay | Together | Instantiate | Reset | Close | Check
