@@ -150,7 +150,7 @@ class _Failures:
         """How each has failed, by its code."""
 
     def has(self, program: Program) -> bool:
-        """Return True if a program fails. It is run once, or several times after one that failed by chance."""
+        """Return True if a program fails, in one of several runs if the first failure was not steady."""
         code = program.code
         if code in self.errors or code in self._passed:
             return code in self.errors

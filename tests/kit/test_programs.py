@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -40,43 +41,50 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     ownership.drain()
 
 
-def failure() -> tuple[str, list[str]]:
-    """Return how the programs fail: the first line of the message, and the lines of the program."""
+def failure() -> str:
+    """Return the program that fails."""
     with pytest.raises(AssertionError) as caught:
         check_programs(HostWork(NAME))
-    head, _, rest = str(caught.value).partition("\n")
-    return head, [line[4:] for line in rest.splitlines() if line.startswith(("    ", "->  "))]
+    lines = str(caught.value).splitlines()
+    return "\n".join(line[4:] for line in lines if line.startswith(("    ", "->  ")) and "# work" not in line)
 
 
 # ---- bugs ------------------------------------------------------------------------------------------
 
 
+FOUND = [  # with a part of the shortest program that shows it, and its number of lines
+    (planted_programs.IgnoresDependencies, r"s1.wait\(", 26),
+    (planted_programs.ReplaysStaleParameters, r"with s0, g0:(.|\n)*with s0, g0:", 18),
+    (planted_programs.LosesAFill, r"s.fill\(b0, \d.*\n.*s.fill\(b0, ", 14),
+    (planted_programs.LosesTheLastOfThreeReplays, r"g0.replay|range\(3\)", 15),
+    (planted.FillIgnoresCaptures, r"fill\(b0, ", 12),
+]
+ALSO_FOUND = [
+    (planted.ReplaysTwice, r"g0.replay\(", 13),
+    (planted.NeverAbandons, "raise Abandoned", 13),
+    (planted.RunsOverlap, r"replay\(s\d\)|bind\(s\d\)", 20),
+    (planted.ReplaysOnAStreamOfItsOwn, r"g0.replay\(", 13),
+    (planted.DestroysRunsUnderWay, r"g0.reset\(\)|g0 = ag.Graph", 18),
+    (planted.ChildGraphsRunAtOnce, r"g\d.(replay|bind)\(s", 20),
+    (planted.DestroyBreaksCaptures, r"def f1\(s\):\n    g0.reset\(\)", 15),
+    (planted.SwapsNodes, r"enqueue|fill", 16),
+    (planted.LinksAStreamOnce, r"s\d.wait\(", 21),
+    (planted.CapturesEveryStream, "aside", 15),
+    (planted_explicit.LatestRunWins, r"range\(\d\)|g0.replay", 15),
+    (planted_explicit.LastWaitWins, r"s1.wait\(", 21),
+]
+
+
 @pytest.mark.parametrize(
-    ("backend", "shows", "most_lines"),
-    [
-        (planted_programs.IgnoresDependencies, ".wait(", 20),
-        (planted_programs.ReplaysStaleParameters, "g0.replay()", 22),
-        (planted_programs.LosesAFill, "fill(b0, ", 14),
-        (planted_programs.LosesTheLastOfThreeReplays, "replay", 18),
-        (planted_explicit.LatestRunWins, "replay", 16),
-        (planted_explicit.LastWaitWins, ".wait(", 20),
-        (planted.LinksAStreamOnce, ".wait(", 20),
-        (planted.FillIgnoresCaptures, "fill(b0, ", 12),
-        (planted.NeverAbandons, "raise Abandoned", 12),
-        (planted.RunsOverlap, "replay(", 20),
-        (planted.ReplaysOnAStreamOfItsOwn, "replay()", 14),
-        (planted.DestroysRunsUnderWay, "replay", 20),
-        (planted.ChildGraphsRunAtOnce, "g", 20),
-        (planted.DestroyBreaksCaptures, "reset()", 20),
-        (planted.SwapsNodes, "enqueue", 16),
-    ],
+    ("backend", "shows", "lines"),
+    [*FOUND, *(pytest.param(*each, marks=pytest.mark.needs("rest")) for each in ALSO_FOUND)],
     ids=lambda each: getattr(each, "__name__", ""),
 )
-def test_bug_is_found_and_shrunk(backend: type[Backend], shows: str, most_lines: int, register: Any) -> None:
+def test_bug_is_found_and_shrunk(backend: type[Backend], shows: str, lines: int, register: Any) -> None:
     register(backend)
-    _, lines = failure()
-    assert any(shows in line for line in lines)
-    assert len(lines) <= most_lines, "\n".join(lines)
+    code = failure()
+    assert re.search(shows, code), code
+    assert len(code.splitlines()) <= lines, code
 
 
 def test_failure_is_a_program_with_the_line_that_failed(register: Any) -> None:
@@ -102,10 +110,10 @@ def test_failure_is_a_program_with_the_line_that_failed(register: Any) -> None:
 
 
 def test_hanging_call_is_a_failure_that_says_where(register: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs._Case, "time_limit", 0.3)
-    monkeypatch.setattr(programs, "SHRINK_SECONDS", 2.0)
+    monkeypatch.setattr(programs._Case, "time_limit", 2.0)
+    monkeypatch.setattr(programs, "SHRINK_SECONDS", 1.0)
     register(planted.Hangs)
-    with pytest.raises(AssertionError, match=r"hangs(.|\n)*in synchronize(.|\n)*\n->  .*f0\("):
+    with pytest.raises(AssertionError, match=r"hangs(.|\n)*in synchronize(.|\n)*\n->  "):
         check_programs(HostWork(NAME))
 
 
@@ -131,39 +139,49 @@ def drawn(backend: str, count: int, seed: int) -> list[str]:
     return found
 
 
+@pytest.fixture(name="hundred", scope="module")
+def hundred_fixture() -> list[str]:
+    """Programs for the cpu backend."""
+    return drawn("cpu", 100, 0)
+
+
 def test_programs_are_the_same_in_each_run_unless_the_seed_changes() -> None:
     first = drawn("cpu", 20, 0)
     assert drawn("cpu", 20, 0) == first
     assert drawn("cpu", 20, 1) != first
 
 
-def test_programs_use_everything() -> None:
-    code = "\n".join(drawn("cpu", 150, 3))
+def test_programs_use_everything(hundred: list[str]) -> None:
+    code = "\n".join(hundred)
     for each in (
         *("enqueue(", "enqueue_slow(", ".fill(", ".copy(", ".wait(e", ".record())", "(aside, ", ".close()"),
         *("with suppress(Abandoned)", "capture_begin()", "capture_end()", "ag.graph(g", "current_stream()"),
         *("keep_graph=True", 'capture_error_mode="relaxed"', "ag.Graph(stream=s", ".instantiate()"),
-        *(".replay()", ".replay(s)", ".replay(s1)", ".bind()", ".bind(s2)()", "in_threads([", ".reset()"),
+        *(".replay()", ".replay(s)", ".replay(s1)", ".bind()", ".bind(s)()", "in_threads([", ".reset()"),
         *("is not None", "() is None", "range(3)", ".synchronize()"),
     ):
         assert each in code, each
 
 
-def test_programs_leave_no_order_open() -> None:
-    for code in drawn("cpu", 200, 5):
+def test_programs_leave_no_order_open(hundred: list[str]) -> None:
+    for code in hundred:
         races.check(code)
 
 
 def test_open_order_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Order, "missing", lambda *args: [])
-    with pytest.raises(AssertionError, match="is not ordered after"):
-        for code in drawn("cpu", 100, 5):
+    seen = 0
+    for code in drawn("cpu", 30, 0):
+        try:
             races.check(code)
+        except AssertionError as error:
+            seen += "is not ordered after" in str(error)
+    assert seen > 5
 
 
 def test_programs_use_only_what_the_backend_can_do(register: Any) -> None:
     register(planted.NothingButTheCore)
-    code = "\n".join(drawn(NAME, 100, 0))
+    code = "\n".join(drawn(NAME, 60, 0))
     for each in (".wait(", ".record(", ".fill(", ".copy(", ".replay(s)", ".bind(s)()"):
         assert each not in code, each
     assert ".synchronize()\ng" in code  # how it orders replays on two streams
@@ -238,13 +256,13 @@ check_programs(HostWork("cpu"), 20)
 
 
 def test_nothing_is_written_and_pytest_is_not_needed(tmp_path: Path) -> None:
-    done = execute([sys.executable, "-W", "error", "-c", IN_A_PROCESS, "pytest"], cwd=tmp_path, timeout=120)
+    done = execute([sys.executable, "-W", "error", "-c", IN_A_PROCESS, "pytest"], cwd=tmp_path, timeout=300)
     assert done.returncode == 0, done.stderr
     assert [*tmp_path.iterdir()] == []
 
 
 def test_without_hypothesis_there_is_the_kit_and_a_way_out(tmp_path: Path) -> None:
-    done = execute([sys.executable, "-c", IN_A_PROCESS, "hypothesis"], cwd=tmp_path, timeout=120)
+    done = execute([sys.executable, "-c", IN_A_PROCESS, "hypothesis"], cwd=tmp_path, timeout=300)
     assert done.stderr.splitlines()[-1] == (
         "ImportError: accelerator_graph.testing.programs needs Hypothesis: "
         'pip install "accelerator-graph[programs]".'

@@ -19,6 +19,7 @@ TIMEOUT = 500
 VERSIONS = ("7.2", "6.4")
 FILES = {
     "kit": ["backends/test_conformance.py"],
+    "programs": ["backends/test_programs.py"],
     "rules": ["driver_rules/test_hip_captures.py"],
     "backend": sorted(
         f"backends/{folder}/{path.name}"

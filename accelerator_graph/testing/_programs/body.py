@@ -148,19 +148,26 @@ class Body:
                 self.asides.append(piece)
                 self._line(piece.code("aside"))
             case Release():
-                if self._graphs.pop(op.graph, None) is not None:
-                    self.released.add(op.graph)
-                    self._line(f"g{op.graph}.reset()")
+                for graph in self._one_graph(op.graph):
+                    del self._graphs[graph]
+                    self.released.add(graph)
+                    self._line(f"g{graph}.reset()")
             case _:
                 self._enqueue(op.code(self._name(op.stream % self._width)), op, [op])
 
     def _replay(self, op: Nested) -> None:
-        work = self._graphs.get(op.graph)
-        if work is not None and len(self.work) + len(work) <= MOST_WORK:
-            stream = self._name(op.stream % self._width)
-            how = f"bind({stream})()" if op.bound else f"replay({stream})"
-            self.replays.add(op.graph)
-            self._enqueue(f"g{op.graph}.{how}", op, work)
+        for graph in self._one_graph(op.graph):
+            work = self._graphs[graph]
+            if len(self.work) + len(work) <= MOST_WORK:
+                stream = self._name(op.stream % self._width)
+                how = f"bind({stream})()" if op.bound else f"replay({stream})"
+                self.replays.add(graph)
+                self._enqueue(f"g{graph}.{how}", op, work)
+
+    def _one_graph(self, choice: int) -> list[int]:
+        """Return one of the graphs, in a list; none if there are none."""
+        graphs = sorted(self._graphs)
+        return [graphs[choice % len(graphs)]] if graphs else []
 
     def _enqueue(self, code: str, op: Enqueued | Nested, work: Sequence[Enqueued]) -> None:
         """Add a line that enqueues work, behind the waits that it needs."""

@@ -85,17 +85,30 @@ class Program:
                         replace(self._latest, graph=step.graph, body=body, raises=None, replays=step.replays)
                     )
             case Replay():
-                self._replay(step)
+                for number in self._one_of(self._captured(), step.graph):
+                    self._replay(replace(step, graph=number))
             case Together():
                 self._together(step.replays)
             case Instantiate():
-                self._instantiate(step.graph)
+                kept = [each for each in self._captured() if self._graphs[each].options.keep_graph]
+                for number in self._one_of(kept, step.graph):
+                    self._lines.append(f"g{number}.instantiate()")
+                    self._graphs[number].runs = NONE
             case Reset():
-                self._reset(step.graph, step.drop)
+                for number in self._one_of(self._captured(), step.graph):
+                    self._reset(number, step.drop)
             case Close():
                 self._close(step.stream)
             case Check():
                 self._check()
+
+    def _captured(self) -> list[int]:
+        """Return the graphs that are not empty."""
+        return [number for number, graph in enumerate(self._graphs) if graph.work is not None]
+
+    def _one_of(self, numbers: Sequence[int], choice: int) -> list[int]:
+        """Return one number in a list; none if there are none."""
+        return [numbers[choice % len(numbers)]] if numbers else []
 
     # ---- functions and captures ----------------------------------------------------------------
 
@@ -157,12 +170,6 @@ class Program:
             self._lines += [f"{name}.reset()", *_gone(graph.retained)]
         self._graphs[number] = GraphState(graph.options)
 
-    def _instantiate(self, number: int) -> None:
-        graph = self._graphs[number]
-        if graph.options.keep_graph and graph.work is not None:
-            self._lines.append(f"g{number}.instantiate()")
-            graph.runs = NONE
-
     def _close(self, number: int) -> None:
         for graph in self._graphs:
             if number in (graph.options.stream, None if graph.work is None else graph.home):
@@ -175,17 +182,20 @@ class Program:
     # ---- replays -------------------------------------------------------------------------------
 
     def _replay(self, step: Replay) -> None:
-        if self._prepare(step):
-            call = f"{step.bound_name}()" if step.bound else f"g{step.graph}.replay({step.target})"
-            self._lines += [f"for _ in range({step.times}):", f"    {call}"] if step.times > 1 else [call]
-            self._ran(step, NONE)
+        self._prepare(step)
+        call = f"{step.bound_name}()" if step.bound else f"g{step.graph}.replay({step.target})"
+        self._lines += [f"for _ in range({step.times}):", f"    {call}"] if step.times > 1 else [call]
+        self._ran(step, NONE)
 
     def _together(self, steps: Sequence[Replay]) -> None:
         """Replay graphs at once, but only such that don't touch the same memory."""
         chosen: list[Replay] = []
-        for step in steps:
-            if not any(self._conflict(step.graph, other.graph) for other in chosen) and self._prepare(step):
-                chosen.append(step)
+        for each in steps:
+            for number in self._one_of(self._captured(), each.graph):
+                step = replace(each, graph=number)
+                if not any(self._conflict(number, other.graph) for other in chosen):
+                    self._prepare(step)
+                    chosen.append(step)
         calls = []
         for step in chosen:
             call = step.bound_name if step.bound else f"g{step.graph}.replay"
@@ -198,16 +208,13 @@ class Program:
         for step in chosen:
             pieces = pieces | {self._ran(step, pieces)}
 
-    def _prepare(self, step: Replay) -> bool:
-        """Wait for what has to come before a replay. Return False if there is nothing to replay."""
+    def _prepare(self, step: Replay) -> None:
+        """Wait for what has to come before a replay."""
         graph = self._graphs[step.graph]
-        if graph.work is None:
-            return False
-        self._wait(self._target(step), *_places(graph.work), step.route, graph.runs)
+        self._wait(self._target(step), *_places(graph.work or ()), step.route, graph.runs)
         if step.bound and step.stream not in graph.bound:
             graph.bound.add(step.stream)
             self._lines.append(f"{step.bound_name} = g{step.graph}.bind({step.target})")
-        return True
 
     def _ran(self, step: Replay, beside: Set[int]) -> int:
         """Note that a replay was enqueued, and which others change the same memory; return its piece."""
