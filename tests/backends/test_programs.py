@@ -1,4 +1,4 @@
-"""Random programs on every backend that can run here: a few in every run, a thousand where CI runs the rest."""
+"""Random programs on every backend that can run here; a thousand of them where CI runs the rest."""
 
 from __future__ import annotations
 
