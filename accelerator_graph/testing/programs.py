@@ -35,14 +35,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import ClassVar
-from unittest import SkipTest
 
 from .. import backends
 from ._case import Case, folder
 from ._programs.memory import Piece
-from ._programs.program import Program, Traits
+from ._programs.program import Program
 from ._programs.run import report, run
-from ._programs.steps import Call
+from ._programs.steps import Call, Traits
 from ._work import Work
 
 try:
@@ -100,11 +99,11 @@ def check_programs(work: Work, examples: int = 100, seed: int = 0) -> None:
         An environment variable has a wrong value.
     """
     backend = backends.get(work.backend)
-    examples = _number(EXAMPLES, examples)
+    examples = _number(EXAMPLES, examples, 1)
     if os.environ.get(SEED) == "random":
         seed = random.SystemRandom().randrange(2**32)
     else:
-        seed = _number(SEED, seed)
+        seed = _number(SEED, seed, 0)
     failures = _Failures(work)
     how = settings(max_examples=examples, database=None, deadline=None, phases=(Phase.generate, Phase.shrink))
     try:
@@ -116,13 +115,12 @@ def check_programs(work: Work, examples: int = 100, seed: int = 0) -> None:
     raise AssertionError(f"{report(work, found.code, error)}\n(seed {seed})") from error
 
 
-def _number(variable: str, default: int) -> int:
+def _number(variable: str, default: int, least: int) -> int:
     """Return the number that an environment variable asks for."""
-    value = os.environ.get(variable, "")
-    if value and not value.isdecimal():
-        also = ' or "random"' if variable == SEED else ""
-        raise ValueError(f"{variable} must be a number{also}, not {value!r}.")
-    return int(value or default)
+    value = os.environ.get(variable) or str(default)
+    if not value.isdecimal() or int(value) < least:
+        raise ValueError(f"{variable} must be a number from {least} on, not {value!r}.")
+    return int(value)
 
 
 class _Case(Case):
@@ -173,8 +171,6 @@ class _Failures:
         case = _Case(self._work)
         try:
             case.run(partial(run, case, code))
-        except SkipTest:
-            raise
         except Exception as error:
             return error
         return None

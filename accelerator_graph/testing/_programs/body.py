@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from .memory import Copy, Enqueued, Fill, Piece
+from .memory import Copy, Enqueued, Fill, Piece, places
 from .order import Order
 
 STREAMS = 4
@@ -66,6 +66,11 @@ def shifted(op: Op, number: int) -> Op:
     return op
 
 
+def one_of(numbers: Sequence[int], choice: int) -> list[int]:
+    """Return one of some numbers, in a list; none if there are none."""
+    return [numbers[choice % len(numbers)]] if numbers else []
+
+
 class Body:
     """The code and the effect of a function that enqueues work on several streams.
 
@@ -124,16 +129,6 @@ class Body:
         """The lines of the function's body."""
         return [line for lines in self._lines for line in lines if line] or ["pass"]
 
-    @property
-    def reads(self) -> Set[str]:
-        """The memory that it only reads."""
-        return frozenset[str]().union(*(each.reads for each in self.work)) - self.writes
-
-    @property
-    def writes(self) -> Set[str]:
-        """The memory that it changes."""
-        return frozenset[str]().union(*(each.writes for each in self.work))
-
     def _add(self, op: Op) -> None:
         match op:
             case Wait():
@@ -148,7 +143,7 @@ class Body:
                 self.asides.append(piece)
                 self._line(piece.code("aside"))
             case Release():
-                for graph in self._one_graph(op.graph):
+                for graph in one_of(sorted(self._graphs), op.graph):
                     del self._graphs[graph]
                     self.released.add(graph)
                     self._line(f"g{graph}.reset()")
@@ -156,7 +151,7 @@ class Body:
                 self._enqueue(op.code(self._name(op.stream % self._width)), op, [op])
 
     def _replay(self, op: Nested) -> None:
-        for graph in self._one_graph(op.graph):
+        for graph in one_of(sorted(self._graphs), op.graph):
             work = self._graphs[graph]
             if len(self.work) + len(work) <= MOST_WORK:
                 stream = self._name(op.stream % self._width)
@@ -164,16 +159,10 @@ class Body:
                 self.replays.add(graph)
                 self._enqueue(f"g{graph}.{how}", op, work)
 
-    def _one_graph(self, choice: int) -> list[int]:
-        """Return one of the graphs, in a list; none if there are none."""
-        graphs = sorted(self._graphs)
-        return [graphs[choice % len(graphs)]] if graphs else []
-
     def _enqueue(self, code: str, op: Enqueued | Nested, work: Sequence[Enqueued]) -> None:
         """Add a line that enqueues work, behind the waits that it needs."""
         stream = self._enter(op.stream, op.route)
-        writes = frozenset[str]().union(*(each.writes for each in work))
-        reads = frozenset[str]().union(*(each.reads for each in work)) - writes
+        reads, writes = places(work)
         while missing := self._order.missing(stream, reads, writes):
             self._wait_for(stream, missing[-1], op.route)
         self._piece(code, stream, reads, writes)

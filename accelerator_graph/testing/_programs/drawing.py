@@ -11,8 +11,21 @@ from accelerator_graph.backends.base import Backend, Capability
 
 from .body import STREAMS, Aside, Nested, Op, Release, Wait
 from .memory import BUFFER_BYTES, Copy, Fill, Piece
-from .program import Program, Traits
-from .steps import Again, Call, Capture, Check, Close, Instantiate, Options, Replay, Reset, Step, Together
+from .program import Program
+from .steps import (
+    Again,
+    Call,
+    Capture,
+    Check,
+    Close,
+    Instantiate,
+    Options,
+    Replay,
+    Reset,
+    Step,
+    Together,
+    Traits,
+)
 
 T = TypeVar("T")
 

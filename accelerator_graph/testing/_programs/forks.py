@@ -6,8 +6,8 @@ import random
 
 from .body import STREAMS, Op, Wait
 from .memory import Piece
-from .program import Program, Traits
-from .steps import Capture, Options
+from .program import Program
+from .steps import Capture, Options, Traits
 
 CELLS, OPS, REPLAYS = 4, 30, 3
 

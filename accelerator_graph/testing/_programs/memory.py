@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from .._tools import applied
@@ -121,3 +122,11 @@ class Copy:
 
 
 Enqueued = Piece | Fill | Copy
+
+
+def places(work: Iterable[Enqueued]) -> tuple[Set[str], Set[str]]:
+    """Return the memory that work only reads, and that it changes."""
+    reads, writes = frozenset[str](), frozenset[str]()
+    for each in work:
+        reads, writes = reads | each.reads, writes | each.writes
+    return reads - writes, writes

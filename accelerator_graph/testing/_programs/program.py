@@ -6,25 +6,24 @@ import re
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from .body import Body, shifted
-from .memory import Enqueued, Memory
+from .body import Body, one_of, shifted
+from .memory import Enqueued, Memory, places
 from .order import NONE, Order
-from .steps import Again, Call, Capture, Check, Close, Instantiate, Options, Replay, Reset, Step, Together
+from .steps import (
+    Again,
+    Call,
+    Capture,
+    Check,
+    Close,
+    Instantiate,
+    Options,
+    Replay,
+    Reset,
+    Step,
+    Together,
+    Traits,
+)
 from .text import captured, declared, indented, stream
-
-
-@dataclass(frozen=True)
-class Traits:
-    """What a program may use of the backend."""
-
-    backend: str
-    """Its name."""
-    events: bool = True
-    """Streams can wait for each other."""
-    nested: bool = True
-    """A replay can be captured."""
-    modes: Sequence[str] = ("default",)
-    """Its capture modes."""
 
 
 @dataclass
@@ -74,7 +73,7 @@ class Program:
         match step:
             case Call():
                 function = self._body(step, step.stream)
-                self._call(self._function(function), step.stream, function, step.route)
+                self._call(self._defined(function), step.stream, function, step.route)
             case Capture():
                 self._capture(step)
                 self._latest = step
@@ -85,17 +84,17 @@ class Program:
                         replace(self._latest, graph=step.graph, body=body, raises=None, replays=step.replays)
                     )
             case Replay():
-                for number in self._one_of(self._captured(), step.graph):
+                for number in one_of(self._captured(), step.graph):
                     self._replay(replace(step, graph=number))
             case Together():
                 self._together(step.replays)
             case Instantiate():
                 kept = [each for each in self._captured() if self._graphs[each].options.keep_graph]
-                for number in self._one_of(kept, step.graph):
+                for number in one_of(kept, step.graph):
                     self._lines.append(f"g{number}.instantiate()")
                     self._graphs[number].runs = NONE
             case Reset():
-                for number in self._one_of(self._captured(), step.graph):
+                for number in one_of(self._captured(), step.graph):
                     self._reset(number, step.drop)
             case Close():
                 self._close(step.stream)
@@ -106,17 +105,14 @@ class Program:
         """Return the graphs that are not empty."""
         return [number for number, graph in enumerate(self._graphs) if graph.work is not None]
 
-    def _one_of(self, numbers: Sequence[int], choice: int) -> list[int]:
-        """Return one number in a list; none if there are none."""
-        return [numbers[choice % len(numbers)]] if numbers else []
-
     # ---- functions and captures ----------------------------------------------------------------
 
     def _body(self, step: Call | Capture, origin: int, raises: int | None = None) -> Body:
         work = {number: graph.work for number, graph in enumerate(self._graphs) if graph.work is not None}
         return Body(origin, step.body, step.width, work, raises)
 
-    def _function(self, body: Body) -> str:
+    def _defined(self, body: Body) -> str:
+        """Define a function; return its name."""
         name = f"f{self._functions}"
         self._functions += 1
         self._lines += [f"def {name}(s):", *indented(body.code)]
@@ -124,9 +120,10 @@ class Program:
 
     def _call(self, function: str, stream: int, body: Body, route: int) -> None:
         """Run a function eagerly."""
-        self._wait(stream, body.reads, body.writes, route)
+        reads, writes = places(body.work)
+        self._wait(stream, reads, writes, route)
         self._lines.append(f"{function}(s{stream})")
-        self._order.add(stream, body.reads, body.writes)
+        self._order.add(stream, reads, writes)
         self._apply([*body.asides, *body.work])
         for graph in body.replays:
             self._graphs[graph].runs = NONE
@@ -142,7 +139,7 @@ class Program:
         given = graph.options.stream
         home = step.stream if given is None else given
         body = self._body(step, home, step.raises)
-        function = self._function(body)
+        function = self._defined(body)
         if step.eager and step.raises is None and not body.released:
             self._call(function, home, body, step.route)
         token = ""
@@ -191,7 +188,7 @@ class Program:
         """Replay graphs at once, but only such that don't touch the same memory."""
         chosen: list[Replay] = []
         for each in steps:
-            for number in self._one_of(self._captured(), each.graph):
+            for number in one_of(self._captured(), each.graph):
                 step = replace(each, graph=number)
                 if not any(self._conflict(number, other.graph) for other in chosen):
                     self._prepare(step)
@@ -211,7 +208,7 @@ class Program:
     def _prepare(self, step: Replay) -> None:
         """Wait for what has to come before a replay."""
         graph = self._graphs[step.graph]
-        self._wait(self._target(step), *_places(graph.work or ()), step.route, graph.runs)
+        self._wait(self._target(step), *places(graph.work or ()), step.route, graph.runs)
         if step.bound and step.stream not in graph.bound:
             graph.bound.add(step.stream)
             self._lines.append(f"{step.bound_name} = g{step.graph}.bind({step.target})")
@@ -221,7 +218,7 @@ class Program:
         graph = self._graphs[step.graph]
         assert graph.work is not None
         piece = self._order.add(
-            self._target(step), *_places(graph.work), known=graph.runs - beside, beside=beside
+            self._target(step), *places(graph.work), known=graph.runs - beside, beside=beside
         )
         graph.runs = graph.runs | self._order.until[piece]
         for _ in range(step.times):
@@ -233,7 +230,7 @@ class Program:
 
     def _conflict(self, first: int, second: int) -> bool:
         (reads, writes), (others, written) = (
-            _places(self._graphs[number].work or ()) for number in (first, second)
+            places(self._graphs[number].work or ()) for number in (first, second)
         )
         return first != second and bool(writes & (others | written) or written & reads)
 
@@ -264,27 +261,18 @@ class Program:
         """Wait for all work, and compare the memory with the model."""
         while unknown := set(range(len(self._order.until))) - self._order.done:
             self._synchronize(self._order.stream_of[max(unknown)])
-        names = sorted(set(re.findall(r"\b(?:[bc]\d|aside)\b", "\n".join(self._lines))))
-        if "aside" in names:
+        code = "\n".join(self._lines)
+        if "(aside, " in code:
             self._lines.append("aside.synchronize()")
-        for name in names:
-            number = int(name[-1]) if name != "aside" else 0
+        for name in sorted(set(re.findall(r"\b[bc]\d\b", code))):
             if name[0] == "c":
-                wanted, found = str(self._memory.cell(number)), f"work.read({name})"
-            elif name[0] == "b":
-                wanted, found = repr(self._memory.buffer(number)), f"work.read_bytes({name})"
+                wanted, found = str(self._memory.cell(int(name[1]))), f"work.read({name})"
             else:
-                continue
+                wanted, found = repr(self._memory.buffer(int(name[1]))), f"work.read_bytes({name})"
             self._lines.append(f'assert {found} == {wanted}, f"{name} holds {{{found}}}"')
         for graph in self._graphs:
             if graph.retained:
                 self._lines.append(f'assert {graph.retained}() is not None, "it was not retained"')
-
-
-def _places(work: Sequence[Enqueued]) -> tuple[Set[str], Set[str]]:
-    """Return the memory that work only reads, and that it changes."""
-    writes = frozenset[str]().union(*(each.writes for each in work))
-    return frozenset[str]().union(*(each.reads for each in work)) - writes, writes
 
 
 def _gone(token: str) -> list[str]:

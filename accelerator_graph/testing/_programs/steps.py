@@ -12,6 +12,20 @@ CaptureWay = Literal["with", "by hand", "graph", "side stream"]
 
 
 @dataclass(frozen=True)
+class Traits:
+    """What a program may use of the backend."""
+
+    backend: str
+    """Its name."""
+    events: bool = True
+    """Streams can wait for each other."""
+    nested: bool = True
+    """A replay can be captured."""
+    modes: Sequence[str] = ("default",)
+    """Its capture modes."""
+
+
+@dataclass(frozen=True)
 class Options:
     """How a graph is made."""
 

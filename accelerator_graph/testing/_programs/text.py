@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from .memory import BUFFER_BYTES
-from .steps import Capture, Options
-
-if TYPE_CHECKING:
-    from .program import Traits
+from .steps import Capture, Options, Traits
 
 PRELUDE = {
     "suppress": "from contextlib import suppress",
