@@ -62,10 +62,10 @@ FOUND = [  # with a part of the shortest program that shows it, and its number o
 ALSO_FOUND = [
     (planted.ReplaysTwice, r"g0.replay\(", 13),
     (planted.NeverAbandons, "raise Abandoned", 13),
-    (planted.RunsOverlap, r"replay\(s\d\)|bind\(s\d\)", 20),
+    (planted.RunsOverlap, r"replay\(s\d\)|bind\(s\d\)", 26),
     (planted.ReplaysOnAStreamOfItsOwn, r"g0.replay\(", 13),
     (planted.DestroysRunsUnderWay, r"g0.reset\(\)|g0 = ag.Graph", 18),
-    (planted.ChildGraphsRunAtOnce, r"g\d.(replay|bind)\(s", 20),
+    (planted.ChildGraphsRunAtOnce, r"g\d.(replay|bind)\(s", 26),
     (planted.DestroyBreaksCaptures, r"def f1\(s\):\n    g0.reset\(\)", 15),
     (planted.SwapsNodes, r"enqueue|fill", 16),
     (planted.LinksAStreamOnce, r"s\d.wait\(", 21),
