@@ -83,7 +83,7 @@ LANES = {
     ),
     "rest": Lane(
         "the slow rest",
-        "AMD's older runtime; benchmarks and memory checkers on simulators",
+        "AMD's older runtime; benchmarks, memory checkers and most random programs",
         frozenset(("rest", "no_gpu")),
         f"{REQUIRED}=1 python3 dev.py test",
     ),

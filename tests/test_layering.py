@@ -45,6 +45,11 @@ RULES = [
     ),
     ("compat", "errors _interpreter backends.registry interop.registry interop.torch _core api compat", ""),
     (PACKAGE, "errors backends interop _core api _graphed compat", ""),
+    (
+        "testing.programs testing._programs.drawing",
+        f"{PACKAGE} backends backends.base testing",
+        "hypothesis",
+    ),
     ("testing", f"{PACKAGE} errors backends backends.base interop.registry testing", "pytest"),
     ("__main__", f"{PACKAGE} _demo", ""),
     ("_demo.cuda", f"{PACKAGE} _demo", "cuda"),

@@ -23,6 +23,7 @@ HARSHLY = ("kit", "rules")
 
 FILES = {
     "kit": ["backends/test_conformance.py"],
+    "programs": ["backends/test_programs.py"],
     "rules": ["simulators/amd/harshly.py", "driver_rules/test_hip_captures.py"],
     "backend": sorted(
         f"backends/{folder}/{path.name}"
