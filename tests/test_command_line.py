@@ -148,7 +148,8 @@ def test_demo_takes_the_best_that_it_has_a_kernel_for(
         command_line(*arguments, ACCELERATOR_GRAPH_BACKEND="plug", **variables),
     ):
         assert named.returncode == 1
-        assert "no kernel for backend 'plug'" in named.stderr
+        assert "backend 'plug' has no kernel for the demo" in named.stderr
+        assert '[project.entry-points."accelerator_graph.demo"] plug = "module:Class"' in named.stderr
 
 
 def test_info_says_which_backend_has_to_be_named(plugin: Callable[[object], dict[str, str]]) -> None:

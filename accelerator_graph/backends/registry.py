@@ -36,11 +36,12 @@ class Registry:
         self._catalogue: Catalogue[Backend] = Catalogue(
             kind="backend",
             group="accelerator_graph.backends",
-            base=Backend,  # type: ignore[type-abstract]
+            base=Backend,
             api_versions=BACKEND_API_VERSIONS,
             builtins=builtins,
             reserved={"cpu", "cuda", "hip"},
             problem=problem_of,
+            refreshed_by="accelerator_graph.backends.refresh()",
         )
         self._instances = Instances(self._catalogue.load)
         self._choice = AutomaticChoice(self._catalogue, self._instances)

@@ -21,7 +21,7 @@ from accelerator_graph.testing import BackendConformance, CheckResult, Work, che
 from accelerator_graph.testing._case import Case
 from accelerator_graph.testing.rules import ALL
 from accelerator_graph.testing.rules.state import ERROR, STATES, TABLE
-from backends.works.host import HostWork
+from accelerator_graph.testing.works.host import HostWork
 from kit import planted, planted_works
 from processes import execute
 
@@ -407,7 +407,7 @@ class NoPytest:
         assert "pytest" not in name, name
 sys.meta_path.insert(0, NoPytest)
 from accelerator_graph.testing import check_backend
-from backends.works.host import HostWork
+from accelerator_graph.testing.works.host import HostWork
 print(sum(result.outcome == "passed" for result in check_backend(HostWork("cpu"))))
 """
 
