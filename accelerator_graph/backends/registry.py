@@ -56,6 +56,10 @@ class Registry:
         """Return the class of a backend, imported, checked and not opened. Raises as `get`."""
         return self._catalogue.load(name)
 
+    def origin(self, name: str) -> str:
+        """Return where a backend is from: ``"built-in"``, ``"registered"``, or distribution and version."""
+        return self._catalogue.origin(name)
+
     def get(self, name: str) -> Backend:
         """Return the one opened instance of a backend, opening it on first use.
 
@@ -222,6 +226,7 @@ _registry = Registry(BUILTINS)
 
 names = _registry.names
 load = _registry.load
+origin = _registry.origin
 get = _registry.get
 chosen = _registry.chosen
 resolve = _registry.resolve
