@@ -47,7 +47,11 @@ RULES = [
     (PACKAGE, "errors backends interop _core api _graphed compat", ""),
     ("testing.works.cuda", f"{PACKAGE} testing", "cuda"),
     ("testing.works.hip", f"{PACKAGE} testing", "hip"),
-    ("testing", f"{PACKAGE} errors _plugins backends backends.base interop.registry testing", "pytest"),
+    (
+        "testing",
+        f"{PACKAGE} errors _interpreter _plugins backends backends.base interop.registry testing",
+        "pytest",
+    ),
     ("__main__", f"{PACKAGE} _demo testing", ""),
     ("_demo.cuda", f"{PACKAGE} _demo", "cuda"),
     ("_demo.hip", f"{PACKAGE} _demo", "hip"),

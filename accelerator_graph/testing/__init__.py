@@ -11,7 +11,8 @@ A backend's tests are one class, which pytest collects::
         def work(self):
             return MyWork()
 
-Without pytest, `check_backend` does the same. Rules that rest on a capability which the backend
+Without pytest, ``python -m accelerator_graph conformance NAME`` does the same and writes a report, and
+`check_backend` does it in a program. Rules that rest on a capability which the backend
 does not have are left out: pytest deselects them and says so in a line for each capability, and
 `check_backend` returns them as skipped. No rule asks for a backend's name. Leaks it can't see: count what
 your runtime has alive in tests of your own. To skip where there is no hardware, raise
