@@ -26,10 +26,16 @@ import sys
 if not __debug__:
     raise ImportError("accelerator_graph.testing checks with assert statements; run Python without -O.")
 
+from ._assertions import showing_values
+
 if "pytest" in sys.modules:
     import pytest
 
-    pytest.register_assert_rewrite(f"{__name__}.rules")  # so that a failure shows the values
+    pytest.register_assert_rewrite(f"{__name__}.rules", f"{__name__}._case")
+    from . import rules as rules
+else:
+    with showing_values(f"{__name__}.rules", f"{__name__}._case"):
+        from . import rules as rules
 
 from ._check import CheckResult, check_backend
 from ._conformance import BackendConformance

@@ -133,9 +133,9 @@ def expect(
     **how: object,
 ) -> E:
     """Check that a call raises an error whose message matches; return the error."""
-    with raises(
-        *(kinds if isinstance(kinds, tuple) else (kinds,)), match=match, doing=f"{call}{args}"
-    ) as caught:
+    name = getattr(call, "__qualname__", None) or repr(call)
+    doing = f"{name}({', '.join(map(repr, args))})"
+    with raises(*(kinds if isinstance(kinds, tuple) else (kinds,)), match=match, doing=doing) as caught:
         call(*args, **how)
     return caught.error
 
