@@ -181,6 +181,19 @@ class MemberRules(Case):
             self.in_threads([partial(replay, stream) for stream in streams * 2])
             assert self.read(cell) == applied(80)
 
+    def test_run_outlives_its_stream_if_replays_are_serialised(self) -> None:
+        """With `serialises_replays`, the stream of a run can be destroyed while the run is in progress."""
+        backend, stream, cell = self.backend, self.stream(), self.cell()
+        self.skip_unless(backend.serialises_replays, "lets the library keep the stream of the latest run")
+        graph, doomed = self.recorded(stream, cell, slow=True), backend.create_stream(0)
+        executable = backend.instantiate(graph)
+        for _ in range(5):
+            backend.replay(executable, doomed)
+        backend.destroy_stream(doomed)
+        self.eventually(cell, applied(5))
+        backend.destroy_executable(executable)
+        backend.destroy_graph(graph)
+
     def test_destroying_disturbs_no_capture(self) -> None:
         """The ``destroy_`` methods leave captures alone, unless `destroy_disturbs_captures` is True."""
         backend, other = self.backend, self.stream()
