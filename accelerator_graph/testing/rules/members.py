@@ -184,7 +184,7 @@ class MemberRules(Case):
     def test_run_outlives_its_stream_if_replays_are_serialised(self) -> None:
         """With `serialises_replays`, the stream of a run can be destroyed while the run is in progress."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
-        self.skip_unless(backend.serialises_replays, "lets the library keep the stream of the latest run")
+        self.skip_unless(backend.serialises_replays, "lets the library serialise replays")
         graph, doomed = self.recorded(stream, cell, slow=True), backend.create_stream(0)
         executable = backend.instantiate(graph)
         for _ in range(5):
