@@ -15,15 +15,6 @@ from accelerator_graph.backends.base import Backend
 from kit.planted.collection import NAME
 
 
-@pytest.fixture(autouse=True, scope="session")
-def quick_collections() -> Iterator[None]:
-    """Has the many collections of these tests skip what is there before them."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 @pytest.fixture
 def register(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[type[Backend]], None]]:
     """Registers a backend for the test, under `NAME`."""

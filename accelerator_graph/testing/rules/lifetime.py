@@ -53,7 +53,7 @@ class LifetimeRules(Case):
             self._thread_ends(mode)
 
     def test_global_capture_of_a_thread_that_ended_is_abandoned(self) -> None:
-        """The same holds in global mode, in which a capture forbids unsafe calls to all threads."""
+        """If a thread ends during its global capture and the graph is collected, the stream is free again."""
         self.skip_unless("global" in self.backend.capture_modes, "has no global captures")
         self._thread_ends("global")
 

@@ -43,7 +43,7 @@ class ThreadRules(Case):
             self._reset_after_the_thread(mode)
 
     def test_reset_abandons_the_global_capture_of_a_thread_that_has_ended(self) -> None:
-        """The same holds in global mode, in which a capture forbids unsafe calls to all threads."""
+        """After the thread of a global capture has ended, `reset` from any thread abandons the capture."""
         self.skip_unless("global" in self.backend.capture_modes, "has no global captures")
         self._reset_after_the_thread("global")
 
