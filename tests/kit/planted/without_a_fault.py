@@ -77,7 +77,7 @@ class EveryCapability(CpuBackend, Lends):
         return number
 
     def as_stream(self, obj: object) -> Any:
-        return self.objects[obj] if type(obj) is int else super().as_stream(obj)
+        return self.objects[obj] if isinstance(obj, int) else super().as_stream(obj)
 
     def upload(self, executable: Any, stream: Any) -> None:
         pass
