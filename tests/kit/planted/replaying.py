@@ -55,6 +55,16 @@ class BindsToAStreamOfItsOwn(CpuBackend):
         return super().bind(executable, self.create_stream(0))
 
 
+@caught_by("test_replay_returns_without_waiting")
+class ReplaysWait(Explicit):
+    """A replay returns when the run is done."""
+
+    def replay(self, executable: Executable, stream: Queue) -> None:
+        super().replay(executable, stream)
+        if stream.recording is None:
+            self.synchronize(stream)
+
+
 @caught_by("test_replay_onto_a_stream_that_somebody_else_captures")
 class ReplaysAtOnceInACapture(CpuBackend):
     def capabilities(self, device: int) -> frozenset[str]:
