@@ -8,7 +8,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 from unittest import SkipTest
 from unittest.mock import patch
@@ -71,6 +71,7 @@ class Case(ABC):
         self.backend = ag.backends.get(self.used.backend)
         self._graphs: WeakSet[ag.Graph] = WeakSet()
         self._streams: WeakSet[ag.Stream] = WeakSet()
+        self._cells: list[Any] = []  # work on them may be in progress when a rule drops them
         before = ag.current_stream()
         try:
             test()
@@ -78,11 +79,13 @@ class Case(ABC):
             assert not capturing, f"left capturing: {capturing}"
             for stream in self.open_streams():
                 assert self.status(stream) is CaptureStatus.NONE, f"left capturing: {stream}"
+                stream.synchronize()
             assert is_same(ag.current_stream(), before), f"the current stream is {ag.current_stream()}"
         finally:
             for graph in list(self._graphs):
                 if graph.state == "capturing":
-                    graph.reset()
+                    with suppress(ag.errors.AcceleratorGraphError):  # which would hide the error of the test
+                        graph.reset()
 
     # ---- making things -------------------------------------------------------------------------
 
@@ -108,7 +111,8 @@ class Case(ABC):
 
     def cell(self) -> Any:
         """Make a cell that holds 0."""
-        return self.used.new()
+        self._cells.append(self.used.new())
+        return self._cells[-1]
 
     def enqueue(self, stream: ag.Stream, cell: Any, a: int = A, b: int = B, *, times: int = 1) -> None:
         """Enqueue a piece of work, or the same one several times."""
@@ -251,7 +255,8 @@ class Case(ABC):
         """Wait until a cell holds a value, where there is no stream left to wait for."""
         end = time.monotonic() + self.time_limit / 4
         while (found := self.used.read(cell)) != value:
-            assert time.monotonic() < end, f"the cell holds {found} instead of {value}"
+            if time.monotonic() > end:
+                raise AssertionError(f"the cell holds {found} instead of {value}")
             time.sleep(0.001)
 
     def works(self, stream: ag.Stream, graph: ag.Graph) -> None:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 class Work(ABC):
     """Memory of device 0 of a backend, and one kind of work on it. Written by the backend's author.
 
+    A plug-in names its class, which is called without arguments, with an entry point of the backend's name
+    in the group ``accelerator_graph.conformance``.
+
     `new` and `read` use the runtime directly, not the library, and work on any thread. The kit checks the
     work first, since with wrong work the other rules could not fail.
     """
@@ -26,7 +29,11 @@ class Work(ABC):
 
     @abstractmethod
     def new(self) -> Any:
-        """Return a cell: 32 bits of the device's memory, holding 0. Never called during a capture."""
+        """Return a cell: 32 bits of the device's memory, holding 0. Never called during a capture.
+
+        A rule that fails may drop cells while work on them is in progress. If your runtime does not keep
+        memory until then, keep the cells.
+        """
 
     @abstractmethod
     def enqueue(self, stream: Stream, cell: Any, a: int, b: int) -> None:
@@ -57,10 +64,15 @@ class Work(ABC):
         """
         return None
 
+    def device_name(self) -> str:
+        """Return the name of the device, for reports; empty, the default, if it is not known."""
+        return ""
+
     def buffer(self, nbytes: int) -> Any:
         """Return memory of that size, all 0, that `Stream.fill` and `Stream.copy` accept.
 
-        The default is a `bytearray`. Needed with the capability ``"enqueue"``.
+        The default is a `bytearray`. Needed with the capability ``"enqueue"``. Objects that can be referenced
+        weakly let the kit check that graphs keep them.
         """
         return bytearray(nbytes)
 
