@@ -99,6 +99,14 @@ class Case(ABC):
         self._graphs.add(graph)
         return graph
 
+    def adopt(self, made: Iterable[object]) -> None:
+        """Take the streams and the graphs of other code for those of this test."""
+        for each in made:
+            if isinstance(each, ag.Stream):
+                self._streams.add(each)
+            elif isinstance(each, ag.Graph):
+                self._graphs.add(each)
+
     def cell(self) -> Any:
         """Make a cell that holds 0."""
         return self.used.new()

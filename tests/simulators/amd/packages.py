@@ -73,6 +73,23 @@ def fetch(version: str) -> Path:
     return root
 
 
+def unpack(version: str, names: tuple[str, ...], target: Path) -> None:
+    """Unpack more packages of the suite that has this version, without what they depend on.
+
+    Raises
+    ------
+    RuntimeError
+        Debian no longer has one of them, or apt can't get it.
+    """
+    release = release_of(version)
+    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+        apt = _private_apt(release, Path(folder))
+        _run("apt-get", "update", env=apt)
+        _run("apt-get", "-t", release.suites[0], "download", *names, env=apt, cwd=Path(folder))
+        for package in Path(folder).glob("*.deb"):
+            _run("dpkg-deb", "--extract", str(package), str(target))
+
+
 def _root(version: str) -> Path:
     return CACHE / f"amd-{version}"
 
@@ -206,10 +223,19 @@ def lacking(version: str) -> str:
     return ""
 
 
-def _run(*command: str, env: dict[str, str] | None = None, timeout: float = TIMEOUT) -> str:
+def _run(
+    *command: str, env: dict[str, str] | None = None, cwd: Path | None = None, timeout: float = TIMEOUT
+) -> str:
     try:
         done = subprocess.run(
-            command, env=env, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL
+            command,
+            env=env,
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise RuntimeError(f"{shlex.join(command)} has not ended in {timeout:.0f} seconds.") from None
