@@ -1,0 +1,1 @@
+"""OpenCL's command buffers as a backend of `accelerator_graph`."""
