@@ -40,7 +40,7 @@ class Kernel(Command):
     ) -> None:
         super().__init__(*values)
         self.name = name
-        self._kernel = _new(kernel, name)
+        self._kernel = _new(kernel, name, stream.clones_kernels)
         self._arguments = (self._kernel.handle, *sizes)
         self._retain: list[tuple[Callable[[int], Owned], int]] = []
         for index, value in enumerate(values):
@@ -131,10 +131,19 @@ def kernel_command(
     )
 
 
-def _new(kernel: cl.Kernel, name: str) -> Owned:
+def _new(kernel: cl.Kernel, name: str, clones: bool) -> Owned:
+    """Return another kernel object for the same kernel.
+
+    A clone is preferred: on Intel's runtime a kernel does not keep its program usable.
+    """
     code = c_int32()
-    handle = driver.create_kernel(kernel.program.int_ptr, name.encode(), byref(code))
-    check("clCreateKernel", code.value)
+    with translated("clGetKernelInfo"):
+        if clones:
+            call, handle = "clCloneKernel", driver.clone_kernel(kernel.int_ptr, byref(code))
+        else:
+            program = kernel.program.int_ptr
+            call, handle = "clCreateKernel", driver.create_kernel(program, name.encode(), byref(code))
+    check(call, code.value)
     return Owned(handle, driver.release_kernel)
 
 

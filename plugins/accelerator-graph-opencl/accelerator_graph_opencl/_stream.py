@@ -31,7 +31,7 @@ class Stream:
     """
 
     __slots__ = (
-        "__weakref__", "_known", "capture", "context", "handle", "latest", "lock", "ordinal", "properties",
+        "__weakref__", "_known", "capture", "clones_kernels", "context", "handle", "latest", "lock", "ordinal", "properties",
         "queue",
     )  # fmt: skip
 
@@ -41,6 +41,7 @@ class Stream:
         self.context: int = queue.context.int_ptr
         self.properties = int(queue.properties)
         self.ordinal = ordinal
+        self.clones_kernels: bool = queue.device._get_cl_version() >= (2, 1)
         self.capture: Capture | None = None
         """The capture that the stream takes part in. A capture that has ended counts as none."""
         self.lock = threading.RLock()
