@@ -21,8 +21,8 @@ _OUT_OF_ORDER = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
 class CommandBuffer:
     """A command buffer of the extension.
 
-    It is recorded for a queue of its own, since that queue's properties decide in which order the commands run:
-    out of order, the given points alone decide.
+    It is recorded for a queue of its own, since that queue's properties decide in which order the commands
+    run: out of order, the given points alone decide.
     """
 
     __slots__ = ("_enqueue", "_owned", "_queue", "extension", "handle")

@@ -11,7 +11,7 @@ from ._driver import translated
 from ._extension import Extension, extension_of
 from ._stream import Stream
 
-_ORDERED = 1 | 4  # CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CL_QUEUE_ON_DEVICE: not in order
+_UNORDERED = 1 | 4  # CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CL_QUEUE_ON_DEVICE
 
 
 class Devices:
@@ -53,15 +53,16 @@ class Devices:
             return None
         with translated("clGetCommandQueueInfo"):
             ordinal = self._ordinals.get(obj.device.int_ptr)
-            unordered = int(obj.properties) & _ORDERED
-        if unordered:
+            properties = int(obj.properties)
+        if properties & _UNORDERED:
             raise ValueError(
-                "the queue executes out of order, and a stream's work has an order; pass a queue that was made "
-                "without the property OUT_OF_ORDER_EXEC_MODE_ENABLE."
+                "the queue executes out of order, and a stream's work has an order; pass a queue that was "
+                "made without the property OUT_OF_ORDER_EXEC_MODE_ENABLE."
             )
         if ordinal is None:
             raise ValueError("the queue's device is a sub-device; pass a queue of the whole device.")
-        return self._stream(obj, ordinal)
+        with translated("clGetCommandQueueInfo"):
+            return self._stream(obj, ordinal)
 
     def extension(self, ordinal: int) -> Extension | None:
         """Return a device's command buffers; None if it has none."""

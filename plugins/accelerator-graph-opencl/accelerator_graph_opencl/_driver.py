@@ -101,7 +101,7 @@ def translated(call: str) -> Iterator[None]:
 
 def device_number(device: cl.Device, parameter: int, default: int = 0) -> int:
     """Return a number of up to 64 bits that a device reports, or the default if it does not know it."""
-    number = c_uint64()
+    number = c_uint64()  # 0, so that a number of 32 bits fits as well
     code = get_device_info(device.int_ptr, parameter, 8, ctypes.byref(number), None)
     if code == INVALID_VALUE:
         return default

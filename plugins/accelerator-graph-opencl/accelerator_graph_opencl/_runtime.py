@@ -54,6 +54,8 @@ class Runtime:
 
     def destroy_executable(self, executable: Executable) -> None:
         """Forget an executable; what its runs in progress need is kept until they are done."""
-        self._retired.sweep()
-        self._retired.keep(executable)
-        executable.destroy()
+        try:
+            self._retired.sweep()
+            self._retired.keep(executable)
+        finally:
+            executable.destroy()

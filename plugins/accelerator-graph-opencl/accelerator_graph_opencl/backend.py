@@ -1,4 +1,4 @@
-"""The backend: what `accelerator_graph` calls. The other modules say what a stream, a capture and a graph are."""
+"""The backend, as `accelerator_graph` calls it. Other modules define streams, captures and graphs."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class OpenclBackend(Backend):
         return len(self._runtime.devices.all)
 
     def command_buffer_version(self, device: int) -> tuple[int, int, int] | None:
-        """Return the version of a device's command buffers; None where commands are enqueued again instead."""
+        """Return the version of a device's command buffers; None if commands are enqueued again instead."""
         extension = self._runtime.devices.extension(device)
         return None if extension is None else extension.version
 
