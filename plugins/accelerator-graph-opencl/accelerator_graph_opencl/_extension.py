@@ -1,8 +1,8 @@
 """The extension cl_khr_command_buffer of one device: its version, its functions, its conditions.
 
-Two changes of the extension matter here. Since 0.9.5 the functions that record a copy or a fill take a list of
-properties as their third argument. Since 0.9.8 a command buffer has no pending state: before, one that was not
-made for simultaneous use can't be enqueued again until it has completed.
+Two changes of the extension matter here. Since 0.9.5 the functions that record a copy or a fill take a list
+of properties as their third argument. Since 0.9.8 a command buffer has no pending state: before, one that was
+not made for simultaneous use can't be enqueued again until it has completed.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ def region_of(obj: Any, nbytes: int | None, stream: Stream) -> Region:
     nbytes = operator.index(nbytes)
     if nbytes > whole.nbytes:
         raise ValueError(
-            f"the {type(obj).__name__!r} object has {whole.nbytes} bytes, not {nbytes}; pass a smaller nbytes "
-            "or more memory."
+            f"the {type(obj).__name__!r} object has {whole.nbytes} bytes, not {nbytes}; pass a smaller "
+            "nbytes or more memory."
         )
     return whole._replace(nbytes=nbytes)
 
