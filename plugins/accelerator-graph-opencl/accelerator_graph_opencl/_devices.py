@@ -36,7 +36,7 @@ class Devices:
     def create_stream(self, ordinal: int, like: Stream | None) -> Stream:
         """Make a queue, in the context of `like` or else in the device's own."""
         with translated("clCreateCommandQueueWithProperties"):
-            context = self._context(ordinal) if like is None else like.queue.context
+            context = self._context(ordinal) if like is None else like.opencl_context
             return self._stream(cl.CommandQueue(context, self.all[ordinal]), ordinal)
 
     def as_stream(self, obj: object) -> Stream | None:
@@ -51,9 +51,11 @@ class Devices:
             return obj
         if not isinstance(obj, cl.CommandQueue):
             return None
-        with translated("clGetCommandQueueInfo"):
-            ordinal = self._ordinals.get(obj.device.int_ptr)
-            properties = int(obj.properties)
+        try:
+            ordinal, properties = self._ordinals.get(obj.device.int_ptr), int(obj.properties)
+            obj.context  # noqa: B018
+        except cl.Error as error:
+            raise ValueError(f"the queue, or its context, was released: {error}. Keep both.") from error
         if properties & _UNORDERED:
             raise ValueError(
                 "the queue executes out of order, and a stream's work has an order; pass a queue that was "
@@ -61,8 +63,7 @@ class Devices:
             )
         if ordinal is None:
             raise ValueError("the queue's device is a sub-device; pass a queue of the whole device.")
-        with translated("clGetCommandQueueInfo"):
-            return self._stream(obj, ordinal)
+        return self._stream(obj, ordinal)
 
     def extension(self, ordinal: int) -> Extension | None:
         """Return a device's command buffers; None if it has none."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from ctypes import byref, c_void_p
 from typing import TYPE_CHECKING, NamedTuple
 
 from accelerator_graph.errors import driver_error
@@ -81,21 +80,20 @@ class Executable:
     def _enqueue_buffer(self, stream: Stream) -> bool:
         """Return False if the commands have to be enqueued instead."""
         buffer = self.buffer
-        if buffer is None or not buffer.extension.accepts(stream.properties):
+        if buffer is None or not buffer.accepts(stream):
             return False
         if buffer.extension.simultaneous:
-            buffer.enqueue(byref(c_void_p(stream.handle)))
+            buffer.enqueue(stream)
             return True
         if self._done is not None and not is_complete(self._done):
             return False
-        buffer.enqueue(byref(c_void_p(stream.handle)))
+        buffer.enqueue(stream)
         self._done = stream.mark()
         return True
 
     def unfinished(self) -> cl.Event | None:
         """Return a marker behind the latest run; None if all runs are done."""
-        event = None if self._last is None else self._last.mark()
-        return None if event is None or is_complete(event) else event
+        return None if self._last is None else self._last.unfinished()
 
     def destroy(self) -> None:
         """Forget what to run."""
@@ -130,7 +128,9 @@ class Retired:
 def _recorded(graph: Graph) -> CommandBuffer | None:
     if graph.extension is None or not graph.nodes:
         return None
-    buffer = CommandBuffer(graph.extension, graph.origin)
+    forked = any(node.after != (index - 1,) for index, node in enumerate(graph.nodes) if index)
+    out_of_order = forked and graph.extension.out_of_order
+    buffer = CommandBuffer(graph.extension, graph.origin, out_of_order=out_of_order)
     points: list[int] = []
     for command, after in graph.nodes:
         points.append(command.record(buffer, [points[each] for each in after]))

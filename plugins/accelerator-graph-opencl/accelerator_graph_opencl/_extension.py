@@ -21,6 +21,8 @@ SWITCH = "ACCELERATOR_GRAPH_OPENCL_COMMAND_BUFFERS"
 """The environment variable that turns command buffers off if it is ``"0"``."""
 
 WITH_PROPERTIES = (0, 9, 5)
+ASKED_BY_QUEUE = (0, 9, 6)
+"""Since this version the properties that a queue may have are asked instead of a capability."""
 ANY_QUEUE = (0, 9, 7)
 """Since this version a command buffer may be enqueued on a queue with other properties than the one it was
 recorded with."""
@@ -31,6 +33,7 @@ _CAPABILITIES = 0x12A9
 _SUPPORTED_QUEUE_PROPERTIES = 0x129A
 _REQUIRED_QUEUE_PROPERTIES = 0x12AA
 _SIMULTANEOUS_USE = 1 << 2
+_CAN_BE_OUT_OF_ORDER = 1 << 3
 _OUT_OF_ORDER = 1
 
 _Points = POINTER(c_uint32)
@@ -65,7 +68,7 @@ class Extension(NamedTuple):
     flags: int
     """The flags that a command buffer needs for that."""
     out_of_order: bool
-    """Whether commands that do not depend on each other may run at the same time on an in-order queue."""
+    """Whether a command buffer can be for a queue out of order. Only there its branches run side by side."""
     supported: int
     """The properties that a queue may have. Not asked before `ANY_QUEUE`."""
     required: int
@@ -86,7 +89,8 @@ def extension_of(device: cl.Device) -> Extension | None:
     functions = _functions(device.platform, version)
     if functions is None:
         return None
-    allowed = bool(device_number(device, _CAPABILITIES) & _SIMULTANEOUS_USE)
+    capabilities = device_number(device, _CAPABILITIES)
+    allowed = bool(capabilities & _SIMULTANEOUS_USE)
     pending = version < WITHOUT_PENDING_STATE
     supported = device_number(device, _SUPPORTED_QUEUE_PROPERTIES)
     return Extension(
@@ -94,7 +98,9 @@ def extension_of(device: cl.Device) -> Extension | None:
         functions,
         simultaneous=allowed or not pending,
         flags=int(allowed and pending),
-        out_of_order=version >= ANY_QUEUE and bool(supported & _OUT_OF_ORDER),
+        out_of_order=bool(
+            supported & _OUT_OF_ORDER if version >= ASKED_BY_QUEUE else capabilities & _CAN_BE_OUT_OF_ORDER
+        ),
         supported=supported,
         required=device_number(device, _REQUIRED_QUEUE_PROPERTIES),
     )

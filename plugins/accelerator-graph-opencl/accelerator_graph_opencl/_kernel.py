@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _INVALID_ARG_SIZE = -51
 _HANDLE_SIZE = 8
-_NON_UNIFORM_GROUPS = 0x1065  # CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT
 
 
 class Kernel(Command):
@@ -170,13 +169,7 @@ def _sizes(
                 f"launch: {what} must have as many dimensions as global_size, which has {len(whole)}, not "
                 f"{len(numbers)}."
             )
-    if group is not None:
-        with translated("clGetKernelWorkGroupInfo"):
-            most = kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, device)
-        if prod(group) > most or any(map(operator.gt, group, device.max_work_item_sizes)):
-            raise ValueError(
-                f"launch: a group of {name!r} can have {most} work items here, not {prod(group)}."
-            )
+    _check_group(stream, kernel, name, whole, group)
     array = c_size_t * len(whole)
     return len(whole), *(None if each is None else array(*each) for each in (offset, whole, group))
 
@@ -184,7 +177,7 @@ def _sizes(
 def _check_group(
     stream: Stream, kernel: cl.Kernel, name: str, whole: tuple[int, ...], group: tuple[int, ...] | None
 ) -> None:
-    """Refuse a local size that OpenCL would refuse when the kernel runs."""
+    """Refuse a local size that OpenCL would refuse, too late or, on PoCL 3.1, by ending the process."""
     device, about = stream.queue.device, cl.kernel_work_group_info
     with translated("clGetKernelWorkGroupInfo"):
         declared = tuple(kernel.get_work_group_info(about.COMPILE_WORK_GROUP_SIZE, device))
@@ -195,9 +188,8 @@ def _check_group(
         return
     if prod(group) > most or any(map(operator.gt, group, device.max_work_item_sizes)):
         raise ValueError(f"launch: a group of {name!r} can have {most} work items here, not {prod(group)}.")
-    uneven = any(map(operator.mod, whole, group))
-    if uneven and not driver.device_number(device, _NON_UNIFORM_GROUPS, stream.version >= (2, 0)):
-        raise ValueError("launch: the device needs a global_size that is a multiple of local_size.")
+    if any(map(operator.mod, whole, group)):
+        raise ValueError(f"launch: global_size must be a multiple of local_size, not {whole} of {group}.")
 
 
 def _numbers(what: str, given: Any, least: int) -> tuple[int, ...]:

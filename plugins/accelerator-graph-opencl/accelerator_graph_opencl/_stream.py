@@ -31,14 +31,15 @@ class Stream:
     """
 
     __slots__ = (
-        "__weakref__", "_known", "capture", "context", "handle", "latest", "lock", "ordinal", "properties",
-        "queue", "version",
+        "__weakref__", "_known", "capture", "context", "handle", "latest", "lock", "opencl_context",
+        "ordinal", "properties", "queue", "version",
     )  # fmt: skip
 
     def __init__(self, queue: cl.CommandQueue, ordinal: int) -> None:
         self.queue = queue
         self.handle: int = queue.int_ptr
-        self.context: int = queue.context.int_ptr
+        self.opencl_context: cl.Context = queue.context  # kept: Intel's runtime would not keep it usable
+        self.context: int = self.opencl_context.int_ptr
         self.properties = int(queue.properties)
         self.ordinal = ordinal
         self.version = version_of(queue.device)
@@ -109,6 +110,14 @@ class Stream:
         with translated("clFinish"):
             self.queue.finish()
         self._known = (latest, None)
+
+    def unfinished(self) -> cl.Event | None:
+        """Return a marker behind the known work; None if that is done."""
+        known, event = self._known
+        if known is self.latest and event is None:
+            return None
+        event = self.mark()
+        return None if is_complete(event) else event
 
     def query(self) -> bool:
         """Return True if all work on the queue is done.
