@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from accelerator_graph.errors import driver_error
+from accelerator_graph.errors import DriverError, driver_error
 
 from ._command_buffer import CommandBuffer
 from ._stream import Stream, is_complete
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from ._commands import Command
     from ._extension import Extension
+
+_INVALID_OPERATION = -59
 
 
 class Node(NamedTuple):
@@ -26,32 +28,30 @@ class Node(NamedTuple):
 
 
 class Graph:
-    """What a capture has recorded, in the order of recording.
+    """What a capture has recorded, in the order of recording."""
 
-    Attributes
-    ----------
-    extension : Extension or None
-        None if it can't become a command buffer.
-    """
+    __slots__ = ("nodes", "origin")
 
-    __slots__ = ("extension", "nodes", "origin")
-
-    def __init__(self, nodes: tuple[Node, ...], origin: Stream, extension: Extension | None) -> None:
+    def __init__(self, nodes: tuple[Node, ...], origin: Stream) -> None:
         self.nodes = nodes
         self.origin = origin
-        self.extension = extension
 
 
 class Executable:
-    """A graph that can run. It does not need the `Graph` any more."""
+    """A graph that can run. It does not need the `Graph` any more.
 
-    __slots__ = ("_context", "_done", "_last", "buffer", "extension", "nodes")
+    Attributes
+    ----------
+    buffer : CommandBuffer or None
+        None if there can't be one: a run enqueues the commands again.
+    """
 
-    def __init__(self, graph: Graph) -> None:
+    __slots__ = ("_context", "_done", "_last", "buffer", "nodes")
+
+    def __init__(self, graph: Graph, extension: Extension | None) -> None:
         self.nodes = graph.nodes
-        self.extension = graph.extension
         self._context = graph.origin.context
-        self.buffer = _recorded(graph)
+        self.buffer = _recorded(graph, extension) if extension and graph.nodes else None
         self._last: Stream | None = None
         self._done: cl.Event | None = None
         """A marker behind the latest run, if the command buffer can't be enqueued before."""
@@ -125,14 +125,17 @@ class Retired:
             self._waiting = [each for each in self._waiting if not is_complete(each[0])]
 
 
-def _recorded(graph: Graph) -> CommandBuffer | None:
-    if graph.extension is None or not graph.nodes:
-        return None
+def _recorded(graph: Graph, extension: Extension) -> CommandBuffer | None:
+    """Return a command buffer; None if one of the commands can't be in one, such as a kernel that prints."""
     forked = any(node.after != (index - 1,) for index, node in enumerate(graph.nodes) if index)
-    out_of_order = forked and graph.extension.out_of_order
-    buffer = CommandBuffer(graph.extension, graph.origin, out_of_order=out_of_order)
+    buffer = CommandBuffer(extension, graph.origin, out_of_order=forked and extension.out_of_order)
     points: list[int] = []
-    for command, after in graph.nodes:
-        points.append(command.record(buffer, [points[each] for each in after]))
+    try:
+        for command, after in graph.nodes:
+            points.append(command.record(buffer, [points[each] for each in after]))
+    except DriverError as error:
+        if error.code == _INVALID_OPERATION:
+            return None
+        raise
     buffer.finalize()
     return buffer

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from functools import wraps
 from typing import Any, NamedTuple
 
 import pyopencl as cl
@@ -146,6 +147,7 @@ def _functions(platform: cl.Platform, version: tuple[int, int, int]) -> Function
 
 
 def _without_properties(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
     def call(buffer: int, queue: None, properties: None, *rest: object) -> Any:
         return function(buffer, queue, *rest)
 

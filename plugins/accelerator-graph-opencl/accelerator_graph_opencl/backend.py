@@ -180,7 +180,7 @@ class OpenclBackend(Backend):
 
     def capture_begin(self, stream: Stream, mode: str) -> Capture:
         """Record what is enqueued through the library from now on, instead of running it."""
-        return self._runtime.captures.begin(stream, self._runtime.devices.extension(stream.ordinal))
+        return self._runtime.captures.begin(stream)
 
     def capture_end(self, token: Capture) -> Graph:
         """End the capture. All streams that took part are ordinary ones again, even if it raises."""
