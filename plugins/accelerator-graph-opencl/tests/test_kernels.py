@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,31 +17,41 @@ from accelerator_graph_opencl._devices import Devices
 import accelerator_graph as ag
 from conftest import Place
 
-Ways = Callable[[], Any]
+Way = Callable[[], AbstractContextManager[None]]
 
 
-@pytest.fixture(params=["at once", "in a graph", "in a graph without a command buffer"])
-def way(request: pytest.FixtureRequest, place: Place, monkeypatch: pytest.MonkeyPatch) -> Ways:
-    """A context in which work is enqueued: afterwards it has run once."""
-    if "without" in request.param:
-        monkeypatch.setattr(Devices, "extension", lambda self, ordinal: None)
+def in_a_graph(place: Place) -> Way:
+    """Return a way to record work; it runs once at the end."""
 
     @contextmanager
-    def graph() -> Iterator[None]:
-        with ag.Graph(stream=place.stream) as made:
+    def way() -> Iterator[None]:
+        with ag.Graph(stream=place.stream) as graph:
             yield
-        made.replay()
+        graph.replay()
         place.stream.synchronize()
 
+    return way
+
+
+def at_once(place: Place) -> Way:
+    """Return a way to run work at once."""
+
     @contextmanager
-    def at_once() -> Iterator[None]:
+    def way() -> Iterator[None]:
         yield
         place.stream.synchronize()
 
-    return at_once if request.param == "at once" else graph
+    return way
 
 
-def test_sizes_and_offsets(place: Place, way: Ways) -> None:
+@pytest.fixture(params=["at once", "in a graph", "in a graph without a command buffer"])
+def way(request: pytest.FixtureRequest, place: Place, monkeypatch: pytest.MonkeyPatch) -> Way:
+    if "without" in request.param:
+        monkeypatch.setattr(Devices, "extension", lambda self, ordinal: None)
+    return (at_once if request.param == "at once" else in_a_graph)(place)
+
+
+def test_sizes_and_offsets(place: Place, way: Way) -> None:
     out = place.buffer(64)
     with way():
         place.launch("ids", out, global_size=(4, 2), local_size=(2, 1), global_offset=(2, 3))
@@ -50,7 +60,7 @@ def test_sizes_and_offsets(place: Place, way: Ways) -> None:
     assert found.sum() == 4 * (201 + 202)
 
 
-def test_every_kind_of_argument(place: Place, way: Ways) -> None:
+def test_every_kind_of_argument(place: Place, way: Way) -> None:
     out, four = place.buffer(), cl.cltypes.make_float4(0, 0, 0, 20)
     arguments = (out, cl.LocalMemory(16), four, np.float64(300), None)
     with way():
@@ -58,7 +68,7 @@ def test_every_kind_of_argument(place: Place, way: Ways) -> None:
     assert place.read(out) == [1323]
 
 
-def test_arrays_and_parts_of_buffers(place: Place, way: Ways) -> None:
+def test_arrays_and_parts_of_buffers(place: Place, way: Way) -> None:
     array = pyopencl.array.zeros(place.queue, 8, np.uint32)
     part = place.buffer(256)[512:1024]
     place.queue.finish()
@@ -72,7 +82,7 @@ def test_arrays_and_parts_of_buffers(place: Place, way: Ways) -> None:
     assert place.read(part)[:2] == [5, 0x02020202]
 
 
-def test_a_declared_group_is_used(place: Place, way: Ways) -> None:
+def test_a_declared_group_is_used(place: Place, way: Way) -> None:
     out = place.buffer()
     with way():
         place.launch("fixed", out, global_size=4, local_size=4)
@@ -82,7 +92,7 @@ def test_a_declared_group_is_used(place: Place, way: Ways) -> None:
     assert place.read(out) == [4]
 
 
-def test_the_users_kernel_object_is_left_alone(place: Place, way: Ways) -> None:
+def test_the_users_kernel_object_is_left_alone(place: Place, way: Way) -> None:
     mine, other, kernel = place.buffer(), place.buffer(), place.kernels["add"]
     kernel.set_args(other, np.uint32(100))
     with way():
@@ -119,7 +129,7 @@ def test_the_users_kernel_object_is_left_alone(place: Place, way: Ways) -> None:
     ],
 )
 def test_wrong_arguments_are_refused_at_the_call(
-    place: Place, way: Ways, kind: type[Exception], call: Callable[[Place, Any], None], match: str
+    place: Place, way: Way, kind: type[Exception], call: Callable[[Place, Any], None], match: str
 ) -> None:
     buffer = place.buffer()
     with way():
@@ -130,7 +140,7 @@ def test_wrong_arguments_are_refused_at_the_call(
     assert place.read(buffer) == [4]
 
 
-def test_memory_that_its_owner_releases_stays_in_the_graph(place: Place, way: Ways) -> None:
+def test_memory_that_its_owner_releases_stays_in_the_graph(place: Place) -> None:
     """Other memory of the same size, made afterwards, must not be at the same place."""
     source, target = place.buffer(1 << 16), place.buffer(1 << 16)
     kernels = place.buffer()
