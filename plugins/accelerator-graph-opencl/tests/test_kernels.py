@@ -148,9 +148,9 @@ def test_memory_that_its_owner_releases_stays_in_the_graph(place: Place) -> None
         place.stream.fill(source, 1)
         place.stream.copy(target, source)
         place.launch("add", kernels, 3)
-    shadow = cl.Buffer.from_int_ptr(target.int_ptr), cl.Buffer.from_int_ptr(kernels.int_ptr)
-    assert shadow[0].reference_count >= 3
-    for each in (source, target, kernels):
+    shadow = [cl.Buffer.from_int_ptr(each.int_ptr) for each in (target, kernels, source)]
+    for each, same in zip((target, kernels, source), shadow, strict=True):
+        assert same.reference_count >= 3  # the owner's, the graph's, and this one
         each.release()
     others = [place.buffer(1 << 16) for _ in range(4)]
     graph.replay()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import test_kernels
 import test_streams
-from accelerator_graph_opencl import OpenclBackend, _kernel, _runtime
+from accelerator_graph_opencl import OpenclBackend, _kernel, _memory, _runtime
 from accelerator_graph_opencl import _driver as driver
 from accelerator_graph_opencl._capture import Capture, Captures
 from accelerator_graph_opencl._command_buffer import CommandBuffer
@@ -227,7 +227,7 @@ OWN: dict[str, tuple[Plant, Callable[[Place], None]]] = {
         test_kernels.test_memory_that_its_owner_releases_stays_in_the_graph,
     ),
     "contexts are mixed": (
-        replaced(_kernel, "check_context", nothing),
+        replaced(_memory, "check_context", nothing),
         test_streams.test_streams_of_two_contexts_are_refused_together,
     ),
     "work that was enqueued directly is not seen": (
