@@ -223,7 +223,7 @@ OWN: dict[str, tuple[Plant, Callable[[Place], None]]] = {
         ),
     ),
     "memory is not retained": (
-        replaced(driver, "retained_memory", nothing),
+        no_buffers(replaced(driver, "retained_memory", nothing)),
         test_kernels.test_memory_that_its_owner_releases_stays_in_the_graph,
     ),
     "contexts are mixed": (
