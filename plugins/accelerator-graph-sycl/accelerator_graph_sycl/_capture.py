@@ -35,10 +35,6 @@ class Capture:
         self.recorded: set[Any] = set()
         """The queues that are known to have recorded a node. The runtime crashes if others are asked."""
 
-    def is_forked(self) -> bool:
-        """Return True if other queues than the first take part."""
-        return bool(self.recorded - {self.origin})
-
 
 class Captures:
     """All captures in progress that this backend began, by number.
@@ -73,11 +69,9 @@ class Captures:
             if graph is None:
                 raise self._library.refusal("end", "other", detail="the capture has ended already")
             try:
-                self._library.call("end", graph.address)
-                if capture.is_forked() and not self._library.ask(
-                    "joined", graph.address, capture.origin.addressof_ref()
-                ):
+                if not self._is_joined(capture, graph):
                     raise self._library.refusal("end", "unjoined")
+                self._library.call("end", graph.address)
             except DriverError:
                 self.abandon(capture)
                 raise
@@ -114,6 +108,17 @@ class Captures:
             if number != event.capture and not joins:
                 raise self._library.refusal("wait_event", "foreign_capture")
             if queue != event.queue:
-                self._library.call("wait_event", queue.addressof_ref(), event.address)
+                graph = capture.graph if capture is not None and joins else None
+                self._library.call(
+                    "wait_event", queue.addressof_ref(), event.address, graph and graph.address
+                )
                 if capture is not None:
                     capture.recorded.add(queue)
+
+    def _is_joined(self, capture: Capture, graph: Handle) -> bool:
+        """Return True if the first queue has waited for all work of the others."""
+        if not capture.recorded - {capture.origin}:
+            return True
+        if capture.origin not in capture.recorded:
+            self.record(capture.origin).close()
+        return bool(self._library.ask("joined", graph.address, capture.origin.addressof_ref()))

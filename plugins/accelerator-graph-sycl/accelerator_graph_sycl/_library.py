@@ -44,7 +44,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "replay": (c_void_p, c_void_p),
     "delete_executable": (c_void_p,),
     "record": (c_void_p, c_int, c_void_p),
-    "wait_event": (c_void_p, c_void_p),
+    "wait_event": (c_void_p, c_void_p, c_void_p),
     "delete_event": (c_void_p,),
     "synchronize": (c_void_p,),
     "query": (c_void_p, c_void_p),
@@ -124,8 +124,8 @@ class Handle:
     __slots__ = ("_delete", "slot")
 
     def __init__(self, library: Library, delete: str) -> None:
-        self.slot = c_void_p()
         self._delete = library.function(delete)
+        self.slot = c_void_p()
 
     @property
     def address(self) -> int | None:
@@ -140,5 +140,5 @@ class Handle:
     _is_finalizing = staticmethod(sys.is_finalizing)
 
     def __del__(self) -> None:
-        if self.slot and not self._is_finalizing():
+        if getattr(self, "slot", None) and not self._is_finalizing():  # `__init__` may be interrupted
             self._delete(byref(self.slot))

@@ -179,8 +179,14 @@ int sycl_graph_record(sycl::queue *queue, int barrier, sycl::event **event) {
   });
 }
 
-int sycl_graph_wait_event(sycl::queue *queue, sycl::event *event) {
-  return guarded([=] { queue->ext_oneapi_submit_barrier({*event}); });
+// `joins`: the graph of the capture that the queue enters by this; null if there is none. The runtime would let
+// the queue enter by itself, but then not know its latest event.
+int sycl_graph_wait_event(sycl::queue *queue, sycl::event *event, Graph *joins) {
+  return guarded([=] {
+    if (joins)
+      joins->begin_recording(*queue);
+    queue->ext_oneapi_submit_barrier({*event});
+  });
 }
 
 int sycl_graph_delete_event(sycl::event **event) { return deleted(event); }
