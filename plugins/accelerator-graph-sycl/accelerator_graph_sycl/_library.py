@@ -53,6 +53,12 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 }
 
 
+_MAY_WAIT = {"replay", "synchronize", "delete", "delete_executable", "delete_event"}
+"""Functions that release the GIL. The others keep it: the runtime sets the arguments of a kernel without a lock
+when it finalizes a graph, and tells a queue that it records without one (intel/llvm#20557). dpctl keeps the GIL
+when it submits, so the threads of Python exclude each other there."""
+
+
 def path() -> str | None:
     """Return where the shim is; None if the package was installed without it."""
     spec = find_spec(f"{__package__}._shim")
@@ -60,7 +66,7 @@ def path() -> str | None:
 
 
 class Library:
-    """The shim's functions. Calls release the GIL.
+    """The shim's functions.
 
     Parameters
     ----------
@@ -70,11 +76,12 @@ class Library:
 
     def __init__(self, backend: str) -> None:
         self._backend = backend
-        library = ctypes.CDLL(path())
-        self._message = library.sycl_graph_message
+        keeps, releases = ctypes.PyDLL(path()), ctypes.CDLL(path())
+        self._message = keeps.sycl_graph_message
         self._message.restype = c_char_p
         self._functions: dict[str, Callable[..., int]] = {}
         for name, arguments in _SIGNATURES.items():
+            library = releases if name in _MAY_WAIT else keeps
             function = self._functions[name] = getattr(library, f"sycl_graph_{name}")
             function.argtypes = arguments
 
