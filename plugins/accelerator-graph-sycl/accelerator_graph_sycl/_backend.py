@@ -195,7 +195,8 @@ class SyclBackend(Backend):
         *args
             What `dpctl.SyclQueue.submit_async` takes: USM memory, and ctypes objects for scalars.
         global_size : int or sequence of int
-            How many work-items, in one to three dimensions.
+            How many work-items, in one to three dimensions in SYCL's order: the last one is dimension 0 of
+            OpenCL C.
         local_size : int or sequence of int, optional
             How many of them make a work-group; by default the runtime decides.
         """

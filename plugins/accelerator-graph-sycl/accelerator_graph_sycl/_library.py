@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from collections.abc import Callable
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint64, c_void_p
@@ -128,10 +129,11 @@ class Library:
 class Handle:
     """The address of an object that the shim has made, and owns until `close`."""
 
-    __slots__ = ("_delete", "slot")
+    __slots__ = ("_delete", "_process", "slot")
 
     def __init__(self, library: Library, delete: str) -> None:
         self._delete = library.function(delete)
+        self._process = os.getpid()
         self.slot = c_void_p()
 
     @property
@@ -143,9 +145,11 @@ class Handle:
         """Delete the object, if it still exists."""
         self._delete(byref(self.slot))
 
-    # `__del__` finds it in the class, since a module's names may be gone when the interpreter exits.
+    # `__del__` finds these in the class, since a module's names may be gone when the interpreter exits.
     _is_finalizing = staticmethod(sys.is_finalizing)
+    _getpid = staticmethod(os.getpid)
 
     def __del__(self) -> None:
-        if getattr(self, "slot", None) and not self._is_finalizing():  # `__init__` may be interrupted
-            self._delete(byref(self.slot))
+        made = getattr(self, "slot", None)  # `__init__` may be interrupted
+        if made and not self._is_finalizing() and self._process == self._getpid():
+            self.close()
