@@ -1,0 +1,153 @@
+"""Streams and events: what each of them holds."""
+
+from __future__ import annotations
+
+import threading
+from time import monotonic, sleep
+from typing import TYPE_CHECKING
+
+import pyopencl as cl
+
+from accelerator_graph.errors import DriverError, driver_error
+
+from ._commands import refusal
+from ._driver import check, flush, translated
+
+if TYPE_CHECKING:
+    from ._capture import Capture
+    from ._commands import Command
+
+_SETTLING_SECONDS = 0.01
+"""How long `query` gives a queue without known work to say that it is idle."""
+
+
+class Stream:
+    """A queue as a stream. There is one object for each queue, however often the queue is passed.
+
+    Attributes
+    ----------
+    queue : pyopencl.CommandQueue
+        An in-order queue. Work that is enqueued on it directly is never recorded.
+    """
+
+    __slots__ = (
+        "__weakref__", "_known", "capture", "context", "handle", "latest", "lock", "ordinal", "properties",
+        "queue",
+    )  # fmt: skip
+
+    def __init__(self, queue: cl.CommandQueue, ordinal: int) -> None:
+        self.queue = queue
+        self.handle: int = queue.int_ptr
+        self.context: int = queue.context.int_ptr
+        self.properties = int(queue.properties)
+        self.ordinal = ordinal
+        self.capture: Capture | None = None
+        """The capture that the stream takes part in. A capture that has ended counts as none."""
+        self.lock = threading.RLock()
+        """Held while several commands are enqueued that belong together."""
+        self.latest = object()
+        """Another object after each enqueueing."""
+        self._known: tuple[object, cl.Event | None] = (self.latest, None)
+        """What `latest` was once, and a marker behind that work; None if the work was done."""
+
+    @property
+    def active_capture(self) -> Capture | None:
+        """The capture that the stream takes part in."""
+        capture = self.capture
+        return capture if capture is not None and capture.open else None
+
+    def __repr__(self) -> str:
+        return f"<Stream of {self.queue!r}>"
+
+    def mark(self) -> cl.Event:
+        """Return an event that marks the present end of the queue's work."""
+        with translated("clEnqueueMarkerWithWaitList"):
+            event = cl.enqueue_marker(self.queue)
+        self.flush()  # else another queue may wait for it for ever
+        return event
+
+    def wait(self, event: cl.Event) -> None:
+        """Let later work wait for an event."""
+        self.latest = object()
+        with translated("clEnqueueBarrierWithWaitList"):
+            cl.enqueue_barrier(self.queue, wait_for=[event])
+
+    def flush(self) -> None:
+        """Hand all enqueued work to the device."""
+        check("clFlush", flush(self.handle))
+
+    def enqueue(self, command: Command) -> None:
+        """Enqueue a command."""
+        with self.lock:
+            self.latest = object()
+            try:
+                command.enqueue(self.handle)
+            except DriverError as error:
+                raise refusal(error) from error.__cause__
+
+    def record(self) -> Event:
+        """Return an event for the present end of the work."""
+        return Event(self, self.mark())
+
+    def follow(self, event: Event) -> None:
+        """Let later work wait for an event that was recorded outside of captures."""
+        if event.context != self.context:
+            raise driver_error(
+                backend="opencl",
+                call="wait_event",
+                code=None,
+                code_name="CL_INVALID_CONTEXT",
+                detail="streams of two contexts can't wait for each other; make one with like= the other",
+            )
+        if event.marker is not None:
+            self.wait(event.marker)
+
+    def synchronize(self) -> None:
+        """Wait until all work on the queue is done."""
+        latest = self.latest
+        with translated("clFinish"):
+            self.queue.finish()
+        self._known = (latest, None)
+
+    def query(self) -> bool:
+        """Return True if all work on the queue is done.
+
+        A marker on an idle queue may take a moment to complete. The moment is granted only if no known work is
+        in progress.
+        """
+        latest, (known, event) = self.latest, self._known
+        idle = known is latest and event is None
+        if idle or known is not latest or event is None:
+            event = self.mark()
+            self._known = (latest, event)
+        end = monotonic() + _SETTLING_SECONDS
+        while not is_complete(event):
+            if not idle or monotonic() > end:
+                return False
+            sleep(1e-5)
+        self._known = (latest, None)
+        return True
+
+
+class Event:
+    """A point in a stream's work: a marker or, if the stream was capturing, nodes of that capture."""
+
+    __slots__ = ("capture", "context", "marker", "nodes")
+
+    def __init__(
+        self,
+        stream: Stream,
+        marker: cl.Event | None = None,
+        capture: Capture | None = None,
+        nodes: frozenset[int] = frozenset(),
+    ) -> None:
+        self.context = stream.context
+        self.marker = marker
+        self.capture = capture
+        self.nodes = nodes
+
+
+def is_complete(event: cl.Event) -> bool:
+    """Return True if the work that an event stands for is done, or has failed."""
+    with translated("clGetEventInfo"):
+        return event.command_execution_status <= cl.command_execution_status.COMPLETE
