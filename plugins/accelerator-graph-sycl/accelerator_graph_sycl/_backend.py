@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence, Set
 from ctypes import byref, c_int, c_size_t
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 from accelerator_graph.backends.base import (
@@ -21,6 +24,7 @@ from accelerator_graph.errors import BackendUnavailableError
 
 from . import _library
 from ._capture import Capture, Captures, Event
+from ._launch import launch_sizes
 from ._library import Handle, Library
 
 KINDS = (
@@ -207,14 +211,16 @@ class SyclBackend(Backend):
                 f"backend {self.name!r} launches kernels; {type(work).__name__!r} object is not a "
                 "dpctl.program.SyclKernel."
             )
-        sizes = _sizes(global_size, "global_size")
-        local = None if local_size is None else _sizes(local_size, "local_size")
+        if len(args) != work.num_args:
+            raise TypeError(
+                f"kernel {work.get_function_name()!r} takes {work.num_args} arguments, not {len(args)}."
+            )
+        sizes, local = launch_sizes(global_size, local_size, work.work_group_size)
         try:
             stream.submit_async(work, list(args), sizes, local)
-        except self._dpctl.SyclKernelInvalidRangeError as error:
-            raise ValueError(str(error)) from error
         except self._dpctl.SyclKernelSubmitError as error:
-            raise self._library.refusal("submit", "other", None, "SyclKernelSubmitError", str(error)) from error
+            detail = f"kernel {work.get_function_name()!r} was not submitted; check the types of its arguments"
+            raise self._library.refusal("submit", "other", None, "SyclKernelSubmitError", detail) from error
 
     # ---- capture -------------------------------------------------------------------------------
 
@@ -282,12 +288,19 @@ class SyclBackend(Backend):
         return self._size(graph)[0]
 
     def nodes(self, graph: Handle) -> tuple[list[GraphNode], list[GraphEdge]]:
-        """List the nodes in the order of recording, and their dependencies. SYCL does not tell names."""
+        """List the nodes in the order of recording, and their dependencies. Names are only in `dump`."""
         count, edge_count = self._size(graph)
         types, pairs = (c_int * count)(), (c_size_t * (2 * edge_count))()
         self._library.call("nodes", graph.address, types, pairs)
         nodes = [GraphNode(index, _kind(number)) for index, number in enumerate(types)]
         return nodes, [GraphEdge(*pairs[at : at + 2]) for at in range(0, 2 * edge_count, 2)]
+
+    def dump(self, graph: Handle, path: str, verbose: bool) -> None:
+        """Let the runtime draw the graph, since only it knows the names of kernels."""
+        with TemporaryDirectory() as folder:  # the runtime wants this suffix, and hides that it can't write
+            drawing = Path(folder, "graph.dot")
+            self._library.call("print", graph.address, os.fsencode(drawing), verbose)
+            Path(path).write_bytes(drawing.read_bytes())
 
     # ---- helpers -------------------------------------------------------------------------------
 
@@ -311,13 +324,6 @@ class SyclBackend(Backend):
 
 def _kind(number: int) -> str:
     return KINDS[number] if 0 <= number < len(KINDS) else "other"
-
-
-def _sizes(sizes: int | Sequence[int], name: str) -> list[int]:
-    found = [sizes] if isinstance(sizes, int) else list(sizes)
-    if not 1 <= len(found) <= 3 or any(not isinstance(size, int) or size < 1 for size in found):
-        raise ValueError(f"{name} must be one to three positive ints, not {sizes!r}.")
-    return found
 
 
 def _version(distribution: str) -> str:

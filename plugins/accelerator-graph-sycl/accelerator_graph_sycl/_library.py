@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 from collections.abc import Callable
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint64, c_void_p
@@ -41,6 +42,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "empty": (c_void_p, c_void_p),
     "size": (c_void_p, c_void_p, c_void_p),
     "nodes": (c_void_p, c_void_p, c_void_p),
+    "print": (c_void_p, c_char_p, c_int),
     "finalize": (c_void_p, c_void_p),
     "replay": (c_void_p, c_void_p),
     "delete_executable": (c_void_p,),
@@ -64,6 +66,13 @@ def path() -> str | None:
     """Return where the shim is; None if the package was installed without it."""
     spec = find_spec(f"{__package__}._shim")
     return None if spec is None else spec.origin
+
+
+def reason_of(code_name: str, detail: str) -> Reason:
+    """Return the neutral cause of a failure. What failed below SYCL, only the text tells."""
+    if code_name == "memory_allocation" or re.search("UR_RESULT_ERROR_OUT_OF_(HOST|DEVICE)_MEMORY", detail):
+        return "out_of_memory"
+    return "device_lost" if "UR_RESULT_ERROR_DEVICE_LOST" in detail else "other"
 
 
 class Library:
@@ -110,11 +119,11 @@ class Library:
 
     def error(self, name: str, code: int) -> DriverError:
         """Make the error for a code that a function on this thread has just returned."""
+        detail = " ".join(self._message().decode("utf-8", "replace").split())
         known = 0 < code < len(CODES)
         code_name = CODES[code] if known else "unknown"
-        reason: Reason = "out_of_memory" if code_name == "memory_allocation" else "other"
         return self.refusal(
-            name, reason, code if known else None, code_name, self._message().decode("utf-8", "replace")
+            name, reason_of(code_name, detail), code if known else None, code_name, detail
         )
 
     def refusal(

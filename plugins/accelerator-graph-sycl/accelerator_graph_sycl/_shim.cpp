@@ -56,22 +56,25 @@ template <typename Object> int deleted(Object **handle) noexcept {
   return guarded([=] { delete std::exchange(*handle, nullptr); });
 }
 
-std::size_t index_of(const std::vector<Node> &nodes, const Node &wanted) {
-  std::size_t index = 0;
-  while (nodes[index] != wanted)
-    ++index;
-  return index;
+using Edge = std::pair<std::size_t, std::size_t>;
+
+// Where a node is in a list. Nodes can only be compared; what is wanted mostly stands shortly before `near`.
+std::size_t index_of(const std::vector<Node> &nodes, const Node &wanted, std::size_t near) {
+  for (std::size_t index = near; index-- > 0;)
+    if (nodes[index] == wanted)
+      return index;
+  while (nodes.at(near) != wanted)
+    ++near;
+  return near;
 }
 
-// The dependencies of all nodes, as indices.
-std::vector<std::vector<std::size_t>> dependencies(const std::vector<Node> &nodes) {
-  std::vector<std::vector<std::size_t>> found;
-  for (const Node &node : nodes) {
-    auto &indices = found.emplace_back();
-    for (const Node &before : node.get_predecessors())
-      indices.push_back(index_of(nodes, before));
-  }
-  return found;
+// The dependencies of all nodes, those of each node together: the indices of its predecessor and of itself.
+std::vector<Edge> dependencies(const std::vector<Node> &nodes) {
+  std::vector<Edge> edges;
+  for (std::size_t index = 0; index < nodes.size(); ++index)
+    for (const Node &before : nodes[index].get_predecessors())
+      edges.emplace_back(index_of(nodes, before, index), index);
+  return edges;
 }
 
 } // namespace
@@ -111,10 +114,12 @@ int sycl_graph_end(Graph *graph) {
 int sycl_graph_joined(Graph *graph, sycl::queue *queue, int *answer) {
   return guarded([=] {
     const auto nodes = graph->get_nodes();
-    const auto before = dependencies(nodes);
+    std::vector<std::vector<std::size_t>> before(nodes.size());
+    for (const auto &[source, target] : dependencies(nodes))
+      before[target].push_back(source);
+    const Node last = Node::get_node_from_event(queue->ext_oneapi_get_last_event().value());
     std::vector<bool> reached(nodes.size());
-    std::vector<std::size_t> next{
-        index_of(nodes, Node::get_node_from_event(queue->ext_oneapi_get_last_event().value()))};
+    std::vector<std::size_t> next{index_of(nodes, last, nodes.size())};
     while (!next.empty()) {
       const std::size_t index = next.back();
       next.pop_back();
@@ -146,19 +151,22 @@ int sycl_graph_size(Graph *graph, std::size_t *nodes, std::size_t *edges) {
   });
 }
 
-// The `sycl_graph_size` nodes and dependencies: a type for each node, two indices for each dependency.
+// As many as `sycl_graph_size` says: a type for each node, two indices for each dependency.
 int sycl_graph_nodes(Graph *graph, int *types, std::size_t *edges) {
   return guarded([=, edge = edges]() mutable {
     const auto nodes = graph->get_nodes();
-    const auto before = dependencies(nodes);
-    for (std::size_t index = 0; index < nodes.size(); ++index) {
+    for (std::size_t index = 0; index < nodes.size(); ++index)
       types[index] = static_cast<int>(nodes[index].get_type());
-      for (const std::size_t source : before[index]) {
-        *edge++ = source;
-        *edge++ = index;
-      }
+    for (const auto &[source, target] : dependencies(nodes)) {
+      *edge++ = source;
+      *edge++ = target;
     }
   });
+}
+
+// Draw the graph in the DOT language. The runtime does not tell whether it could write the file.
+int sycl_graph_print(Graph *graph, const char *path, int verbose) {
+  return guarded([=] { graph->print_graph(std::string(path), verbose != 0); });
 }
 
 int sycl_graph_finalize(Graph *graph, Executable **executable) {
