@@ -219,7 +219,9 @@ class SyclBackend(Backend):
         try:
             stream.submit_async(work, list(args), sizes, local)
         except self._dpctl.SyclKernelSubmitError as error:
-            detail = f"kernel {work.get_function_name()!r} was not submitted; check the types of its arguments"
+            detail = (
+                f"kernel {work.get_function_name()!r} was not submitted; check the types of its arguments"
+            )
             raise self._library.refusal("submit", "other", None, "SyclKernelSubmitError", detail) from error
 
     # ---- capture -------------------------------------------------------------------------------
@@ -274,7 +276,7 @@ class SyclBackend(Backend):
         graph.close()
 
     def destroy_executable(self, executable: Handle) -> None:
-        """Delete the runtime's executable. Runs in progress, and graphs that recorded it, have what they need."""
+        """Delete the runtime's executable. Runs in progress complete; graphs that recorded it keep it."""
         executable.close()
 
     # ---- looking into a graph ------------------------------------------------------------------

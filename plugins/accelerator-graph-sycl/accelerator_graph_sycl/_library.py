@@ -1,4 +1,4 @@
-"""The shim, which is compiled with the package: its functions, their errors, and the objects that it makes."""
+"""The shim, which is compiled with the package: its functions, their errors, and what they make."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 
 
 _MAY_WAIT = {"replay", "synchronize", "delete", "delete_executable", "delete_event"}
-"""Functions that release the GIL. The others keep it: the runtime sets the arguments of a kernel without a lock
-when it finalizes a graph, and tells a queue that it records without one (intel/llvm#20557). dpctl keeps the GIL
-when it submits, so the threads of Python exclude each other there."""
+"""Functions that release the GIL. The others keep it, as dpctl does while it submits kernels: the runtime has no
+lock of its own where it sets a kernel's arguments to finalize a graph, and where it tells a queue that it
+records (intel/llvm#20557)."""
 
 
 def path() -> str | None:
@@ -122,9 +122,7 @@ class Library:
         detail = " ".join(self._message().decode("utf-8", "replace").split())
         known = 0 < code < len(CODES)
         code_name = CODES[code] if known else "unknown"
-        return self.refusal(
-            name, reason_of(code_name, detail), code if known else None, code_name, detail
-        )
+        return self.refusal(name, reason_of(code_name, detail), code if known else None, code_name, detail)
 
     def refusal(
         self, name: str, reason: Reason, code: int | None = 8, code_name: str = "invalid", detail: str = ""

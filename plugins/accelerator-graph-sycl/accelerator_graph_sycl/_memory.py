@@ -52,7 +52,9 @@ def memory_of(obj: Any, nbytes: int | None, *, writable: bool, host: bool) -> Me
     if writable and readonly:
         raise ValueError(f"{_named(obj)} is read-only; pass memory that can be written.")
     if nbytes is not None and not 0 <= nbytes <= size:
-        raise ValueError(f"{_named(obj)} has {size} bytes, not {nbytes}; pass a smaller nbytes or more memory.")
+        raise ValueError(
+            f"{_named(obj)} has {size} bytes, not {nbytes}; pass a smaller nbytes or more memory."
+        )
     return Memory(address, size if nbytes is None else nbytes)
 
 

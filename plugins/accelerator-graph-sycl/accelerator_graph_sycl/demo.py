@@ -57,7 +57,7 @@ class SyclPlate:
 
     def read(self) -> bytes:
         """Return the first grid."""
-        return self.grids[0].copy_to_host().tobytes()
+        return bytes(self.grids[0].copy_to_host())
 
     def close(self) -> None:
         """Do nothing: the memory goes with the last reference."""

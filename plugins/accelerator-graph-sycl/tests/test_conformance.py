@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from accelerator_graph.testing import BackendConformance, Work
 from accelerator_graph_sycl.conformance import SyclWork
+
+from accelerator_graph.testing import BackendConformance, Work
 
 
 class TestSycl(BackendConformance):
