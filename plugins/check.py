@@ -48,7 +48,7 @@ class Runtime(NamedTuple):
     variables: Callable[[Path], Mapping[str, str]]
     """Return the environment variables that lead to it, for a virtual environment."""
     built_with: tuple[str, ...] = ()
-    """Distributions that the plug-in is compiled with: they are installed first, and the build uses them there."""
+    """Distributions that the plug-in is compiled with. They are installed first, and the build uses them."""
 
 
 def pocl_from_debian(environment: Path) -> dict[str, str]:

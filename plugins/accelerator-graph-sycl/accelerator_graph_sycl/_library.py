@@ -57,8 +57,8 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 
 
 _MAY_WAIT = {"replay", "synchronize", "delete", "delete_executable", "delete_event"}
-"""Functions that release the GIL. The others keep it, as dpctl does while it submits kernels: the runtime has no
-lock of its own where it sets a kernel's arguments to finalize a graph, and where it tells a queue that it
+"""Functions that release the GIL. The others keep it, as dpctl does while it submits kernels: the runtime has
+no lock of its own where it sets a kernel's arguments to finalize a graph, and where it tells a queue that it
 records (intel/llvm#20557)."""
 
 
