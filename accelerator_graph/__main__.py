@@ -1,4 +1,4 @@
-"""The command line: ``python -m accelerator_graph info`` and ``python -m accelerator_graph demo``."""
+"""The command line: ``python -m accelerator_graph`` with ``info``, ``demo`` or ``conformance``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import json
 import platform
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,6 +42,23 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--steps", type=steps, metavar="N", help="number of time steps")
     demo.add_argument("--dump", metavar="PATH", help="the file for the drawing of the graph")
     demo.set_defaults(run=run_demo)
+
+    kit = commands.add_parser("conformance", help="check whether a backend keeps to the contract")
+    kit.add_argument("backend", metavar="BACKEND", help="the backend's name")
+    kit.add_argument("-o", "--output", metavar="PATH", help="write a report, in Markdown, to this file")
+    kit.add_argument(
+        "--work",
+        metavar="MODULE:CLASS",
+        help="the backend's memory and work for the kit; the default is that of its entry point. The module "
+        "may register a backend that is not installed",
+    )
+    kit.add_argument(
+        "--expected",
+        metavar="PATH",
+        help='a TOML file with a line `test_name = "reason"` for each rule that is known to be broken',
+    )
+    kit.add_argument("--time-limit", type=seconds, metavar="S", help="how long a rule may take (60 seconds)")
+    kit.set_defaults(run=run_conformance)
     return top
 
 
@@ -56,6 +74,27 @@ def steps(text: str) -> int:
     if (value := int(text)) <= 0 or value % _demo.STEPS_PER_GRAPH:
         raise argparse.ArgumentTypeError(f"must be a multiple of {_demo.STEPS_PER_GRAPH}")
     return value
+
+
+def seconds(text: str) -> float:
+    """Read a time limit."""
+    if not 0 < (value := float(text)) < threading.TIMEOUT_MAX:
+        raise argparse.ArgumentTypeError("must be more than 0")
+    return value
+
+
+def run_conformance(options: argparse.Namespace) -> int:
+    """Run the conformance kit. Returns 1 if a rule is broken."""
+    from .testing import _command
+
+    kept = _command.run(
+        options.backend,
+        work=options.work,
+        expected=options.expected,
+        output=options.output,
+        time_limit=options.time_limit,
+    )
+    return 0 if kept else 1
 
 
 def run_demo(options: argparse.Namespace) -> int:

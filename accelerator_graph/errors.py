@@ -234,7 +234,9 @@ def capture_error(
         return CaptureError(f"{subject}: {fact or explain(reason)}.", reason=reason)
     meaning = explain(error.reason) or error.detail
     return CaptureError(
-        _failed_call(subject, error.call, error.code, error.code_name, meaning),
+        _failed_call(subject, error.call, error.code, error.code_name, meaning)
+        if error.call
+        else f"{subject}: {error}",  # not made by `driver_error`
         reason=error.reason,
         code=error.code,
         code_name=error.code_name,

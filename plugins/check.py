@@ -30,6 +30,7 @@ from simulators import debian  # noqa: E402 (the path is needed first)
 
 PLUGINS = ROOT / "plugins"
 CACHE = PLUGINS / "__pycache__"
+PIP = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
 POCL = (  # without what every system has: the C and C++ libraries, libz, liblzma
     *("libpocl2", "libpocl2-common", "libllvm15", "libclang-cpp15", "libclang-common-15-dev"),
     *("libhwloc15", "libudev1", "libz3-4", "libedit2", "libbsd0", "libmd0", "libxml2", "libicu72"),
@@ -46,6 +47,8 @@ class Runtime(NamedTuple):
     """Distributions of the Python package index that contain it."""
     variables: Callable[[Path], Mapping[str, str]]
     """Return the environment variables that lead to it, for a virtual environment."""
+    built_with: tuple[str, ...] = ()
+    """Distributions that the plug-in is compiled with. They are installed first, and the build uses them."""
 
 
 def pocl_from_debian(environment: Path) -> dict[str, str]:
@@ -75,6 +78,11 @@ def intel_opencl(environment: Path) -> dict[str, str]:
     return {"OCL_ICD_VENDORS": vendors(environment, library), "LD_LIBRARY_PATH": str(library.parent)}
 
 
+def intel_sycl(environment: Path) -> dict[str, str]:
+    """Intel's SYCL runtime, on its OpenCL runtime for the CPU."""
+    return {"OCL_ICD_FILENAMES": str(environment / "lib" / "libintelocl.so")}
+
+
 def vendors(environment: Path, library: Path) -> str:
     """Return a folder that tells an OpenCL loader of one library."""
     folder = environment / "vendors"
@@ -91,7 +99,7 @@ RUNTIMES: dict[str, dict[str, Runtime]] = {  # the first of each plug-in is the 
         "intel": Runtime(INTEL, intel_opencl),
     },
     "sycl": {
-        "intel": Runtime(INTEL, intel_opencl),
+        "intel": Runtime(INTEL, intel_sycl, ("setuptools>=77", "intel-sycl-rt==2026.2.0", *INTEL)),
     },
 }
 
@@ -102,16 +110,20 @@ def environment(plugin: str, name: str) -> Path:
     folder = ROOT / f".venv-{plugin}-{name}"
     package = PLUGINS / f"accelerator-graph-{plugin}"
     python = folder / "bin" / "python"
+    isolation = ("--no-build-isolation",) if runtime.built_with else ()
     projects = [each / "pyproject.toml" for each in (ROOT, package)]
-    state = digest(sys.version, str(ROOT), *runtime.requirements, *texts(projects))
+    packages = (*runtime.requirements, *runtime.built_with)
+    state = digest(sys.version, str(ROOT), *packages, *texts(projects))
     code = digest(*texts(sources(ROOT)), *texts(sources(package)))
     if recorded(folder / "complete") != state:
         print(f"check.py: setting up {folder.name}, once; this takes some minutes ...", flush=True)
         run(sys.executable, "-m", "venv", "--clear", folder)
-        install(python, package, *runtime.requirements)
+        if runtime.built_with:
+            run(python, *PIP, *runtime.built_with)
+        install(python, package, *isolation, *runtime.requirements)
         (folder / "complete").write_text(state, encoding="utf-8")
     elif recorded(folder / "installed") != code:
-        install(python, package, "--no-deps", "--force-reinstall")
+        install(python, package, *isolation, "--no-deps", "--force-reinstall")
     (folder / "installed").write_text(code, encoding="utf-8")
     return folder
 
@@ -122,7 +134,7 @@ def install(python: Path, package: Path, *more: str) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         copies = [copy(each, Path(temporary) / each.name) for each in (ROOT, package)]
         wanted = [str(copies[0]), f"{copies[1]}[test]"]
-        run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted, *more)
+        run(python, *PIP, *wanted, *more)
 
 
 def copy(project: Path, target: Path) -> Path:

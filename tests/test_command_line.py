@@ -112,23 +112,36 @@ def test_demo_takes_the_best_that_is_usable_when_none_is_named(tmp_path: Path) -
 
 
 PLUGIN = """
+from accelerator_graph._demo.cpu import CpuPlate as Plate
 from accelerator_graph.backends.cpu import CpuBackend
+from accelerator_graph.testing.works.host import HostWork
 
 class Backend(CpuBackend):
     priority = {priority}
+
+class Work(HostWork):
+    def __init__(self):
+        super().__init__("plug")
+"""
+HOOKS = """
+[accelerator_graph.demo]
+plug = the_plugin:Plate
+[accelerator_graph.conformance]
+plug = the_plugin:Work
 """
 
 
 @pytest.fixture
-def plugin(tmp_path: Path) -> Callable[[object], dict[str, str]]:
-    """Installs a plug-in without a kernel for the demo; returns the variables that make it be found."""
+def plugin(tmp_path: Path) -> Callable[..., dict[str, str]]:
+    """Installs a plug-in, with further entry points; returns the variables that make it be found."""
 
-    def install(priority: object) -> dict[str, str]:
+    def install(priority: object, hooks: str = "") -> dict[str, str]:
         (tmp_path / "the_plugin.py").write_text(PLUGIN.format(priority=priority))
         info = tmp_path / "the_plugin-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: the-plugin\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text("[accelerator_graph.backends]\nplug = the_plugin:Backend\n")
+        points = f"[accelerator_graph.backends]\nplug = the_plugin:Backend\n{hooks}"
+        (info / "entry_points.txt").write_text(points)
         return {"PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path)))}
 
     return install
@@ -148,7 +161,33 @@ def test_demo_takes_the_best_that_it_has_a_kernel_for(
         command_line(*arguments, ACCELERATOR_GRAPH_BACKEND="plug", **variables),
     ):
         assert named.returncode == 1
-        assert "no kernel for backend 'plug'" in named.stderr
+        assert "backend 'plug' has no kernel for the demo" in named.stderr
+        assert '[project.entry-points."accelerator_graph.demo"] plug = "module:Class"' in named.stderr
+
+
+def test_demo_runs_on_a_plug_in_that_has_a_kernel_for_it(
+    plugin: Callable[..., dict[str, str]], tmp_path: Path
+) -> None:
+    variables = plugin(None, HOOKS)
+    drawing = str(tmp_path / "x.dot")
+    arguments = ("demo", "--backend", "plug", "--size", "16", "--steps", "20", "--dump", drawing)
+    done = command_line(*arguments, **variables)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("backend    plug, ")
+    assert "identical" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("hooks", "message"),
+    [(HOOKS, "there is no test_of_nothing"), ("", "backend 'plug' has no work for the conformance kit")],
+)
+def test_conformance_of_a_plug_in_uses_the_work_of_its_entry_point(
+    plugin: Callable[..., dict[str, str]], hooks: str, message: str, tmp_path: Path
+) -> None:
+    expected = tmp_path / "expected.toml"
+    expected.write_text("test_of_nothing = 'so that no rule is run'\n")
+    arguments = ("conformance", "plug", "--expected", str(expected))
+    assert message in refused(1, *arguments, **plugin(None, hooks))
 
 
 def test_info_says_which_backend_has_to_be_named(plugin: Callable[[object], dict[str, str]]) -> None:

@@ -45,11 +45,17 @@ RULES = [
     ),
     ("compat", "errors _interpreter backends.registry interop.registry interop.torch _core api compat", ""),
     (PACKAGE, "errors backends interop _core api _graphed compat", ""),
-    ("testing", f"{PACKAGE} errors backends backends.base interop.registry testing", "pytest"),
-    ("__main__", f"{PACKAGE} _demo", ""),
+    ("testing.works.cuda", f"{PACKAGE} testing", "cuda"),
+    ("testing.works.hip", f"{PACKAGE} testing", "hip"),
+    (
+        "testing",
+        f"{PACKAGE} errors _interpreter _plugins backends backends.base interop.registry testing",
+        "pytest",
+    ),
+    ("__main__", f"{PACKAGE} _demo testing", ""),
     ("_demo.cuda", f"{PACKAGE} _demo", "cuda"),
     ("_demo.hip", f"{PACKAGE} _demo", "hip"),
-    ("_demo", f"{PACKAGE} _demo", ""),
+    ("_demo", f"{PACKAGE} _plugins _demo", ""),
 ]
 
 # Whoever may not import a vendor or a framework may not ask for one by its name either.
@@ -57,7 +63,7 @@ NAMES = {"cuda", "hip", "rocm", "torch", "cupy", "numba", "warp", "triton", "jax
 MAY_NAME = (
     "backends.registry backends._registry interop.registry _demo backends.cuda backends._cuda backends.hip "
     "backends._hip interop.torch interop._torch interop.cupy interop.numba interop.warp interop.cuda_core "
-    "compat _graphed.torch"
+    "compat _graphed.torch testing.works"
 )
 
 

@@ -2,7 +2,7 @@
 
 ``python -m accelerator_graph demo`` runs it. Read it as a first example of the library: this module
 is the same on every backend. The modules `cpu`, `cuda` and `hip` beside it have the memory and the kernel,
-which differ.
+which differ. Other backends bring their own, see `Plate`.
 
 The scheme is the explicit five-point one in double precision, on two grids that take turns:
 every step reads one and writes the other. The rim of the plate never changes.
@@ -14,13 +14,14 @@ import os
 import tempfile
 from array import array
 from collections.abc import Callable
-from importlib import import_module
 from time import perf_counter
 from typing import Protocol
 
 import accelerator_graph as ag
 
-SOLVERS = {
+from .._plugins.hooks import Hook
+
+BUILTINS = {
     "cpu": "accelerator_graph._demo.cpu:CpuPlate",
     "cuda": "accelerator_graph._demo.cuda:CudaPlate",
     "hip": "accelerator_graph._demo.hip:HipPlate",
@@ -31,10 +32,19 @@ STEPS_PER_GRAPH = 20
 
 
 class Plate(Protocol):
-    """The two grids on a stream's device, and the kernel that works on them."""
+    """The two grids on a stream's device, and the kernel that works on them.
+
+    A plug-in names its class, which need not derive from this one, with an entry point of the backend's
+    name::
+
+        [project.entry-points."accelerator_graph.demo"]
+        myrt = "myrt_graph.demo:MyPlate"
+    """
 
     default_size: int
+    """The number of points along each side of the grid, if the user gives none."""
     default_steps: int
+    """The number of steps, if the user gives none: a multiple of `STEPS_PER_GRAPH`."""
 
     def __init__(self, stream: ag.Stream, initial: array[float], size: int) -> None:
         """Allocate both grids on the stream's device."""
@@ -65,13 +75,14 @@ def enqueue(plate: Plate, size: int, steps: int, stream: ag.Stream, side: ag.Str
 def run(backend: str | None, size: int | None, steps: int | None, dump: str | None) -> bool:
     """Solve twice, print times and results, and return True if the results are identical bit for bit."""
     name = backend or best()
-    kind = solver(name)
+    ag.backends.get(name)  # raises if the backend is unknown or can't run here
+    kind = _plates.load(name)
     size = size or kind.default_size
     steps = steps or kind.default_steps
 
     stream = ag.Stream(backend=name)
     side = ag.Stream(backend=name, like=stream)
-    plate: Plate = kind(stream, initial_state(size), size)
+    plate = kind(stream, initial_state(size), size)
     try:
         # Eagerly: every step is enqueued again, every time.
         enqueue(plate, size, STEPS_PER_GRAPH, stream, side)  # untimed: the first launches load the kernel
@@ -119,7 +130,7 @@ def run(backend: str | None, size: int | None, steps: int | None, dump: str | No
 def best() -> str:
     """Return the backend that the user has named, else the best one that the demo has a kernel for."""
     name = ag.backends.resolve(cpu_fallback=True).name
-    return name if name in SOLVERS or ag.backends.chosen() else "cpu"
+    return name if ag.backends.chosen() or _plates.find(name) else "cpu"
 
 
 def timed(plate: Plate, stream: ag.Stream, work: Callable[[], None]) -> float:
@@ -143,17 +154,19 @@ def initial_state(size: int) -> array[float]:
     return grid
 
 
-def solver(name: str) -> type[Plate]:
-    """Return the solver for a backend."""
-    ag.backends.get(name)  # raises if the backend is unknown or can't run here
-    try:
-        module, _, qualname = SOLVERS[name].partition(":")
-    except KeyError:
-        raise ag.errors.UnsupportedError(
-            f"the demo has no kernel for backend {name!r}; name one of {', '.join(SOLVERS)} with --backend."
-        ) from None
-    found: type[Plate] = getattr(import_module(module), qualname)
-    return found
+def missing_members(found: type[Plate]) -> str:
+    """Return the end of a sentence that says which members of `Plate` a class lacks; may be empty."""
+    names = (*Plate.__annotations__, *(name for name in vars(Plate) if not name.startswith("_")))
+    missing = sorted(name for name in names if not hasattr(found, name))
+    return f"lacks {', '.join(missing)}; see accelerator_graph._demo.Plate" if missing else ""
+
+
+_plates: Hook[Plate] = Hook(
+    noun="kernel for the demo",
+    group="accelerator_graph.demo",
+    builtins=BUILTINS,
+    problem=missing_members,
+)
 
 
 def temporary_path() -> str:

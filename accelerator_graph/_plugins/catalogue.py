@@ -1,4 +1,4 @@
-"""Implementations by name, and their classes: for backends and for frameworks alike."""
+"""Implementations by name, and their classes: for backends, for frameworks, and for hooks of backends."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ class Catalogue(Generic[T]):
     """All implementations of one kind: built in, registered, or installed with an entry point.
 
     `kind` is the noun that messages use, such as ``"backend"``, and `group` the entry-point group. Every
-    implementation derives from `base` and has one of `api_versions`, which ascend. `builtins` has
-    ``"module:Class"`` by name: these need no metadata, and nothing can replace them. Plug-ins can take the
-    names that are `allowed`, except the built-in and `reserved` ones. `problem` checks a class further, and
-    returns the end of a sentence that begins with the class, or an empty string.
+    implementation derives from `base`, if there is one, and has one of `api_versions`, which ascend, unless
+    there are none. `builtins` has ``"module:Class"`` by name: these need no metadata, and nothing can replace
+    them. Plug-ins can take the names that are `allowed`, except the built-in and `reserved` ones. `problem`
+    checks a class further, and returns the end of a sentence that begins with the class, or an empty string.
+    `refreshed_by` is the public call that makes the catalogue try again, if there is one.
     """
 
     def __init__(
@@ -41,12 +42,13 @@ class Catalogue(Generic[T]):
         *,
         kind: str,
         group: str,
-        base: type[T],
-        api_versions: Sequence[int],
+        base: type[T] | None = None,
+        api_versions: Sequence[int] = (),
         builtins: Mapping[str, str],
         reserved: Set[str] = frozenset(),
         allowed: Names = BACKEND_NAMES,
         problem: Callable[[type[T]], str] = lambda found: "",
+        refreshed_by: str = "",
     ) -> None:
         self.builtins = builtins
         self._kind = kind
@@ -56,6 +58,7 @@ class Catalogue(Generic[T]):
         self._reserved = frozenset(builtins) | reserved
         self._allowed = allowed
         self._further_problem = problem
+        self._refreshed_by = refreshed_by
         self._lock = RLock()
         self._registered: dict[str, Candidate] = {}  # replaced, never changed
         self._scan: Scan | None = None
@@ -143,8 +146,8 @@ class Catalogue(Generic[T]):
             if isinstance(error, SystemExit) and not raises_again(lambda: import_target(str(target))):
                 raise
             failure = BackendLoadError(
-                f"{subject} can't be loaded: {text_of(error)}; repair or uninstall {candidate.provider}, "
-                f"then call {self._group}.refresh()."
+                f"{subject} can't be loaded: {text_of(error)}; repair or uninstall {candidate.provider}"
+                f"{self._refreshed_by and f', then call {self._refreshed_by}'}."
             )
             failure.__cause__ = error
             return failure
@@ -152,25 +155,30 @@ class Catalogue(Generic[T]):
 
     def _problem(self, found: Any, candidate: Candidate) -> str:
         """Return why an object is not an implementation, or an empty string."""
-        path = f"{self._base.__module__}.{self._base.__qualname__}"
+        base = self._base and f"{self._base.__module__}.{self._base.__qualname__}"
         if not isinstance(found, type):
-            kind = type(found).__name__
-            return f"is an object of type {kind}, not a class; its entry point must name a subclass of {path}"
-        if self._base not in found.__mro__:
-            return f"is not a subclass of {path}; derive it from that class"
-        newest, version = self._api_versions[-1], getattr(found, "api_version", None)
-        if type(version) is not int:
-            return f"has no valid api_version; write `api_version = {newest}` in the class"
-        if version not in self._api_versions:
-            supported = " and ".join(map(str, self._api_versions))
-            return (
-                f"has api_version {version}, but this accelerator_graph supports api_version {supported}; "
-                f"upgrade {'accelerator-graph' if version > newest else candidate.provider}"
-            )
+            kind, wanted = type(found).__name__, f"a subclass of {base}" if base else "a class"
+            return f"is an object of type {kind}, not a class; its entry point must name {wanted}"
+        if self._base is not None and self._base not in found.__mro__:
+            return f"is not a subclass of {base}; derive it from that class"
+        if self._api_versions and (problem := self._problem_of_version(found, candidate)):
+            return problem
         missing = sorted(getattr(found, "__abstractmethods__", ()))
         if missing:
             return f"lacks the methods {', '.join(missing)}; implement them"
         return self._further_problem(found)
+
+    def _problem_of_version(self, found: type, candidate: Candidate) -> str:
+        newest, version = self._api_versions[-1], getattr(found, "api_version", None)
+        if type(version) is not int:
+            return f"has no valid api_version; write `api_version = {newest}` in the class"
+        if version in self._api_versions:
+            return ""
+        supported = " and ".join(map(str, self._api_versions))
+        return (
+            f"has api_version {version}, but this accelerator_graph supports api_version {supported}; "
+            f"upgrade {'accelerator-graph' if version > newest else candidate.provider}"
+        )
 
     def _unknown(self, name: str) -> UnknownBackendError:
         from difflib import get_close_matches

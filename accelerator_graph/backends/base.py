@@ -5,6 +5,12 @@ A backend is one class in a package of its own, named by an entry point::
     [project.entry-points."accelerator_graph.backends"]
     myrt = "myrt_graph:MyBackend"
 
+    [project.entry-points."accelerator_graph.conformance"]   # optional: a subclass of testing.Work, without
+    myrt = "myrt_graph.testing:MyWork"                       # arguments, for `accelerator_graph conformance`
+
+    [project.entry-points."accelerator_graph.demo"]          # optional: see _demo.Plate; for
+    myrt = "myrt_graph.demo:MyPlate"                         # `accelerator_graph demo --backend myrt`
+
 The library makes one instance in a process (another one in a forked child, or after an `open` that failed),
 calls `open` once, and then, for each graph::
 

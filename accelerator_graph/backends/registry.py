@@ -36,11 +36,12 @@ class Registry:
         self._catalogue: Catalogue[Backend] = Catalogue(
             kind="backend",
             group="accelerator_graph.backends",
-            base=Backend,  # type: ignore[type-abstract]
+            base=Backend,
             api_versions=BACKEND_API_VERSIONS,
             builtins=builtins,
             reserved={"cpu", "cuda", "hip"},
             problem=problem_of,
+            refreshed_by="accelerator_graph.backends.refresh()",
         )
         self._instances = Instances(self._catalogue.load)
         self._choice = AutomaticChoice(self._catalogue, self._instances)
@@ -54,6 +55,10 @@ class Registry:
     def load(self, name: str) -> type[Backend]:
         """Return the class of a backend, imported, checked and not opened. Raises as `get`."""
         return self._catalogue.load(name)
+
+    def origin(self, name: str) -> str:
+        """Return where a backend is from: ``"built-in"``, ``"registered"``, or distribution and version."""
+        return self._catalogue.origin(name)
 
     def get(self, name: str) -> Backend:
         """Return the one opened instance of a backend, opening it on first use.
@@ -221,6 +226,7 @@ _registry = Registry(BUILTINS)
 
 names = _registry.names
 load = _registry.load
+origin = _registry.origin
 get = _registry.get
 chosen = _registry.chosen
 resolve = _registry.resolve

@@ -35,10 +35,11 @@ BUILTINS = {
 _catalogue: Catalogue[Framework] = Catalogue(
     kind="framework",
     group="accelerator_graph.interop",
-    base=Framework,  # type: ignore[type-abstract]
+    base=Framework,
     api_versions=INTEROP_API_VERSIONS,
     builtins=BUILTINS,
     allowed=IMPORT_NAMES,
+    refreshed_by="accelerator_graph.interop.refresh()",
 )
 _made: dict[str, Framework] = {}
 _complaints: dict[tuple[str, str], str] = {}

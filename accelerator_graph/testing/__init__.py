@@ -11,7 +11,8 @@ A backend's tests are one class, which pytest collects::
         def work(self):
             return MyWork()
 
-Without pytest, `check_backend` does the same. Rules that rest on a capability which the backend
+Without pytest, ``python -m accelerator_graph conformance NAME`` does the same and writes a report, and
+`check_backend` does it in a program. Rules that rest on a capability which the backend
 does not have are left out: pytest deselects them and says so in a line for each capability, and
 `check_backend` returns them as skipped. No rule asks for a backend's name. Leaks it can't see: count what
 your runtime has alive in tests of your own. To skip where there is no hardware, raise
@@ -25,10 +26,16 @@ import sys
 if not __debug__:
     raise ImportError("accelerator_graph.testing checks with assert statements; run Python without -O.")
 
+from ._assertions import showing_values
+
 if "pytest" in sys.modules:
     import pytest
 
-    pytest.register_assert_rewrite(f"{__name__}.rules")  # so that a failure shows the values
+    pytest.register_assert_rewrite(f"{__name__}.rules", f"{__name__}._case")
+    from . import rules as rules
+else:
+    with showing_values(f"{__name__}.rules", f"{__name__}._case"):
+        from . import rules as rules
 
 from ._check import CheckResult, check_backend
 from ._conformance import BackendConformance

@@ -243,7 +243,8 @@ class Case(ABC):
         """Wait until a cell holds a value, where there is no stream left to wait for."""
         end = time.monotonic() + self.time_limit / 4
         while (found := self.used.read(cell)) != value:
-            assert time.monotonic() < end, f"the cell holds {found} instead of {value}"
+            if time.monotonic() > end:
+                raise AssertionError(f"the cell holds {found} instead of {value}")
             time.sleep(0.001)
 
     def works(self, stream: ag.Stream, graph: ag.Graph) -> None:

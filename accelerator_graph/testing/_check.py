@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 from unittest import SkipTest
 
@@ -16,9 +16,11 @@ class CheckResult(NamedTuple):
 
     name: str
     """The test's name."""
-    outcome: Literal["passed", "skipped", "expected failure"]
+    outcome: Literal["passed", "skipped", "expected failure", "failed"]
     reason: str = ""
     """Why it was skipped or expected to fail."""
+    error: Exception | None = None
+    """The error of a rule that failed, with a note that has the rule's name and sentence."""
 
 
 def check_backend(work: Work, expected_failures: Mapping[str, str] | None = None) -> list[CheckResult]:
@@ -45,26 +47,38 @@ def check_backend(work: Work, expected_failures: Mapping[str, str] | None = None
     ValueError
         `expected_failures` names a rule that does not exist.
     """
+    results = list(check_rules(work, expected_failures))
+    failures = [result.error for result in results if result.error is not None]
+    if failures:
+        raise ExceptionGroup(f"backend {work.backend!r} breaks {len(failures)} of the rules", failures)
+    return results
+
+
+def check_rules(
+    work: Work, expected_failures: Mapping[str, str] | None = None, *, time_limit: float | None = None
+) -> Iterator[CheckResult]:
+    """Check one rule after another, as `check_backend`; yield how each came out, also if it failed.
+
+    `time_limit` is the number of seconds for one rule, if not the kit's own.
+    """
     backends.get(work.backend)
 
     class Conformance(BackendConformance):
         def work(self) -> Work:
             return work
 
-    case = type("Conformance", (Conformance,), {"expected_failures": expected_failures or {}})
-    results: list[CheckResult] = []
-    failures: list[Exception] = []
-    for name in test_names(case):
-        try:
-            getattr(case(), name)()
-        except ExpectedFailure as expected:
-            results.append(CheckResult(name, "expected failure", str(expected)))
-        except SkipTest as skip:
-            results.append(CheckResult(name, "skipped", str(skip)))
-        except Exception as error:
-            failures.append(error)
-        else:
-            results.append(CheckResult(name, "passed"))
-    if failures:
-        raise ExceptionGroup(f"backend {work.backend!r} breaks {len(failures)} of the rules", failures)
-    return results
+    limit = {} if time_limit is None else {"time_limit": time_limit}
+    case = type("Conformance", (Conformance,), {"expected_failures": expected_failures or {}, **limit})
+    return (_check_rule(case, name) for name in test_names(case))
+
+
+def _check_rule(case: type[BackendConformance], name: str) -> CheckResult:
+    try:
+        getattr(case(), name)()
+    except ExpectedFailure as expected:
+        return CheckResult(name, "expected failure", str(expected))
+    except SkipTest as skip:
+        return CheckResult(name, "skipped", str(skip))
+    except Exception as error:
+        return CheckResult(name, "failed", error=error)
+    return CheckResult(name, "passed")

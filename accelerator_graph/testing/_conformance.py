@@ -68,8 +68,9 @@ class BackendConformance(*rules.ALL):  # type: ignore[misc]
 
 
 def test_names(cls: type) -> list[str]:
-    """Return the names of all tests of a class, in order."""
-    return [name for name in dir(cls) if name.startswith("test_") and callable(getattr(cls, name))]
+    """Return the names of all tests of a class: first the rules by topic, then tests of its own."""
+    names = dict.fromkeys([*(name for topic in rules.ALL for name in vars(topic)), *dir(cls)])
+    return [name for name in names if name.startswith("test_") and callable(getattr(cls, name, None))]
 
 
 def _checked(rule: Callable[..., None], case: Any, *args: Any, **how: Any) -> None:

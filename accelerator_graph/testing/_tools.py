@@ -6,16 +6,18 @@ import re
 import sys
 import tempfile
 import threading
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from numbers import Integral
 from pathlib import Path
+from traceback import walk_stack
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Backend, Capability
+
+from ._failure import calls
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
@@ -78,8 +80,10 @@ class Thread(Generic[T]):
         self._thread.join(limit)
         if self._thread.is_alive():
             frame = sys._current_frames().get(self._thread.ident or 0)
-            where = "".join(traceback.format_stack(frame)) if frame else ""
-            raise AssertionError(f"thread {self._thread.name!r} hangs since {limit:g} s:\n{where}")
+            where = "\n".join(calls(reversed(list(walk_stack(frame))))) if frame else ""
+            raise AssertionError(
+                f"thread {self._thread.name!r} was still running after {limit:g} s:\n{where}"
+            )
         error, self._error = self._error, None
         try:
             if isinstance(error, KeyboardInterrupt | SystemExit):
@@ -129,9 +133,9 @@ def expect(
     **how: object,
 ) -> E:
     """Check that a call raises an error whose message matches; return the error."""
-    with raises(
-        *(kinds if isinstance(kinds, tuple) else (kinds,)), match=match, doing=f"{call}{args}"
-    ) as caught:
+    name = getattr(call, "__qualname__", None) or repr(call)
+    doing = f"{name}({', '.join(map(repr, args))})"
+    with raises(*(kinds if isinstance(kinds, tuple) else (kinds,)), match=match, doing=doing) as caught:
         call(*args, **how)
     return caught.error
 

@@ -13,7 +13,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph.backends.hip import HipBackend
 from accelerator_graph.testing import BackendConformance, Work
-from backends.works.host import HostWork
+from accelerator_graph.testing.works.host import HostWork
 
 STAYS_FORBIDDEN = (
     "AMD's runtime lets only the thread that began a global capture take back what that forbids "
@@ -35,7 +35,7 @@ class TestCpu(BackendConformance):
 @pytest.mark.needs("cuda")
 class TestCuda(BackendConformance):
     def work(self) -> Work:
-        from backends.works.cuda import CudaWork
+        from accelerator_graph.testing.works.cuda import CudaWork
 
         return CudaWork()
 
@@ -49,7 +49,7 @@ class TestHip(BackendConformance):
     )
 
     def work(self) -> Work:
-        from backends.works.hip import HipWork
+        from accelerator_graph.testing.works.hip import HipWork
 
         return HipWork()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from cuda.bindings import driver
 
-from backends.works.cuda import call, device
+from accelerator_graph.testing.works.cuda import call, device
 
 
 def new_context() -> Any:

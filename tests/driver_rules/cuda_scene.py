@@ -14,7 +14,7 @@ from typing import Any
 
 from cuda.bindings import driver
 
-from backends.works.cuda import call, device
+from accelerator_graph.testing.works.cuda import call, device
 from driver_rules.contexts import current, new_context
 from driver_rules.verbs import BYTES, CAPTURE_MODES, Verbs
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from cuda.bindings import driver
 
-from backends.works.cuda import call, device
+from accelerator_graph.testing.works.cuda import call, device
 from driver_rules.graphs import Graphs
 
 MIB = 1 << 20

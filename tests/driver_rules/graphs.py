@@ -16,7 +16,7 @@ from typing import Any
 
 from cuda.bindings import driver
 
-from backends.works.cuda import KERNEL, call, device
+from accelerator_graph.testing.works.cuda import KERNEL, call, device
 from driver_rules.contexts import current, new_context
 
 BYTES = 64

@@ -16,7 +16,7 @@ pytestmark = lanes.require("cuda")
 
 from cuda.bindings import driver
 
-from backends.works.cuda import call
+from accelerator_graph.testing.works.cuda import call
 from driver_rules.graph_memory import GraphMemory
 from driver_rules.graphs import Graphs
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from cuda.bindings import driver
 
-from backends.works.cuda import KERNEL, call, device
+from accelerator_graph.testing.works.cuda import KERNEL, call, device
 from driver_rules.contexts import current
 
 BYTES = 64

@@ -14,7 +14,7 @@ from cuda.bindings import driver
 from accelerator_graph.backends import registry
 from accelerator_graph.backends._cuda import capture
 from accelerator_graph.backends.cuda import CudaBackend as Backend
-from backends.works.cuda import call, device
+from accelerator_graph.testing.works.cuda import call, device
 from simulators.cuda.faults import Accounts
 
 __all__ = ["Accounts", "Backend"]

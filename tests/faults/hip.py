@@ -15,7 +15,7 @@ from accelerator_graph.backends import registry
 from accelerator_graph.backends._hip import capture
 from accelerator_graph.backends._hip import driver as _hip_driver
 from accelerator_graph.backends.hip import HipBackend as Backend
-from backends.works import hip as works
+from accelerator_graph.testing.works import hip as works
 from simulators.amd.accounts import Accounts as BelowAccounts
 from simulators.cuda.faults import Accounts as FaultAccounts
 

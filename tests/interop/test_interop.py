@@ -15,7 +15,7 @@ from accelerator_graph._plugins import entry_points
 from accelerator_graph.interop import registry
 from accelerator_graph.interop.base import Framework
 from accelerator_graph.testing import BackendConformance
-from backends.works.host import HostWork
+from accelerator_graph.testing.works.host import HostWork
 from processes import execute
 from simulators.test_cuda import outcome
 

@@ -418,7 +418,8 @@ class ChildGraphsRunAtOnce(CpuBackend):
 class ChildGraphsNeedTheirExecutable(CpuBackend):
     def destroy_executable(self, executable: Any) -> None:
         calls = executable._plan.calls
-        executable._last.wait()
+        if executable._last is not None:
+            executable._last.wait()
         super().destroy_executable(executable)
         calls.clear()
 

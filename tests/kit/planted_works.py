@@ -6,7 +6,7 @@ import time
 
 import accelerator_graph as ag
 from accelerator_graph.testing import Work
-from backends.works.host import Cell, HostWork, step
+from accelerator_graph.testing.works.host import Cell, HostWork, step
 from kit import planted
 
 

@@ -13,7 +13,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph._core import ownership
 from accelerator_graph.testing import BackendConformance, Work, check_backend
-from backends.works.host import HostWork
+from accelerator_graph.testing.works.host import HostWork
 from kit import planted_explicit as planted
 from kit.explicit_runtime import Explicit
 

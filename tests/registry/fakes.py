@@ -71,12 +71,12 @@ def site_fixture(tmp_path, monkeypatch):
             source = f"from registry import fakes\nPlugin = fakes.fake(usable={name != 'unusable'})\n"
             self.module(name, source)
 
-        def distribution(self, name, version, **entry_points):
+        def distribution(self, name, version, group="accelerator_graph.backends", **entry_points):
             info = tmp_path / f"{name}-{version}.dist-info"
             info.mkdir()
             (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
             lines = [f"{key} = {value}" for key, value in entry_points.items()]
-            (info / "entry_points.txt").write_text("\n".join(["[accelerator_graph.backends]", *lines, ""]))
+            (info / "entry_points.txt").write_text("\n".join([f"[{group}]", *lines, ""]))
 
     monkeypatch.syspath_prepend(tmp_path)
     before = set(sys.modules)

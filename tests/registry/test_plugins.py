@@ -104,6 +104,17 @@ def test_an_installed_plug_in_is_found_opened_and_records(environment):
     """) == ["tape", ["at once", "replayed", "replayed"], [7, 7, 7, 7], 3, ["host", "memset", "memcpy"]]
 
 
+def test_its_work_for_the_kit_is_found(environment):
+    assert (
+        environment("""
+        import json
+        from accelerator_graph.testing.works import work_of
+        print(json.dumps(work_of("tape")().backend))
+    """)
+        == "tape"
+    )
+
+
 def test_installing_it_changes_nothing_for_programs_that_do_not_name_it(environment):
     script = """
         import json

@@ -40,7 +40,7 @@ MAY_SKIP = (  # rules of the kit about capabilities, and numpy
     "could not import 'numpy'",
     "could not import 'hip'",  # with the oldest cuda-python, nothing else is installed
 )
-# For as long as the process lives: primary contexts, and the kernels and arenas of backends/works/cuda.py.
+# For as long as the process lives: primary contexts, and what works/cuda.py of the kit has on a device.
 MAY_LIVE = {"contexts": 2, "modules": 2, "allocations": 2}
 
 

@@ -70,7 +70,10 @@ class BackendRules(Case):
             found.append((self.backend.is_empty(graph), self.backend.node_count(graph)))
             self.backend.destroy_graph(graph)
         (nothing, count), *others = found
-        assert nothing is True or (nothing is False and count is None)
+        if not (nothing is True or (nothing is False and count is None)):
+            raise AssertionError(
+                f"is_empty returned {nothing!r} for an empty capture (node_count: {count!r})"
+            )
         assert [empty for empty, _ in others] == [False, False]
 
     def test_capture_status_follows_the_capture(self) -> None:
@@ -140,7 +143,8 @@ class BackendRules(Case):
                 self.backend.capture_abandon(token)
                 continue
             error = self.refusal(partial(self.backend.capture_end, token))
-            assert isinstance(error, ag.DriverError), body.__name__
+            if not isinstance(error, ag.DriverError):
+                raise AssertionError(f"{body.__name__}: a DriverError was expected, not {error!r}")
             assert error.reason in (("illegal_call", "invalidated") if body is broken else ("unjoined",))
             for each in (stream, fork, third):
                 assert self.status(each) is CaptureStatus.NONE, body.__name__

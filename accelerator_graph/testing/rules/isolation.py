@@ -140,8 +140,9 @@ class IsolationRules(Case):
 
     def _refused(self, call: Callable[[], object], *reasons: str) -> None:
         error = self.refusal(call)
-        assert error is not None, f"no error with the reason {' or '.join(reasons)} was raised"
-        assert error.reason in reasons, error
+        if error is None:
+            raise AssertionError(f"no error with the reason {' or '.join(map(repr, reasons))} was raised")
+        assert error.reason in reasons, f"this error has the wrong reason: {error}"
 
     def _ends_as_it_says(self, graph: ag.Graph, stream: ag.Stream, cell: Any) -> None:
         self._check(graph, stream, cell, self._end(graph, stream, cell))
@@ -155,8 +156,9 @@ class IsolationRules(Case):
         else:
             assert self.status(stream) is CaptureStatus.INVALIDATED
             error = self.refusal(graph.capture_end)
-            assert error is not None, "a capture that was invalidated became a graph"
-            assert error.reason in BROKEN, error
+            if error is None:
+                raise AssertionError("a capture that was invalidated became a graph")
+            assert error.reason in BROKEN, f"this error has the wrong reason: {error}"
         assert self.status(stream) is CaptureStatus.NONE
         return active
 

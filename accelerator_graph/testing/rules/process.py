@@ -81,4 +81,5 @@ class ProcessRules(Case):
             timeout=self.time_limit / 2,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
+        if done.returncode:
+            raise AssertionError(f"this failed in the child:\n{done.stderr}")

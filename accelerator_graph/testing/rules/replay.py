@@ -34,10 +34,10 @@ class ReplayRules(Case):
     def test_replay_on_another_stream(self) -> None:
         """`replay(stream)` runs on that stream, in its order."""
         (stream, cell, graph), other = self.setup_captured(3, 0), self.stream()
-        self.enqueue_slow(other, cell, 1, 5)
+        self.enqueue_slow(other, cell, 1, 5, times=5)
         graph.replay(other)
         self.enqueue(other, cell, 1, 1)
-        assert self.read_after(other, cell) == 16
+        assert self.read_after(other, cell) == 76
         assert graph.stream is stream
 
     @needs(Capability.HANDLES)

@@ -55,7 +55,8 @@ class StreamRules(Case):
             wanted = self.backend.device_of(native) if device is None else device
             assert self.backend.device_of(native) == wanted
             again = self.backend.current_stream(device)
-            assert again is native or again == native
+            same = again is native or again == native
+            assert same, f"first {native!r}, then {again!r}"
 
     def test_entering_nests_and_restores(self) -> None:
         """``with stream`` makes it the current one, nested and repeated, then restores the former one."""

@@ -14,8 +14,8 @@ from accelerator_graph.testing import Work
 
 def works() -> list[Work]:
     """The work of both backends."""
-    from backends.works.cuda import CudaWork
-    from backends.works.hip import HipWork
+    from accelerator_graph.testing.works.cuda import CudaWork
+    from accelerator_graph.testing.works.hip import HipWork
 
     return [CudaWork(), HipWork()]
 

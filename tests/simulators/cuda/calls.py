@@ -11,7 +11,7 @@ import threading
 import pytest
 from cuda.bindings import driver
 
-from backends.works.cuda import KERNEL, call
+from accelerator_graph.testing.works.cuda import KERNEL, call
 from simulators.cuda.tools import TIMEOUT, captured
 
 LIBRARY = ctypes.CDLL("libcuda.so.1")

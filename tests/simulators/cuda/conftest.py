@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cuda.bindings import driver
 
-from backends.works.cuda import call
+from accelerator_graph.testing.works.cuda import call
 from driver_rules.contexts import current, new_context
 from simulators.cuda.faults import Accounts, Faults
 from simulators.cuda.tools import Gate

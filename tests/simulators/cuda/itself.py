@@ -10,7 +10,7 @@ import time
 import pytest
 from cuda.bindings import driver
 
-from backends.works.cuda import KERNEL, call
+from accelerator_graph.testing.works.cuda import KERNEL, call
 from driver_rules.contexts import current, new_context
 from simulators.cuda.faults import ALWAYS, Accounts
 from simulators.cuda.tools import captured, read, wait_until

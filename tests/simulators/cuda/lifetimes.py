@@ -11,7 +11,7 @@ import threading
 import pytest
 from cuda.bindings import driver
 
-from backends.works.cuda import KERNEL, call
+from accelerator_graph.testing.works.cuda import KERNEL, call
 from driver_rules.contexts import current, new_context
 from processes import execute
 from simulators.cuda.tools import TIMEOUT, captured, read, wait_until

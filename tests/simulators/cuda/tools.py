@@ -8,7 +8,7 @@ import time
 
 from cuda.bindings import driver
 
-from backends.works.cuda import call
+from accelerator_graph.testing.works.cuda import call
 
 TIMEOUT = 60
 

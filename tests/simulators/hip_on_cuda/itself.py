@@ -13,9 +13,9 @@ from ctypes import byref, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_
 import pytest
 from hip import hip, hiprtc
 
+from accelerator_graph.testing.works.hip import SOURCE
 from backends.hip import bench
 from backends.tools import in_thread
-from backends.works.hip import SOURCE
 from processes import execute
 
 KERNEL, FILL = 0, 2

@@ -12,7 +12,8 @@ from typing import Any
 from hip import hip, hiprtc
 
 import accelerator_graph as ag
-from backends.works.device import ARENA_BYTES, Arena, DeviceWork
+
+from .device import ARENA_BYTES, Arena, DeviceWork
 
 SOURCE = rb"""
 // *cell = *cell * a + b, with at least `pause` nanoseconds between the reading and the writing
@@ -37,9 +38,11 @@ class HipWork(DeviceWork):
         self.device = device(number)
 
     def on(self, device: int) -> HipWork:
+        """Return the work for another device."""
         return HipWork(device)
 
     def enqueue(self, stream: ag.Stream, cell: int, a: int, b: int, pause: int = 0) -> None:
+        """Launch the kernel, which waits for `pause` nanoseconds between reading and writing the cell."""
         values = c_void_p(cell), c_uint32(a), c_uint32(b), c_uint64(pause)
         with self.device.current():
             where = (*[1] * 6, 0, stream.native, None, values)
@@ -74,6 +77,7 @@ class Device(Arena):
 
     @contextmanager
     def current(self) -> Iterator[None]:
+        """Make the device current for a ``with`` block, then what was current before."""
         before = call(hip.hipGetDevice)
         call(hip.hipSetDevice, self.number)
         try:
@@ -93,7 +97,7 @@ def library() -> ctypes.CDLL:
 
 @contextmanager
 def relaxed() -> Iterator[None]:
-    """What this thread does meanwhile disturbs no capture."""
+    """Let this thread disturb no capture meanwhile."""
     mode = ctypes.c_int(2)
     library().hipThreadExchangeStreamCaptureMode(ctypes.byref(mode))
     try:
@@ -108,10 +112,12 @@ def _device(number: int) -> Device:
 
 
 def device(number: int = 0) -> Device:
+    """Return a device; the same object each time, since its memory is never freed."""
     return _device(number)
 
 
 def compiled() -> bytes:
+    """Return the kernel's binary for the current device."""
     program = call(hiprtc.hiprtcCreateProgram, SOURCE, b"step.hip", 0, None, None)
     call(hiprtc.hiprtcCompileProgram, program, 0, None)
     binary = bytearray(call(hiprtc.hiprtcGetCodeSize, program))

@@ -1,4 +1,4 @@
-"""What the works of the cuda and the hip backend have in common: cells and buffers in a device's memory."""
+"""The common part of the works of the cuda and the hip backend: cells and buffers in a device's memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import threading
 from typing import Any
 
 import accelerator_graph as ag
-from accelerator_graph.testing import Work
+
+from .._work import Work
 
 ARENA_BYTES = 1 << 22
 PAUSE = 2_000_000
@@ -34,6 +35,7 @@ class Arena:
         self.lock = threading.Lock()
 
     def take(self, nbytes: int) -> int:
+        """Return the address of memory that holds 0."""
         with self.lock:
             address, self.free = self.free, self.free + -(-nbytes // 16) * 16
             assert self.free <= self.end, "the arena is used up; make it larger"
@@ -46,21 +48,27 @@ class DeviceWork(Work):
     device: Any
 
     def new(self) -> int:
+        """Return the address of a cell."""
         address: int = self.device.take(4)
         return address
 
     def enqueue(self, stream: ag.Stream, cell: int, a: int, b: int, pause: int = 0) -> None:
+        """Launch the kernel, which waits for `pause` nanoseconds between reading and writing the cell."""
         raise NotImplementedError
 
     def enqueue_slow(self, stream: ag.Stream, cell: int, a: int, b: int) -> None:
+        """Launch the kernel with a pause."""
         self.enqueue(stream, cell, a, b, PAUSE)
 
     def read(self, cell: int) -> int:
+        """Copy a cell to the host."""
         return int.from_bytes(self.device.read(cell, 4), "little")
 
     def buffer(self, nbytes: int) -> Buffer:
+        """Return memory of the device."""
         return Buffer(self.device.take(nbytes), nbytes)
 
     def read_bytes(self, buffer: Buffer) -> bytes:
+        """Copy a buffer to the host."""
         found: bytes = self.device.read(buffer.address, buffer.nbytes)
         return found

@@ -11,7 +11,8 @@ from typing import Any
 from cuda.bindings import driver
 
 import accelerator_graph as ag
-from backends.works.device import ARENA_BYTES, Arena, DeviceWork
+
+from .device import ARENA_BYTES, Arena, DeviceWork
 
 KERNEL = b"""
 .version 6.3
@@ -53,9 +54,11 @@ class CudaWork(DeviceWork):
         self.device = device(number)
 
     def on(self, device: int) -> CudaWork:
+        """Return the work for another device."""
         return CudaWork(device)
 
     def enqueue(self, stream: ag.Stream, cell: int, a: int, b: int, pause: int = 0) -> None:
+        """Launch the kernel, which waits for `pause` nanoseconds between reading and writing the cell."""
         values = (cell, a, b, pause), (c_uint64, c_uint32, c_uint32, c_uint64)
         with self.device.current():
             call(driver.cuLaunchKernel, self.device.kernel, 1, 1, 1, 1, 1, 1, 0, stream.native, values, 0)
@@ -85,6 +88,7 @@ class Device(Arena):
 
     @contextmanager
     def current(self) -> Iterator[None]:
+        """Make the context current for a ``with`` block, then what was current before."""
         call(driver.cuCtxPushCurrent, self.context)
         try:
             yield
@@ -98,6 +102,7 @@ def _device(number: int) -> Device:
 
 
 def device(number: int = 0) -> Device:
+    """Return a device; the same object each time, since its memory is never freed."""
     return _device(number)
 
 

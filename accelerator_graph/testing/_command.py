@@ -1,0 +1,148 @@
+"""The command ``python -m accelerator_graph conformance``: run the kit, show progress, write a report."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+import tomllib
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import accelerator_graph as ag
+from accelerator_graph.backends import registry
+from accelerator_graph.backends.base import Backend
+
+from .._plugins.entry_points import import_target, is_target
+from ._check import CheckResult, check_rules
+from ._conformance import BackendConformance
+from ._failure import failure_text
+from ._report import Row, markdown, verdict
+from ._work import Work
+from .works import work_of
+
+
+def run(
+    name: str,
+    *,
+    work: str | None = None,
+    expected: str | None = None,
+    output: str | None = None,
+    time_limit: float | None = None,
+) -> bool:
+    """Check a backend, print how each rule came out, and return True if none is broken.
+
+    Parameters
+    ----------
+    name : str
+        The backend's name.
+    work : str, optional
+        ``"module:Class"`` of its work; by default the built-in one, or that of its entry point. The module is
+        imported first, and may register the backend.
+    expected : path, optional
+        A TOML file with a line ``test_name = "reason"`` for each rule that the backend is known to break.
+    output : path, optional
+        The file for the report.
+    time_limit : float, optional
+        The number of seconds for one rule, if not the kit's own.
+    """
+    named = None if work is None else named_work(work)
+    backend = ag.backends.get(name)
+    used = (named or work_of(name))()
+    if used.backend != name:
+        raise ValueError(f"{type(used).__name__} is the work of backend {used.backend!r}, not of {name!r}.")
+    known = {} if expected is None else read_expected(expected)
+    if output is not None:
+        check_output(output)
+    begun, limit = time.monotonic(), BackendConformance.time_limit if time_limit is None else time_limit
+
+    rows = []
+    for row in map(in_words, check_rules(used, known, time_limit=limit)):
+        rows.append(row)
+        print(progress(row), flush=True)
+    print(f"\n{verdict(rows).replace('**', '')}")
+    if output is not None:
+        facts = dict(facts_about(backend, used, time.monotonic() - begun))
+        Path(output).write_text(markdown(backend, facts, rows, time_limit=limit), encoding="utf-8")
+        print(f"The report is in {output}.")
+    return not any(row.outcome == "failed" for row in rows)
+
+
+def named_work(target: str) -> type[Work]:
+    """Return the class that ``"module:Class"`` names."""
+    if not is_target(target):
+        raise ValueError(f"a work must be named as 'module:Class', not {target!r}.")
+    try:
+        found = import_target(target)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"the work {target} can't be imported: {error}.") from error
+    if not (isinstance(found, type) and issubclass(found, Work)):
+        raise ValueError(f"{target} is not a subclass of accelerator_graph.testing.Work.")
+    return found
+
+
+def read_expected(path: str) -> dict[str, str]:
+    """Return the reasons for expected failures, by the name of the test."""
+    try:
+        found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not valid TOML: {error}.") from error
+    for name, reason in found.items():
+        if not isinstance(reason, str) or not reason:
+            raise ValueError(f"{path}: the reason for {name} must be a text, not {reason!r}.")
+    return found
+
+
+def check_output(path: str) -> None:
+    """Raise OSError now if the report can't be written later."""
+    folder = os.path.dirname(path) or "."
+    if os.path.isdir(path):
+        raise IsADirectoryError(f"{path} is a folder; name a file for the report.")
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise OSError(f"the report can't be written to {path}.")
+
+
+def in_words(result: CheckResult) -> Row:
+    """Return a result without the error, which refers to the objects of the rule."""
+    if result.error is None:
+        return Row(result.name, result.outcome, result.reason.removeprefix("expected to fail: "))
+    return Row(result.name, result.outcome, failure_text(result.error))
+
+
+def progress(row: Row) -> str:
+    """Return what is printed of one rule."""
+    if row.outcome == "failed":
+        return f"FAILED          {row.name}: {row.sentence}\n{indented(row.detail)}"
+    if row.outcome == "passed":
+        return f"passed          {row.name}"
+    word = "does not apply" if row.outcome == "skipped" else "known failure"
+    return f"{word:14}  {row.name} ({row.detail})"
+
+
+def indented(text: str) -> str:
+    """Return a text with room on the left."""
+    return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+def facts_about(backend: Backend, used: Work, seconds: float) -> Iterator[tuple[str, str]]:
+    """Yield what the report says about the backend, and about the run."""
+    kind, found = type(backend), type(backend).probe()
+    yield "Backend", f"`{backend.name}`, `{kind.__module__}:{kind.__qualname__}`"
+    yield "From", registry.origin(backend.name)
+    yield "Device", device(backend, used)
+    for component, version in found.versions.items():
+        yield f"Version of {component}", version
+    if found.warning:
+        yield "Known defect", found.warning
+    yield "accelerator_graph", ag.__version__
+    yield "Python", f"{platform.python_implementation()} {platform.python_version()}"
+    yield "System", platform.platform()
+    yield "Work", f"`{type(used).__module__}:{type(used).__qualname__}`"
+    yield "Run", f"{datetime.now(UTC):%Y-%m-%d}, in {seconds:.0f} s"
+
+
+def device(backend: Backend, used: Work) -> str:
+    """Return which device was used."""
+    count = backend.device_count()
+    return f"0 of {count}" if count > 1 else "0"

@@ -1,0 +1,155 @@
+"""The report of a run of the kit, in Markdown."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from accelerator_graph.backends.base import Backend, Capability
+
+from . import rules
+from ._conformance import BackendConformance
+
+PROMISES = {
+    Capability.EVENTS: "Streams can be forked and joined with events.",
+    Capability.ENQUEUE: "Fills, copies and launches can be enqueued through the library.",
+    Capability.HANDLES: "Streams, graphs and executables have handles that other libraries understand.",
+    Capability.NODES: "The nodes of a graph and their dependencies can be listed.",
+    Capability.CHILD_GRAPHS: "A replay onto a capturing stream is recorded into that capture.",
+    Capability.UPLOAD: "An executable can be moved to the device ahead of its first replay.",
+}
+"""The promise to users behind each capability."""
+
+WORDS = {
+    "passed": "passed",
+    "skipped": "does not apply",
+    "expected failure": "expected failure",
+    "failed": "**failed**",
+}
+"""The word in a report for each outcome of a rule."""
+
+
+class Row(NamedTuple):
+    """How one rule came out, in words."""
+
+    name: str
+    outcome: str
+    """A key of `WORDS`."""
+    detail: str = ""
+    """Why the rule does not apply or is expected to fail, or how it failed."""
+
+    @property
+    def rule(self) -> Any:
+        """The method that checks the rule."""
+        return getattr(BackendConformance, self.name)
+
+    @property
+    def sentence(self) -> str:
+        """The rule in a sentence."""
+        return " ".join(str(inspect.getdoc(self.rule)).split())
+
+
+def markdown(backend: Backend, facts: Mapping[str, str], rows: Sequence[Row], *, time_limit: float) -> str:
+    """Write the report. `facts` are lines of its first table."""
+    parts: list[str] = [
+        f"# Conformance of the backend `{backend.name}` to accelerator_graph",
+        verdict(rows),
+        table(("", ""), facts.items()),
+        "## What the backend promises",
+        table(("Capability", "Promised", "Meaning", "Rules that passed"), promises(backend, rows)),
+        table(("Property", "Value"), properties(type(backend))),
+        *broken(rows),
+        *expected(rows),
+        *left_out(rows),
+        "## All rules",
+        f"Each rule has {time_limit:g} seconds; one that takes longer, for example because a call hangs, "
+        "has failed. The kit can't see whether the runtime's objects leak, and measures no speed.",
+    ]
+    for topic in rules.ALL:
+        found = [row for row in rows if row.name in vars(topic)]
+        if found:
+            lines = [(row.sentence, WORDS[row.outcome]) for row in found]
+            parts += [
+                f"### {topic.__name__.removesuffix('Rules')}",
+                str(inspect.getdoc(topic)),
+                table(("Rule", ""), lines),
+            ]
+    return "\n\n".join(parts) + "\n"
+
+
+def verdict(rows: Sequence[Row]) -> str:
+    """Return the result of a run in a sentence."""
+    count = Counter(row.outcome for row in rows)
+    checked = len(rows) - count["skipped"]
+    if count["failed"]:
+        fact = f"**breaks {count['failed']} of the {checked} rules**"
+    elif count["expected failure"]:
+        fact = f"**keeps {count['passed']} of the {checked} rules**"
+    else:
+        fact = f"**keeps all {checked} rules**"
+    known = f", and breaks {count['expected failure']} as expected" if count["expected failure"] else ""
+    return f"The backend {fact} that apply to it{known}. {count['skipped']} other rules do not apply."
+
+
+def promises(backend: Backend, rows: Sequence[Row]) -> Iterator[tuple[str, str, str, str]]:
+    """Yield for each capability whether the backend has it, and how many of its rules passed."""
+    devices = range(backend.device_count())
+    for capability, meaning in PROMISES.items():
+        having = [device for device in devices if capability in backend.capabilities(device)]
+        promised = "yes" if len(having) == len(devices) else "no"
+        if 0 < len(having) < len(devices):
+            promised = f"on device {', '.join(map(str, having))}"
+        about = [row for row in rows if capability in getattr(row.rule, "needs", ())]
+        passed = sum(row.outcome == "passed" for row in about)
+        yield f"`{capability}`", promised, meaning, f"{passed} of {len(about)}" if having else "-"
+
+
+def properties(kind: type[Backend]) -> Iterator[tuple[str, str]]:
+    """Yield the facts that the class states."""
+    for name in (
+        "recording",
+        "capture_modes",
+        "cuda_like",
+        "serialises_replays",
+        "replay_ignores_captures",
+        "survives_fork",
+        "priority",
+        "api_version",
+    ):
+        value = getattr(kind, name)
+        yield f"`{name}`", ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def broken(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the part about rules that failed."""
+    failed = [row for row in rows if row.outcome == "failed"]
+    if failed:
+        yield "## Broken rules"
+    for row in failed:
+        yield f"**{row.sentence}** (`{row.name}`)"
+        yield f"```text\n{row.detail}\n```"
+
+
+def expected(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the part about rules that failed as expected."""
+    failed = [(row.sentence, row.detail) for row in rows if row.outcome == "expected failure"]
+    if failed:
+        yield "## Expected failures"
+        yield "These rules were run and failed, as its authors say. One that passes counts as broken."
+        yield table(("Rule", "Reason"), failed)
+
+
+def left_out(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the part about rules that do not apply."""
+    reasons = Counter(row.detail for row in rows if row.outcome == "skipped")
+    if reasons:
+        yield "## What does not apply"
+        yield table(("Reason", "Rules"), ((reason, str(count)) for reason, count in reasons.items()))
+
+
+def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """Write a table."""
+    rows = [head, ["---"] * len(head), *lines]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)

@@ -1,0 +1,145 @@
+"""`python -m accelerator_graph conformance`, as a vendor uses it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph.__main__ import main
+from accelerator_graph.backends.base import Backend, Capability
+from accelerator_graph.testing import BackendConformance
+from accelerator_graph.testing._conformance import test_names as names_of
+from accelerator_graph.testing._report import PROMISES
+from accelerator_graph.testing.works.host import HostWork
+from kit import planted
+from processes import execute
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = "planted"
+EDGES = "test_nodes_of_a_line"
+KNOWN = {
+    "test_debug_dump_draws_every_dependency": "no edges yet",
+    "test_nodes_after_an_event": "no edges yet",
+    "test_nodes_of_a_fork_and_join": "no edges yet",
+    "test_nodes_of_streams_that_take_turns": "no edges yet",
+    "test_fill_sets_bytes": "it was broken once",
+}
+
+
+class PlantedWork(HostWork):
+    def __init__(self) -> None:
+        super().__init__(NAME)
+
+
+class OtherWork(HostWork):
+    """Of the cpu backend."""
+
+
+@pytest.fixture
+def register() -> Iterator[Callable[[type[Backend]], None]]:
+    yield lambda backend: ag.backends.register(NAME, backend)
+    ag.backends.unregister(NAME)
+
+
+WITHOUT_PYTEST = f"""
+import sys
+sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}]
+class NoPytest:
+    def find_spec(name, path, target=None):
+        assert "pytest" not in name, name
+sys.meta_path.insert(0, NoPytest)
+from accelerator_graph.__main__ import main
+sys.exit(main(["conformance", "cpu", "-o", sys.argv[1]]))
+"""
+
+
+def test_reports_every_rule_and_needs_no_pytest(tmp_path: Path) -> None:
+    path = tmp_path / "a report.md"
+    done = execute([sys.executable, "-I", "-W", "error", "-c", WITHOUT_PYTEST, str(path)], timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    text, printed = path.read_text(encoding="utf-8"), done.stdout.splitlines()
+    names = names_of(BackendConformance)
+    assert len(names) > 200
+    assert [line.rpartition("  ")[2].partition(" ")[0] for line in printed[: len(names)]] == names
+    rules = [line for line in text.splitlines() if line.endswith(("| passed |", "| does not apply |"))]
+    assert len(rules) == len(names)
+    for name in names:
+        assert " ".join(str(getattr(BackendConformance, name).__doc__).split()) in text
+    passed = sum(line.endswith("| passed |") for line in rules)
+    assert passed > 200
+    assert f"keeps all {passed} rules" in text
+    assert f"keeps all {passed} rules" in printed[-2]
+    assert "backend 'cpu' does not have the capability 'handles'" in text
+    assert "Each rule has 60 seconds" in text
+
+
+def test_reports_broken_rules_and_expected_failures(
+    register: Callable[[type[Backend]], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    register(planted.HasNoEdges)
+    path, expected = tmp_path / "report.md", tmp_path / "expected.toml"
+    expected.write_text("".join(f'{name} = "{reason}"\n' for name, reason in KNOWN.items()))
+    command = ["conformance", NAME, "--work", f"{__name__}:PlantedWork", "--expected", str(expected)]
+    assert main([*command, "-o", str(path)]) == 1
+    text, printed = path.read_text(encoding="utf-8"), capsys.readouterr().out
+    assert "breaks 2 of the 282 rules" in text
+    sentence = str(getattr(BackendConformance, EDGES).__doc__)
+    assert f"**{sentence}** (`{EDGES}`)\n\n```text\nAssertionError" in text
+    assert f"FAILED          {EDGES}: {sentence}\n    AssertionError" in printed
+    assert "accelerator_graph.testing.rules.inspection, line" in text
+    assert text.count("| no edges yet |") == 4
+    assert "known failure   test_nodes_after_an_event (no edges yet)" in printed
+    assert "expected to fail (it was broken once), but it passes" in text
+    assert "`kit.planted:HasNoEdges`" in text
+    assert "| registered |" in text
+
+
+def test_every_capability_is_explained() -> None:
+    assert list(PROMISES) == list(Capability)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["cpuu"], "did you mean 'cpu'?"),
+        (["cpu", "--work", "nonsense"], "a work must be named as 'module:Class', not 'nonsense'."),
+        (["cpu", "--work", "no_such_module:Work"], "No module named 'no_such_module'"),
+        (["cpu", "--work", f"{__name__}:NAME"], "is not a subclass of accelerator_graph.testing.Work."),
+        (["cpu", "--work", f"{__name__}:PlantedWork"], "is the work of backend 'planted', not of 'cpu'."),
+        (
+            ["cpu", "-o", "no/such/folder/report.md"],
+            "the report can't be written to no/such/folder/report.md",
+        ),
+        (["cpu", "-o", "."], "is a folder"),
+        (["cpu", "--expected", "no_such_file"], "No such file or directory: 'no_such_file'"),
+    ],
+)
+def test_bad_input_is_refused_at_once(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["conformance", *arguments]) == 1
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert printed.out == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("test_of_nothing = 'x'", "there is no test_of_nothing."),
+        ("test_fill_sets_bytes = 3", "the reason for test_fill_sets_bytes must be a text, not 3."),
+        ("nonsense", "is not valid TOML"),
+    ],
+)
+def test_wrong_expectations_are_refused_at_once(
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "expected.toml").write_text(text)
+    assert main(["conformance", "cpu", "--expected", str(tmp_path / "expected.toml")]) == 1
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert printed.out == ""
