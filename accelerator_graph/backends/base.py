@@ -32,7 +32,8 @@ back, and passes each to its ``destroy_`` method, never while the same thread is
 backend. The library ignores a `DriverError` from these methods, and calls none of them in a forked child for
 objects of the parent, nor at the interpreter's exit. Failures of the driver are raised as the exceptions of
 `accelerator_graph.errors` and as no others. Unless a method says otherwise, calls may come from any thread,
-even from one that has never touched the device, and several threads may call at once.
+even from one that has never touched the device, and several threads may call at once. A signal handler may
+call the backend in the middle of another call of the same thread, so locks have to be re-entrant.
 """
 
 from __future__ import annotations
@@ -247,6 +248,7 @@ class Recorder(ABC):
     def replay(self, executable: Any, stream: Any) -> None:
         """Enqueue one run of the executable behind everything on the stream, and return without waiting.
 
+        A run is one piece of the stream's work: what other threads enqueue comes before or after all of it.
         Runs of one executable take effect one after another in call order, whichever streams they are on;
         requesting another run while one is in progress is never an error. Several threads ask at once only if
         `serialises_replays` is True: no run is lost then, on one stream or on several. The streams that
