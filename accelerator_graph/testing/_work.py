@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 class Work(ABC):
     """Memory of device 0 of a backend, and one kind of work on it. Written by the backend's author.
 
+    A plug-in names its class, which is called without arguments, with an entry point of the backend's name
+    in the group ``accelerator_graph.conformance``.
+
     `new` and `read` use the runtime directly, not the library, and work on any thread. The kit checks the
     work first, since with wrong work the other rules could not fail.
     """
@@ -56,6 +59,10 @@ class Work(ABC):
         With it the kit checks that work runs on the device that its stream was made for.
         """
         return None
+
+    def device_name(self) -> str:
+        """Return the name of the device, for reports; empty, the default, if it is not known."""
+        return ""
 
     def buffer(self, nbytes: int) -> Any:
         """Return memory of that size, all 0, that `Stream.fill` and `Stream.copy` accept.
