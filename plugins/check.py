@@ -191,7 +191,8 @@ def main() -> None:
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         parser.error("the runtimes are for Linux on x86-64.")
     folder = environment(chosen.plugin, name)
-    variables = {**os.environ, **runtimes[name].variables(folder)}
+    chosen_runtime = {"ACCELERATOR_GRAPH_PLUGIN_RUNTIME": name, **runtimes[name].variables(folder)}
+    variables = {**os.environ, **chosen_runtime}
     package = PLUGINS / f"accelerator-graph-{chosen.plugin}"
     tests = ("-c", package / "pyproject.toml", package / "tests")
     # Elsewhere, so that the installed packages are tested and not the sources.

@@ -1,4 +1,4 @@
-"""OpenCL's command buffers as a backend of `accelerator_graph`: ``accelerator_graph.Stream(backend="opencl")``."""
+"""OpenCL's command buffers as the backend ``"opencl"`` of `accelerator_graph`."""
 
 from __future__ import annotations
 

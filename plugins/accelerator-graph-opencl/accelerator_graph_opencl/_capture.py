@@ -9,13 +9,9 @@ import threading
 
 from accelerator_graph.errors import DriverError, Reason, driver_error
 
-from ._command_buffer import CommandBuffer
-from ._commands import Command, refusal
+from ._commands import Command
 from ._executable import Graph, Node
-from ._extension import Extension
 from ._stream import Event, Stream
-
-_INVALID_OPERATION = -59
 
 
 class Capture:
@@ -29,31 +25,21 @@ class Capture:
         The nodes that the next node of each stream will depend on.
     """
 
-    __slots__ = ("_trial", "ends", "extension", "nodes", "open", "origin")
+    __slots__ = ("ends", "nodes", "open", "origin")
 
-    def __init__(self, origin: Stream, extension: Extension | None) -> None:
+    def __init__(self, origin: Stream) -> None:
         self.origin = origin
         self.open = False
         self.nodes: list[Node] = []
         self.ends: dict[Stream, frozenset[int]] = {origin: frozenset()}
-        self.extension = extension
-        """None if a command buffer can't hold all of it."""
-        self._trial = CommandBuffer(extension, origin) if extension else None
 
     def add(self, stream: Stream, command: Command) -> None:
-        """Add a node, if OpenCL accepts the command."""
+        """Add a node."""
         command.retain()
-        if self._trial is not None:
-            try:
-                command.record(self._trial, ())
-            except DriverError as error:
-                if error.code != _INVALID_OPERATION:  # a kernel that prints, for example
-                    raise refusal(error) from error.__cause__
-                self.extension = self._trial = None
         self.nodes.append(Node(command, tuple(sorted(self.ends[stream]))))
         self.ends[stream] = frozenset({len(self.nodes) - 1})
 
-    def add_graph(self, stream: Stream, nodes: tuple[Node, ...], extension: Extension | None) -> None:
+    def add_graph(self, stream: Stream, nodes: tuple[Node, ...]) -> None:
         """Add the nodes of another graph, whose first ones depend on what the stream has recorded."""
         if not nodes:
             return
@@ -62,7 +48,6 @@ class Capture:
             self.nodes.append(Node(command, tuple(first + each for each in after) or before))
         last = set(range(len(nodes))).difference(*(node.after for node in nodes))
         self.ends[stream] = frozenset(first + each for each in last)
-        self.extension = self.extension and extension
 
     def is_joined(self) -> bool:
         """Return True if the origin has waited for all work of the forked streams."""
@@ -71,7 +56,7 @@ class Capture:
 
     def clear(self) -> None:
         """Forget the streams and what was recorded."""
-        self.ends, self.nodes, self._trial = {}, [], None
+        self.ends, self.nodes = {}, []
 
 
 class Captures:
@@ -82,9 +67,9 @@ class Captures:
     def __init__(self) -> None:
         self._lock = threading.RLock()  # guards all captures, and `Stream.capture`
 
-    def begin(self, stream: Stream, extension: Extension | None) -> Capture:
+    def begin(self, stream: Stream) -> Capture:
         """Begin a capture. If anything is raised, none has begun."""
-        capture = Capture(stream, extension)
+        capture = Capture(stream)
         try:
             with self._lock:
                 if stream.active_capture is not None:
@@ -104,7 +89,7 @@ class Captures:
                     raise _error("capture_end", "ILLEGAL_STATE", "other", "the capture has ended already")
                 if not capture.is_joined():
                     raise _error("capture_end", "CAPTURE_UNJOINED", "unjoined")
-                return Graph(tuple(capture.nodes), capture.origin, capture.extension)
+                return Graph(tuple(capture.nodes), capture.origin)
         finally:
             self.close(capture)
 
@@ -125,12 +110,12 @@ class Captures:
                 capture.add(stream, command)
             return capture is not None
 
-    def record_graph(self, stream: Stream, nodes: tuple[Node, ...], extension: Extension | None) -> bool:
+    def record_graph(self, stream: Stream, nodes: tuple[Node, ...]) -> bool:
         """Add the nodes of a graph if the stream is capturing. Return False if it is not."""
         with self._lock:
             capture = stream.active_capture
             if capture is not None:
-                capture.add_graph(stream, nodes, extension)
+                capture.add_graph(stream, nodes)
             return capture is not None
 
     def mark(self, stream: Stream) -> Event | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
 
-from ._driver import Owned, check, translated
+from ._driver import Owned, check, flush, translated
 
 if TYPE_CHECKING:
     from ._extension import Extension
@@ -21,17 +21,20 @@ _OUT_OF_ORDER = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
 class CommandBuffer:
     """A command buffer of the extension.
 
-    It is recorded for a queue of its own, since that queue's properties decide in which order the commands run:
-    out of order, the given points alone decide.
+    It is recorded for a queue of its own, since that queue's properties decide in which order the commands
+    run: out of order, the given points alone decide. But on an in-order queue they run one after another all
+    the same, as Intel's runtime does it, so such a command buffer is enqueued on its own queue, too.
     """
 
-    __slots__ = ("_enqueue", "_owned", "_queue", "extension", "handle")
+    __slots__ = ("_enqueue", "_owned", "_queue", "extension", "handle", "out_of_order")
 
-    def __init__(self, extension: Extension, stream: Stream) -> None:
+    def __init__(self, extension: Extension, stream: Stream, *, out_of_order: bool = False) -> None:
         self.extension = extension
+        self.out_of_order = out_of_order
         with translated("clCreateCommandQueueWithProperties"):
-            queue, how = stream.queue, _OUT_OF_ORDER if extension.out_of_order else 0
-            self._queue = cl.CommandQueue(queue.context, queue.device, properties=how)
+            context, device = stream.opencl_context, stream.queue.device
+            how = _OUT_OF_ORDER if out_of_order else 0
+            self._queue = cl.CommandQueue(context, device, properties=how)
         code = c_int32()
         properties = (c_uint64 * 3)(_FLAGS, extension.flags, 0)
         queues = byref(c_void_p(self._queue.int_ptr))
@@ -63,8 +66,24 @@ class CommandBuffer:
         """End the recording."""
         check("clFinalizeCommandBufferKHR", self.extension.functions.finalize(self.handle))
 
-    def enqueue(self, queues: Any) -> None:
-        """Enqueue one run on an array of one queue."""
-        code = self._enqueue(1, queues, self.handle, 0, None, None)
+    def accepts(self, stream: Stream) -> bool:
+        """Return True if it can run on a stream."""
+        return self.out_of_order or self.extension.accepts(stream.properties)
+
+    def enqueue(self, stream: Stream) -> None:
+        """Enqueue one run."""
+        if self.out_of_order:
+            self._enqueue_beside(stream)
+            return
+        code = self._enqueue(1, byref(c_void_p(stream.handle)), self.handle, 0, None, None)
         if code:
             check("clEnqueueCommandBufferKHR", code)
+
+    def _enqueue_beside(self, stream: Stream) -> None:
+        """Enqueue one run on the queue out of order, between two events on the stream."""
+        before, event = stream.mark(), c_void_p()
+        queue, wait = c_void_p(self._queue.int_ptr), c_void_p(before.int_ptr)
+        code = self._enqueue(1, byref(queue), self.handle, 1, byref(wait), byref(event))
+        check("clEnqueueCommandBufferKHR", code)
+        check("clFlush", flush(self._queue.int_ptr))
+        stream.wait(cl.Event.from_int_ptr(event.value, retain=False))

@@ -105,7 +105,11 @@ def copy(stream: Stream, dst: Any, src: Any, nbytes: int | None) -> Copy | None:
     """Return the command that copies bytes; None if there are none to copy."""
     source = region_of(src, nbytes, stream)
     target = region_of(dst, source.nbytes, stream)
-    return Copy(target, source) if source.nbytes else None
+    if not source.nbytes:
+        return None
+    if source.handle == target.handle and abs(source.offset - target.offset) < source.nbytes:
+        raise ValueError("copy: the source and the target overlap; copy through other memory.")
+    return Copy(target, source)
 
 
 def refusal(error: DriverError) -> Exception:

@@ -11,7 +11,7 @@ from ._driver import translated
 from ._extension import Extension, extension_of
 from ._stream import Stream
 
-_ORDERED = 1 | 4  # CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CL_QUEUE_ON_DEVICE: not in order
+_UNORDERED = 1 | 4  # CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CL_QUEUE_ON_DEVICE
 
 
 class Devices:
@@ -36,7 +36,7 @@ class Devices:
     def create_stream(self, ordinal: int, like: Stream | None) -> Stream:
         """Make a queue, in the context of `like` or else in the device's own."""
         with translated("clCreateCommandQueueWithProperties"):
-            context = self._context(ordinal) if like is None else like.queue.context
+            context = self._context(ordinal) if like is None else like.opencl_context
             return self._stream(cl.CommandQueue(context, self.all[ordinal]), ordinal)
 
     def as_stream(self, obj: object) -> Stream | None:
@@ -51,13 +51,15 @@ class Devices:
             return obj
         if not isinstance(obj, cl.CommandQueue):
             return None
-        with translated("clGetCommandQueueInfo"):
-            ordinal = self._ordinals.get(obj.device.int_ptr)
-            unordered = int(obj.properties) & _ORDERED
-        if unordered:
+        try:
+            ordinal, properties = self._ordinals.get(obj.device.int_ptr), int(obj.properties)
+            obj.context  # noqa: B018
+        except cl.Error as error:
+            raise ValueError(f"the queue, or its context, was released: {error}. Keep both.") from error
+        if properties & _UNORDERED:
             raise ValueError(
-                "the queue executes out of order, and a stream's work has an order; pass a queue that was made "
-                "without the property OUT_OF_ORDER_EXEC_MODE_ENABLE."
+                "the queue executes out of order, and a stream's work has an order; pass a queue that was "
+                "made without the property OUT_OF_ORDER_EXEC_MODE_ENABLE."
             )
         if ordinal is None:
             raise ValueError("the queue's device is a sub-device; pass a queue of the whole device.")

@@ -50,6 +50,7 @@ release_memory = _function("clReleaseMemObject", Handle)
 retain_sampler = _function("clRetainSampler", Handle)
 release_sampler = _function("clReleaseSampler", Handle)
 create_kernel = _function("clCreateKernel", Handle, c_char_p, POINTER(c_int32), result=c_void_p)
+clone_kernel = _function("clCloneKernel", Handle, POINTER(c_int32), result=c_void_p)
 release_kernel = _function("clReleaseKernel", Handle)
 set_kernel_arg = _function("clSetKernelArg", Handle, c_uint32, c_size_t, c_void_p)
 set_kernel_arg_svm = _function("clSetKernelArgSVMPointer", Handle, c_uint32, c_void_p)
@@ -100,7 +101,7 @@ def translated(call: str) -> Iterator[None]:
 
 def device_number(device: cl.Device, parameter: int, default: int = 0) -> int:
     """Return a number of up to 64 bits that a device reports, or the default if it does not know it."""
-    number = c_uint64()
+    number = c_uint64()  # 0, so that a number of 32 bits fits as well
     code = get_device_info(device.int_ptr, parameter, 8, ctypes.byref(number), None)
     if code == INVALID_VALUE:
         return default

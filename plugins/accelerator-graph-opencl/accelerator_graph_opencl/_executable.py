@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from ctypes import byref, c_void_p
 from typing import TYPE_CHECKING, NamedTuple
 
-from accelerator_graph.errors import driver_error
+from accelerator_graph.errors import DriverError, driver_error
 
 from ._command_buffer import CommandBuffer
 from ._stream import Stream, is_complete
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
 
     from ._commands import Command
     from ._extension import Extension
+
+_INVALID_OPERATION = -59
 
 
 class Node(NamedTuple):
@@ -27,32 +28,30 @@ class Node(NamedTuple):
 
 
 class Graph:
-    """What a capture has recorded, in the order of recording.
+    """What a capture has recorded, in the order of recording."""
 
-    Attributes
-    ----------
-    extension : Extension or None
-        None if it can't become a command buffer.
-    """
+    __slots__ = ("nodes", "origin")
 
-    __slots__ = ("extension", "nodes", "origin")
-
-    def __init__(self, nodes: tuple[Node, ...], origin: Stream, extension: Extension | None) -> None:
+    def __init__(self, nodes: tuple[Node, ...], origin: Stream) -> None:
         self.nodes = nodes
         self.origin = origin
-        self.extension = extension
 
 
 class Executable:
-    """A graph that can run. It does not need the `Graph` any more."""
+    """A graph that can run. It does not need the `Graph` any more.
 
-    __slots__ = ("_context", "_done", "_last", "buffer", "extension", "nodes")
+    Attributes
+    ----------
+    buffer : CommandBuffer or None
+        None if there can't be one: a run enqueues the commands again.
+    """
 
-    def __init__(self, graph: Graph) -> None:
+    __slots__ = ("_context", "_done", "_last", "buffer", "nodes")
+
+    def __init__(self, graph: Graph, extension: Extension | None) -> None:
         self.nodes = graph.nodes
-        self.extension = graph.extension
         self._context = graph.origin.context
-        self.buffer = _recorded(graph)
+        self.buffer = _recorded(graph, extension) if extension and graph.nodes else None
         self._last: Stream | None = None
         self._done: cl.Event | None = None
         """A marker behind the latest run, if the command buffer can't be enqueued before."""
@@ -81,21 +80,20 @@ class Executable:
     def _enqueue_buffer(self, stream: Stream) -> bool:
         """Return False if the commands have to be enqueued instead."""
         buffer = self.buffer
-        if buffer is None or not buffer.extension.accepts(stream.properties):
+        if buffer is None or not buffer.accepts(stream):
             return False
         if buffer.extension.simultaneous:
-            buffer.enqueue(byref(c_void_p(stream.handle)))
+            buffer.enqueue(stream)
             return True
         if self._done is not None and not is_complete(self._done):
             return False
-        buffer.enqueue(byref(c_void_p(stream.handle)))
+        buffer.enqueue(stream)
         self._done = stream.mark()
         return True
 
     def unfinished(self) -> cl.Event | None:
         """Return a marker behind the latest run; None if all runs are done."""
-        event = None if self._last is None else self._last.mark()
-        return None if event is None or is_complete(event) else event
+        return None if self._last is None else self._last.unfinished()
 
     def destroy(self) -> None:
         """Forget what to run."""
@@ -127,12 +125,17 @@ class Retired:
             self._waiting = [each for each in self._waiting if not is_complete(each[0])]
 
 
-def _recorded(graph: Graph) -> CommandBuffer | None:
-    if graph.extension is None or not graph.nodes:
-        return None
-    buffer = CommandBuffer(graph.extension, graph.origin)
+def _recorded(graph: Graph, extension: Extension) -> CommandBuffer | None:
+    """Return a command buffer; None if one of the commands can't be in one, such as a kernel that prints."""
+    forked = any(node.after != (index - 1,) for index, node in enumerate(graph.nodes) if index)
+    buffer = CommandBuffer(extension, graph.origin, out_of_order=forked and extension.out_of_order)
     points: list[int] = []
-    for command, after in graph.nodes:
-        points.append(command.record(buffer, [points[each] for each in after]))
+    try:
+        for command, after in graph.nodes:
+            points.append(command.record(buffer, [points[each] for each in after]))
+    except DriverError as error:
+        if error.code == _INVALID_OPERATION:
+            return None
+        raise
     buffer.finalize()
     return buffer

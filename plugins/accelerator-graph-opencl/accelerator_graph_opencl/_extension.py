@@ -1,8 +1,8 @@
 """The extension cl_khr_command_buffer of one device: its version, its functions, its conditions.
 
-Two changes of the extension matter here. Since 0.9.5 the functions that record a copy, a fill or a barrier take
-a list of properties as their third argument. Since 0.9.8 a command buffer has no pending state: before, one
-that was not made for simultaneous use can't be enqueued again until it has completed.
+Two changes of the extension matter here. Since 0.9.5 the functions that record a copy or a fill take a list
+of properties as their third argument. Since 0.9.8 a command buffer has no pending state: before, one that was
+not made for simultaneous use can't be enqueued again until it has completed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from functools import wraps
 from typing import Any, NamedTuple
 
 import pyopencl as cl
@@ -21,6 +22,8 @@ SWITCH = "ACCELERATOR_GRAPH_OPENCL_COMMAND_BUFFERS"
 """The environment variable that turns command buffers off if it is ``"0"``."""
 
 WITH_PROPERTIES = (0, 9, 5)
+ASKED_BY_QUEUE = (0, 9, 6)
+"""Since this version the properties that a queue may have are asked instead of a capability."""
 ANY_QUEUE = (0, 9, 7)
 """Since this version a command buffer may be enqueued on a queue with other properties than the one it was
 recorded with."""
@@ -31,6 +34,7 @@ _CAPABILITIES = 0x12A9
 _SUPPORTED_QUEUE_PROPERTIES = 0x129A
 _REQUIRED_QUEUE_PROPERTIES = 0x12AA
 _SIMULTANEOUS_USE = 1 << 2
+_CAN_BE_OUT_OF_ORDER = 1 << 3
 _OUT_OF_ORDER = 1
 
 _Points = POINTER(c_uint32)
@@ -65,7 +69,7 @@ class Extension(NamedTuple):
     flags: int
     """The flags that a command buffer needs for that."""
     out_of_order: bool
-    """Whether commands that do not depend on each other may run at the same time on an in-order queue."""
+    """Whether a command buffer can be for a queue out of order. Only there its branches run side by side."""
     supported: int
     """The properties that a queue may have. Not asked before `ANY_QUEUE`."""
     required: int
@@ -86,7 +90,8 @@ def extension_of(device: cl.Device) -> Extension | None:
     functions = _functions(device.platform, version)
     if functions is None:
         return None
-    allowed = bool(device_number(device, _CAPABILITIES) & _SIMULTANEOUS_USE)
+    capabilities = device_number(device, _CAPABILITIES)
+    allowed = bool(capabilities & _SIMULTANEOUS_USE)
     pending = version < WITHOUT_PENDING_STATE
     supported = device_number(device, _SUPPORTED_QUEUE_PROPERTIES)
     return Extension(
@@ -94,7 +99,9 @@ def extension_of(device: cl.Device) -> Extension | None:
         functions,
         simultaneous=allowed or not pending,
         flags=int(allowed and pending),
-        out_of_order=version >= ANY_QUEUE and bool(supported & _OUT_OF_ORDER),
+        out_of_order=bool(
+            supported & _OUT_OF_ORDER if version >= ASKED_BY_QUEUE else capabilities & _CAN_BE_OUT_OF_ORDER
+        ),
         supported=supported,
         required=device_number(device, _REQUIRED_QUEUE_PROPERTIES),
     )
@@ -128,7 +135,7 @@ def _functions(platform: cl.Platform, version: tuple[int, int, int]) -> Function
         ),
         "clCommandCopyBufferKHR": (*(c_int32, *begin, *listed, Handle, Handle, size, size, size, *_ENDING),),
     }
-    made = []
+    made: list[Callable[..., Any]] = []
     for name, (result, *arguments) in types.items():
         address = function_address(platform.int_ptr, name.encode())
         if not address:
@@ -140,6 +147,7 @@ def _functions(platform: cl.Platform, version: tuple[int, int, int]) -> Function
 
 
 def _without_properties(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
     def call(buffer: int, queue: None, properties: None, *rest: object) -> Any:
         return function(buffer, queue, *rest)
 

@@ -40,7 +40,7 @@ class Kernel(Command):
     ) -> None:
         super().__init__(*values)
         self.name = name
-        self._kernel = _new(kernel, name)
+        self._kernel = _new(kernel, name, stream.version >= (2, 1))
         self._arguments = (self._kernel.handle, *sizes)
         self._retain: list[tuple[Callable[[int], Owned], int]] = []
         for index, value in enumerate(values):
@@ -79,8 +79,8 @@ class Kernel(Command):
         elif isinstance(getattr(value, "base_data", None), cl.Buffer):
             if value.offset:
                 raise ValueError(
-                    f"launch: argument {index} of {self.name!r} is an array that begins inside its buffer; pass its "
-                    "base_data and its offset, or a copy."
+                    f"launch: argument {index} of {self.name!r} is an array that begins inside its buffer; "
+                    "pass its base_data and its offset, or a copy."
                 )
             self._set(index, value.base_data, stream)
             return
@@ -115,7 +115,8 @@ def kernel_command(
         raise TypeError(f"backend 'opencl' launches a pyopencl.Kernel, not {type(kernel).__name__!r} object.")
     if unknown:
         raise TypeError(
-            f"launch: there is no argument {next(iter(unknown))!r}, only global_size, local_size and global_offset."
+            f"launch: there is no argument {next(iter(unknown))!r}, only global_size, local_size and "
+            "global_offset."
         )
     with translated("clGetKernelInfo"):
         name, count, context = kernel.function_name, kernel.num_args, kernel.context.int_ptr
@@ -131,10 +132,19 @@ def kernel_command(
     )
 
 
-def _new(kernel: cl.Kernel, name: str) -> Owned:
+def _new(kernel: cl.Kernel, name: str, clones: bool) -> Owned:
+    """Return another kernel object for the same kernel.
+
+    A clone is preferred: on Intel's runtime a kernel does not keep its program usable.
+    """
     code = c_int32()
-    handle = driver.create_kernel(kernel.program.int_ptr, name.encode(), byref(code))
-    check("clCreateKernel", code.value)
+    with translated("clGetKernelInfo"):
+        if clones:
+            call, handle = "clCloneKernel", driver.clone_kernel(kernel.int_ptr, byref(code))
+        else:
+            program = kernel.program.int_ptr
+            call, handle = "clCreateKernel", driver.create_kernel(program, name.encode(), byref(code))
+    check(call, code.value)
     return Owned(handle, driver.release_kernel)
 
 
@@ -148,7 +158,8 @@ def _sizes(
     whole = _numbers("global_size", global_size, 1)
     if not 1 <= len(whole) <= device.max_work_item_dimensions:
         raise ValueError(
-            f"launch: global_size must have 1 to {device.max_work_item_dimensions} dimensions, not {len(whole)}."
+            f"launch: global_size must have 1 to {device.max_work_item_dimensions} dimensions, not "
+            f"{len(whole)}."
         )
     group = None if local_size is None else _numbers("local_size", local_size, 1)
     offset = None if global_offset is None else _numbers("global_offset", global_offset, 0)
@@ -158,15 +169,27 @@ def _sizes(
                 f"launch: {what} must have as many dimensions as global_size, which has {len(whole)}, not "
                 f"{len(numbers)}."
             )
-    if group is not None:
-        with translated("clGetKernelWorkGroupInfo"):
-            most = kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, device)
-        if prod(group) > most or any(map(operator.gt, group, device.max_work_item_sizes)):
-            raise ValueError(
-                f"launch: a group of {name!r} can have {most} work items here, not {prod(group)}."
-            )
+    _check_group(stream, kernel, name, whole, group)
     array = c_size_t * len(whole)
     return len(whole), *(None if each is None else array(*each) for each in (offset, whole, group))
+
+
+def _check_group(
+    stream: Stream, kernel: cl.Kernel, name: str, whole: tuple[int, ...], group: tuple[int, ...] | None
+) -> None:
+    """Refuse a local size that OpenCL would refuse, too late or, on PoCL 3.1, by ending the process."""
+    device, about = stream.queue.device, cl.kernel_work_group_info
+    with translated("clGetKernelWorkGroupInfo"):
+        declared = tuple(kernel.get_work_group_info(about.COMPILE_WORK_GROUP_SIZE, device))
+        most = kernel.get_work_group_info(about.WORK_GROUP_SIZE, device)
+    if any(declared) and group != declared[: len(whole)]:
+        raise ValueError(f"launch: {name!r} was compiled for local_size={declared[: len(whole)]}; pass that.")
+    if group is None:
+        return
+    if prod(group) > most or any(map(operator.gt, group, device.max_work_item_sizes)):
+        raise ValueError(f"launch: a group of {name!r} can have {most} work items here, not {prod(group)}.")
+    if any(map(operator.mod, whole, group)):
+        raise ValueError(f"launch: global_size must be a multiple of local_size, not {whole} of {group}.")
 
 
 def _numbers(what: str, given: Any, least: int) -> tuple[int, ...]:

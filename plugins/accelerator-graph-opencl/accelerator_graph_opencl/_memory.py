@@ -49,8 +49,8 @@ def region_of(obj: Any, nbytes: int | None, stream: Stream) -> Region:
     nbytes = operator.index(nbytes)
     if nbytes > whole.nbytes:
         raise ValueError(
-            f"the {type(obj).__name__!r} object has {whole.nbytes} bytes, not {nbytes}; pass a smaller nbytes or "
-            "more memory."
+            f"the {type(obj).__name__!r} object has {whole.nbytes} bytes, not {nbytes}; pass a smaller "
+            "nbytes or more memory."
         )
     return whole._replace(nbytes=nbytes)
 
@@ -76,6 +76,6 @@ def _whole(obj: Any) -> Region:
             raise ValueError("the array is not contiguous; pass a contiguous copy of it.")
         return Region(base.int_ptr, obj.offset, obj.nbytes, obj)
     raise TypeError(
-        f"{type(obj).__name__!r} object is not a pyopencl.Buffer or an array in one. A graph can't read or write "
-        "host memory; use pyopencl.enqueue_copy with stream.native.queue outside of it."
+        f"{type(obj).__name__!r} object is not a pyopencl.Buffer or an array in one. A graph can't read or "
+        "write host memory; use pyopencl.enqueue_copy with stream.native.queue outside of it."
     )

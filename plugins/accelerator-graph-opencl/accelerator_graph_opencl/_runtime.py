@@ -44,16 +44,17 @@ class Runtime:
     def instantiate(self, graph: Graph) -> Executable:
         """Make an executable."""
         self._retired.sweep()
-        return Executable(graph)
+        return Executable(graph, self.devices.extension(graph.origin.ordinal))
 
     def replay(self, executable: Executable, stream: Stream) -> None:
         """Run an executable, or record its nodes if the stream is capturing."""
-        nodes, extension = executable.nodes, executable.extension
-        if stream.capture is None or not self.captures.record_graph(stream, nodes, extension):
+        if stream.capture is None or not self.captures.record_graph(stream, executable.nodes):
             executable.enqueue(stream)
 
     def destroy_executable(self, executable: Executable) -> None:
         """Forget an executable; what its runs in progress need is kept until they are done."""
-        self._retired.sweep()
-        self._retired.keep(executable)
-        executable.destroy()
+        try:
+            self._retired.sweep()
+            self._retired.keep(executable)
+        finally:
+            executable.destroy()

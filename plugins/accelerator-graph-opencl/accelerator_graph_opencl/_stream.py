@@ -31,16 +31,18 @@ class Stream:
     """
 
     __slots__ = (
-        "__weakref__", "_known", "capture", "context", "handle", "latest", "lock", "ordinal", "properties",
-        "queue",
+        "__weakref__", "_known", "capture", "context", "handle", "latest", "lock", "opencl_context",
+        "ordinal", "properties", "queue", "version",
     )  # fmt: skip
 
     def __init__(self, queue: cl.CommandQueue, ordinal: int) -> None:
         self.queue = queue
         self.handle: int = queue.int_ptr
-        self.context: int = queue.context.int_ptr
+        self.opencl_context: cl.Context = queue.context  # kept: Intel's runtime would not keep it usable
+        self.context: int = self.opencl_context.int_ptr
         self.properties = int(queue.properties)
         self.ordinal = ordinal
+        self.version = version_of(queue.device)
         self.capture: Capture | None = None
         """The capture that the stream takes part in. A capture that has ended counts as none."""
         self.lock = threading.RLock()
@@ -109,11 +111,19 @@ class Stream:
             self.queue.finish()
         self._known = (latest, None)
 
+    def unfinished(self) -> cl.Event | None:
+        """Return a marker behind the known work; None if that is done."""
+        known, event = self._known
+        if known is self.latest and event is None:
+            return None
+        event = self.mark()
+        return None if is_complete(event) else event
+
     def query(self) -> bool:
         """Return True if all work on the queue is done.
 
-        A marker on an idle queue may take a moment to complete. The moment is granted only if no known work is
-        in progress.
+        A marker on an idle queue may take a moment to complete. The moment is granted only if no known work
+        is in progress.
         """
         latest, (known, event) = self.latest, self._known
         idle = known is latest and event is None
@@ -147,7 +157,13 @@ class Event:
         self.nodes = nodes
 
 
+def version_of(device: cl.Device) -> tuple[int, int]:
+    """Return a device's version of OpenCL."""
+    major, _, minor = device.version.split()[1].partition(".")  # "OpenCL 3.0 PoCL ..."
+    return int(major), int(minor)
+
+
 def is_complete(event: cl.Event) -> bool:
     """Return True if the work that an event stands for is done, or has failed."""
     with translated("clGetEventInfo"):
-        return event.command_execution_status <= cl.command_execution_status.COMPLETE
+        return bool(event.command_execution_status <= cl.command_execution_status.COMPLETE)

@@ -1,4 +1,4 @@
-"""The backend: what `accelerator_graph` calls. The other modules say what a stream, a capture and a graph are."""
+"""The backend, as `accelerator_graph` calls it. Other modules define streams, captures and graphs."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class OpenclBackend(Backend):
         return len(self._runtime.devices.all)
 
     def command_buffer_version(self, device: int) -> tuple[int, int, int] | None:
-        """Return the version of a device's command buffers; None where commands are enqueued again instead."""
+        """Return the version of a device's command buffers; None if commands are enqueued again instead."""
         extension = self._runtime.devices.extension(device)
         return None if extension is None else extension.version
 
@@ -180,7 +180,7 @@ class OpenclBackend(Backend):
 
     def capture_begin(self, stream: Stream, mode: str) -> Capture:
         """Record what is enqueued through the library from now on, instead of running it."""
-        return self._runtime.captures.begin(stream, self._runtime.devices.extension(stream.ordinal))
+        return self._runtime.captures.begin(stream)
 
     def capture_end(self, token: Capture) -> Graph:
         """End the capture. All streams that took part are ordinary ones again, even if it raises."""

@@ -12,6 +12,8 @@ import pyopencl as cl
 from accelerator_graph import Stream
 from accelerator_graph.testing import Work
 
+from ._build import built_kernel
+
 _SOURCE = """
 kernel void work(global volatile uint *cell, uint a, uint b, uint turns) {
     uint value = cell[0], noise = value | 1;
@@ -79,7 +81,7 @@ class Place:
         queue: cl.CommandQueue = Stream(device, backend="opencl").native.queue
         self.context = queue.context
         self.queue = cl.CommandQueue(self.context, queue.device)
-        self.kernel = cl.Kernel(cl.Program(self.context, _SOURCE).build(), "work")
+        self.kernel = built_kernel(self.context, _SOURCE, "work")
         self.turns = self._turns_that_take(_SLOW_SECONDS)
 
     def _turns_that_take(self, seconds: float) -> int:
