@@ -78,8 +78,8 @@ def run(*command: str | Path, cwd: Path | None = None) -> None:
 
 
 def pytest(python: Path, *arguments: str) -> None:
-    """Run pytest with a process for each core."""
-    parallel = () if "--pdb" in arguments else ("-n", str(min(os.cpu_count() or 1, 8)))
+    """Run pytest with a process more than there are cores, since many tests wait."""
+    parallel = () if "--pdb" in arguments else ("-n", str(min((os.cpu_count() or 1) + 1, 8)))
     run(python, "-m", "pytest", *parallel, *arguments, cwd=ROOT)
 
 

@@ -85,6 +85,8 @@ def seconds(text: str) -> float:
 
 def run_conformance(options: argparse.Namespace) -> int:
     """Run the conformance kit. Returns 1 if a rule is broken."""
+    if not __debug__:
+        raise ValueError("the conformance kit checks with assert statements; run Python without -O.")
     from .testing import _command
 
     kept = _command.run(

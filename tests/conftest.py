@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
@@ -89,6 +90,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             chosen.append((not simulator, item))
     config.hook.pytest_deselected(items=deselected)
     items[:] = [item for _, item in sorted(chosen, key=lambda each: each[0])]
+
+
+def pytest_collection_finish() -> None:
+    """Let the collections of garbage that tests ask for skip what is there before the first test."""
+    gc.collect()
+    gc.freeze()
 
 
 def _simulator(item: pytest.Item) -> str:

@@ -76,6 +76,8 @@ def _of_handle(obj: Any, backend: str | None) -> tuple[Backend, Any] | None:
 
 def _of_runtime(obj: object, backend: str | None, reasons: dict[str, str]) -> tuple[Backend, Any] | None:
     """Return the backend and the stream that a runtime's own object stands for."""
+    if isinstance(obj, bool):  # an int, but no handle
+        return None
     if backend is None:
         return registry.claim(obj, reasons)
     runtime = registry.get(backend)

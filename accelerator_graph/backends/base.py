@@ -451,7 +451,7 @@ class Backend(Recorder):
         return None
 
     def as_stream(self, obj: object) -> Any | None:
-        """Return the stream that `obj` stands for: the runtime's own object, or a handle as `int`.
+        """Return the stream that `obj` stands for: the runtime's own object, or a handle as `int`, not `bool`.
 
         Imports nothing to find out. The stream still belongs to its owner: the library never destroys it.
         None if it is not a stream, or an int without the capability ``"handles"``; ValueError if it is a

@@ -104,7 +104,7 @@ def shown(value: object) -> str:
 
 def pieces(text: str, left: object, right: object) -> str:
     """Return how often the work was done, and how often it should have been, if that can be told."""
-    if "applied(" not in text and right != 0:
+    if "cell" not in text or not ("applied(" in text or text.endswith("== 0")):
         return ""
     counts = [RESULTS.get(value) if type(value) is int else None for value in (left, right)]
     return "" if None in counts else f" (pieces of work done: {counts[0]}, not {counts[1]})"

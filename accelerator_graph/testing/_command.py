@@ -143,6 +143,7 @@ def facts_about(backend: Backend, used: Work, seconds: float) -> Iterator[tuple[
 
 
 def device(backend: Backend, used: Work) -> str:
-    """Return which device was used."""
-    count = backend.device_count()
-    return f"0 of {count}" if count > 1 else "0"
+    """Return which device was used, and its name."""
+    count, name = backend.device_count(), used.device_name()
+    number = f"the first of {count}" if count > 1 else "the only one"
+    return f"{name}, {number}" if name else number

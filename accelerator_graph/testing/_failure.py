@@ -18,8 +18,12 @@ AROUND_RULES = tuple(
 def failure_text(error: BaseException) -> str:
     """Return an error's type, message and calls, and the same of the errors that caused it."""
     lines: list[str] = []
+    seen = set[str]()  # a clean-up may fail again and again for the same reason
     for word, each in chain(error):
-        lines += [f"{word}{text_of(each)}", *calls(walk_tb(each.__traceback__))]
+        text = text_of(each)
+        if text not in seen:
+            lines += [f"{word}{text}", *calls(walk_tb(each.__traceback__))]
+        seen.add(text)
     return "\n".join(lines)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from accelerator_graph.backends.base import Backend, Capability
@@ -56,10 +56,11 @@ def markdown(backend: Backend, facts: Mapping[str, str], rows: Sequence[Row], *,
     parts: list[str] = [
         f"# Conformance of the backend `{backend.name}` to accelerator_graph",
         verdict(rows),
-        table(("", ""), facts.items()),
+        table(*facts.items()),
         "## What the backend promises",
-        table(("Capability", "Promised", "Meaning", "Rules that passed"), promises(backend, rows)),
-        table(("Property", "Value"), properties(type(backend))),
+        table(("Capability", "Promised", "Meaning", "Rules that passed"), *promises(backend, rows)),
+        "The attributes of its class, which `accelerator_graph/backends/base.py` explains:",
+        table(("Attribute", "Value"), *properties(type(backend))),
         *broken(rows),
         *expected(rows),
         *left_out(rows),
@@ -70,11 +71,11 @@ def markdown(backend: Backend, facts: Mapping[str, str], rows: Sequence[Row], *,
     for topic in rules.ALL:
         found = [row for row in rows if row.name in vars(topic)]
         if found:
-            lines = [(row.sentence, WORDS[row.outcome]) for row in found]
+            lines = ((row.sentence, WORDS[row.outcome]) for row in found)
             parts += [
                 f"### {topic.__name__.removesuffix('Rules')}",
                 str(inspect.getdoc(topic)),
-                table(("Rule", ""), lines),
+                table(("Rule", "Outcome"), *lines),
             ]
     return "\n\n".join(parts) + "\n"
 
@@ -134,11 +135,13 @@ def broken(rows: Sequence[Row]) -> Iterator[str]:
 
 def expected(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the part about rules that failed as expected."""
-    failed = [(row.sentence, row.detail) for row in rows if row.outcome == "expected failure"]
+    failed = [
+        (f"{row.sentence} (`{row.name}`)", row.detail) for row in rows if row.outcome == "expected failure"
+    ]
     if failed:
         yield "## Expected failures"
-        yield "These rules were run and failed, as its authors say. One that passes counts as broken."
-        yield table(("Rule", "Reason"), failed)
+        yield "The authors of the backend know that it breaks these rules. One that passes counts as broken."
+        yield table(("Rule", "Reason"), *failed)
 
 
 def left_out(rows: Sequence[Row]) -> Iterator[str]:
@@ -146,10 +149,10 @@ def left_out(rows: Sequence[Row]) -> Iterator[str]:
     reasons = Counter(row.detail for row in rows if row.outcome == "skipped")
     if reasons:
         yield "## What does not apply"
-        yield table(("Reason", "Rules"), ((reason, str(count)) for reason, count in reasons.items()))
+        yield table(("Reason", "Rules"), *((reason, str(count)) for reason, count in reasons.items()))
 
 
-def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+def table(head: Sequence[str], *lines: Sequence[str]) -> str:
     """Write a table."""
     rows = [head, ["---"] * len(head), *lines]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)

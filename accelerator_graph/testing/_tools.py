@@ -134,7 +134,8 @@ def expect(
 ) -> E:
     """Check that a call raises an error whose message matches; return the error."""
     name = getattr(call, "__qualname__", None) or repr(call)
-    doing = f"{name}({', '.join(map(repr, args))})"
+    given = [*map(repr, args), *(f"{key}={value!r}" for key, value in how.items())]
+    doing = f"{name}({', '.join(given)})"
     with raises(*(kinds if isinstance(kinds, tuple) else (kinds,)), match=match, doing=doing) as caught:
         call(*args, **how)
     return caught.error

@@ -57,6 +57,10 @@ class Work(ABC):
         """
         return None
 
+    def device_name(self) -> str:
+        """Return the name of the device, for reports; empty, the default, if it is not known."""
+        return ""
+
     def buffer(self, nbytes: int) -> Any:
         """Return memory of that size, all 0, that `Stream.fill` and `Stream.copy` accept.
 

@@ -74,8 +74,19 @@ def test_without_a_bug_nothing_is_found(
     assert ended == 0, said
 
 
+def chosen(backend: str, bug: Bug) -> tuple[pytest.MarkDecorator, ...]:
+    """Return the marks of a bug on a backend: a plain run plants each on one of them."""
+    return () if backend in (bug.backend, BACKENDS[0]) else (pytest.mark.needs("rest"),)
+
+
 @pytest.mark.parametrize(
-    ("lane", "name"), [(each, name) for each in BACKENDS for name in bugs(each)], indirect=["lane"]
+    ("lane", "name"),
+    [
+        pytest.param(each, name, marks=chosen(each, bug))
+        for each in BACKENDS
+        for name, bug in bugs(each).items()
+    ],
+    indirect=["lane"],
 )
 def test_the_bug_is_found(lane: SimpleNamespace, run: Callable[..., tuple[int, str]], name: str) -> None:
     bug = BUGS[name]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
+from functools import partial
 
 from accelerator_graph.backends.base import Capability
 
@@ -109,11 +111,14 @@ class EventRules(Case):
             expect(TypeError, stream.wait, bad)
 
     def test_query_says_whether_work_is_done(self) -> None:
-        """`query` is True on a stream without work, and again after `synchronize`."""
+        """`query` is True if all work on the stream is done, replays included, and else False."""
         stream, cell = self.stream(), self.cell()
         assert stream.query() is True
-        self.enqueue_slow(stream, cell, times=3)
-        done = stream.query()
-        assert done is False or self.used.read(cell) == applied(3)
-        stream.synchronize()
-        assert stream.query() is True
+        graph = self.captured(stream, cell, slow=True)
+        slow: Callable[[], None] = partial(self.enqueue_slow, stream, cell, times=3)
+        for done, enqueue in ((3, slow), (4, graph.replay), (5, graph.bind())):
+            enqueue()
+            answer = stream.query()
+            assert answer is False or self.used.read(cell) == applied(done)
+            stream.synchronize()
+            assert stream.query() is True

@@ -103,6 +103,20 @@ class ForeignRules(Case):
         self.collect()
         assert self.replayed(outer, cell, times=2) == applied(2)
 
+    @needs(Capability.CHILD_GRAPHS)
+    def test_recorded_replay_keeps_its_place(self) -> None:
+        """With "child_graphs", a recorded replay runs after the work before it, and before later work."""
+        stream, home, cell = self.stream(), self.stream(), self.cell()
+        inner = self.captured(home, cell, 3, 0)
+        ways: list[Callable[[], None]] = [lambda: inner.replay(stream), inner.bind(stream)]
+        for replay in ways:
+            with self.graph(stream) as outer:
+                self.enqueue_slow(stream, cell, 1, 5)
+                replay()
+                self.enqueue(stream, cell, 1, 1)
+            before = self.read(cell)
+            assert self.replayed(outer, cell) == (before + 5) * 3 + 1
+
     def test_bind_onto_a_capturing_stream_leaves_the_capture_valid(self) -> None:
         """`bind` onto a capturing stream enqueues nothing; its callable works after the capture has ended."""
         stream, (_, cell, inner) = self.stream(), self.setup_captured()
@@ -135,6 +149,7 @@ class ForeignRules(Case):
         outer.capture_end()
         assert (self.read(cell), self.read(other)) == (0, 0)
         outer.replay()
+        assert (self.read(cell), self.read(other)) == (applied(3), 0)
         inner.replay()
         assert (self.read(cell), self.read(other)) == (applied(3), applied(1))
 

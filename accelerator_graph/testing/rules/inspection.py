@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import Any
 from unittest import SkipTest
 
 import accelerator_graph as ag
@@ -187,18 +188,33 @@ class NodeRules(Case):
 
         assert self._dependencies(stream, record) == [0, 1, 2, 3]
 
-    def _dependencies(self, stream: ag.Stream, record: Callable[[], None]) -> list[int]:
-        """Capture; check the nodes; return for each piece of work on how many others it depends, sorted."""
+    @needs(Capability.ENQUEUE)
+    def test_dependencies_point_to_later_work(self) -> None:
+        """The source of a dependency is the earlier work, and its target the later one."""
+        stream, source, target = self.stream(), self.used.buffer(8), self.used.buffer(8)
+        fill, copy = partial(stream.fill, source, 1), partial(stream.copy, target, source)
+        (first, _), (second, _) = self._listed(stream, fill), self._listed(stream, copy)
+        kinds = [node.kind for node in (*first, *second)]
+        self.skip_unless(len(set(kinds)) == len(kinds) == 2, "has one kind of node for fills and copies")
+        nodes, edges = self._listed(stream, lambda: (fill(), copy()))
+        assert [(nodes[edge.source].kind, nodes[edge.target].kind) for edge in edges] == [tuple(kinds)]
+
+    def _listed(self, stream: ag.Stream, record: Callable[[], object]) -> tuple[list[Any], list[GraphEdge]]:
+        """Capture, and return nodes and dependencies."""
         backend, token = self.backend, self.begin(stream)
         try:
             record()
         finally:
             graph = backend.capture_end(token)
-        nodes, edges = backend.nodes(graph)
-        count = backend.node_count(graph)
+        listed = backend.nodes(graph)
+        assert backend.node_count(graph) == len(listed[0])
         backend.destroy_graph(graph)
+        return listed
+
+    def _dependencies(self, stream: ag.Stream, record: Callable[[], None]) -> list[int]:
+        """Capture; check the nodes; return for each piece of work on how many others it depends, sorted."""
+        nodes, edges = self._listed(stream, record)
         assert [node.id for node in nodes] == list(range(len(nodes)))
-        assert count == len(nodes)
         for node in nodes:
             assert node.kind
             assert node.kind == node.kind.lower()

@@ -57,7 +57,7 @@ class InterruptRules(Case):
         assert self.read(cell) == 0
 
     def test_interrupted_destroy_can_be_called_again(self) -> None:
-        """If the release of a graph, an executable or an event is interrupted, it can be called again."""
+        """If a ``destroy_`` method is interrupted, it can be called again."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
         graphs: list[Any] = []
 
@@ -68,6 +68,7 @@ class InterruptRules(Case):
         made: list[tuple[Callable[[], Any], Callable[[Any], None]]] = [
             (partial(self.recorded, stream, cell), backend.destroy_graph),
             (executable, backend.destroy_executable),
+            (partial(backend.create_stream, 0), backend.destroy_stream),
         ]
         if self.has(Capability.EVENTS):
             made.append((partial(backend.record_event, stream.native), backend.destroy_event))

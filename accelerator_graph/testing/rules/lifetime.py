@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability, CaptureStatus
@@ -52,7 +53,7 @@ class LifetimeRules(Case):
             self._thread_ends(mode)
 
     def test_global_capture_of_a_thread_that_ended_is_abandoned(self) -> None:
-        """The same holds in global mode, in which a capture forbids unsafe calls to all threads."""
+        """If a thread ends during its global capture and the graph is collected, the stream is free again."""
         self.skip_unless("global" in self.backend.capture_modes, "has no global captures")
         self._thread_ends("global")
 
@@ -70,7 +71,8 @@ class LifetimeRules(Case):
             self.works(stream, self.graph(stream, pool=pool))
             assert self.read(cell) == 0
         finally:
-            stream.close()
+            with suppress(ag.GraphStateError):  # which would hide another error
+                stream.close()
 
     def test_capturing_graph_is_not_collected(self) -> None:
         """A graph that is being captured stays alive without a reference, and so does its capture."""

@@ -47,7 +47,7 @@ OPTIONAL = {
 
 
 class StateRules(Case):
-    """Every call, in every state. One test for each cell of `TABLE`."""
+    """Every call, in every state: what it leads to, or that it is refused."""
 
     def _check_cell(self, call: str, state: str) -> None:
         expected = dict(zip(STATES, TABLE[call], strict=True))[state]
@@ -127,7 +127,8 @@ def _test(call: str, state: str, expected: str) -> Callable[[StateRules], None]:
     outcome = "is an error and changes nothing" if expected == ERROR else f"leaves it {expected}"
     test.__name__ = f"test_state_{call}_when_{state.replace(' ', '_')}"
     test.__qualname__ = f"{StateRules.__qualname__}.{test.__name__}"
-    test.__doc__ = f"`{call}` on a graph that is {state} {outcome}."
+    kept = "kept " if state.endswith(" kept") else ""
+    test.__doc__ = f"`{call}` on a {kept}graph that is {state.removesuffix(' kept')} {outcome}."
     return test
 
 

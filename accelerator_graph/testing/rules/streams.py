@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
+import time
 from collections.abc import Callable
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability
 
 from .._case import Case, Number, applied, expect, is_same, needs, raises
+from .._tools import Thread
 
 
 class StreamRules(Case):
@@ -26,9 +29,33 @@ class StreamRules(Case):
         cell = self.cell()
         stream = self.in_thread(self.stream)
         self.enqueue(stream, cell)
-        self.in_thread(lambda: self.enqueue(stream, cell))
+        self.in_thread(lambda: self.enqueue_slow(stream, cell, times=5))
         self.in_thread(stream.synchronize)
-        assert self.used.read(cell) == applied(2)
+        assert self.used.read(cell) == applied(6)
+
+    def test_synchronize_lets_other_threads_run(self) -> None:
+        """While `synchronize` waits, other threads of the process run: it releases the GIL."""
+        stream, cell, done = self.stream(), self.cell(), threading.Event()
+        times: list[float] = []
+
+        def note() -> None:
+            while not done.wait(1e-3):
+                times.append(time.perf_counter())
+
+        ticker = Thread(note, "ticker")
+        give_up = time.perf_counter() + 2
+        try:
+            while time.perf_counter() < give_up:  # on a busy machine, any thread may have to wait as long
+                self.enqueue_slow(stream, cell, times=20)
+                begin = time.perf_counter()
+                stream.synchronize()
+                elapsed = time.perf_counter() - begin
+                if elapsed < 0.01 or any(1 / 4 < (each - begin) / elapsed < 3 / 4 for each in times):
+                    return
+        finally:
+            done.set()
+            ticker.result(self.time_limit / 2)
+        raise AssertionError(f"no other thread ran in the middle of a call that took {elapsed:.3f} s")
 
     def test_like_shares_the_device(self) -> None:
         """A device, `like` or else the current stream decides the device; two that differ are an error."""

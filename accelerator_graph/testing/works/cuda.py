@@ -45,6 +45,9 @@ wait:
 \0"""
 
 
+NAME_BYTES = 256
+
+
 class CudaWork(DeviceWork):
     """Cells in the memory of a device; a piece of work is a kernel, launched by the driver."""
 
@@ -85,6 +88,10 @@ class Device(Arena):
         with self.current():
             call(driver.cuMemcpyDtoH, found, address, nbytes)
         return bytes(found)
+
+    def name(self) -> str:
+        """Return the driver's name of the device."""
+        return bytes(call(driver.cuDeviceGetName, NAME_BYTES, self.number)).partition(b"\0")[0].decode()
 
     @contextmanager
     def current(self) -> Iterator[None]:

@@ -52,6 +52,11 @@ class DeviceWork(Work):
         address: int = self.device.take(4)
         return address
 
+    def device_name(self) -> str:
+        """Return the vendor's name of the device."""
+        name: str = self.device.name()
+        return name
+
     def enqueue(self, stream: ag.Stream, cell: int, a: int, b: int, pause: int = 0) -> None:
         """Launch the kernel, which waits for `pause` nanoseconds between reading and writing the cell."""
         raise NotImplementedError

@@ -29,6 +29,9 @@ extern "C" __global__ void step(unsigned *cell, unsigned a, unsigned b, unsigned
 """
 
 
+NAME_BYTES = 256
+
+
 class HipWork(DeviceWork):
     """Cells in the memory of a device; a piece of work is a kernel, launched by the runtime."""
 
@@ -74,6 +77,13 @@ class Device(Arena):
             call(hip.hipMemcpyAsync, found, address, nbytes, kind, self.reading)
             call(hip.hipStreamSynchronize, self.reading)
         return bytes(found)
+
+    def name(self) -> str:
+        """Return the runtime's name of the device. The wrapper's arguments differ between versions."""
+        name = ctypes.create_string_buffer(NAME_BYTES)
+        code = library().hipDeviceGetName(name, NAME_BYTES, self.number)
+        assert code == 0, f"hipDeviceGetName: {code}"
+        return name.value.decode()
 
     @contextmanager
     def current(self) -> Iterator[None]:

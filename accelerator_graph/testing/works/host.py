@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import time
 
 import accelerator_graph as ag
@@ -41,6 +42,10 @@ class HostWork(Work):
     def read(self, cell: Cell) -> int:
         """Return what the cell holds now."""
         return cell.value
+
+    def device_name(self) -> str:
+        """Return the kind of processor."""
+        return f"the processors of this machine ({platform.machine()})"
 
     def buffer(self, nbytes: int) -> Buffer:
         """Return memory of the process."""

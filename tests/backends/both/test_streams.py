@@ -6,6 +6,7 @@ import pytest
 
 from accelerator_graph import errors
 from accelerator_graph.backends.base import CaptureStatus
+from accelerator_graph.testing.works import work_of
 from backends.tools import MODES, everything, in_thread, replayed
 
 pytestmark = pytest.mark.usefixtures("no_error_left")
@@ -84,3 +85,10 @@ def test_a_stream_that_works_is_not_done(bench, backend, stream):
     let_go()
     backend.synchronize(stream)
     assert backend.query(stream) is True
+
+
+def test_the_work_of_the_kit_names_its_device(backend):
+    used = work_of(backend.name)()
+    assert used.backend == backend.name
+    assert used.device_name().isprintable()
+    assert used.device_name()

@@ -1,6 +1,8 @@
 /* Devices and what they can do. */
 #include "driver.h"
 
+#include <stdio.h>
+
 bool is_device(int device) { return device >= 0 && device < driver_devices && device < MOST_DEVICES; }
 
 API(1, 0, cuDeviceGetCount, 2000, cuDeviceGetCount, int *, count) {
@@ -11,6 +13,12 @@ API(1, 0, cuDeviceGetCount, 2000, cuDeviceGetCount, int *, count) {
 API(2, 0, cuDeviceGet, 2000, cuDeviceGet, int *, device, int, ordinal) {
     if (!is_device(ordinal)) return INVALID_DEVICE;
     *device = ordinal;
+    return SUCCESS;
+}
+
+API(3, 0, cuDeviceGetName, 2000, cuDeviceGetName, char *, name, int, length, int, device) {
+    if (!is_device(device)) return INVALID_DEVICE;
+    snprintf(name, length, "software CUDA device %d", device);
     return SUCCESS;
 }
 

@@ -25,6 +25,10 @@ EXPORT hipError_t hipGetDevice(int *device) {
 
 EXPORT hipError_t hipSetDevice(int device) { return answer(driver_use(device)); }
 
+EXPORT hipError_t hipDeviceGetName(char *name, int length, int device) {
+    return answer(driver_ready() ?: cuda.cuDeviceGetName(name, length, device));
+}
+
 EXPORT hipError_t hipDeviceSynchronize(void) { return FORWARD(cuCtxSynchronize); }
 
 EXPORT hipError_t hipDeviceGetStreamPriorityRange(int *least, int *greatest) {

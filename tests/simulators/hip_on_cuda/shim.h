@@ -12,7 +12,7 @@
 
 /* CUDA_FUNCTIONS(m): m(name, the version of CUDA from which on it has the signature of the header) */
 #define CUDA_FUNCTIONS(m) \
-    m(cuInit, 2000) m(cuDeviceGetCount, 2000) m(cuDeviceGet, 2000) \
+    m(cuInit, 2000) m(cuDeviceGetCount, 2000) m(cuDeviceGet, 2000) m(cuDeviceGetName, 2000) \
     m(cuDevicePrimaryCtxRetain, 7000) m(cuCtxSetCurrent, 4000) m(cuCtxGetCurrent, 4000) \
     m(cuCtxGetDevice, 2000) m(cuCtxSynchronize, 2000) m(cuCtxGetStreamPriorityRange, 5050) \
     m(cuStreamCreate, 2000) m(cuStreamCreateWithPriority, 5050) m(cuStreamDestroy, 4000) \

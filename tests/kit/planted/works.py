@@ -7,7 +7,7 @@ import time
 import accelerator_graph as ag
 from accelerator_graph.testing import Work
 from accelerator_graph.testing.works.host import Cell, HostWork, step
-from kit import planted
+from kit.planted import without_a_fault
 
 
 class NotSlow(HostWork):
@@ -86,5 +86,5 @@ class WorkOfADevice(HostWork):
         stream.launch(self.step, cell, a, b)
 
     def step(self, cell: Cell, a: int, b: int) -> None:
-        if planted.running_on.device == self.device:
+        if without_a_fault.running_on.device == self.device:
             step(cell, a, b)

@@ -1,0 +1,40 @@
+"""The collection: each fault is a backend, and names the rules of the kit that are meant for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from accelerator_graph.backends.base import Backend
+
+NAME = "planted"
+"""The name that a fault is registered under."""
+
+B = TypeVar("B", bound=type[Backend])
+
+CAUGHT: dict[type[Backend], tuple[str, ...]] = {}
+"""The rules that catch each fault."""
+
+SURVIVES: dict[type[Backend], str] = {}
+"""The rule that comes closest to a fault which no rule catches."""
+
+
+def caught_by(*rules: str) -> Callable[[B], B]:
+    """Put a fault into the collection that each of these rules catches."""
+
+    def plant(fault: B) -> B:
+        CAUGHT[fault] = rules
+        return fault
+
+    return plant
+
+
+def survives(rule: str, *, because: str) -> Callable[[B], B]:
+    """Put a fault into the collection that no rule catches, not even the one that comes closest."""
+
+    def plant(fault: B) -> B:
+        assert because
+        SURVIVES[fault] = rule
+        return fault
+
+    return plant

@@ -1,0 +1,266 @@
+"""Replays that do something else than the captured work, or at another time."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from accelerator_graph.backends._cpu.graph import Executable as CpuExecutable
+from accelerator_graph.backends.base import (
+    Capability,
+    CaptureStatus,
+    LaunchFunction,
+)
+from accelerator_graph.backends.cpu import CpuBackend
+from accelerator_graph.errors import DriverError
+from kit.explicit_runtime import Entry, Executable, Explicit, Latch, Queue
+from kit.planted.collection import caught_by
+from kit.planted.without_a_fault import EveryCapability
+
+
+@caught_by("test_each_replay_runs_the_work_once")
+class ReplaysTwice(CpuBackend):
+    def replay(self, executable: Any, stream: Any) -> None:
+        super().replay(executable, stream)
+        super().replay(executable, stream)
+
+    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
+        return lambda: self.replay(executable, stream)
+
+
+@caught_by(
+    "test_runs_on_two_streams_take_turns",
+    "test_runs_of_a_graph_are_in_call_order",
+    "test_bound_callables_take_turns",
+)
+class RunsOverlap(CpuBackend):
+    def replay(self, executable: CpuExecutable, stream: Any) -> None:
+        executable._last = None
+        super().replay(executable, stream)
+
+    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
+        return lambda: self.replay(executable, stream)
+
+
+@caught_by("test_replay_on_another_stream")
+class ReplaysOnAStreamOfItsOwn(CpuBackend):
+    def replay(self, executable: Any, stream: Any) -> None:
+        super().replay(executable, self.create_stream(0))
+
+
+@caught_by("test_replay_is_behind_the_streams_work", "test_bound_callable_replays")
+class BindsToAStreamOfItsOwn(CpuBackend):
+    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
+        return super().bind(executable, self.create_stream(0))
+
+
+@caught_by("test_replay_onto_a_stream_that_somebody_else_captures")
+class ReplaysAtOnceInACapture(CpuBackend):
+    def capabilities(self, device: int) -> frozenset[str]:
+        return super().capabilities(device) - {Capability.CHILD_GRAPHS}
+
+    def replay(self, executable: Any, stream: Any) -> None:
+        aside = stream if stream.capture is None else self.create_stream(0)
+        super().replay(executable, aside)
+        if aside is not stream:
+            self.synchronize(aside)
+
+    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
+        return lambda: self.replay(executable, stream)
+
+
+@caught_by("test_replay_ignores_captures_only_where_it_says_so")
+class ReplaysBesideCaptures(CpuBackend):
+    def capabilities(self, device: int) -> Any:
+        return super().capabilities(device) - {Capability.CHILD_GRAPHS}
+
+    def replay(self, executable: Any, stream: Any) -> None:
+        executable.enqueue(stream.worker)
+
+
+@caught_by("test_replay_onto_a_capturing_stream")
+class ChildGraphsRunAtOnce(CpuBackend):
+    def replay(self, executable: Any, stream: Any) -> None:
+        executable.enqueue(stream.worker)
+
+    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
+        return lambda: self.replay(executable, stream)
+
+
+@caught_by("test_replays_equal_the_eager_work")
+class SwapsNodes(CpuBackend):
+    def instantiate(self, graph: Any) -> Any:
+        executable = super().instantiate(graph)
+        executable._plan.calls.reverse()
+        return executable
+
+
+@caught_by("test_a_kept_graph_can_be_instantiated_again", "test_bound_callable_goes_on_with_a_new_executable")
+class OneExecutablePerGraph(CpuBackend):
+    def open(self) -> None:
+        super().open()
+        self.made: dict[Any, Any] = {}
+
+    def instantiate(self, graph: Any) -> Any:
+        if graph not in self.made:
+            self.made[graph] = super().instantiate(graph)
+        return self.made[graph]
+
+
+@caught_by("test_executables_of_one_graph_live_side_by_side_or_one_after_another")
+class OneExecutableSecretly(CpuBackend):
+    def instantiate(self, graph: Any) -> Any:
+        executable = super().instantiate(graph)
+        if getattr(self, "_newest", None) is not None:
+            super().destroy_executable(self._newest)
+        self._newest = executable
+        return executable
+
+
+@caught_by("test_replay_is_behind_the_streams_work")
+class RunsWhenAskedFor(Explicit):
+    def replay(self, executable: Executable, stream: Queue) -> None:
+        for entry in executable.entries:
+            entry.run()
+
+
+@caught_by("test_asking_for_a_run_while_one_runs_is_no_error")
+class LatestRunWins(Explicit):
+    """Asking while a run waits for its turn changes nothing."""
+
+    def replay(self, executable: Executable, stream: Queue) -> None:
+        if executable.last is None or executable.last.event.is_set():
+            super().replay(executable, stream)
+
+
+@caught_by("test_keep_graph_leaves_instantiating_for_later")
+class InstantiateRuns(CpuBackend):
+    """Warms up."""
+
+    def instantiate(self, graph: Any) -> Any:
+        executable = super().instantiate(graph)
+        super().replay(executable, self.create_stream(0))
+        return executable
+
+
+@caught_by("test_a_kept_graph_can_be_instantiated_again")
+class InstantiateTakesTheGraph(CpuBackend):
+    def instantiate(self, graph: Any) -> Any:
+        executable = super().instantiate(graph)
+        graph.nodes = ()
+        return executable
+
+
+@caught_by("test_asking_for_a_run_while_one_runs_is_no_error")
+class RefusesASecondRun(CpuBackend):
+    def replay(self, executable: CpuExecutable, stream: Any) -> None:
+        if executable._last is not None and not executable._last.is_set:
+            raise DriverError("the executable is in use.")
+        super().replay(executable, stream)
+
+    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
+        return lambda: self.replay(executable, stream)
+
+
+@caught_by("test_bound_callable_replays")
+class BindsForOneCall(CpuBackend):
+    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
+        launch, left = super().bind(executable, stream), [None]
+        return lambda: launch() if left and left.pop() is None else None
+
+
+@caught_by("test_bind_onto_a_capturing_stream_leaves_the_capture_valid")
+class BindRecords(CpuBackend):
+    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
+        if stream.capture is not None:
+            self.replay(executable, stream)
+        return super().bind(executable, stream)
+
+
+@caught_by("test_upload_runs_nothing")
+class UploadRuns(EveryCapability):
+    def upload(self, executable: Any, stream: Any) -> None:
+        self.replay(executable, stream)
+
+
+@caught_by("test_launch_function_does_what_replay_does")
+class LaunchesNothingInC(EveryCapability):
+    def launch_function(self, executable: Any, stream: Any) -> LaunchFunction:
+        found = super().launch_function(executable, stream)
+        return found._replace(address=ctypes.cast(ctypes.pythonapi.Py_IsInitialized, ctypes.c_void_p).value)
+
+
+@caught_by("test_replay_onto_a_capturing_stream")
+class RecordsNoReplay(CpuBackend):
+    """Says that it records child graphs, and forgets them."""
+
+    def replay(self, executable: Any, stream: Any) -> None:
+        if self.capture_status(stream) is CaptureStatus.NONE:
+            super().replay(executable, stream)
+
+    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
+        return lambda: self.replay(executable, stream)
+
+
+@caught_by("test_recorded_replay_keeps_its_place")
+class RecordedReplaysHaveNoOrder(CpuBackend):
+    """A child graph depends on nothing, and nothing on it."""
+
+    def replay(self, executable: Any, stream: Any) -> None:
+        capture = stream.capture
+        if capture is None:
+            super().replay(executable, stream)
+            return
+        before, capture.ends[stream] = capture.ends[stream], frozenset()
+        super().replay(executable, stream)
+        capture.nodes.insert(0, capture.nodes.pop())
+        capture.ends[stream] = before | {len(capture.nodes) - 1}
+
+    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
+        return lambda: self.replay(executable, stream)
+
+
+@caught_by("test_each_replay_runs_the_work_once")
+class RunsOnce(Explicit):
+    """An executable is used up by its first run."""
+
+    def run(self, entries: list[Entry], before: Latch | None, done: Latch) -> None:
+        super().run(entries, before, done)
+        entries.clear()
+
+
+@caught_by("test_several_graphs_of_one_stream_are_independent")
+class ReplaysTheLatestGraph(Explicit):
+    """A stream remembers the executable that was made last."""
+
+    latest: Executable
+
+    def instantiate(self, graph: Any) -> Executable:
+        self.latest = super().instantiate(graph)
+        return self.latest
+
+    def replay(self, executable: Executable, stream: Queue) -> None:
+        super().replay(self.latest, stream)
+
+
+@caught_by("test_replays_equal_the_eager_work")
+class KeepsTheFirstParameters(Explicit):
+    """A function's arguments are those of its first node, as if they were part of the function."""
+
+    def launch(self, stream: Queue, work: Any, /, *args: Any, **how: Any) -> None:
+        recording = stream.recording
+        if recording is not None:
+            seen = recording.__dict__.setdefault("arguments", {})
+            args = seen.setdefault((work, id(args[0])), args)
+        super().launch(stream, work, *args, **how)
+
+
+@caught_by(
+    "test_replay_onto_a_stream_that_somebody_else_captures",
+    "test_replay_ignores_captures_only_where_it_says_so",
+)
+class IgnoresReplaysIntoRecordings(Explicit):
+    def replay(self, executable: Executable, stream: Queue) -> None:
+        if stream.recording is None:
+            super().replay(executable, stream)

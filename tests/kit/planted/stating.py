@@ -1,0 +1,317 @@
+"""Backends that say what is not true of them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import Any
+
+import accelerator_graph as ag
+from accelerator_graph.backends.base import (
+    Availability,
+    Capability,
+    CaptureInfo,
+    CaptureStatus,
+    GraphEdge,
+)
+from accelerator_graph.backends.cpu import CpuBackend
+from accelerator_graph.errors import UnsupportedError
+from kit.explicit_runtime import Explicit, Queue
+from kit.planted.collection import caught_by, survives
+from kit.planted.without_a_fault import EveryCapability
+
+
+@caught_by("test_num_nodes_counts_what_was_captured", "test_empty_capture_warns", "test_nodes_of_a_line")
+class CountsWrongly(CpuBackend):
+    def node_count(self, graph: Any) -> int:
+        return super().node_count(graph) + 1
+
+
+@caught_by("test_nodes_of_a_line", "test_nodes_of_a_fork_and_join")
+class HasNoEdges(CpuBackend):
+    def nodes(self, graph: Any) -> Any:
+        return super().nodes(graph)[0], []
+
+
+@caught_by("test_capturing_stream_can_not_be_closed", "test_capture_status_follows_the_capture")
+class NeverCapturing(CpuBackend):
+    def capture_status(self, stream: Any) -> CaptureStatus:
+        return CaptureStatus.NONE
+
+
+@caught_by("test_capture_is_a_graph_only_if_it_is_active")
+class NeverBroken(CpuBackend):
+    def capture_status(self, stream: Any) -> CaptureStatus:
+        status = super().capture_status(stream)
+        return CaptureStatus.ACTIVE if status is CaptureStatus.INVALIDATED else status
+
+
+@caught_by("test_debug_dump_writes_a_dot_file")
+class DumpsNothing(CpuBackend):
+    def dump(self, graph: Any, path: str, verbose: bool) -> None:
+        pass
+
+
+@caught_by("test_probe_says_that_the_backend_is_usable")
+class ProbeRaises(CpuBackend):
+    @classmethod
+    def probe(cls) -> Availability:
+        raise OSError("no library")
+
+
+@caught_by("test_child_of_a_process_that_has_probed_can_use_the_backend")
+class ProbeInitialises(CpuBackend):
+    """Its driver belongs to the process that has probed, as GPUs' drivers do."""
+
+    initialised_by = 0
+
+    @classmethod
+    def probe(cls) -> Availability:
+        cls.initialised_by = cls.initialised_by or os.getpid()
+        return super().probe()
+
+    def open(self) -> None:
+        if self.initialised_by != os.getpid():
+            raise ag.DriverError("the driver was initialised before this process was forked")
+        super().open()
+
+
+@caught_by("test_handle_stands_for_the_stream", "test_state_raw_graph_when_captured")
+class ClaimsHandles(CpuBackend):
+    def capabilities(self, device: int) -> Any:
+        return {*super().capabilities(device), Capability.HANDLES}
+
+
+@caught_by("test_capabilities_are_known_ones")
+class ClaimsNonsense(CpuBackend):
+    def capabilities(self, device: int) -> Any:
+        return {*super().capabilities(device), "event"}
+
+
+@caught_by("test_is_empty_says_whether_anything_was_recorded")
+class IsNeverEmpty(CpuBackend):
+    def is_empty(self, graph: Any) -> bool:
+        return False
+
+
+@caught_by("test_is_empty_says_whether_anything_was_recorded")
+class IsAlwaysEmpty(CpuBackend):
+    def is_empty(self, graph: Any) -> bool:
+        return True
+
+
+@caught_by("test_capture_info_tells_captures_apart")
+class OneCaptureInfoForAll(CpuBackend):
+    def capture_info(self, stream: Any) -> Any:
+        return None if stream.capture is None else CaptureInfo(1)
+
+
+@caught_by("test_context_id_is_shared_by_streams_that_are_alike")
+class ContextsChange(CpuBackend):
+    def context_id(self, stream: Any) -> int:
+        return next(_numbers)
+
+
+@caught_by("test_methods_without_their_capability_are_unsupported")
+class UploadsInSilence(CpuBackend):
+    def upload(self, executable: Any, stream: Any) -> None:
+        pass
+
+
+@caught_by("test_stream_modules_have_the_runtimes_own_streams")
+class NamesNoModules(CpuBackend):
+    stream_modules = frozenset()
+
+
+@caught_by("test_child_of_a_process_that_has_opened_the_backend_can_use_it_or_is_told")
+class SaysItSurvivesAFork(CpuBackend):
+    def open(self) -> None:
+        if _opened_in and os.getpid() not in _opened_in:
+            raise ag.errors.BackendUnavailableError("opened before the fork.", reasons={})
+        _opened_in.append(os.getpid())
+        super().open()
+
+
+@caught_by("test_nodes_of_a_fork_and_join")
+class CountsStreams(Explicit):
+    def node_count(self, graph: Any) -> int:
+        return len(graph) + len({entry.stream for entry in graph}) - 1
+
+
+@caught_by("test_debug_dump_draws_every_dependency")
+class DumpsNoEdges(Explicit):
+    def dump(self, graph: Any, path: str, verbose: bool) -> None:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("digraph {}")
+
+
+@caught_by("test_current_stream_of_the_runtime_stays_the_same")
+class AlwaysAnotherCurrentStream(Explicit):
+    def current_stream(self, device: int | None = None) -> Queue:
+        return self.create_stream(0)
+
+
+_numbers = itertools.count()
+_opened_in: list[int] = []
+
+
+@caught_by("test_probe_says_that_the_backend_is_usable")
+class ProbeCountsOtherDevices(CpuBackend):
+    @classmethod
+    def probe(cls) -> Availability:
+        return super().probe()._replace(devices=3)
+
+
+@caught_by("test_every_class_says_what_it_is")
+class ModesAreAList(CpuBackend):
+    capture_modes = ["thread_local", "thread_local"]  # type: ignore[assignment]  # noqa: RUF012
+
+
+@caught_by("test_default_mode_works")
+class DeclaresAModeThatItLacks(CpuBackend):
+    def capture_begin(self, stream: Any, mode: str) -> Any:
+        if mode == "global":
+            raise UnsupportedError("no global captures.")
+        return super().capture_begin(stream, mode)
+
+
+@caught_by("test_num_nodes_counts_what_was_captured")
+class CountsNoNodes(CpuBackend):
+    """Has the capability to list them."""
+
+    def node_count(self, graph: Any) -> Any:
+        return None
+
+
+@caught_by("test_nodes_of_a_line")
+class NodesCountFromOne(CpuBackend):
+    def nodes(self, graph: Any) -> Any:
+        nodes, edges = super().nodes(graph)
+        return [node._replace(id=node.id + 1) for node in nodes], edges
+
+
+@caught_by("test_dependencies_point_to_later_work", "test_nodes_after_an_event")
+class EdgesPointBackwards(Explicit):
+    def nodes(self, graph: Any) -> Any:
+        nodes, edges = super().nodes(graph)
+        return nodes, [GraphEdge(edge.target, edge.source) for edge in edges]
+
+
+@caught_by("test_nodes_of_a_line")
+class EdgesAreListedTwice(Explicit):
+    def nodes(self, graph: Any) -> Any:
+        nodes, edges = super().nodes(graph)
+        return nodes, edges * 2
+
+
+@caught_by("test_nodes_of_a_line")
+class KindsInCapitals(CpuBackend):
+    def nodes(self, graph: Any) -> Any:
+        nodes, edges = super().nodes(graph)
+        return [node._replace(kind=node.kind.upper()) for node in nodes], edges
+
+
+@caught_by("test_capture_info_tells_captures_apart")
+class InfoOfEachStream(Explicit):
+    """Streams that share a capture have numbers of their own."""
+
+    def capture_info(self, stream: Queue) -> Any:
+        return None if stream.recording is None else CaptureInfo(id(stream))
+
+
+@caught_by("test_capture_info_tells_captures_apart")
+class InfoOutlivesTheCapture(CpuBackend):
+    def capture_info(self, stream: Any) -> Any:
+        known = self.__dict__.setdefault("known", {})
+        found = super().capture_info(stream)
+        return found if found is None and stream not in known else known.setdefault(stream, found)
+
+
+@caught_by("test_fork_and_join_keeps_the_order")
+class ForksDoNotCapture(CpuBackend):
+    """The status is that of the stream which began the capture."""
+
+    def capture_status(self, stream: Any) -> CaptureStatus:
+        capture = stream.capture
+        return (
+            CaptureStatus.NONE if capture and capture.origin is not stream else super().capture_status(stream)
+        )
+
+
+@caught_by("test_capture_status_follows_the_capture")
+class AskingBreaksTheCapture(CpuBackend):
+    """A capture can be asked for its status three times."""
+
+    asked = 0
+
+    def capture_begin(self, stream: Any, mode: str) -> Any:
+        self.asked = 0
+        return super().capture_begin(stream, mode)
+
+    def capture_status(self, stream: Any) -> CaptureStatus:
+        self.asked += stream.capture is not None
+        if self.asked > 1 and stream.capture is not None:
+            stream.capture.status = CaptureStatus.INVALIDATED
+        return super().capture_status(stream)
+
+
+@caught_by("test_handle_int_tells_objects_apart")
+class OneHandleForAll(EveryCapability):
+    def handle_int(self, obj: Any) -> int:
+        super().handle_int(obj)
+        return 4096
+
+
+@caught_by("test_launch_function_does_what_replay_does")
+class FailedLaunchesRaiseNothing(EveryCapability):
+    def failed(self, code: int) -> None:
+        pass
+
+
+@caught_by("test_debug_dump_draws_every_dependency")
+class DumpsTheLatestGraph(Explicit):
+    def instantiate(self, graph: Any) -> Any:
+        self.latest = list(graph)
+        return super().instantiate(graph)
+
+    def capture_end(self, token: Any) -> Any:
+        self.latest = super().capture_end(token)
+        return list(self.latest)
+
+    def dump(self, graph: Any, path: str, verbose: bool) -> None:
+        self.first = getattr(self, "first", graph)
+        super().dump(self.first, path, verbose)
+
+
+@caught_by("test_streams_are_distinct_and_know_their_device")
+class OneStreamForAll(Explicit):
+    """Streams are handed out from a pool of one."""
+
+    def create_stream(self, device: int, *, like: Any = None, priority: int = 0) -> Any:
+        self.one = getattr(self, "one", None) or super().create_stream(device)
+        return self.one
+
+    def destroy_stream(self, stream: Any) -> None:
+        pass
+
+
+@survives(
+    "test_default_mode_works",
+    because="what a mode forbids is the vendor's: no call is illegal beside a capture on every runtime",
+)
+class ModesMeanNothing(CpuBackend):
+    """All captures are relaxed."""
+
+    def capture_begin(self, stream: Any, mode: str) -> Any:
+        return super().capture_begin(stream, "relaxed")
+
+
+@survives(
+    "test_asking_for_a_run_while_one_runs_is_no_error",
+    because="a runtime that does all work where it is enqueued keeps the contract",
+)
+class ReplayWaits(CpuBackend):
+    def replay(self, executable: Any, stream: Any) -> None:
+        super().replay(executable, stream)
+        if stream.capture is None:
+            stream.worker.synchronize()

@@ -1,0 +1,115 @@
+"""Backends without a fault, and those of a test's own."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from accelerator_graph.backends._cpu.graph import Graph
+from accelerator_graph.backends.base import Availability, Capability, LaunchFunction, Lends
+from accelerator_graph.backends.cpu import CpuBackend
+from accelerator_graph.errors import DriverError
+
+
+class Whole(CpuBackend):
+    """No bug."""
+
+
+class TwoDevices(CpuBackend):
+    """No bug. Work finds its device in `running_on.device`."""
+
+    def open(self) -> None:
+        super().open()
+        self.devices: WeakKeyDictionary[Any, tuple[int, int]] = WeakKeyDictionary()
+
+    @classmethod
+    def probe(cls) -> Availability:
+        return Availability(usable=True)
+
+    def device_count(self) -> int:
+        return 2
+
+    def create_stream(self, device: int, *, like: Any = None, priority: int = 0) -> Any:
+        stream = super().create_stream(device, like=like, priority=priority)
+        self.devices[stream] = self.made_on(device), device
+        return stream
+
+    def made_on(self, device: int) -> int:
+        return device
+
+    def device_of(self, stream: Any) -> int:
+        return self.devices[stream][1]
+
+    def launch(self, stream: Any, work: Any, /, *args: Any, **how: Any) -> None:
+        there = self.devices[stream][0]
+
+        def on_the_device() -> None:
+            running_on.device = there
+            work(*args, **how)
+
+        super().launch(stream, on_the_device if callable(work) else work)
+
+
+class NothingButTheCore(CpuBackend):
+    """No bug either: what is asked for by capability must be skipped."""
+
+    def capabilities(self, device: int) -> Any:
+        return set()
+
+
+class EveryCapability(CpuBackend, Lends):
+    """No bug either: handles are numbers, and a launch in C calls Python."""
+
+    def open(self) -> None:
+        super().open()
+        self.numbers: dict[int, int] = {}
+        self.objects: dict[int, Any] = {}
+        self.functions: dict[int, Any] = {}
+
+    def capabilities(self, device: int) -> Any:
+        return set(Capability)
+
+    def handle_int(self, obj: Any) -> int:
+        number = self.numbers.setdefault(id(obj), 4096 + 16 * len(self.numbers))
+        self.objects[number] = obj  # as long as the process lives, so that the number is this object's alone
+        return number
+
+    def as_stream(self, obj: object) -> Any:
+        return self.objects[obj] if isinstance(obj, int) else super().as_stream(obj)
+
+    def upload(self, executable: Any, stream: Any) -> None:
+        pass
+
+    def launch_function(self, executable: Any, stream: Any) -> LaunchFunction:
+        def launch(executable: int, stream: int) -> int:
+            self.replay(self.objects[executable], self.objects[stream])
+            return 0
+
+        self.handle_int(executable), self.handle_int(stream)
+        prototype = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+        function = self.functions.setdefault(0, prototype(launch))
+        return LaunchFunction(ctypes.cast(function, ctypes.c_void_p).value or 0, self.failed)
+
+    def failed(self, code: int) -> None:
+        raise DriverError(f"a launch returned {code}.")
+
+    def borrow_graph(self, handle: int, stream: Any) -> Any:
+        return Graph(self.objects[handle].nodes)
+
+    def borrow_executable(self, handle: int, stream: Any) -> Any:
+        return self.objects[handle]
+
+
+class Hangs(CpuBackend):
+    def synchronize(self, stream: Any) -> None:
+        threading.Event().wait()
+
+
+class EveryStreamOnDeviceZero(TwoDevices):
+    def made_on(self, device: int) -> int:
+        return 0
+
+
+running_on = threading.local()

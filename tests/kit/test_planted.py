@@ -1,0 +1,88 @@
+"""The kit finds what a vendor may get wrong: each fault by the rules that are meant for it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from unittest import SkipTest
+
+import pytest
+
+from accelerator_graph.backends.base import Backend
+from accelerator_graph.backends.cpu import CpuBackend
+from accelerator_graph.testing import BackendConformance, CheckResult, Work, check_backend
+from accelerator_graph.testing.works.host import HostWork
+from kit.explicit_runtime import Explicit
+from kit.planted.collection import CAUGHT, NAME, SURVIVES
+from kit.planted.without_a_fault import EveryCapability
+
+KINDS = {
+    "recording": "executes during the capture, records wrongly, or records stale parameters",
+    "ending": "leaves or leaks a capture on error",
+    "replaying": "replays something else, elsewhere, or at another time",
+    "ordering": "ignores a dependency, or has events that move",
+    "refusing": "swallows an error, or raises another one",
+    "stating": "lies about a capability, a status, or the nodes",
+    "destroying": "destroys early, late, or with an error",
+    "threads": "loses replays under threads, or knows only one thread",
+}
+for kind in KINDS:
+    importlib.import_module(f"kit.planted.{kind}")
+
+
+class Conformance(BackendConformance):
+    time_limit = 3.0
+
+    def work(self) -> Work:
+        return HostWork(NAME)
+
+
+def name_of(parameter: object) -> str:
+    return getattr(parameter, "__name__", str(parameter))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of the fault
+@pytest.mark.parametrize(
+    ("fault", "rule"), [(fault, rule) for fault, rules in CAUGHT.items() for rule in rules], ids=name_of
+)
+def test_fault_is_caught(fault: type[Backend], rule: str, register: Callable[[type[Backend]], None]) -> None:
+    register(fault)
+    check = getattr(Conformance(), rule)
+    with pytest.raises(Exception) as caught:  # noqa: PT011 (a kit that says why is tested in test_kit)
+        check()
+    assert not isinstance(caught.value, SkipTest)
+
+
+@pytest.mark.parametrize(("fault", "rule"), SURVIVES.items(), ids=name_of)
+def test_survivor_does_survive(
+    fault: type[Backend], rule: str, register: Callable[[type[Backend]], None]
+) -> None:
+    register(fault)
+    getattr(Conformance(), rule)()
+
+
+def test_few_survive() -> None:
+    assert len(CAUGHT) >= 150
+    assert len(SURVIVES) <= 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("runtime", [CpuBackend, Explicit], ids=["captures streams", "records explicitly"])
+def test_both_kinds_of_runtime_have_faults_of_each_kind(kind: str, runtime: type[Backend]) -> None:
+    faults = [
+        each for each in CAUGHT if each.__module__ == f"kit.planted.{kind}" and issubclass(each, runtime)
+    ]
+    assert len(faults) >= 3
+
+
+@pytest.mark.parametrize("backend", [Explicit, EveryCapability])
+def test_without_a_fault_nothing_is_found(
+    backend: type[Backend], register: Callable[[type[Backend]], None]
+) -> None:
+    register(backend)
+    results = check_backend(HostWork(NAME))
+    assert len(results) == len({result.name for result in results})
+    assert CheckResult("test_each_replay_runs_the_work_once", "passed") in results
+    skipped = [result.reason for result in results if result.outcome == "skipped"]
+    assert [reason for reason in skipped if "capability" not in reason and NAME not in reason] == []
+    assert len(results) - len(skipped) > 200
