@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Callable, Sequence, Set
 from ctypes import byref, c_int, c_size_t
@@ -10,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
+from weakref import WeakSet
 
 from accelerator_graph.backends.base import (
     Availability,
@@ -24,6 +26,7 @@ from accelerator_graph.errors import BackendUnavailableError
 
 from . import _library
 from ._capture import Capture, Captures, Event
+from ._executable import Executable, wait_for_runs
 from ._launch import launch_sizes
 from ._library import Handle, Library
 
@@ -53,7 +56,7 @@ class SyclBackend(Backend):
     takes a `dpctl.program.SyclKernel`. Errors have the numbers and names of ``sycl::errc``.
     """
 
-    __slots__ = ("_captures", "_contexts", "_devices", "_dpctl", "_library")
+    __slots__ = ("_captures", "_contexts", "_devices", "_dpctl", "_executables", "_library")
 
     api_version: ClassVar[int] = 1
     priority = None
@@ -94,6 +97,8 @@ class SyclBackend(Backend):
         self._devices = {device: ordinal for ordinal, device in enumerate(found)}
         self._contexts: dict[Any, int] = {}
         self._captures = Captures(self._library)
+        self._executables: WeakSet[Executable] = WeakSet()
+        atexit.register(wait_for_runs, self._library, self._executables, os.getpid())
 
     def capabilities(self, device: int) -> Set[str]:
         """Return what all devices have."""
@@ -249,22 +254,25 @@ class SyclBackend(Backend):
 
     # ---- graphs and executables ----------------------------------------------------------------
 
-    def instantiate(self, graph: Handle) -> Handle:
+    def instantiate(self, graph: Handle) -> Executable:
         """Finalize the graph."""
-        executable = Handle(self._library, "delete_executable")
+        executable = Executable(self._library)
         self._library.call("finalize", graph.address, byref(executable.slot))
+        self._executables.add(executable)
         return executable
 
-    def replay(self, executable: Handle, stream: Any) -> None:
+    def replay(self, executable: Executable, stream: Any) -> None:
         """Enqueue the executable; a capturing queue records it as one node."""
+        executable.queue = stream
         self._library.call("replay", executable.address, stream.addressof_ref())
 
-    def bind(self, executable: Handle, stream: Any) -> Callable[[], None]:
+    def bind(self, executable: Executable, stream: Any) -> Callable[[], None]:
         """Return a callable that does what `replay` does, with all addresses looked up before."""
         replay, error = self._library.function("replay"), self._library.error
         address, queue = executable.address, stream.addressof_ref()
 
         def launch() -> None:
+            executable.queue = stream
             code = replay(address, queue)
             if code:
                 raise error("replay", code)
@@ -275,7 +283,7 @@ class SyclBackend(Backend):
         """Delete the runtime's graph. Executables have what they need."""
         graph.close()
 
-    def destroy_executable(self, executable: Handle) -> None:
+    def destroy_executable(self, executable: Executable) -> None:
         """Delete the runtime's executable. Runs in progress complete; graphs that recorded it keep it."""
         executable.close()
 

@@ -2,9 +2,9 @@
 
 Run as a script with the names of steps: prints a line of JSON for each, after it has been done.
 
-Queue s captures and has recorded one kernel, whose event is `inside`. Queue b captures into another graph, and
-`other` is its event. Queue a captures nothing; `outside` is its event, `before` one of s from before its capture,
-and `ended` one of a capture that has ended.
+Queue s captures and has recorded one kernel, whose event is `inside`. Queue b captures into another graph,
+and `other` is its event. Queue a captures nothing; `outside` is its event, `before` one of s from before its
+capture, and `ended` one of a capture that has ended.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """What the runtime answers while a queue captures, call by call, and what the plug-in relies on.
 
-Asked of Intel's runtime for the CPU. Each row is a step of `scene`, which says what its queues and events are.
-What it answers: `+kernel`: recorded, as a node of that kind in the graph of s, or in the one named; `runs`: it
-ran at once; `refused`: an error, with the code of ``sycl::errc`` or dpctl's exception; `nothing`: none of these.
-No step but the deletion of its graph ends or breaks the capture of s. A step that ends the process has a process
-of its own; the signal is the answer.
+Asked of Intel's runtime for the CPU. Each row is a step of `scene`, which says what its queues and events
+are, and the answer. `+kernel`: it was recorded as a node of that kind, in the graph of s or in the one named.
+`runs`: it ran at once. `refused`: an error, with the code of ``sycl::errc`` or dpctl's exception. `nothing`:
+none of these. Only its end and the deletion of its graph stop the capture of s: nothing breaks it. A step
+that ends the process has a process of its own, and the signal is the answer.
 """
 
 from __future__ import annotations

@@ -116,11 +116,13 @@ def test_a_queue_that_dpctl_forks_takes_part(stream: ag.Stream, work: SyclWork, 
 def test_unjoined_work_of_a_queue_that_dpctl_forks_is_found(
     stream: ag.Stream, work: SyclWork, cell: Any
 ) -> None:
-    other = ag.Stream(backend="sycl")
-    with pytest.raises(ag.CaptureError) as caught, ag.Graph(stream=stream):
-        other.native.submit_barrier([stream.native.submit_barrier()])
-        work.enqueue(other, cell, 1, 5)
-        other.record()
+    other, graph = ag.Stream(backend="sycl"), ag.Graph(stream=stream)
+    graph.capture_begin()
+    other.native.submit_barrier([stream.native.submit_barrier()])
+    work.enqueue(other, cell, 1, 5)
+    other.record()
+    with pytest.raises(ag.CaptureError) as caught:
+        graph.capture_end()
     assert caught.value.reason == "unjoined"
 
 

@@ -1,10 +1,11 @@
-"""`Stream.launch`, `Stream.fill` and `Stream.copy`: what they take, and what they refuse before it is enqueued."""
+"""`Stream.launch`, `Stream.fill` and `Stream.copy`: what they take, and what they refuse."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
 from ctypes import c_double, c_int, c_uint32, c_uint64
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,7 @@ def test_sizes_may_be_any_integers(stream: ag.Stream, kernel: Any) -> None:
 
 
 def spirv() -> bytes:
-    """Return a kernel ``add_seven(global uint *out)`` that adds 7, as SPIR-V: instructions of numbered words."""
+    """Return a kernel ``add_seven(global uint *out)`` that adds 7, in SPIR-V."""
     name = struct.unpack("<3I", b"add_seven".ljust(12, b"\0"))
     void, uint, pointer, function, seven, kernel, out, label, before, after = range(1, 11)
     instructions: list[tuple[int, ...]] = [
@@ -171,10 +172,7 @@ def test_an_argument_of_a_wrong_size_is_an_error(stream: ag.Stream, kernel: Any)
     with pytest.raises(ag.DriverError, match=r"submit returned SyclKernelSubmitError: kernel 'add' .* types"):
         stream.launch(kernel("add"), memory, c_double(1))
     graph = ag.Graph(stream=stream)
-    with (
-        pytest.raises(ag.DriverError, match="finalize returned runtime .*INVALID_KERNEL_ARGUMENT_SIZE"),
-        graph,
-    ):
+    with pytest.raises(ag.DriverError, match=r"finalize returned runtime .*ARGUMENT_SIZE"), graph:
         stream.launch(kernel("add"), memory, c_uint64(1))
     assert graph.state == "empty"
     stream.launch(kernel("add"), memory, c_uint32(1))
@@ -188,7 +186,7 @@ def test_copies_between_all_kinds_of_memory(stream: ag.Stream) -> None:
     between = [kind(8) for kind in (MemoryUSMDevice, MemoryUSMHost, MemoryUSMShared)]
     with ag.Graph(stream=stream) as graph:
         stream.copy(between[0], source)
-        for before, after in zip(between, between[1:], strict=False):
+        for before, after in pairwise(between):
             stream.copy(after, before)
         stream.copy(target, between[-1])
     for start in (0, 10):
