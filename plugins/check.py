@@ -68,8 +68,7 @@ def pocl_from_debian(environment: Path) -> dict[str, str]:
 
 def pocl_from_pypi(environment: Path) -> dict[str, str]:
     """PoCL 3.0, without command buffers."""
-    (library,) = environment.glob("lib/python*/site-packages/pyopencl/.libs/libpocl-*.so")
-    return {"OCL_ICD_VENDORS": vendors(environment, library)}
+    return {"OCL_ICD_VENDORS": vendors(environment)}  # pyopencl looks into its own folder as well
 
 
 def intel_opencl(environment: Path) -> dict[str, str]:
@@ -83,11 +82,12 @@ def intel_sycl(environment: Path) -> dict[str, str]:
     return {"OCL_ICD_FILENAMES": str(environment / "lib" / "libintelocl.so")}
 
 
-def vendors(environment: Path, library: Path) -> str:
-    """Return a folder that tells an OpenCL loader of one library."""
+def vendors(environment: Path, *libraries: Path) -> str:
+    """Return a folder that tells an OpenCL loader of some libraries, and of none of the system's."""
     folder = environment / "vendors"
     folder.mkdir(exist_ok=True)
-    (folder / "runtime.icd").write_text(f"{library}\n", encoding="utf-8")
+    for library in libraries:
+        (folder / f"{library.name}.icd").write_text(f"{library}\n", encoding="utf-8")
     return str(folder)
 
 
