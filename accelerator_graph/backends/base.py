@@ -429,9 +429,11 @@ class Backend(Recorder):
         """Return the ordinal of a stream's device."""
 
     def context_id(self, stream: Any) -> int | None:
-        """Return a number for the stream's context that no other context ever gets; None without contexts.
+        """Return a number for the stream's context; None without contexts.
 
-        The library keeps a side stream for each thread and device, and makes a new one if this changes.
+        The library keeps a side stream for each thread and device, and makes a new one if this changes. The
+        address of the context will do, unless a context can end while somebody still has streams of it: then
+        no other context may ever get the number.
         """
         return None
 
