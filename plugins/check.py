@@ -4,7 +4,8 @@
 python3 plugins/check.py opencl [--runtime pocl|pocl-3.0|intel] [...]
 python3 plugins/check.py sycl [...]
 
-Runs the plug-in's tests and the demo; more arguments go to pytest, and then the demo is left out.
+Runs the plug-in's tests, the conformance command and the demo; more arguments go to pytest, which then runs
+alone.
 The environment is made once for each plug-in and runtime, and again when a pyproject.toml, the runtime or the
 Python version has changed. The sources are installed again when they have changed.
 """
@@ -198,8 +199,8 @@ def main() -> None:
     # Elsewhere, so that the installed packages are tested and not the sources.
     run(folder / "bin" / "pytest", *tests, *more, cwd=folder, env=variables)
     if not more:
-        demo = ("-m", "accelerator_graph", "demo", "--backend", chosen.plugin)
-        run(folder / "bin" / "python", *demo, cwd=folder, env=variables)
+        for command in (("conformance", chosen.plugin), ("demo", "--backend", chosen.plugin)):
+            run(folder / "bin" / "python", "-m", "accelerator_graph", *command, cwd=folder, env=variables)
 
 
 if __name__ == "__main__":
