@@ -94,13 +94,12 @@ def test_without_simultaneous_use_no_run_waits(
     cell = place.buffer()
     with ag.Graph(stream=place.stream) as graph:
         place.launch("slow", cell, TURNS)
-    for _ in range(5):
+    for _ in range(15):
         graph.replay()
-    assert place.read(cell) == [31]
+    assert place.read(cell) == [2**15 - 1]
     assert counts.buffers >= 1
     assert counts.commands >= 1
-    graph.replay()
-    assert counts.buffers + counts.commands == 6
+    assert counts.buffers + counts.commands == 15
 
 
 def test_a_pending_command_buffer_is_refused_by_the_runtime(
@@ -112,10 +111,15 @@ def test_a_pending_command_buffer_is_refused_by_the_runtime(
     change_extension(monkeypatch, flags=0)
     cell = place.buffer()
     with ag.Graph(stream=place.stream) as graph:
-        place.launch("slow", cell, TURNS)
-    graph.replay()
+        for _ in range(10):
+            place.launch("slow", cell, TURNS)
+
+    def replay_often() -> None:  # on a busy machine, one run may be done before the next
+        for _ in range(20):
+            graph.replay()
+
     with pytest.raises(ag.DriverError, match="CL_INVALID_OPERATION"):
-        graph.replay()
+        replay_often()
 
 
 def test_the_points_decide_the_order_of_a_forked_graph(
