@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from backends.works.host import HostWork
 from hypothesis import Phase, errors, find, settings
 
 import accelerator_graph as ag
@@ -22,13 +21,9 @@ from accelerator_graph.testing import programs
 from accelerator_graph.testing._programs.order import Order
 from accelerator_graph.testing._programs.program import Program
 from accelerator_graph.testing.programs import RandomPrograms, check_programs
-<<<<<<< HEAD
-from kit import planted, planted_explicit, planted_programs, races
-=======
 from accelerator_graph.testing.works.host import HostWork
 from kit import planted_programs, races
 from kit.planted import destroying, ending, ordering, recording, replaying, without_a_fault
->>>>>>> conformance
 from processes import execute
 
 ROOT = Path(__file__).resolve().parents[2]
