@@ -1,15 +1,16 @@
 """The contract of a backend: all that a plug-in implements, and all that it can rely on.
 
-A backend is one class in a package of its own, named by an entry point::
+A backend is one class in a package of its own, named by an entry point. Two more are optional, for
+``python -m accelerator_graph conformance myrt`` and ``python -m accelerator_graph demo --backend myrt``::
 
     [project.entry-points."accelerator_graph.backends"]
     myrt = "myrt_graph:MyBackend"
 
-    [project.entry-points."accelerator_graph.conformance"]   # optional: a subclass of testing.Work, without
-    myrt = "myrt_graph.testing:MyWork"                       # arguments, for `accelerator_graph conformance`
+    [project.entry-points."accelerator_graph.conformance"]
+    myrt = "myrt_graph.testing:MyWork"  # a subclass of accelerator_graph.testing.Work
 
-    [project.entry-points."accelerator_graph.demo"]          # optional: see _demo.Plate; for
-    myrt = "myrt_graph.demo:MyPlate"                         # `accelerator_graph demo --backend myrt`
+    [project.entry-points."accelerator_graph.demo"]
+    myrt = "myrt_graph.demo:MyPlate"  # has the members of accelerator_graph._demo.Plate
 
 The library makes one instance in a process (another one in a forked child, or after an `open` that failed),
 calls `open` once, and then, for each graph::
@@ -451,7 +452,7 @@ class Backend(Recorder):
         return None
 
     def as_stream(self, obj: object) -> Any | None:
-        """Return the stream that `obj` stands for: the runtime's own object, or a handle as `int`, not `bool`.
+        """Return the stream that `obj` stands for: the runtime's own object, or a handle as `int`.
 
         Imports nothing to find out. The stream still belongs to its owner: the library never destroys it.
         None if it is not a stream, or an int without the capability ``"handles"``; ValueError if it is a

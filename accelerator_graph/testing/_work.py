@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 class Work(ABC):
     """Memory of device 0 of a backend, and one kind of work on it. Written by the backend's author.
 
+    A plug-in names its class, which is called without arguments, with an entry point of the backend's name
+    in the group ``accelerator_graph.conformance``.
+
     `new` and `read` use the runtime directly, not the library, and work on any thread. The kit checks the
     work first, since with wrong work the other rules could not fail.
     """

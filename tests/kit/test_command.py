@@ -14,7 +14,7 @@ from accelerator_graph.testing import BackendConformance, _check
 from accelerator_graph.testing._conformance import test_names as names_of
 from accelerator_graph.testing._report import PROMISES
 from accelerator_graph.testing.works.host import HostWork
-from kit.planted import stating
+from kit.planted import listing
 from kit.planted.collection import NAME
 from processes import execute
 
@@ -77,7 +77,7 @@ def test_reports_broken_rules_and_expected_failures(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    register(stating.HasNoEdges)
+    register(listing.HasNoEdges)
     monkeypatch.setattr(_check, "test_names", lambda case: [*KNOWN, EDGES, *OTHERS])
     path, expected = tmp_path / "report.md", tmp_path / "expected.toml"
     expected.write_text("".join(f'{name} = "{reason}"\n' for name, reason in KNOWN.items()))
@@ -92,7 +92,7 @@ def test_reports_broken_rules_and_expected_failures(
     assert text.count("| no edges yet |") == 4
     assert "known failure   test_nodes_after_an_event (no edges yet)" in printed
     assert "expected to fail (it was broken once), but it passes" in text
-    assert "`kit.planted.stating:HasNoEdges`" in text
+    assert "`kit.planted.listing:HasNoEdges`" in text
     assert "| registered |" in text
 
 

@@ -20,7 +20,7 @@ from accelerator_graph.testing._case import Case
 from accelerator_graph.testing.rules import ALL
 from accelerator_graph.testing.rules.state import ERROR, STATES, TABLE
 from accelerator_graph.testing.works.host import HostWork
-from kit.planted import destroying, replaying, stating, without_a_fault, works
+from kit.planted import destroying, listing, replaying, without_a_fault, works
 from kit.planted.collection import NAME
 from processes import execute
 
@@ -259,7 +259,7 @@ def test_check_backend_returns_how_each_rule_came_out(register: Any, only: Any) 
 
 
 def test_check_backend_raises_all_failures(register: Any, only: Any) -> None:
-    register(stating.HasNoEdges)
+    register(listing.HasNoEdges)
     only("test_each_replay_runs_the_work_once", *ABOUT_EDGES)
     with pytest.raises(ExceptionGroup, match="'planted' breaks 4 of the rules") as caught:
         check_backend(HostWork(NAME))
@@ -269,7 +269,7 @@ def test_check_backend_raises_all_failures(register: Any, only: Any) -> None:
 
 
 def test_check_backend_takes_expected_failures(register: Any, only: Any) -> None:
-    register(stating.HasNoEdges)
+    register(listing.HasNoEdges)
     only("test_each_replay_runs_the_work_once", *ABOUT_EDGES)
     known = dict.fromkeys(ABOUT_EDGES, "no edges yet")
     results = check_backend(HostWork(NAME), expected_failures=known)

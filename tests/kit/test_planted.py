@@ -22,7 +22,8 @@ KINDS = {
     "replaying": "replays something else, elsewhere, or at another time",
     "ordering": "ignores a dependency, or has events that move",
     "refusing": "swallows an error, or raises another one",
-    "stating": "lies about a capability, a status, or the nodes",
+    "stating": "lies about a capability or a status",
+    "listing": "lists other nodes and dependencies than the graph's",
     "destroying": "destroys early, late, or with an error",
     "threads": "loses replays under threads, or knows only one thread",
 }

@@ -12,25 +12,12 @@ from accelerator_graph.backends.base import (
     Capability,
     CaptureInfo,
     CaptureStatus,
-    GraphEdge,
 )
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import UnsupportedError
 from kit.explicit_runtime import Explicit, Queue
 from kit.planted.collection import caught_by, survives
 from kit.planted.without_a_fault import EveryCapability
-
-
-@caught_by("test_num_nodes_counts_what_was_captured", "test_empty_capture_warns", "test_nodes_of_a_line")
-class CountsWrongly(CpuBackend):
-    def node_count(self, graph: Any) -> int:
-        return super().node_count(graph) + 1
-
-
-@caught_by("test_nodes_of_a_line", "test_nodes_of_a_fork_and_join")
-class HasNoEdges(CpuBackend):
-    def nodes(self, graph: Any) -> Any:
-        return super().nodes(graph)[0], []
 
 
 @caught_by("test_capturing_stream_can_not_be_closed", "test_capture_status_follows_the_capture")
@@ -44,12 +31,6 @@ class NeverBroken(CpuBackend):
     def capture_status(self, stream: Any) -> CaptureStatus:
         status = super().capture_status(stream)
         return CaptureStatus.ACTIVE if status is CaptureStatus.INVALIDATED else status
-
-
-@caught_by("test_debug_dump_writes_a_dot_file")
-class DumpsNothing(CpuBackend):
-    def dump(self, graph: Any, path: str, verbose: bool) -> None:
-        pass
 
 
 @caught_by("test_probe_says_that_the_backend_is_usable")
@@ -88,18 +69,6 @@ class ClaimsNonsense(CpuBackend):
         return {*super().capabilities(device), "event"}
 
 
-@caught_by("test_is_empty_says_whether_anything_was_recorded")
-class IsNeverEmpty(CpuBackend):
-    def is_empty(self, graph: Any) -> bool:
-        return False
-
-
-@caught_by("test_is_empty_says_whether_anything_was_recorded")
-class IsAlwaysEmpty(CpuBackend):
-    def is_empty(self, graph: Any) -> bool:
-        return True
-
-
 @caught_by("test_capture_info_tells_captures_apart")
 class OneCaptureInfoForAll(CpuBackend):
     def capture_info(self, stream: Any) -> Any:
@@ -132,19 +101,6 @@ class SaysItSurvivesAFork(CpuBackend):
         super().open()
 
 
-@caught_by("test_nodes_of_a_fork_and_join")
-class CountsStreams(Explicit):
-    def node_count(self, graph: Any) -> int:
-        return len(graph) + len({entry.stream for entry in graph}) - 1
-
-
-@caught_by("test_debug_dump_draws_every_dependency")
-class DumpsNoEdges(Explicit):
-    def dump(self, graph: Any, path: str, verbose: bool) -> None:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write("digraph {}")
-
-
 @caught_by("test_current_stream_of_the_runtime_stays_the_same")
 class AlwaysAnotherCurrentStream(Explicit):
     def current_stream(self, device: int | None = None) -> Queue:
@@ -173,42 +129,6 @@ class DeclaresAModeThatItLacks(CpuBackend):
         if mode == "global":
             raise UnsupportedError("no global captures.")
         return super().capture_begin(stream, mode)
-
-
-@caught_by("test_num_nodes_counts_what_was_captured")
-class CountsNoNodes(CpuBackend):
-    """Has the capability to list them."""
-
-    def node_count(self, graph: Any) -> Any:
-        return None
-
-
-@caught_by("test_nodes_of_a_line")
-class NodesCountFromOne(CpuBackend):
-    def nodes(self, graph: Any) -> Any:
-        nodes, edges = super().nodes(graph)
-        return [node._replace(id=node.id + 1) for node in nodes], edges
-
-
-@caught_by("test_dependencies_point_to_later_work", "test_nodes_after_an_event")
-class EdgesPointBackwards(Explicit):
-    def nodes(self, graph: Any) -> Any:
-        nodes, edges = super().nodes(graph)
-        return nodes, [GraphEdge(edge.target, edge.source) for edge in edges]
-
-
-@caught_by("test_nodes_of_a_line")
-class EdgesAreListedTwice(Explicit):
-    def nodes(self, graph: Any) -> Any:
-        nodes, edges = super().nodes(graph)
-        return nodes, edges * 2
-
-
-@caught_by("test_nodes_of_a_line")
-class KindsInCapitals(CpuBackend):
-    def nodes(self, graph: Any) -> Any:
-        nodes, edges = super().nodes(graph)
-        return [node._replace(kind=node.kind.upper()) for node in nodes], edges
 
 
 @caught_by("test_capture_info_tells_captures_apart")
@@ -266,21 +186,6 @@ class OneHandleForAll(EveryCapability):
 class FailedLaunchesRaiseNothing(EveryCapability):
     def failed(self, code: int) -> None:
         pass
-
-
-@caught_by("test_debug_dump_draws_every_dependency")
-class DumpsTheLatestGraph(Explicit):
-    def instantiate(self, graph: Any) -> Any:
-        self.latest = list(graph)
-        return super().instantiate(graph)
-
-    def capture_end(self, token: Any) -> Any:
-        self.latest = super().capture_end(token)
-        return list(self.latest)
-
-    def dump(self, graph: Any, path: str, verbose: bool) -> None:
-        self.first = getattr(self, "first", graph)
-        super().dump(self.first, path, verbose)
 
 
 @caught_by("test_streams_are_distinct_and_know_their_device")

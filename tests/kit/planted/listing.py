@@ -1,0 +1,106 @@
+"""Nodes, dependencies and drawings that are not those of the graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from accelerator_graph.backends.base import (
+    GraphEdge,
+)
+from accelerator_graph.backends.cpu import CpuBackend
+from kit.explicit_runtime import Explicit
+from kit.planted.collection import caught_by
+
+
+@caught_by("test_num_nodes_counts_what_was_captured", "test_empty_capture_warns", "test_nodes_of_a_line")
+class CountsWrongly(CpuBackend):
+    def node_count(self, graph: Any) -> int:
+        return super().node_count(graph) + 1
+
+
+@caught_by("test_nodes_of_a_line", "test_nodes_of_a_fork_and_join")
+class HasNoEdges(CpuBackend):
+    def nodes(self, graph: Any) -> Any:
+        return super().nodes(graph)[0], []
+
+
+@caught_by("test_debug_dump_writes_a_dot_file")
+class DumpsNothing(CpuBackend):
+    def dump(self, graph: Any, path: str, verbose: bool) -> None:
+        pass
+
+
+@caught_by("test_is_empty_says_whether_anything_was_recorded")
+class IsNeverEmpty(CpuBackend):
+    def is_empty(self, graph: Any) -> bool:
+        return False
+
+
+@caught_by("test_is_empty_says_whether_anything_was_recorded")
+class IsAlwaysEmpty(CpuBackend):
+    def is_empty(self, graph: Any) -> bool:
+        return True
+
+
+@caught_by("test_nodes_of_a_fork_and_join")
+class CountsStreams(Explicit):
+    def node_count(self, graph: Any) -> int:
+        return len(graph) + len({entry.stream for entry in graph}) - 1
+
+
+@caught_by("test_debug_dump_draws_every_dependency")
+class DumpsNoEdges(Explicit):
+    def dump(self, graph: Any, path: str, verbose: bool) -> None:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("digraph {}")
+
+
+@caught_by("test_num_nodes_counts_what_was_captured")
+class CountsNoNodes(CpuBackend):
+    """Has the capability to list them."""
+
+    def node_count(self, graph: Any) -> Any:
+        return None
+
+
+@caught_by("test_nodes_of_a_line")
+class NodesCountFromOne(CpuBackend):
+    def nodes(self, graph: Any) -> Any:
+        nodes, edges = super().nodes(graph)
+        return [node._replace(id=node.id + 1) for node in nodes], edges
+
+
+@caught_by("test_dependencies_point_to_later_work", "test_nodes_after_an_event")
+class EdgesPointBackwards(Explicit):
+    def nodes(self, graph: Any) -> Any:
+        nodes, edges = super().nodes(graph)
+        return nodes, [GraphEdge(edge.target, edge.source) for edge in edges]
+
+
+@caught_by("test_nodes_of_a_line")
+class EdgesAreListedTwice(Explicit):
+    def nodes(self, graph: Any) -> Any:
+        nodes, edges = super().nodes(graph)
+        return nodes, edges * 2
+
+
+@caught_by("test_nodes_of_a_line")
+class KindsInCapitals(CpuBackend):
+    def nodes(self, graph: Any) -> Any:
+        nodes, edges = super().nodes(graph)
+        return [node._replace(kind=node.kind.upper()) for node in nodes], edges
+
+
+@caught_by("test_debug_dump_draws_every_dependency")
+class DumpsTheLatestGraph(Explicit):
+    def instantiate(self, graph: Any) -> Any:
+        self.latest = list(graph)
+        return super().instantiate(graph)
+
+    def capture_end(self, token: Any) -> Any:
+        self.latest = super().capture_end(token)
+        return list(self.latest)
+
+    def dump(self, graph: Any, path: str, verbose: bool) -> None:
+        self.first = getattr(self, "first", graph)
+        super().dump(self.first, path, verbose)
