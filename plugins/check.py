@@ -4,7 +4,8 @@
 python3 plugins/check.py opencl [--runtime pocl|pocl-3.0|intel] [...]
 python3 plugins/check.py sycl [...]
 
-Runs the plug-in's tests and the demo; more arguments go to pytest, and then the demo is left out.
+Runs the plug-in's tests, the conformance command and the demo; more arguments go to pytest, which then runs
+alone.
 The environment is made once for each plug-in and runtime, and again when a pyproject.toml, the runtime or the
 Python version has changed. The sources are installed again when they have changed.
 """
@@ -68,8 +69,7 @@ def pocl_from_debian(environment: Path) -> dict[str, str]:
 
 def pocl_from_pypi(environment: Path) -> dict[str, str]:
     """PoCL 3.0, without command buffers."""
-    (library,) = environment.glob("lib/python*/site-packages/pyopencl/.libs/libpocl-*.so")
-    return {"OCL_ICD_VENDORS": vendors(environment, library)}
+    return {"OCL_ICD_VENDORS": vendors(environment)}  # pyopencl looks into its own folder as well
 
 
 def intel_opencl(environment: Path) -> dict[str, str]:
@@ -83,11 +83,12 @@ def intel_sycl(environment: Path) -> dict[str, str]:
     return {"OCL_ICD_FILENAMES": str(environment / "lib" / "libintelocl.so")}
 
 
-def vendors(environment: Path, library: Path) -> str:
-    """Return a folder that tells an OpenCL loader of one library."""
+def vendors(environment: Path, *libraries: Path) -> str:
+    """Return a folder that tells an OpenCL loader of some libraries, and of none of the system's."""
     folder = environment / "vendors"
     folder.mkdir(exist_ok=True)
-    (folder / "runtime.icd").write_text(f"{library}\n", encoding="utf-8")
+    for library in libraries:
+        (folder / f"{library.name}.icd").write_text(f"{library}\n", encoding="utf-8")
     return str(folder)
 
 
@@ -198,8 +199,8 @@ def main() -> None:
     # Elsewhere, so that the installed packages are tested and not the sources.
     run(folder / "bin" / "pytest", *tests, *more, cwd=folder, env=variables)
     if not more:
-        demo = ("-m", "accelerator_graph", "demo", "--backend", chosen.plugin)
-        run(folder / "bin" / "python", *demo, cwd=folder, env=variables)
+        for command in (("conformance", chosen.plugin), ("demo", "--backend", chosen.plugin)):
+            run(folder / "bin" / "python", "-m", "accelerator_graph", *command, cwd=folder, env=variables)
 
 
 if __name__ == "__main__":

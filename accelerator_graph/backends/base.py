@@ -33,7 +33,8 @@ back, and passes each to its ``destroy_`` method, never while the same thread is
 backend. The library ignores a `DriverError` from these methods, and calls none of them in a forked child for
 objects of the parent, nor at the interpreter's exit. Failures of the driver are raised as the exceptions of
 `accelerator_graph.errors` and as no others. Unless a method says otherwise, calls may come from any thread,
-even from one that has never touched the device, and several threads may call at once.
+even from one that has never touched the device, and several threads may call at once. A signal handler may
+call the backend in the middle of another call of the same thread, so locks have to be re-entrant.
 """
 
 from __future__ import annotations
@@ -248,6 +249,7 @@ class Recorder(ABC):
     def replay(self, executable: Any, stream: Any) -> None:
         """Enqueue one run of the executable behind everything on the stream, and return without waiting.
 
+        A run is one piece of the stream's work: what other threads enqueue comes before or after all of it.
         Runs of one executable take effect one after another in call order, whichever streams they are on;
         requesting another run while one is in progress is never an error. Several threads ask at once only if
         `serialises_replays` is True: no run is lost then, on one stream or on several. The streams that
@@ -427,9 +429,11 @@ class Backend(Recorder):
         """Return the ordinal of a stream's device."""
 
     def context_id(self, stream: Any) -> int | None:
-        """Return a number for the stream's context that no other context ever gets; None without contexts.
+        """Return a number for the stream's context; None without contexts.
 
-        The library keeps a side stream for each thread and device, and makes a new one if this changes.
+        The library keeps a side stream for each thread and device, and makes a new one if this changes. The
+        address of the context will do, unless a context can end while somebody still has streams of it: then
+        no other context may ever get the number.
         """
         return None
 

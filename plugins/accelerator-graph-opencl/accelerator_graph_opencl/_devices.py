@@ -15,7 +15,10 @@ _UNORDERED = 1 | 4  # CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CL_QUEUE_ON_DEVICE
 
 
 class Devices:
-    """All devices of all platforms, in the order in which OpenCL lists them."""
+    """All devices of all platforms, in the order in which OpenCL lists them.
+
+    A runtime that the loader knows by two names lists the same devices twice; they count once.
+    """
 
     __slots__ = ("_contexts", "_extensions", "_lock", "_ordinals", "_streams", "all")
 
@@ -23,7 +26,7 @@ class Devices:
         self.all: list[cl.Device] = []
         for platform in cl.get_platforms():
             try:
-                self.all += platform.get_devices()
+                self.all += (each for each in platform.get_devices() if each not in self.all)
             except cl.Error as error:
                 if error.code != cl.status_code.DEVICE_NOT_FOUND:
                     raise

@@ -38,6 +38,11 @@ class OpenclWork(Work):
         """Return the work for another device."""
         return OpenclWork(device)
 
+    def device_name(self) -> str:
+        """Return the names of the platform, with its version, and of the device."""
+        device = self.place.queue.device
+        return f"{device.name} on {device.platform.name}, {device.platform.version}"
+
     def new(self) -> cl.Buffer:
         """Return four bytes."""
         return self.buffer(4)
