@@ -86,11 +86,11 @@ class SyclBackend(Backend):
 
             self._library = Library(self.name)
         except (ImportError, OSError) as error:
-            raise self._unavailable(f"the SYCL runtime can't be loaded ({error})") from error
+            raise BackendUnavailableError(f"the SYCL runtime can't be loaded ({error})") from error
         self._dpctl: Any = dpctl
         found = [device for device in dpctl.get_devices() if self._supports_graphs(device)]
         if not found:
-            raise self._unavailable(
+            raise BackendUnavailableError(
                 "SYCL finds no device that supports graphs. Install a device's driver; for the CPU: pip "
                 "install intel-opencl-rt, and set OCL_ICD_FILENAMES to the path of its libintelocl.so"
             )
@@ -325,11 +325,6 @@ class SyclBackend(Backend):
 
     def _supports_graphs(self, device: Any) -> bool:
         return bool(self._library.ask("supported", device.addressof_ref()))
-
-    def _unavailable(self, reason: str) -> BackendUnavailableError:
-        return BackendUnavailableError(
-            f"backend {self.name!r} is not available: {reason}.", reasons={self.name: reason}
-        )
 
 
 def _kind(number: int) -> str:

@@ -43,11 +43,11 @@ class SyclWork(Work):
         return self.buffer(4)
 
     def enqueue(self, stream: Stream, cell: Any, a: int, b: int) -> None:
-        """Launch the kernel on the stream's queue."""
-        _launch(stream.native, cell, a, b, 0)
+        """Launch the kernel through the library."""
+        stream.launch(_kernel(), cell, c_uint32(a), c_uint32(b), c_uint64(0))
 
     def enqueue_slow(self, stream: Stream, cell: Any, a: int, b: int) -> None:
-        """Launch the kernel with a pause between reading and writing."""
+        """Let dpctl launch the kernel, with a pause between reading and writing."""
         _launch(stream.native, cell, a, b, _turns())
 
     def read(self, cell: Any) -> int:
