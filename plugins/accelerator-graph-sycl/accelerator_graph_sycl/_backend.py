@@ -53,7 +53,8 @@ class SyclBackend(Backend):
     """Streams are in-order `dpctl.SyclQueue` objects, and graphs are those of the SYCL runtime.
 
     What anyone enqueues on a capturing queue is recorded: dpctl's own calls as well as `Stream.launch`, which
-    takes a `dpctl.program.SyclKernel`. Errors have the numbers and names of ``sycl::errc``.
+    takes a `dpctl.program.SyclKernel`. Errors have the numbers and names of ``sycl::errc``; a call that this
+    package refuses itself has no number and the name REFUSED.
     """
 
     __slots__ = ("_captures", "_contexts", "_devices", "_dpctl", "_executables", "_library")
@@ -227,7 +228,7 @@ class SyclBackend(Backend):
             detail = (
                 f"kernel {work.get_function_name()!r} was not submitted; check the types of its arguments"
             )
-            raise self._library.refusal("submit", "other", None, "SyclKernelSubmitError", detail) from error
+            raise self._library.refusal("launch", "other", detail, "SyclKernelSubmitError") from error
 
     # ---- capture -------------------------------------------------------------------------------
 
