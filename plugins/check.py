@@ -4,8 +4,7 @@
 python3 plugins/check.py opencl [--runtime pocl|pocl-3.0|intel] [...]
 python3 plugins/check.py sycl [...]
 
-Runs the plug-in's tests, the conformance command and the demo; more arguments go to pytest, which then runs
-alone.
+Runs the plug-in's tests, the conformance command and the demo; with more arguments, pytest alone, with them.
 The environment is made once for each plug-in and runtime, and again when a pyproject.toml, the runtime or the
 Python version has changed. The sources are installed again when they have changed.
 """

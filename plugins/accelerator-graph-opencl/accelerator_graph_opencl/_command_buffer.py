@@ -85,5 +85,6 @@ class CommandBuffer:
         queue, wait = c_void_p(self._queue.int_ptr), c_void_p(before.int_ptr)
         code = self._enqueue(1, byref(queue), self.handle, 1, byref(wait), byref(event))
         check("clEnqueueCommandBufferKHR", code)
+        done = cl.Event.from_int_ptr(event.value, retain=False)
         check("clFlush", flush(self._queue.int_ptr))
-        stream.wait(cl.Event.from_int_ptr(event.value, retain=False))
+        stream.wait(done)

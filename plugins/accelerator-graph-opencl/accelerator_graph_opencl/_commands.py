@@ -6,17 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from accelerator_graph.errors import DriverError
-
 from ._driver import Owned, check, enqueue_copy, enqueue_fill, retained_memory
 from ._memory import Region, region_of
 
 if TYPE_CHECKING:
     from ._command_buffer import CommandBuffer
     from ._stream import Stream
-
-_WRONG_ARGUMENTS = frozenset((-8, -53, -54, -55, -56, -63))
-"""The codes for overlapping copies, and for sizes and offsets of kernels: these are the caller's mistakes."""
 
 
 class Command(ABC):
@@ -110,12 +105,3 @@ def copy(stream: Stream, dst: Any, src: Any, nbytes: int | None) -> Copy | None:
     if source.handle == target.handle and abs(source.offset - target.offset) < source.nbytes:
         raise ValueError("copy: the source and the target overlap; copy through other memory.")
     return Copy(target, source)
-
-
-def refusal(error: DriverError) -> Exception:
-    """Return what a call that enqueues raises for OpenCL's answer: ValueError for a mistake of the caller."""
-    if error.code not in _WRONG_ARGUMENTS:
-        return error
-    wrong = ValueError(f"OpenCL refuses the sizes or offsets: {error.code_name}; see {error.call}.")
-    wrong.__cause__ = error
-    return wrong

@@ -22,8 +22,7 @@ Handle = c_void_p
 Handles = POINTER(c_void_p)
 Sizes = POINTER(c_size_t)
 
-INVALID_VALUE = -30
-PLATFORM_NOT_FOUND = -1001
+_INVALID_VALUE = -30
 
 _EXTENSION_CODES = {
     -1001: "CL_PLATFORM_NOT_FOUND_KHR",
@@ -103,7 +102,7 @@ def device_number(device: cl.Device, parameter: int, default: int = 0) -> int:
     """Return a number of up to 64 bits that a device reports, or the default if it does not know it."""
     number = c_uint64()  # 0, so that a number of 32 bits fits as well
     code = get_device_info(device.int_ptr, parameter, 8, ctypes.byref(number), None)
-    if code == INVALID_VALUE:
+    if code == _INVALID_VALUE:
         return default
     check("clGetDeviceInfo", code)
     return number.value

@@ -71,10 +71,12 @@ class Executable:
             if last is not None and last is not stream:
                 stream.wait(last.mark())
             self._last = stream
-            stream.latest = object()
-            if not self._enqueue_buffer(stream):
-                for command, _ in self.nodes:
-                    command.enqueue(stream.handle)
+            try:
+                if not self._enqueue_buffer(stream):
+                    for command, _ in self.nodes:
+                        command.enqueue(stream.handle)
+            finally:
+                stream.latest = object()
         stream.flush()
 
     def _enqueue_buffer(self, stream: Stream) -> bool:

@@ -10,12 +10,14 @@ import pyopencl as cl
 
 from accelerator_graph.errors import DriverError, driver_error
 
-from ._commands import refusal
 from ._driver import check, flush, translated
 
 if TYPE_CHECKING:
     from ._capture import Capture
     from ._commands import Command
+
+_WRONG_ARGUMENTS = frozenset((-8, -53, -54, -55, -56, -63))
+"""The codes for overlapping copies, and for sizes and offsets of kernels."""
 
 _SETTLING_SECONDS = 0.01
 """How long `query` gives a queue without known work to say that it is idle."""
@@ -48,7 +50,7 @@ class Stream:
         self.lock = threading.RLock()
         """Held while several commands are enqueued that belong together."""
         self.latest = object()
-        """Another object after each enqueueing."""
+        """Another object after each enqueueing. Not before: a `synchronize` may come between."""
         self._known: tuple[object, cl.Event | None] = (self.latest, None)
         """What `latest` was once, and a marker behind that work; None if the work was done."""
 
@@ -70,22 +72,27 @@ class Stream:
 
     def wait(self, event: cl.Event) -> None:
         """Let later work wait for an event."""
-        self.latest = object()
-        with translated("clEnqueueBarrierWithWaitList"):
-            cl.enqueue_barrier(self.queue, wait_for=[event])
+        try:
+            with translated("clEnqueueBarrierWithWaitList"):
+                cl.enqueue_barrier(self.queue, wait_for=[event])
+        finally:
+            self.latest = object()
 
     def flush(self) -> None:
         """Hand all enqueued work to the device."""
         check("clFlush", flush(self.handle))
 
     def enqueue(self, command: Command) -> None:
-        """Enqueue a command."""
+        """Enqueue a command. ValueError if OpenCL refuses its sizes or offsets."""
         with self.lock:
-            self.latest = object()
             try:
                 command.enqueue(self.handle)
             except DriverError as error:
-                raise refusal(error) from error.__cause__
+                if error.code in _WRONG_ARGUMENTS:
+                    raise ValueError(f"OpenCL refuses the sizes or offsets: {error}") from error
+                raise
+            finally:
+                self.latest = object()
 
     def record(self) -> Event:
         """Return an event for the present end of the work."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 from typing import Any
 
@@ -95,13 +94,12 @@ def test_without_simultaneous_use_no_run_waits(
     cell = place.buffer()
     with ag.Graph(stream=place.stream) as graph:
         place.launch("slow", cell, TURNS)
-    for _ in range(5):
+    for _ in range(15):
         graph.replay()
-    assert place.read(cell) == [31]
+    assert place.read(cell) == [2**15 - 1]
     assert counts.buffers >= 1
     assert counts.commands >= 1
-    graph.replay()
-    assert counts.buffers + counts.commands == 6
+    assert counts.buffers + counts.commands == 15
 
 
 def test_a_pending_command_buffer_is_refused_by_the_runtime(
@@ -113,10 +111,15 @@ def test_a_pending_command_buffer_is_refused_by_the_runtime(
     change_extension(monkeypatch, flags=0)
     cell = place.buffer()
     with ag.Graph(stream=place.stream) as graph:
-        place.launch("slow", cell, TURNS)
-    graph.replay()
+        for _ in range(10):
+            place.launch("slow", cell, TURNS)
+
+    def replay_often() -> None:  # on a busy machine, one run may be done before the next
+        for _ in range(20):
+            graph.replay()
+
     with pytest.raises(ag.DriverError, match="CL_INVALID_OPERATION"):
-        graph.replay()
+        replay_often()
 
 
 def test_the_points_decide_the_order_of_a_forked_graph(
@@ -222,71 +225,3 @@ def test_a_nested_graph_has_the_nodes_of_the_inner_one(place: Place) -> None:
     outer.replay()
     outer.replay()
     assert [place.read(cell) for cell in cells] == [[6], [2]]
-
-
-@pytest.fixture
-def alive(monkeypatch: pytest.MonkeyPatch) -> set[int]:
-    """The handles of our own that were made in this test and are alive."""
-    alive: set[int] = set()
-    made, released = driver.Owned.__init__, driver.Owned.__del__
-
-    def make(self: driver.Owned, handle: int, release: Any) -> None:
-        made(self, handle, release)
-        alive.add(id(self))
-
-    def release(self: driver.Owned) -> None:
-        released(self)
-        alive.discard(id(self))
-
-    monkeypatch.setattr(driver.Owned, "__init__", make)
-    monkeypatch.setattr(driver.Owned, "__del__", release)
-    gc.collect()
-    return alive
-
-
-def test_nothing_is_left_alive(place: Place, alive: set[int]) -> None:
-    cell, other = place.buffer(), place.buffer()
-
-    def work() -> None:
-        place.launch("add", cell, 1)
-        place.stream.fill(other, 1)
-        place.stream.copy(cell, other)
-
-    work()
-    place.stream.synchronize()
-    assert not alive
-    for keep in (False, True):
-        graph = ag.Graph(stream=place.stream, keep_graph=keep)
-        for _ in range(10):
-            with graph:
-                work()
-            graph.replay()
-            if keep:
-                graph.instantiate()
-            graph.replay()
-            place.stream.synchronize()
-            assert alive
-            graph.reset()
-            assert not alive
-    graph.capture_begin()
-    work()
-    graph.reset()
-    gc.collect()
-    ag.Graph().reset()
-    assert not alive
-    assert cell.reference_count == other.reference_count == 1
-
-
-def test_a_run_in_progress_keeps_what_it_needs(place: Place, alive: set[int]) -> None:
-    cell = place.buffer()
-    with ag.Graph(stream=place.stream) as graph:
-        for _ in range(5):
-            place.launch("slow", cell, TURNS)
-    graph.replay()
-    graph.reset()
-    assert alive
-    assert place.read(cell) == [31]
-    with ag.Graph(stream=place.stream) as graph:
-        place.launch("slow", cell, 1)
-    graph.reset()
-    assert not alive
