@@ -54,7 +54,7 @@ class Row(NamedTuple):
 def markdown(backend: Backend, facts: Mapping[str, str], rows: Sequence[Row], *, time_limit: float) -> str:
     """Write the report. `facts` are lines of its first table."""
     parts: list[str] = [
-        f"# Conformance of the backend `{backend.name}` to accelerator_graph",
+        f"# Conformance report of the backend `{backend.name}`",
         verdict(rows),
         table(*facts.items()),
         "## What the backend promises",
@@ -102,9 +102,14 @@ def promises(backend: Backend, rows: Sequence[Row]) -> Iterator[tuple[str, str, 
         promised = "yes" if len(having) == len(devices) else "no"
         if 0 < len(having) < len(devices):
             promised = f"on device {', '.join(map(str, having))}"
-        about = [row for row in rows if capability in getattr(row.rule, "needs", ())]
-        passed = sum(row.outcome == "passed" for row in about)
-        yield f"`{capability}`", promised, meaning, f"{passed} of {len(about)}" if having else "-"
+        about = [row.outcome for row in rows if capability in getattr(row.rule, "needs", ())]
+        applying = len(about) - about.count("skipped")
+        yield (
+            f"`{capability}`",
+            promised,
+            meaning,
+            f"{about.count('passed')} of {applying}" if having else "-",
+        )
 
 
 def properties(kind: type[Backend]) -> Iterator[tuple[str, str]]:

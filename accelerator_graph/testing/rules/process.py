@@ -11,9 +11,9 @@ from unittest import SkipTest
 from .._case import Case
 
 USE = """
-import importlib, json, os, sys, traceback
+import importlib, json, os, signal, sys, traceback
 
-path, module, names, name, opened_before = json.loads(sys.argv[1])
+path, module, names, name, opened_before, limit = json.loads(sys.argv[1])
 sys.path[:] = path
 found = importlib.import_module(module)
 for each in names.split("."):
@@ -30,6 +30,7 @@ if opened_before:
 child = os.fork()
 if child:
     sys.exit(os.waitpid(child, 0)[1] != 0)
+signal.setitimer(signal.ITIMER_REAL, limit)  # the end of a child that hangs
 try:
     if opened_before and not found.survives_fork:
         try:
@@ -73,13 +74,17 @@ class ProcessRules(Case):
             found = getattr(found, name, None)
         if found is not kind or kind.__module__ == "__main__":
             raise SkipTest(f"another process can't import {kind.__qualname__} from {kind.__module__}")
-        facts = json.dumps([sys.path, kind.__module__, kind.__qualname__, self.backend.name, opened_before])
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore::DeprecationWarning", "-c", USE, facts],
-            capture_output=True,
-            text=True,
-            timeout=self.time_limit / 2,
-            check=False,
-        )
+        name, limit = self.backend.name, self.time_limit / 2
+        facts = json.dumps([sys.path, kind.__module__, kind.__qualname__, name, opened_before, limit])
+        try:
+            done = subprocess.run(
+                [sys.executable, "-W", "ignore::DeprecationWarning", "-c", USE, facts],
+                capture_output=True,
+                text=True,
+                timeout=limit,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the child was still running after {limit:g} s") from None
         if done.returncode:
             raise AssertionError(f"this failed in the child:\n{done.stderr}")
