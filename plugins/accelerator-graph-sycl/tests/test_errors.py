@@ -68,6 +68,21 @@ def test_out_of_memory_in_sycl() -> None:
     assert reason_of("memory_allocation", "") == "out_of_memory"
 
 
+def test_no_exception_leaves_the_shim(stream: ag.Stream) -> None:
+    """One that is not SYCL's has no number: here a node is looked for in another graph than its own."""
+    backend = ag.backends.get("sycl")
+    captures, library = backend._captures, backend._library  # type: ignore[attr-defined]
+    other = ag.Stream(backend="sycl")
+    with ag.Graph(stream=stream) as graph, ag.Graph(stream=other) as second:
+        stream.record()
+        other.record()
+        number = backend.capture_info(stream.native).id  # type: ignore[union-attr]
+        with pytest.raises(ag.DriverError, match=r"joined returned unknown: .*range") as caught:
+            library.ask("joined", captures._open[number].graph.address, other.native.addressof_ref())
+        assert (caught.value.code, caught.value.reason) == (None, "other")
+    assert (graph.state, second.state) == ("ready", "ready")
+
+
 def test_a_refusal_says_which_call_and_what_to_do(stream: ag.Stream) -> None:
     with ag.Graph(stream=stream) as graph:
         stream.record()
