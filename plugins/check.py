@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Check a plug-in as its users would meet it: installed into a clean environment, on a runtime of its own.
 
-python3 plugins/check.py opencl [--runtime pocl|pocl-3.0|intel] [...]
+python3 plugins/check.py opencl [--runtime pocl|pocl-3.0|intel|both] [...]
 python3 plugins/check.py sycl [...]
 
 Runs the plug-in's tests, the conformance command and the demo; with more arguments, pytest alone, with them.
@@ -77,6 +77,12 @@ def intel_opencl(environment: Path) -> dict[str, str]:
     return {"OCL_ICD_VENDORS": vendors(environment, library), "LD_LIBRARY_PATH": str(library.parent)}
 
 
+def both_opencls(environment: Path) -> dict[str, str]:
+    """PoCL 3.1 and Intel's runtime at once: two devices with different versions."""
+    found = [runtime(environment) for runtime in (pocl_from_debian, intel_opencl)]
+    return {**found[0], "LD_LIBRARY_PATH": ":".join(each["LD_LIBRARY_PATH"] for each in found)}
+
+
 def intel_sycl(environment: Path) -> dict[str, str]:
     """Intel's SYCL runtime, on its OpenCL runtime for the CPU."""
     return {"OCL_ICD_FILENAMES": str(environment / "lib" / "libintelocl.so")}
@@ -97,6 +103,7 @@ RUNTIMES: dict[str, dict[str, Runtime]] = {  # the first of each plug-in is the 
         "pocl": Runtime((), pocl_from_debian),
         "pocl-3.0": Runtime(("pocl-binary-distribution==3.0",), pocl_from_pypi),
         "intel": Runtime(INTEL, intel_opencl),
+        "both": Runtime(INTEL, both_opencls),
     },
     "sycl": {
         "intel": Runtime(INTEL, intel_sycl, ("setuptools>=77", "intel-sycl-rt==2026.2.0", *INTEL)),

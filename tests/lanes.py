@@ -20,6 +20,7 @@ import pytest
 from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.backends.hip import HipBackend
 from simulators.amd import runtime as amd
+from simulators.amd.cupy_rocm import environment as cupy_rocm
 from simulators.compiling import compiler
 
 REQUIRED = "ACCELERATOR_GRAPH_REQUIRE_LANES"
@@ -62,6 +63,12 @@ LANES = {
         frozenset(("hip", "amd")),
         "python3 dev.py test tests/simulators/test_amd.py",
     ),
+    "cupy_rocm": Lane(
+        "CuPy for ROCm on the CPU",
+        "captures of CuPy's kernels and memory, on AMD's runtime",
+        frozenset(("cupy",)),
+        "python3 dev.py test tests/simulators/test_cupy_rocm.py",
+    ),
     "hip_on_cuda": Lane(
         "HIP shim on that driver",
         "the shim that takes the HIP backend to an NVIDIA GPU",
@@ -78,7 +85,7 @@ LANES = {
         "the OpenCL plug-in",
         "command buffers of two versions, and none, on PoCL and on Intel's runtime for the CPU",
         frozenset(),
-        "python3 plugins/check.py opencl --runtime pocl, or pocl-3.0, or intel",
+        "python3 plugins/check.py opencl --runtime pocl, or pocl-3.0, intel, both",
     ),
     "sycl": Lane(
         "the SYCL plug-in",
@@ -88,14 +95,14 @@ LANES = {
     ),
     "rest": Lane(
         "the slow rest",
-        "AMD's older runtime; benchmarks and memory checkers on simulators",
+        "AMD's older runtime; benchmarks, memory checkers and most random programs",
         frozenset(("rest", "no_gpu")),
         f"{REQUIRED}=1 python3 dev.py test",
     ),
     "gpu": Lane(
         "a GPU",
         "results, frameworks and speed on a device",
-        frozenset(("cuda", "gpu", "torch")),
+        frozenset(("cuda", "cupy", "gpu", "torch")),
         "python tests/gpu/verify.py",
     ),
     "gpus": Lane(
@@ -142,6 +149,13 @@ def lacking(need: str) -> str:
             return "" if "runtime" in hip.versions else "this process is not on AMD's own runtime"
         case "shim":
             return cuda.reason or hip.reason
+        case "cupy":
+            there = importlib.util.find_spec("cupy")
+            return (
+                (hip.reason if simulator == "cupy_rocm" else lacking("gpu"))
+                if there
+                else "CuPy is not installed"
+            )
         case "torch":
             return "" if importlib.util.find_spec("torch") else "torch is not installed"
     raise ValueError(f"{need!r} must be one of the needs of a lane in tests/lanes.py.")
@@ -158,6 +172,10 @@ def missing(simulator: str) -> str:
         if importlib.util.find_spec("hip") is None:
             return "hip-python is not installed"
         return amd.missing()
+    if simulator == "cupy_rocm":
+        return (
+            "hip-python is not installed" if importlib.util.find_spec("hip") is None else cupy_rocm.missing()
+        )
     if sys.platform != "linux":
         return "the software CUDA driver is for Linux"
     if compiler() is None:

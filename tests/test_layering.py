@@ -45,6 +45,11 @@ RULES = [
     ),
     ("compat", "errors _interpreter backends.registry interop.registry interop.torch _core api compat", ""),
     (PACKAGE, "errors backends interop _core api _graphed compat", ""),
+    (
+        "testing.programs testing._programs.drawing",
+        f"{PACKAGE} backends backends.base testing",
+        "hypothesis",
+    ),
     ("testing.works.cuda", f"{PACKAGE} testing", "cuda"),
     ("testing.works.hip", f"{PACKAGE} testing", "hip"),
     (

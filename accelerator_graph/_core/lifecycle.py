@@ -233,10 +233,12 @@ class Lifecycle:
 
     def _make_ready(self, runner: Runner) -> None:
         """Instantiate the graph if that has not been done."""
-        if runner.executable is None:
+        if runner.executable is None or self._launch is None:
             with runner.lock:  # several threads may be the first to replay
                 if runner.executable is None:
                     self._instantiate(runner)
+                elif self._launch is None:  # something was raised between the two
+                    self._launch = runner.home_launcher()
 
     def _kept(self, what: str) -> Captured:
         captured = self._runner_for(what).captured

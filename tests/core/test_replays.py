@@ -65,6 +65,39 @@ def kept_fixture(backend: Watched) -> ag.Graph:
     return graph
 
 
+def test_no_first_replay_is_lost_while_another_thread_makes_the_graph_ready(backend: Watched) -> None:
+    stream = ag.Stream(backend=NAME)
+    with ag.Graph(keep_graph=True, stream=stream) as graph:
+        stream.launch(int)
+    other = threading.Thread(target=graph.replay)
+
+    def replay_meanwhile() -> None:
+        backend.while_binding = int
+        other.start()
+        other.join(0.2)  # it waits for this thread
+
+    backend.while_binding = replay_meanwhile
+    graph.replay()
+    other.join(LIMIT)
+    assert backend.ran == backend.made * 2
+
+
+def test_graph_that_an_interrupt_left_half_ready_replays(backend: Watched) -> None:
+    stream = ag.Stream(backend=NAME)
+    with ag.Graph(keep_graph=True, stream=stream) as graph:
+        stream.launch(int)
+
+    def interrupt() -> None:
+        backend.while_binding = int
+        raise KeyboardInterrupt
+
+    backend.while_binding = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        graph.replay()
+    graph.replay()
+    assert backend.ran == backend.made
+
+
 def test_instantiate_in_another_thread_reaches_what_is_being_bound(backend: Watched, kept: ag.Graph) -> None:
     def instantiate() -> None:
         backend.while_binding = int

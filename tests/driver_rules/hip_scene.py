@@ -6,6 +6,8 @@ A step is a line such as ``wait a inside``: a verb and its objects. It answers t
 from __future__ import annotations
 
 import ctypes
+import os
+import threading
 from ctypes import CFUNCTYPE, byref, c_int, c_size_t, c_uint64, c_void_p
 
 from backends.hip.bench import (
@@ -20,6 +22,7 @@ from backends.hip.bench import (
     loaded,
     made,
     status_of,
+    until,
 )
 from backends.tools import in_thread
 
@@ -69,8 +72,13 @@ class Scene:
         return getattr(self, f"do_{verb}")(*names)
 
     def in_thread(self, step):
-        """Take a step in a thread of its own."""
-        return in_thread(lambda: self(step))
+        """Take a step in a thread of its own, and wait for its end: of what is on its own stream, too.
+
+        Nobody else waits for that stream while its thread ends, `hipFree` not either.
+        """
+        code, ident = in_thread(lambda: (self(step), threading.get_native_id()))
+        assert until(lambda: not os.path.exists(f"/proc/self/task/{ident}"))
+        return code
 
     def end(self):
         """End the capture on ``s``: the code, and how many nodes the graph has."""

@@ -7,11 +7,17 @@ says so.
 from __future__ import annotations
 
 import ctypes
+import threading
+import time
 from ctypes import byref, c_size_t, c_uint64, c_void_p
 
 import pytest
 
+from accelerator_graph.backends._shared.codes import PER_THREAD_STREAM
 from backends.hip.bench import (
+    TIMEOUT,
+    Block,
+    Gate,
     answer,
     bare_begin,
     bare_end,
@@ -20,6 +26,7 @@ from backends.hip.bench import (
     edges_of,
     fork,
     last_error,
+    loaded,
     nodes_of,
     status_of,
 )
@@ -297,3 +304,21 @@ def test_a_failure_is_the_last_error_until_it_is_asked_for(runtime, scene, name,
 def test_the_device_of_a_default_stream_is_not_asked_for(handle):
     """It would do for 0; `hipStreamGetDevice` crashes for 1."""
     assert answer("hipStreamGetDevice", handle, byref(ctypes.c_int())) == 0
+
+
+def test_nobody_waits_for_the_own_stream_of_a_thread_that_ends():
+    """The end of the thread does; `hipDeviceSynchronize` and `hipFree` come back before."""
+
+    def is_waited_for():
+        gate, memory = Gate(loaded().meet), Block()
+        in_thread(lambda: gate.close(PER_THREAD_STREAM))
+        time.sleep(0.1)  # the thread may not have got to its end
+        waiting = threading.Thread(target=lambda: (call("hipDeviceSynchronize"), memory.free()), daemon=True)
+        waiting.start()
+        waiting.join(1)
+        waits = waiting.is_alive()
+        gate.open()
+        waiting.join(TIMEOUT)
+        return waits
+
+    assert not all(is_waited_for() for _ in range(5))

@@ -25,17 +25,23 @@ from pathlib import Path
 ROOT = str(Path(__file__).resolve().parents[2])
 PATHS = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
 ENVIRONMENT = {**os.environ, "PYTHONPATH": PATHS, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+PROGRAMS = (
+    "env ACCELERATOR_GRAPH_PROGRAMS=5000 ACCELERATOR_GRAPH_PROGRAMS_SEED=2 "
+    "python -m pytest -q -p no:cacheprovider tests/backends/test_programs.py"
+)
 COMMANDS = {
     "cuda": {
         "The demo": "python -m accelerator_graph demo --backend cuda",
         "How fast it is": "python benchmarks/run.py --backend cuda --quick",
         "torch, CuPy and Triton in one graph": "python examples/three_frameworks.py",
         "10,000 cycles": "python benchmarks/cycles.py --backend cuda",
+        "5,000 random programs": PROGRAMS + " -k TestCuda",
     },
     "hip": {
         "The demo": "python -m accelerator_graph demo --backend hip",
         "How fast it is": "python benchmarks/run.py --backend hip --quick",
         "10,000 cycles": "python benchmarks/cycles.py --backend hip",
+        "5,000 random programs": PROGRAMS + " -k TestHip",
     },
     "gpus": {
         "A graph for every GPU": "python examples/device_graphs.py",
@@ -46,7 +52,7 @@ COMMANDS = {
 }
 WITHOUT_A_GPU = (
     *("test_benchmarks.py", "core/test_fast_sanitizers.py", "faults", "kit/test_kit.py", "simulators"),
-    "torch_cpu",
+    *("kit/test_programs.py", "torch_cpu"),
 )
 """Tests that a GPU has no part in, and that take their time."""
 TESTS = {

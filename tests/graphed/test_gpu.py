@@ -325,17 +325,6 @@ def test_a_method_of_a_module():
         assert two(x).tolist() == [5.0] * 4
 
 
-def test_cupy():
-    cupy = pytest.importorskip("cupy")
-    f = ag.graphed(lambda x, y: cupy.sqrt(x * y) + 1, warmup=2)
-    for context in contexts():
-        with context:
-            for _ in range(4):
-                x, y = cupy.random.rand(100), cupy.random.rand(200)[::2]
-                cupy.testing.assert_allclose(f(x, y), cupy.sqrt(x * y) + 1)
-    assert f.cache_info().captures == 1
-
-
 def test_torch_and_cupy_together():
     cupy = pytest.importorskip("cupy")
 

@@ -17,9 +17,14 @@ pytestmark = pytest.mark.starts("amd")
 
 TIMEOUT = 500
 VERSIONS = ("7.2", "6.4")
+SEED = "1"
+HARSHLY = ("kit", "rules")
+"""The parts that run in harsh mode, where everything happens that the packets permit."""
+
 FILES = {
     "kit": ["backends/test_conformance.py"],
-    "rules": ["driver_rules/test_hip_captures.py"],
+    "programs": ["backends/test_programs.py"],
+    "rules": ["simulators/amd/harshly.py", "driver_rules/test_hip_captures.py"],
     "backend": sorted(
         f"backends/{folder}/{path.name}"
         for folder in ("both", "hip")
@@ -27,7 +32,7 @@ FILES = {
         if path.name != "test_same_graphs.py"  # wants CUDA as well
     ),
 }
-LEAST_PASSED = {"backends/test_conformance.py": 240}
+LEAST_PASSED = {"backends/test_conformance.py": 240, "simulators/amd/harshly.py": 20}
 MAY_SKIP = (  # rules of the kit about capabilities, and what upstream breaks
     "backend 'hip' has ",
     "backend 'hip' lets the library serialise replays",
@@ -76,7 +81,8 @@ def outcome(runtime: Path, tmp_path: Path, *files: str, tests: str = "", **varia
 def test_the_tests_of_the_backend_pass(
     runtime: Path, tmp_path: Path, record_property: Record, part: str
 ) -> None:
-    found = outcome(runtime, tmp_path, *FILES[part])
+    harsh = {"SOFTWARE_HSA_HARSH": SEED} if part in HARSHLY else {}
+    found = outcome(runtime, tmp_path, *FILES[part], **harsh)
     record_property("tests", sum(found.passed.values()))
     assert {
         name: found.passed.get(name, 0)
@@ -99,9 +105,10 @@ def test_the_rules_about_devices_on_two(runtime: Path, tmp_path: Path, record_pr
 def test_the_library_below_the_runtime_is_what_it_says(
     runtime: Path, tmp_path: Path, record_property: Record
 ) -> None:
-    found = outcome(runtime, tmp_path, "simulators/amd/itself.py")
+    least = {"simulators/amd/itself.py": 80, "simulators/amd/harshly.py": 20}
+    found = outcome(runtime, tmp_path, *least)
     record_property("tests", sum(found.passed.values()))
-    assert found.passed["simulators/amd/itself.py"] > 10
+    assert {name: found.passed[name] for name in least if found.passed[name] < least[name]} == {}
     assert found.skipped == {}
 
 

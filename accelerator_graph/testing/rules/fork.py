@@ -8,7 +8,8 @@ import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability, CaptureStatus
 
 from .._case import Case, applied, expect, needs, raises
-from .._program import Program
+from .._programs.forks import forks_and_joins
+from .._programs.run import report, run
 
 
 @needs(Capability.EVENTS)
@@ -118,17 +119,12 @@ class ForkRules(Case):
 
     def test_random_forks_and_joins_keep_their_order(self) -> None:
         """With any order of forks, joins and work, replays give the result of the same work in sequence."""
-        streams = self._some(4)
         for seed in range(12):
-            program = Program(seed, len(streams))
-            cells = [self.cell() for _ in range(program.cells)]
-            with self.graph(streams[0]) as graph:
-                program.run(self, streams, cells)
-            wanted = [0] * len(cells)
-            for _ in range(3):
-                graph.replay()
-                wanted = program.applied(wanted)
-            assert [self.read(cell) for cell in cells] == wanted, f"random program {seed}"
+            code = forks_and_joins(self.backend.name, seed)
+            try:
+                run(self, code)
+            except Exception as error:
+                raise AssertionError(report(self.used, code, error)) from error
 
     def test_null_stream_takes_no_part_in_a_capture(self) -> None:
         """If the null stream waits for a capture, or is entered in it, that is an error without a trace."""

@@ -13,8 +13,9 @@ from accelerator_graph_opencl._build import built_kernel
 
 import accelerator_graph as ag
 
-VERSIONS = {"pocl": (0, 9, 0), "pocl-3.0": None, "intel": (1, 0, 0)}
-"""The version of command buffers on each runtime that ``plugins/check.py`` knows."""
+OLD, NEW = (0, 9, 0), (1, 0, 0)
+VERSIONS = {"pocl": {OLD}, "pocl-3.0": {None}, "intel": {NEW}, "both": {OLD, NEW}}
+"""The versions of command buffers on each runtime that ``plugins/check.py`` knows."""
 
 SOURCE = """
 kernel void add(global uint *cell, uint a) { cell[0] += a; }
@@ -95,8 +96,15 @@ def needs_command_buffers(version: tuple[int, int, int] | None) -> None:
 
 
 @pytest.fixture(scope="session")
-def runtime() -> str:
+def lane() -> str:
+    """The runtime that `plugins/check.py` has chosen."""
     name = os.environ.get("ACCELERATOR_GRAPH_PLUGIN_RUNTIME", "")
     if name not in VERSIONS:
         pytest.skip("the runtime is not one that plugins/check.py has chosen")
     return name
+
+
+@pytest.fixture
+def runtime(lane: str, version: tuple[int, int, int] | None) -> str:
+    """The runtime of the first device."""
+    return lane if lane != "both" else "intel" if version == NEW else "pocl"

@@ -8,6 +8,7 @@ VERSION is 7.2 or 6.4. `python` in the command is this interpreter, with the pac
 Packages of some 70 MB are downloaded first, once, through the system's apt; nothing is installed.
 
 SOFTWARE_HSA_DEVICES=2     so many GPUs instead of one
+SOFTWARE_HSA_HARSH=SEED    queues, copies and memory do all that is legal, with delays by that seed
 SOFTWARE_HSA_UNKNOWN=FILE  where to note what is missing in the library below the runtime
 """
 

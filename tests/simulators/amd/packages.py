@@ -57,6 +57,17 @@ def fetch(version: str) -> Path:
     return root
 
 
+def unpack(version: str, names: tuple[str, ...], target: Path) -> None:
+    """Unpack more packages of the suite that has this version, without what they depend on.
+
+    Raises
+    ------
+    RuntimeError
+        Debian no longer has one of them, or apt can't get it.
+    """
+    debian.unpack(target, release_of(version).suites, names, alone=True)
+
+
 def lacking(version: str) -> str:
     """Say in a clause why a version can't be had here; nothing, if it can or is here already."""
     if _root(version).exists():

@@ -12,6 +12,7 @@
 
 struct Reader {
     const char *file;
+    size_t size;
 };
 
 struct Symbol {
@@ -41,9 +42,9 @@ template <class Type> static const Type *at(const char *file, uint64_t offset) {
 
 /* ---- loading ------------------------------------------------------------------------------------- */
 
-API hsa_status_t hsa_code_object_reader_create_from_memory(const void *file, size_t,
+API hsa_status_t hsa_code_object_reader_create_from_memory(const void *file, size_t size,
                                                            hsa_code_object_reader_t *made) {
-    made->handle = reinterpret_cast<uint64_t>(new Reader{static_cast<const char *>(file)});
+    made->handle = reinterpret_cast<uint64_t>(new Reader{static_cast<const char *>(file), size});
     return OK;
 }
 
@@ -64,7 +65,8 @@ API hsa_status_t hsa_executable_destroy(hsa_executable_t executable) {
     return OK;
 }
 
-static void add_symbol(Executable *executable, const char *image, const char *name, const Elf64_Sym &found) {
+static void add_symbol(Executable *executable, const char *image, const char *name, const Elf64_Sym &found,
+                       const Twins &twins) {
     if (!*name || found.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(found.st_info) != STT_OBJECT) return;
     auto symbol = std::make_unique<Symbol>();
     symbol->name = name;
@@ -74,7 +76,7 @@ static void add_symbol(Executable *executable, const char *image, const char *na
     if (symbol->is_kernel) {
         symbol->name.resize(symbol->name.size() - 3);
         auto *descriptor = at<Descriptor>(image, found.st_value);
-        symbol->kernel = {symbol->name.c_str(), twin_of(symbol->name.c_str(), descriptor->arguments)};
+        symbol->kernel = {symbol->name.c_str(), twins.find(symbol->name.c_str(), descriptor->arguments)};
     }
     executable->symbols[name] = std::move(symbol);
 }
@@ -83,7 +85,8 @@ API hsa_status_t hsa_executable_load_agent_code_object(hsa_executable_t which, h
                                                        hsa_code_object_reader_t reader, const char *,
                                                        hsa_loaded_code_object_t *) {
     Executable *executable = executable_of(which);
-    const char *file = reinterpret_cast<Reader *>(reader.handle)->file;
+    auto [file, file_size] = *reinterpret_cast<Reader *>(reader.handle);
+    Twins twins(file, file_size);
     auto *header = at<Elf64_Ehdr>(file, 0);
     auto *segments = at<Elf64_Phdr>(file, header->e_phoff);
     auto *sections = at<Elf64_Shdr>(file, header->e_shoff);
@@ -105,7 +108,7 @@ API hsa_status_t hsa_executable_load_agent_code_object(hsa_executable_t which, h
         auto *symbols = at<Elf64_Sym>(file, sections[i].sh_offset);
         const char *names = file + sections[sections[i].sh_link].sh_offset;
         for (uint64_t j = 0; j < sections[i].sh_size / sizeof *symbols; j++)
-            add_symbol(executable, image, names + symbols[j].st_name, symbols[j]);
+            add_symbol(executable, image, names + symbols[j].st_name, symbols[j], twins);
     }
     return OK;
 }

@@ -1,4 +1,4 @@
-/* Copies: carried out by one thread, each as soon as all that it waits for has come. */
+/* Copies: carried out by one thread, each when all that it waits for has come, or later in harsh mode. */
 #include "library.h"
 
 #include <algorithm>
@@ -23,18 +23,26 @@ static std::list<Copy> &copies() {
 }
 
 static void work_off() {
+    Chance chance(0);
     std::unique_lock lock(monitor().mutex);
     for (;;) {
         monitor().changed.wait(lock, [] { return !copies().empty(); });
-        auto found =
-            std::find_if(copies().begin(), copies().end(), [](const Copy &each) { return each.due(); });
+        auto due = [](const Copy &each) { return each.due(); };
+        auto found = std::find_if(copies().begin(), copies().end(), due);
         if (found == copies().end()) {
             monitor().sleep(lock);
             continue;
         }
+        if (harsh())
+            for (size_t others = chance.below(copies().size()); others; others--) {
+                auto next = std::find_if(std::next(found), copies().end(), due);
+                if (next == copies().end()) break;
+                found = next;
+            }
         Copy copy = std::move(*found);
         copies().erase(found);
         lock.unlock();
+        if (harsh()) std::this_thread::sleep_for(chance.delay());
         uint64_t start = now();
         copy.work();
         complete(copy.completion, start);
@@ -55,6 +63,7 @@ static hsa_status_t enqueue(uint32_t count, const hsa_signal_t *after, hsa_signa
 }
 
 API hsa_status_t hsa_memory_copy(void *target, const void *source, size_t size) {
+    store_from_outside(target, size);
     memmove(target, source, size);
     return OK;
 }
@@ -62,7 +71,7 @@ API hsa_status_t hsa_memory_copy(void *target, const void *source, size_t size) 
 API hsa_status_t hsa_amd_memory_async_copy(void *target, hsa_agent_t, const void *source, hsa_agent_t,
                                            size_t size, uint32_t count, const hsa_signal_t *after,
                                            hsa_signal_t completion) {
-    return enqueue(count, after, completion, [=] { memmove(target, source, size); });
+    return enqueue(count, after, completion, [=] { hsa_memory_copy(target, source, size); });
 }
 
 API hsa_status_t hsa_amd_memory_async_copy_on_engine(void *target, hsa_agent_t to, const void *source,
@@ -87,7 +96,7 @@ API hsa_status_t hsa_amd_memory_async_copy_rect(const hsa_pitched_ptr_t *to, con
         [to = *to, to_offset = *to_offset, from = *from, from_offset = *from_offset, size = *size] {
             for (uint32_t z = 0; z < size.z; z++)
                 for (uint32_t y = 0; y < size.y; y++)
-                    memmove(place(to, to_offset, y, z), place(from, from_offset, y, z), size.x);
+                    hsa_memory_copy(place(to, to_offset, y, z), place(from, from_offset, y, z), size.x);
         });
 }
 

@@ -2,7 +2,7 @@
  *
  * AMD's HIP runtime drives a GPU through this library, which is the lowest layer that runs in a program.
  * Here the GPU is a few threads: one carries out the packets of each queue, one the copies, one tells
- * those who asked that a signal has changed. Kernels run as native twins, found by name.
+ * those who asked that a signal has changed. Kernels run as native twins, found by name or by code object.
  *
  * What threads share lives until the process ends, because AMD's runtime works on while it ends. */
 #ifndef LIBRARY_H
@@ -19,6 +19,7 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #define API extern "C" __attribute__((visibility("default")))
 
@@ -55,7 +56,10 @@ constexpr uint64_t agent_of(hsa_amd_memory_pool_t pool) { return pool.handle >> 
 uint64_t memory_available(uint64_t agent);
 
 /* Addresses that the library knows to belong to an agent. */
-void note_range(void *address, size_t size, uint64_t agent);
+void note_range(void *address, size_t size, uint64_t agent, Kind kind);
+
+/* Say whether all of it is coarse-grained memory of a GPU, and of which. */
+bool is_cached(void *address, size_t size, uint64_t *agent);
 bool forget_range(void *address, size_t *size, uint64_t *agent);
 
 /* ---- signals.cpp: a monitor that is announced to whenever the value of a signal has changed ------ */
@@ -99,18 +103,59 @@ void ring(Queue *queue);
 hsa_signal_t doorbell_new(Queue *queue);
 
 bool is_closed(const Queue *queue);
+uint64_t agent_of(const Queue *queue);
 
 /* ---- packets.cpp --------------------------------------------------------------------------------- */
 
-/* Carry out a packet and return the signal that is to be told. False: the queue was closed meanwhile. */
+/* Carry out a packet, fences included, and return the signal that is to be told. False: the queue was closed
+   meanwhile. */
 bool carry_out(const void *packet, const Queue *queue, hsa_signal_t *completion);
+
+/* ---- harsh.cpp ----------------------------------------------------------------------------------- */
+
+bool harsh();
+
+/* What happens by chance in harsh mode: the same for each seed, by the number of the stream. */
+class Chance {
+  public:
+    explicit Chance(uint64_t stream);
+    std::chrono::microseconds delay();
+    size_t below(size_t limit);
+
+  private:
+    uint64_t state;
+};
 
 /* ---- twins.cpp ----------------------------------------------------------------------------------- */
 
-using Twin = void (*)(const void *arguments, const hsa_kernel_dispatch_packet_t &packet);
+/* Memory that a kernel reads, and that it may write: `pointer` is the argument that leads to it. */
+struct Operand {
+    char **pointer;
+    char *start;
+    size_t size;
+    bool written;
+    char **end; /* an argument that leads to its end, if there is one */
+};
 
-/* The native twin of a kernel whose arguments take up so many bytes; null if it has none. */
-Twin twin_of(const char *name, size_t arguments);
+struct Twin {
+    void (*run)(const void *arguments, const hsa_kernel_dispatch_packet_t &packet);
+    size_t arguments;
+    void (*operands)(void *arguments, const hsa_kernel_dispatch_packet_t &packet,
+                     std::vector<Operand> &found); /* null if they are not known */
+};
+
+/* Where the twins of a code object's kernels are: a library that was compiled from the same source, if the
+   folder SOFTWARE_HSA_TWINS has one under the code object's digest; else among those of this library. */
+class Twins {
+  public:
+    Twins(const char *file, size_t size);
+
+    /* The twin of a kernel whose arguments take up so many bytes; without `run` if it has none. */
+    Twin find(const char *name, size_t arguments) const;
+
+  private:
+    void *compiled = nullptr;
+};
 
 /* ---- code.cpp ------------------------------------------------------------------------------------ */
 
@@ -119,5 +164,15 @@ struct Kernel {
     const char *name;
     Twin twin;
 };
+
+/* ---- cached.cpp: the fences of packets, and what they are for; nothing but in harsh mode --------- */
+
+void acquire(uint64_t agent, uint32_t scope);
+void release(uint64_t agent, uint32_t scope);
+
+/* Somebody else than a kernel is about to store there. */
+void store_from_outside(void *target, size_t size);
+void forget_cached(void *memory, size_t size);
+void run_cached(const Twin &twin, const hsa_kernel_dispatch_packet_t &packet, uint64_t agent);
 
 #endif

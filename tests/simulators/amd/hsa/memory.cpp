@@ -11,6 +11,7 @@
 struct Range {
     size_t size;
     uint64_t agent;
+    Kind kind;
 };
 
 struct Ranges {
@@ -26,9 +27,27 @@ static Ranges &ranges() {
 
 static size_t whole_pages(size_t size) { return (size + 4095) & ~size_t{4095}; }
 
-void note_range(void *address, size_t size, uint64_t agent) {
+void note_range(void *address, size_t size, uint64_t agent, Kind kind) {
     std::lock_guard lock(ranges().mutex);
-    ranges().by_address[static_cast<char *>(address)] = {size, agent};
+    ranges().by_address[static_cast<char *>(address)] = {size, agent, kind};
+}
+
+/* The range that an address lies in, if there is one. */
+static auto range_around(char *address) {
+    auto next = ranges().by_address.upper_bound(address);
+    if (next == ranges().by_address.begin()) return ranges().by_address.end();
+    --next;
+    return address < next->first + next->second.size ? next : ranges().by_address.end();
+}
+
+bool is_cached(void *memory, size_t size, uint64_t *agent) {
+    auto *address = static_cast<char *>(memory);
+    std::lock_guard lock(ranges().mutex);
+    auto found = range_around(address);
+    if (found == ranges().by_address.end()) return false;
+    auto &[start, range] = *found;
+    *agent = range.agent;
+    return range.agent != CPU && range.kind == COARSE && address + size <= start + range.size;
 }
 
 bool forget_range(void *address, size_t *size, uint64_t *agent) {
@@ -38,6 +57,7 @@ bool forget_range(void *address, size_t *size, uint64_t *agent) {
     *size = found->second.size;
     *agent = found->second.agent;
     ranges().by_address.erase(found);
+    forget_cached(address, *size);
     return true;
 }
 
@@ -123,7 +143,7 @@ API hsa_status_t hsa_amd_memory_pool_allocate(hsa_amd_memory_pool_t pool, size_t
         take(agent, -int64_t(size));
         return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
     }
-    note_range(memory, size, agent);
+    note_range(memory, size, agent, Kind(pool.handle & 0xff));
     *made = memory;
     return OK;
 }
@@ -148,16 +168,13 @@ API hsa_status_t hsa_amd_pointer_info(const void *pointer, hsa_amd_pointer_info_
     if (agents) *agents = 0;
     {
         std::lock_guard lock(ranges().mutex);
-        auto *address = static_cast<char *>(const_cast<void *>(pointer));
-        auto next = ranges().by_address.upper_bound(address);
-        if (next != ranges().by_address.begin()) {
-            auto &[start, range] = *--next;
-            if (address < start + range.size) {
-                found.type = HSA_EXT_POINTER_TYPE_HSA;
-                found.agentBaseAddress = found.hostBaseAddress = start;
-                found.sizeInBytes = range.size;
-                found.agentOwner = {range.agent};
-            }
+        auto known = range_around(static_cast<char *>(const_cast<void *>(pointer)));
+        if (known != ranges().by_address.end()) {
+            auto &[start, range] = *known;
+            found.type = HSA_EXT_POINTER_TYPE_HSA;
+            found.agentBaseAddress = found.hostBaseAddress = start;
+            found.sizeInBytes = range.size;
+            found.agentOwner = {range.agent};
         }
     }
     memcpy(info, &found, std::min<size_t>(info->size, sizeof found));

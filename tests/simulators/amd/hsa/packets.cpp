@@ -14,9 +14,10 @@ template <class Ready> static bool wait_until(const Queue *queue, Ready ready) {
     return true;
 }
 
-static void dispatch(const hsa_kernel_dispatch_packet_t &packet) {
+static void dispatch(const hsa_kernel_dispatch_packet_t &packet, uint64_t agent) {
     auto *kernel = reinterpret_cast<const Kernel *>(packet.kernel_object);
-    if (kernel->twin) kernel->twin(packet.kernarg_address, packet);
+    if (kernel->twin.run && harsh()) run_cached(kernel->twin, packet, agent);
+    else if (kernel->twin.run) kernel->twin.run(packet.kernarg_address, packet);
     else count_unknown_kernel(kernel->name);
     count_launch();
 }
@@ -24,11 +25,11 @@ static void dispatch(const hsa_kernel_dispatch_packet_t &packet) {
 static bool is_pending(hsa_signal_t signal) { return signal.handle && value_of(signal) != 0; }
 static bool has_come(hsa_signal_t signal) { return signal.handle && value_of(signal) == 0; }
 
-bool carry_out(const void *packet, const Queue *queue, hsa_signal_t *completion) {
+static bool carry_out_between_fences(const void *packet, const Queue *queue, hsa_signal_t *completion) {
     switch (*static_cast<const uint8_t *>(packet)) {
     case HSA_PACKET_TYPE_KERNEL_DISPATCH: {
         auto &kernel = *static_cast<const hsa_kernel_dispatch_packet_t *>(packet);
-        dispatch(kernel);
+        dispatch(kernel, agent_of(queue));
         *completion = kernel.completion_signal;
         return true;
     }
@@ -60,4 +61,16 @@ bool carry_out(const void *packet, const Queue *queue, hsa_signal_t *completion)
     }
     default: unknown("packet of type %d", *static_cast<const uint8_t *>(packet)); return true;
     }
+}
+
+static uint32_t scope(uint16_t header, uint32_t lowest_bit) { return header >> lowest_bit & 3; }
+
+bool carry_out(const void *packet, const Queue *queue, hsa_signal_t *completion) {
+    uint16_t header = *static_cast<const uint16_t *>(packet);
+    bool is_kernel = (header & 0xff) == HSA_PACKET_TYPE_KERNEL_DISPATCH;
+    if (is_kernel) acquire(agent_of(queue), scope(header, HSA_PACKET_HEADER_SCACQUIRE_FENCE_SCOPE));
+    if (!carry_out_between_fences(packet, queue, completion)) return false;
+    if (!is_kernel) acquire(agent_of(queue), scope(header, HSA_PACKET_HEADER_SCACQUIRE_FENCE_SCOPE));
+    release(agent_of(queue), scope(header, HSA_PACKET_HEADER_SCRELEASE_FENCE_SCOPE));
+    return true;
 }

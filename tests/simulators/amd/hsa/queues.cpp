@@ -1,4 +1,4 @@
-/* Queues: rings of packets, each with a thread that carries them out in order. */
+/* Queues: rings of packets, each with a thread that carries them out in order, or starts them if harsh. */
 #include "library.h"
 
 #include <atomic>
@@ -19,6 +19,8 @@ struct Queue {
     std::atomic<bool> closed;
     std::unique_ptr<Packet[]> packets;
     std::thread thread;
+    uint64_t agent;
+    std::atomic<int> running; /* kernels that the thread has started, in harsh mode */
 };
 
 static Queue *queue_of(const hsa_queue_t *queue) {
@@ -37,8 +39,34 @@ void ring(Queue *queue) {
 }
 
 bool is_closed(const Queue *queue) { return queue->closed; }
+uint64_t agent_of(const Queue *queue) { return queue->agent; }
+
+static bool has_barrier(const Packet &packet) { return packet.header >> HSA_PACKET_HEADER_BARRIER & 1; }
+
+/* Wait until the kernels that were started are done; false if the queue is closed before. */
+static bool wait_for_kernels(Queue *queue) {
+    if (!queue->running) return true;
+    std::unique_lock lock(monitor().mutex);
+    while (queue->running && !queue->closed) monitor().sleep(lock);
+    return !queue->running;
+}
+
+/* Carry out a kernel on a thread of its own, after a while. */
+static void start_kernel(Queue *queue, const Packet &packet, std::chrono::microseconds delay) {
+    queue->running++;
+    start_thread([=] {
+        std::this_thread::sleep_for(delay);
+        uint64_t start = now();
+        hsa_signal_t completion = {};
+        carry_out(&packet, queue, &completion);
+        complete(completion, start);
+        queue->running--;
+        monitor().announce();
+    }).detach();
+}
 
 static void work_off(Queue *queue) {
+    Chance chance(queue->shared.hsa_queue.id);
     for (uint64_t index = 0;; index++) {
         Packet *packet = packet_at(queue, index);
         {
@@ -46,20 +74,26 @@ static void work_off(Queue *queue) {
             queue->rung.wait(lock,
                              [=] { return queue->closed || packet->type() != HSA_PACKET_TYPE_INVALID; });
         }
+        if (queue->closed) break;
         uint64_t start = now();
         hsa_signal_t completion = {};
-        if (queue->closed || !carry_out(packet, queue, &completion)) break;
+        Packet given = *packet;
+        if (has_barrier(given) && !wait_for_kernels(queue)) break;
+        if (harsh() && packet->type() == HSA_PACKET_TYPE_KERNEL_DISPATCH)
+            start_kernel(queue, given, chance.delay());
+        else if (!carry_out(&given, queue, &completion)) break;
         __atomic_store_n(&packet->header, HSA_PACKET_TYPE_INVALID, __ATOMIC_RELEASE);
         __atomic_store_n(&queue->shared.read_dispatch_id, index + 1, __ATOMIC_RELEASE);
         complete(completion, start);
     }
 }
 
-API hsa_status_t hsa_queue_create(hsa_agent_t, uint32_t size, hsa_queue_type32_t type,
+API hsa_status_t hsa_queue_create(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t type,
                                   void (*)(hsa_status_t, hsa_queue_t *, void *), void *, uint32_t, uint32_t,
                                   hsa_queue_t **made) {
     static std::atomic<uint64_t> last_id;
     auto *queue = new Queue{};
+    queue->agent = agent.handle;
     queue->packets = std::make_unique<Packet[]>(size);
     for (uint32_t i = 0; i < size; i++) queue->packets[i].header = HSA_PACKET_TYPE_INVALID;
     hsa_queue_t &ring = queue->shared.hsa_queue;
@@ -81,6 +115,7 @@ API hsa_status_t hsa_queue_destroy(hsa_queue_t *which) {
     ring(queue);
     monitor().announce();
     queue->thread.join();
+    while (queue->running) std::this_thread::yield();
     hsa_signal_destroy(queue->shared.hsa_queue.doorbell_signal);
     delete queue;
     return OK;

@@ -27,7 +27,7 @@ API hsa_status_t hsa_amd_vmem_address_reserve_align(void **made, size_t size, ui
     size_t before = -reinterpret_cast<uintptr_t>(found) % step;
     if (before) munmap(found, before);
     munmap(found + before + size, step - before);
-    note_range(*made = found + before, size, CPU + 1);
+    note_range(*made = found + before, size, CPU + 1, COARSE);
     return OK;
 }
 
@@ -69,6 +69,7 @@ API hsa_status_t hsa_amd_vmem_map(void *address, size_t size, size_t offset,
 }
 
 API hsa_status_t hsa_amd_vmem_unmap(void *address, size_t size) {
+    forget_cached(address, size);
     return reserve(address, size, MAP_FIXED) == MAP_FAILED ? HSA_STATUS_ERROR : OK;
 }
 

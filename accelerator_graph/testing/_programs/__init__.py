@@ -1,0 +1,1 @@
+"""Random programs: work on several streams, run eagerly and as graphs, with a model of the results."""

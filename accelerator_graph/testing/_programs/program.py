@@ -1,0 +1,279 @@
+"""A whole program: its steps become lines of Python that check what the model says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field, replace
+
+from .body import Body, one_of, shifted
+from .memory import Enqueued, Memory, places
+from .order import NONE, Order
+from .steps import (
+    Again,
+    Call,
+    Capture,
+    Check,
+    Close,
+    Instantiate,
+    Options,
+    Replay,
+    Reset,
+    Step,
+    Together,
+    Traits,
+)
+from .text import captured, declared, indented, stream
+
+
+@dataclass
+class GraphState:
+    """What is known of a graph at one point of the program."""
+
+    options: Options
+    work: list[Enqueued] | None = None
+    """What a replay does; None if the graph is empty."""
+    home: int = 0
+    """The stream that replays go to."""
+    bound: set[int | None] = field(default_factory=set)
+    """The streams that it was bound to; None for its home."""
+    runs: Set[int] = NONE
+    """The work that comes before the next run of its executable."""
+    retained: str = ""
+    """The reference to the object that it retains."""
+
+
+class Program:
+    """The code of a program.
+
+    Parameters
+    ----------
+    traits : Traits
+        What it may use.
+    options : sequence of Options
+        How its graphs are made.
+    steps : sequence of Step
+        What it does. Steps that are not possible at their place are left out.
+    """
+
+    def __init__(self, traits: Traits, options: Sequence[Options], steps: Sequence[Step]) -> None:
+        self._traits = traits
+        self._graphs = [GraphState(each) for each in options]
+        self._memory = Memory()
+        self._order = Order()
+        self._lines: list[str] = []
+        self._functions = self._tokens = 0
+        self._latest: Capture | None = None
+        for step in steps:
+            self._do(step)
+        self._check()
+        self.code = "\n".join([*declared(self._lines, traits, options), *self._lines, ""])
+
+    def _do(self, step: Step) -> None:
+        match step:
+            case Call():
+                function = self._body(step, step.stream)
+                self._call(self._defined(function), step.stream, function, step.route)
+            case Capture():
+                self._capture(step)
+                self._latest = step
+            case Again():
+                if self._latest is not None:
+                    body = [shifted(op, step.shift) for op in self._latest.body]
+                    self._capture(
+                        replace(self._latest, graph=step.graph, body=body, raises=None, replays=step.replays)
+                    )
+            case Replay():
+                for number in one_of(self._captured(), step.graph):
+                    self._replay(replace(step, graph=number))
+            case Together():
+                self._together(step.replays)
+            case Instantiate():
+                kept = [each for each in self._captured() if self._graphs[each].options.keep_graph]
+                for number in one_of(kept, step.graph):
+                    self._lines.append(f"g{number}.instantiate()")
+                    self._graphs[number].runs = NONE
+            case Reset():
+                for number in one_of(self._captured(), step.graph):
+                    self._reset(number, step.drop)
+            case Close():
+                self._close(step.stream)
+            case Check():
+                self._check()
+
+    def _captured(self) -> list[int]:
+        """Return the graphs that are not empty."""
+        return [number for number, graph in enumerate(self._graphs) if graph.work is not None]
+
+    # ---- functions and captures ----------------------------------------------------------------
+
+    def _body(self, step: Call | Capture, origin: int, raises: int | None = None) -> Body:
+        work = {number: graph.work for number, graph in enumerate(self._graphs) if graph.work is not None}
+        return Body(origin, step.body, step.width, work, raises)
+
+    def _defined(self, body: Body) -> str:
+        """Define a function; return its name."""
+        name = f"f{self._functions}"
+        self._functions += 1
+        self._lines += [f"def {name}(s):", *indented(body.code)]
+        return name
+
+    def _call(self, function: str, stream: int, body: Body, route: int) -> None:
+        """Run a function eagerly."""
+        reads, writes = places(body.work)
+        self._wait(stream, reads, writes, route)
+        self._lines.append(f"{function}(s{stream})")
+        self._order.add(stream, reads, writes)
+        self._apply([*body.asides, *body.work])
+        for graph in body.replays:
+            self._graphs[graph].runs = NONE
+        self._release(body)
+
+    def _release(self, body: Body) -> None:
+        for number in body.released:
+            self._graphs[number] = GraphState(self._graphs[number].options)
+
+    def _capture(self, step: Capture) -> None:
+        self._reset(step.graph)
+        graph, name = self._graphs[step.graph], f"g{step.graph}"
+        given = graph.options.stream
+        home = step.stream if given is None else given
+        body = self._body(step, home, step.raises)
+        function = self._defined(body)
+        if step.eager and step.raises is None and not body.released:
+            self._call(function, home, body, step.route)
+        token = ""
+        if step.retain:
+            token = f"t{self._tokens}"
+            self._tokens += 1
+        self._lines += captured(step, given, function, token)
+        self._apply(body.asides)
+        self._release(body)
+        if step.raises is not None:
+            self._lines.append(f'assert {name}.state == "empty", {name}.state')
+            self._lines += _gone(token)
+            return
+        graph.work, graph.home, graph.retained = body.work, home, token
+        for each in step.replays:
+            self._replay(Replay(step.graph, each, route=step.route))
+
+    def _reset(self, number: int, drop: bool = False) -> None:
+        graph, name = self._graphs[number], f"g{number}"
+        if graph.work is None:
+            return
+        if drop:
+            self._lines.append(f"{name} = {graph.options.code(self._traits.modes)}")
+        else:
+            self._lines += [f"{name}.reset()", *_gone(graph.retained)]
+        self._graphs[number] = GraphState(graph.options)
+
+    def _close(self, number: int) -> None:
+        for graph in self._graphs:
+            if number in (graph.options.stream, None if graph.work is None else graph.home):
+                return
+        for graph in self._graphs:
+            graph.bound.discard(number)
+        self._synchronize(number)
+        self._lines += [f"s{number}.close()", f"s{number} = {stream(self._traits.backend)}"]
+
+    # ---- replays -------------------------------------------------------------------------------
+
+    def _replay(self, step: Replay) -> None:
+        self._prepare(step)
+        call = f"{step.bound_name}()" if step.bound else f"g{step.graph}.replay({step.target})"
+        self._lines += [f"for _ in range({step.times}):", f"    {call}"] if step.times > 1 else [call]
+        self._ran(step, NONE)
+
+    def _together(self, steps: Sequence[Replay]) -> None:
+        """Replay graphs at once, but only such that don't touch the same memory."""
+        chosen: list[Replay] = []
+        for each in steps:
+            for number in one_of(self._captured(), each.graph):
+                step = replace(each, graph=number)
+                if not any(self._conflict(number, other.graph) for other in chosen):
+                    self._prepare(step)
+                    chosen.append(step)
+        calls = []
+        for step in chosen:
+            call = step.bound_name if step.bound else f"g{step.graph}.replay"
+            if step.target and not step.bound:
+                call = f"partial({call}, {step.target})"
+            calls.append(f"[{call}] * {step.times}")
+        if calls:
+            self._lines.append(f"in_threads({', '.join(calls)})")
+        pieces: Set[int] = NONE
+        for step in chosen:
+            pieces = pieces | {self._ran(step, pieces)}
+
+    def _prepare(self, step: Replay) -> None:
+        """Wait for what has to come before a replay."""
+        graph = self._graphs[step.graph]
+        self._wait(self._target(step), *places(graph.work or ()), step.route, graph.runs)
+        if step.bound and step.stream not in graph.bound:
+            graph.bound.add(step.stream)
+            self._lines.append(f"{step.bound_name} = g{step.graph}.bind({step.target})")
+
+    def _ran(self, step: Replay, beside: Set[int]) -> int:
+        """Note that a replay was enqueued, and which others change the same memory; return its piece."""
+        graph = self._graphs[step.graph]
+        assert graph.work is not None
+        piece = self._order.add(
+            self._target(step), *places(graph.work), known=graph.runs - beside, beside=beside
+        )
+        graph.runs = graph.runs | self._order.until[piece]
+        for _ in range(step.times):
+            self._apply(graph.work)
+        return piece
+
+    def _target(self, step: Replay) -> int:
+        return self._graphs[step.graph].home if step.stream is None else step.stream
+
+    def _conflict(self, first: int, second: int) -> bool:
+        (reads, writes), (others, written) = (
+            places(self._graphs[number].work or ()) for number in (first, second)
+        )
+        return first != second and bool(writes & (others | written) or written & reads)
+
+    # ---- order and memory ----------------------------------------------------------------------
+
+    def _wait(
+        self, stream: int, reads: Set[str], writes: Set[str], route: int, known: Set[int] = NONE
+    ) -> None:
+        """Let a stream wait for all that has to come before."""
+        while missing := self._order.missing(stream, reads, writes, known):
+            streams = self._order.streams_after(missing[-1])
+            other = streams[route % len(streams)]
+            if self._traits.events and route < 2 * len(streams):
+                self._lines.append(f"s{stream}.wait(s{other})")
+                self._order.wait(stream, other)
+            else:
+                self._synchronize(other)
+
+    def _synchronize(self, stream: int) -> None:
+        self._lines.append(f"s{stream}.synchronize()")
+        self._order.synchronize(stream)
+
+    def _apply(self, work: Sequence[Enqueued]) -> None:
+        for each in work:
+            each.apply(self._memory)
+
+    def _check(self) -> None:
+        """Wait for all work, and compare the memory with the model."""
+        while unknown := set(range(len(self._order.until))) - self._order.done:
+            self._synchronize(self._order.stream_of[max(unknown)])
+        code = "\n".join(self._lines)
+        if "(aside, " in code:
+            self._lines.append("aside.synchronize()")
+        for name in sorted(set(re.findall(r"\b[bc]\d\b", code))):
+            if name[0] == "c":
+                wanted, found = str(self._memory.cell(int(name[1]))), f"work.read({name})"
+            else:
+                wanted, found = repr(self._memory.buffer(int(name[1]))), f"work.read_bytes({name})"
+            self._lines.append(f'assert {found} == {wanted}, f"{name} holds {{{found}}}"')
+        for graph in self._graphs:
+            if graph.retained:
+                self._lines.append(f'assert {graph.retained}() is not None, "it was not retained"')
+
+
+def _gone(token: str) -> list[str]:
+    return [f'assert {token}() is None, "it is still retained"'] if token else []
