@@ -219,7 +219,8 @@ class Recorder(ABC):
         ------
         DriverError
             The capture was invalidated: with the reason of the call that did it, or ``"invalidated"``. Or
-            work on a forked stream was not waited for: with reason ``"unjoined"``.
+            work on a forked stream was not waited for: with reason ``"unjoined"``, even if the runtime's
+            graphs would wait for it, so that the same program works on every backend.
         """
 
     def capture_abandon(self, token: Any) -> None:
@@ -388,7 +389,8 @@ class Backend(Recorder):
         Raises
         ------
         BackendUnavailableError
-            It can't run here after all. Automatic choice takes the next backend and keeps the reason.
+            It can't run here after all. The message is the reason alone, as in `Availability`. Automatic
+            choice takes the next backend and keeps the reason.
         """
 
     def capabilities(self, device: int) -> Set[str]:

@@ -25,7 +25,7 @@ shim = Extension(
     sources=["accelerator_graph_sycl/_shim.cpp"],
     language="c++",
     define_macros=[("SYCL_DISABLE_FSYCL_SYCLHPP_WARNING", None)],
-    extra_compile_args=["-std=c++17", "-O2", "-fvisibility=default", f"-isystem{root / 'include'}"],
+    extra_compile_args=["-std=c++17", "-O2", "-g0", "-fvisibility=default", f"-isystem{root / 'include'}"],
     library_dirs=[str(root / "lib")],
     libraries=["sycl"],
 )

@@ -53,7 +53,8 @@ class SyclBackend(Backend):
     """Streams are in-order `dpctl.SyclQueue` objects, and graphs are those of the SYCL runtime.
 
     What anyone enqueues on a capturing queue is recorded: dpctl's own calls as well as `Stream.launch`, which
-    takes a `dpctl.program.SyclKernel`. Errors have the numbers and names of ``sycl::errc``.
+    takes a `dpctl.program.SyclKernel`. Errors have the numbers and names of ``sycl::errc``; a call that this
+    package refuses itself has no number and the name REFUSED.
     """
 
     __slots__ = ("_captures", "_contexts", "_devices", "_dpctl", "_executables", "_library")
@@ -86,11 +87,11 @@ class SyclBackend(Backend):
 
             self._library = Library(self.name)
         except (ImportError, OSError) as error:
-            raise self._unavailable(f"the SYCL runtime can't be loaded ({error})") from error
+            raise BackendUnavailableError(f"the SYCL runtime can't be loaded ({error})") from error
         self._dpctl: Any = dpctl
         found = [device for device in dpctl.get_devices() if self._supports_graphs(device)]
         if not found:
-            raise self._unavailable(
+            raise BackendUnavailableError(
                 "SYCL finds no device that supports graphs. Install a device's driver; for the CPU: pip "
                 "install intel-opencl-rt, and set OCL_ICD_FILENAMES to the path of its libintelocl.so"
             )
@@ -227,7 +228,7 @@ class SyclBackend(Backend):
             detail = (
                 f"kernel {work.get_function_name()!r} was not submitted; check the types of its arguments"
             )
-            raise self._library.refusal("submit", "other", None, "SyclKernelSubmitError", detail) from error
+            raise self._library.refusal("launch", "other", detail, "SyclKernelSubmitError") from error
 
     # ---- capture -------------------------------------------------------------------------------
 
@@ -325,11 +326,6 @@ class SyclBackend(Backend):
 
     def _supports_graphs(self, device: Any) -> bool:
         return bool(self._library.ask("supported", device.addressof_ref()))
-
-    def _unavailable(self, reason: str) -> BackendUnavailableError:
-        return BackendUnavailableError(
-            f"backend {self.name!r} is not available: {reason}.", reasons={self.name: reason}
-        )
 
 
 def _kind(number: int) -> str:

@@ -67,7 +67,7 @@ class Captures:
         with self._lock:
             graph = capture.graph
             if graph is None:
-                raise self._library.refusal("end", "other", detail="the capture has ended already")
+                raise self._library.refusal("end", "other", "the capture has ended already")
             try:
                 if not self._is_joined(capture, graph):
                     raise self._library.refusal("end", "unjoined")
@@ -116,7 +116,10 @@ class Captures:
                     capture.recorded.add(queue)
 
     def _is_joined(self, capture: Capture, graph: Handle) -> bool:
-        """Return True if the first queue has waited for all work of the others."""
+        """Return True if the first queue has waited for all work of the others.
+
+        Of queues that dpctl alone has forked, nothing is known here. The runtime waits for them.
+        """
         if not capture.recorded - {capture.origin}:
             return True
         if capture.origin not in capture.recorded:

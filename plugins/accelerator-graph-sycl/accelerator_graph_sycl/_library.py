@@ -55,6 +55,23 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "memcpy": (c_void_p, c_void_p, c_void_p, c_size_t),
 }
 
+_CALLS = {
+    "begin": "command_graph::begin_recording",
+    "end": "command_graph::end_recording",
+    "nodes": "command_graph::get_nodes",
+    "size": "command_graph::get_nodes",
+    "print": "command_graph::print_graph",
+    "finalize": "command_graph::finalize",
+    "replay": "queue::ext_oneapi_graph",
+    "launch": "queue::submit",
+    "record": "queue::ext_oneapi_submit_barrier",
+    "wait_event": "queue::ext_oneapi_submit_barrier",
+    "synchronize": "queue::wait_and_throw",
+    "query": "queue::khr_empty",
+    "memset": "queue::memset",
+    "memcpy": "queue::memcpy",
+}
+"""What errors call a function: the runtime's function behind it."""
 
 _MAY_WAIT = {"replay", "synchronize", "delete", "delete_executable", "delete_event"}
 """Functions that release the GIL. The others keep it, as dpctl does while it submits kernels: the runtime has
@@ -122,14 +139,20 @@ class Library:
         detail = " ".join(self._message().decode("utf-8", "replace").split())
         known = 0 < code < len(CODES)
         code_name = CODES[code] if known else "unknown"
-        return self.refusal(name, reason_of(code_name, detail), code if known else None, code_name, detail)
+        return self._error(name, reason_of(code_name, detail), code if known else None, code_name, detail)
 
-    def refusal(
-        self, name: str, reason: Reason, code: int | None = 8, code_name: str = "invalid", detail: str = ""
-    ) -> DriverError:
-        """Make the error for a call that is not made, since the runtime would refuse it, or worse."""
+    def refusal(self, name: str, reason: Reason, detail: str = "", code_name: str = "REFUSED") -> DriverError:
+        """Make the error for a call that this package or dpctl refuses, before the runtime does."""
+        return self._error(name, reason, None, code_name, detail)
+
+    def _error(self, name: str, reason: Reason, code: int | None, code_name: str, detail: str) -> DriverError:
         return driver_error(
-            backend=self._backend, call=name, code=code, code_name=code_name, reason=reason, detail=detail
+            backend=self._backend,
+            call=_CALLS.get(name, name),
+            code=code,
+            code_name=code_name,
+            reason=reason,
+            detail=detail,
         )
 
 
