@@ -56,7 +56,10 @@ library keeps supporting the previous version for a while, so a plug-in written 
 
 
 class Capability(StrEnum):
-    """What a backend may be able to do beyond the abstract methods. The library asks; it never guesses."""
+    """What a backend may be able to do beyond the abstract methods.
+
+    The methods of a capability that it does not have on a device raise `unsupported`, as the defaults do.
+    """
 
     EVENTS = "events"
     """`record_event`, `wait_event` and `query`: streams can be forked and joined."""
@@ -78,7 +81,7 @@ class CaptureStatus(StrEnum):
 
     NONE = "none"
     ACTIVE = "active"
-    INVALIDATED = "invalidated"
+    INVALIDATED = "invalidated"  # never, on a backend where no call breaks a capture
 
 
 class Availability(NamedTuple):
@@ -101,7 +104,8 @@ class GraphNode(NamedTuple):
     id: int
     """Its index in the list of nodes."""
     kind: str
-    """What it does, in lower case: ``"kernel"``, ``"memset"``, ``"memcpy"``, ``"host"``, ``"empty"``, ..."""
+    """What it does, in lower case: ``"kernel"``, ``"memset"``, ``"memcpy"``, ``"host"``, ``"empty"``,
+    ``"graph"`` (a recorded replay), ..."""
     name: str = ""
     """The name of the kernel or function, if it is known."""
 
@@ -318,7 +322,7 @@ class Recorder(ABC):
             file.write(to_dot(nodes, edges))
 
     def handle_int(self, obj: Any) -> int:
-        """Return the vendor's handle of a stream, a graph or an executable."""
+        """Return the handle of a stream, a graph or an executable: its own, from 1 to ``2**64 - 1``."""
         raise unsupported(self, Capability.HANDLES)
 
 
@@ -437,6 +441,9 @@ class Backend(Recorder):
     def synchronize(self, stream: Any) -> None:
         """Wait until all work on the stream is done, replays included. Releases the GIL while it waits.
 
+        Raises the `DriverError` of work that has failed, where the runtime reports it. The backend documents
+        whether later work still runs.
+
         A capturing stream can't be waited for: that is a `DriverError` with reason ``"illegal_call"``, or
         ``"invalidated"`` if the capture was broken before. Whether it breaks the capture is up to the
         backend: `capture_status` is ``"invalidated"`` then. A backend that records explicitly may raise
@@ -475,7 +482,8 @@ class Backend(Recorder):
 
         Waiting for an event of a capture in progress adds a stream that is not capturing to that capture,
         ordered after the event. Streams of a capture can wait only for events of the same capture, because a
-        replay could not preserve any other order. Waiting for an event of its own has no effect on a stream.
+        replay could not preserve any other order; that refuses its own earlier events, too. Otherwise,
+        waiting for an event of its own has no effect on a stream.
 
         The library has to know which streams share a capture: a backend with this capability needs
         `capture_info`.
@@ -512,7 +520,7 @@ class Backend(Recorder):
             The object is of the wrong kind. Raised by this call, not when the work runs, so that a capture
             stays valid.
         ValueError
-            The memory has too few bytes, or can't be written. Likewise.
+            The memory has too few bytes, can't be written, or belongs to another device. Likewise.
         """
         raise unsupported(self, Capability.ENQUEUE)
 

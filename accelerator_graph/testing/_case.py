@@ -71,6 +71,7 @@ class Case(ABC):
         self.backend = ag.backends.get(self.used.backend)
         self._graphs: WeakSet[ag.Graph] = WeakSet()
         self._streams: WeakSet[ag.Stream] = WeakSet()
+        self._cells: list[Any] = []  # work on them may be in progress when a rule drops them
         before = ag.current_stream()
         try:
             test()
@@ -78,6 +79,7 @@ class Case(ABC):
             assert not capturing, f"left capturing: {capturing}"
             for stream in self.open_streams():
                 assert self.status(stream) is CaptureStatus.NONE, f"left capturing: {stream}"
+                stream.synchronize()
             assert is_same(ag.current_stream(), before), f"the current stream is {ag.current_stream()}"
         finally:
             for graph in list(self._graphs):
@@ -109,7 +111,8 @@ class Case(ABC):
 
     def cell(self) -> Any:
         """Make a cell that holds 0."""
-        return self.used.new()
+        self._cells.append(self.used.new())
+        return self._cells[-1]
 
     def enqueue(self, stream: ag.Stream, cell: Any, a: int = A, b: int = B, *, times: int = 1) -> None:
         """Enqueue a piece of work, or the same one several times."""

@@ -9,6 +9,9 @@ from unittest import SkipTest
 from .. import backends
 from ._conformance import BackendConformance, ExpectedFailure, test_names
 from ._work import Work
+from .rules.work import WorkRules
+
+WRONG_WORK = "not run, since a rule about the work failed; mend that first"
 
 
 class CheckResult(NamedTuple):
@@ -59,7 +62,8 @@ def check_rules(
 ) -> Iterator[CheckResult]:
     """Check one rule after another, as `check_backend`; yield how each came out, also if it failed.
 
-    `time_limit` is the number of seconds for one rule, if not the kit's own.
+    If a rule about the work failed, the rules after those about the work are skipped. `time_limit` is the
+    number of seconds for one rule, if not the kit's own.
     """
     backends.get(work.backend)
 
@@ -69,7 +73,19 @@ def check_rules(
 
     limit = {} if time_limit is None else {"time_limit": time_limit}
     case = type("Conformance", (Conformance,), {"expected_failures": expected_failures or {}, **limit})
-    return (_check_rule(case, name) for name in test_names(case))
+    return _results(case)
+
+
+def _results(case: type[BackendConformance]) -> Iterator[CheckResult]:
+    wrong = False
+    for name in test_names(case):  # the rules about the work come first
+        about_work = name in vars(WorkRules)
+        result = (
+            CheckResult(name, "skipped", WRONG_WORK) if wrong and not about_work else _check_rule(case, name)
+        )
+        wrong = wrong or (about_work and result.error is not None)
+        yield result
+        del result  # its error refers to what the rule made
 
 
 def _check_rule(case: type[BackendConformance], name: str) -> CheckResult:

@@ -49,9 +49,7 @@ def run(
     """
     named = None if work is None else named_work(work)
     backend = ag.backends.get(name)
-    used = (named or work_of(name))()
-    if used.backend != name:
-        raise ValueError(f"{type(used).__name__} is the work of backend {used.backend!r}, not of {name!r}.")
+    used = made(named or work_of(name), name)
     known = {} if expected is None else read_expected(expected)
     if output is not None:
         check_output(output)
@@ -67,6 +65,18 @@ def run(
         Path(output).write_text(markdown(backend, facts, rows, time_limit=limit), encoding="utf-8")
         print(f"The report is in {output}.")
     return not any(row.outcome == "failed" for row in rows)
+
+
+def made(kind: type[Work], name: str) -> Work:
+    """Return the work of a backend."""
+    subject = f"the work {kind.__module__}:{kind.__qualname__}"
+    try:
+        used = kind()
+    except TypeError as error:
+        raise ValueError(f"{subject} can't be made without arguments: {error}.") from error
+    if getattr(used, "backend", None) != name:
+        raise ValueError(f"{subject} must have the attribute backend = {name!r}.")
+    return used
 
 
 def named_work(target: str) -> type[Work]:

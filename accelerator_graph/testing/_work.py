@@ -29,7 +29,11 @@ class Work(ABC):
 
     @abstractmethod
     def new(self) -> Any:
-        """Return a cell: 32 bits of the device's memory, holding 0. Never called during a capture."""
+        """Return a cell: 32 bits of the device's memory, holding 0. Never called during a capture.
+
+        A rule that fails may drop cells while work on them is in progress. If your runtime does not keep
+        memory until then, keep the cells.
+        """
 
     @abstractmethod
     def enqueue(self, stream: Stream, cell: Any, a: int, b: int) -> None:
@@ -67,7 +71,8 @@ class Work(ABC):
     def buffer(self, nbytes: int) -> Any:
         """Return memory of that size, all 0, that `Stream.fill` and `Stream.copy` accept.
 
-        The default is a `bytearray`. Needed with the capability ``"enqueue"``.
+        The default is a `bytearray`. Needed with the capability ``"enqueue"``. Objects that can be referenced
+        weakly let the kit check that graphs keep them.
         """
         return bytearray(nbytes)
 

@@ -108,7 +108,10 @@ def test_every_capability_is_explained() -> None:
         (["cpu", "--work", "nonsense"], "a work must be named as 'module:Class', not 'nonsense'."),
         (["cpu", "--work", "no_such_module:Work"], "No module named 'no_such_module'"),
         (["cpu", "--work", f"{__name__}:NAME"], "is not a subclass of accelerator_graph.testing.Work."),
-        (["cpu", "--work", f"{__name__}:PlantedWork"], "is the work of backend 'planted', not of 'cpu'."),
+        (
+            ["cpu", "--work", f"{__name__}:PlantedWork"],
+            "PlantedWork must have the attribute backend = 'cpu'.",
+        ),
         (
             ["cpu", "-o", "no/such/folder/report.md"],
             "the report can't be written to no/such/folder/report.md",

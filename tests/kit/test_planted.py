@@ -31,6 +31,10 @@ for kind in KINDS:
     importlib.import_module(f"kit.planted.{kind}")
 
 
+ATTEMPTS = 5
+"""A rule about work in progress may see it done already, if the machine is busy."""
+
+
 class Conformance(BackendConformance):
     time_limit = 3.0
 
@@ -48,10 +52,14 @@ def name_of(parameter: object) -> str:
 )
 def test_fault_is_caught(fault: type[Backend], rule: str, register: Callable[[type[Backend]], None]) -> None:
     register(fault)
-    check = getattr(Conformance(), rule)
-    with pytest.raises(Exception) as caught:  # noqa: PT011 (a kit that says why is tested in test_kit)
-        check()
-    assert not isinstance(caught.value, SkipTest)
+    for _ in range(ATTEMPTS):
+        try:
+            getattr(Conformance(), rule)()
+        except SkipTest as error:
+            raise AssertionError(f"the rule was left out: {error}") from error
+        except Exception:
+            return
+    raise AssertionError("the rule passes")
 
 
 @pytest.mark.parametrize(("fault", "rule"), SURVIVES.items(), ids=name_of)

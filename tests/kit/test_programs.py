@@ -22,8 +22,8 @@ from accelerator_graph.testing._programs.order import Order
 from accelerator_graph.testing._programs.program import Program
 from accelerator_graph.testing.programs import RandomPrograms, check_programs
 from accelerator_graph.testing.works.host import HostWork
-from kit import planted_programs, races
-from kit.planted import destroying, ending, ordering, recording, replaying, without_a_fault
+from kit import races
+from kit.planted import destroying, ending, in_programs, ordering, recording, replaying, without_a_fault
 from processes import execute
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,10 +54,10 @@ def failure() -> str:
 
 
 FOUND = [  # with a part of the shortest program that shows it, and its number of lines
-    (planted_programs.IgnoresDependencies, r"s1.wait\(", 26),
-    (planted_programs.ReplaysStaleParameters, r"with s0, g0:(.|\n)*with s0, g0:", 18),
-    (planted_programs.LosesAFill, r"s.fill\(b0, \d.*\n.*s.fill\(b0, ", 14),
-    (planted_programs.LosesTheLastOfThreeReplays, r"g0.replay|range\(3\)", 15),
+    (in_programs.IgnoresDependencies, r"s1.wait\(", 26),
+    (in_programs.ReplaysStaleParameters, r"with s0, g0:(.|\n)*with s0, g0:", 18),
+    (in_programs.LosesAFill, r"s.fill\(b0, \d.*\n.*s.fill\(b0, ", 14),
+    (in_programs.LosesTheLastOfThreeReplays, r"g0.replay|range\(3\)", 15),
     (recording.FillIgnoresCaptures, r"fill\(b0, ", 12),
 ]
 ALSO_FOUND = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import accelerator_graph as ag
-from accelerator_graph.backends.base import Capability
+from accelerator_graph.backends.base import Capability, CaptureStatus
 
 from .._case import Case, Number, applied, expect, needs
 
@@ -39,6 +39,7 @@ class HandleRules(Case):
             claimed = self.graph(stream.native)
         for graph in (named, claimed):
             with graph:
+                assert self.status(stream) is CaptureStatus.ACTIVE, "as_stream returned another stream"
                 self.enqueue(stream, cell)
             assert graph.backend == self.backend.name
             graph.replay()

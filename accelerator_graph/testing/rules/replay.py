@@ -17,6 +17,9 @@ from accelerator_graph.backends.base import Capability
 
 from .._case import Case, applied, expect, needs, raises
 
+PIECES = 10
+"""Slow pieces of work: 10 ms or more."""
+
 
 class ReplayRules(Case):
     """Runs of one graph, asked for in any way, take effect one after another in the order of the calls."""
@@ -30,6 +33,34 @@ class ReplayRules(Case):
         graph.replay()
         self.enqueue(stream, cell, 1, 2)
         assert self.replayed(graph, cell) == ((5 + 1) * 3 + 2) * 3
+
+    def test_replay_returns_without_waiting(self) -> None:
+        """`replay`, and what `bind` returned, return while the run is in progress."""
+        stream, cell = self.stream(), self.cell()
+        with self.graph(stream) as graph:
+            self.enqueue_slow(stream, cell, times=PIECES)
+        graph.replay()  # the first one may have to wait
+        stream.synchronize()
+        ways: list[Callable[[], object]] = [
+            partial(self.enqueue_slow, stream, cell, times=PIECES),
+            graph.replay,
+            graph.bind(),
+        ]
+        eager, *replays = [self._seen_in_progress(enqueue, stream, cell) for enqueue in ways]
+        self.skip_unless(eager, "does work while it is enqueued")
+        assert replays == [True, True], "the run was always done when the call returned"
+
+    def _seen_in_progress(self, enqueue: Callable[[], object], stream: ag.Stream, cell: Any) -> bool:
+        """Enqueue slow work, more each time; return True if some was in progress afterwards."""
+        for doublings in range(5):  # on a busy machine, little work may be done by then
+            before, pieces = self.used.read(cell), PIECES << doublings
+            for _ in range(1 << doublings):
+                enqueue()
+            found = self.used.read(cell)
+            stream.synchronize()
+            if found != applied(pieces, start=before):
+                return True
+        return False
 
     def test_replay_on_another_stream(self) -> None:
         """`replay(stream)` runs on that stream, in its order."""

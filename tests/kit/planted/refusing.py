@@ -14,6 +14,7 @@ from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import DriverError
 from kit.explicit_runtime import Event, Explicit, Queue, Recording
 from kit.planted.collection import caught_by
+from kit.planted.without_a_fault import EveryCapability
 
 
 @caught_by(
@@ -193,6 +194,15 @@ class OldEventsAreDone(Explicit):
 class TakesAnythingForAStream(CpuBackend):
     def as_stream(self, obj: object) -> Any:
         return super().as_stream(obj) or self.create_stream(0)
+
+
+@caught_by("test_runtimes_own_object_stands_for_the_stream")
+class TakesStreamsForOthers(EveryCapability):
+    """The runtime's own object stands for a new stream."""
+
+    def as_stream(self, obj: object) -> Any:
+        found = super().as_stream(obj)
+        return found if found is None or isinstance(obj, int) else self.create_stream(0)
 
 
 @caught_by("test_without_handles_there_are_none")

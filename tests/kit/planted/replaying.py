@@ -55,6 +55,22 @@ class BindsToAStreamOfItsOwn(CpuBackend):
         return super().bind(executable, self.create_stream(0))
 
 
+@caught_by("test_replay_returns_without_waiting")
+class ReplayWaits(CpuBackend):
+    def replay(self, executable: Any, stream: Any) -> None:
+        super().replay(executable, stream)
+        if stream.capture is None:
+            stream.worker.synchronize()
+
+
+@caught_by("test_replay_returns_without_waiting")
+class ExplicitReplayWaits(Explicit):
+    def replay(self, executable: Executable, stream: Queue) -> None:
+        super().replay(executable, stream)
+        if stream.recording is None:
+            self.synchronize(stream)
+
+
 @caught_by("test_replay_onto_a_stream_that_somebody_else_captures")
 class ReplaysAtOnceInACapture(CpuBackend):
     def capabilities(self, device: int) -> frozenset[str]:

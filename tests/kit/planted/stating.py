@@ -209,14 +209,3 @@ class ModesMeanNothing(CpuBackend):
 
     def capture_begin(self, stream: Any, mode: str) -> Any:
         return super().capture_begin(stream, "relaxed")
-
-
-@survives(
-    "test_asking_for_a_run_while_one_runs_is_no_error",
-    because="a runtime that does all work where it is enqueued keeps the contract",
-)
-class ReplayWaits(CpuBackend):
-    def replay(self, executable: Any, stream: Any) -> None:
-        super().replay(executable, stream)
-        if stream.capture is None:
-            stream.worker.synchronize()
