@@ -39,7 +39,7 @@ class Lane(NamedTuple):
     title: str
     proves: str
     needs: frozenset[str]
-    """The needs of the tests that this lane is for."""
+    """The needs of the tests that this lane is for; empty if they are not among the tests of this run."""
     command: str
     """How to run it alone."""
 
@@ -80,6 +80,18 @@ LANES = {
         "captures of torch's own functions, modules and autograd",
         frozenset(("torch",)),
         "python3 dev.py test tests/torch_cpu",
+    ),
+    "opencl": Lane(
+        "the OpenCL plug-in",
+        "command buffers of two versions, and none, on PoCL and on Intel's runtime for the CPU",
+        frozenset(),
+        "python3 plugins/check.py opencl --runtime pocl, or pocl-3.0, intel, both",
+    ),
+    "sycl": Lane(
+        "the SYCL plug-in",
+        "SYCL's graphs, on Intel's runtime for the CPU",
+        frozenset(),
+        "python3 plugins/check.py sycl",
     ),
     "rest": Lane(
         "the slow rest",
@@ -152,6 +164,8 @@ def lacking(need: str) -> str:
 @cache
 def missing(simulator: str) -> str:
     """Return why a simulator can't be started here, as a clause; nothing if it can."""
+    if not LANES[simulator].needs:
+        return "it is a distribution with an environment of its own"
     if simulator == "torch_cpu":
         return "" if sys.platform == "linux" else "torch's build for the CPU is tried on Linux only"
     if simulator == "amd":
@@ -219,7 +233,7 @@ def summary(ran: Mapping[str, int], left_out: Iterable[str]) -> list[str]:
     ]
     unmet = [frozenset(needs.split()) for needs in left_out]
     for name, lane in LANES.items():
-        if not ran.get(name) and any(needs <= lane.needs for needs in unmet):
+        if not ran.get(name) and (not lane.needs or any(needs <= lane.needs for needs in unmet)):
             reason = lacking(name) if name in ("gpu", "gpus", "rest") else missing(name)
             reason = reason or (lacking("gpu") if "gpu" in name else "") or "its tests were not selected"
             lines.append(f"{lane.title:26}     not run  {lane.proves}; run {lane.command}")

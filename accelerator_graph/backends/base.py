@@ -33,7 +33,8 @@ back, and passes each to its ``destroy_`` method, never while the same thread is
 backend. The library ignores a `DriverError` from these methods, and calls none of them in a forked child for
 objects of the parent, nor at the interpreter's exit. Failures of the driver are raised as the exceptions of
 `accelerator_graph.errors` and as no others. Unless a method says otherwise, calls may come from any thread,
-even from one that has never touched the device, and several threads may call at once.
+even from one that has never touched the device, and several threads may call at once. A signal handler may
+call the backend in the middle of another call of the same thread, so locks have to be re-entrant.
 """
 
 from __future__ import annotations
@@ -218,7 +219,8 @@ class Recorder(ABC):
         ------
         DriverError
             The capture was invalidated: with the reason of the call that did it, or ``"invalidated"``. Or
-            work on a forked stream was not waited for: with reason ``"unjoined"``.
+            work on a forked stream was not waited for: with reason ``"unjoined"``, even if the runtime's
+            graphs would wait for it, so that the same program works on every backend.
         """
 
     def capture_abandon(self, token: Any) -> None:
@@ -252,6 +254,7 @@ class Recorder(ABC):
     def replay(self, executable: Any, stream: Any) -> None:
         """Enqueue one run of the executable behind everything on the stream, and return without waiting.
 
+        A run is one piece of the stream's work: what other threads enqueue comes before or after all of it.
         Runs of one executable take effect one after another in call order, whichever streams they are on;
         requesting another run while one is in progress is never an error. Several threads ask at once only if
         `serialises_replays` is True: no run is lost then, on one stream or on several. The streams that
@@ -386,7 +389,8 @@ class Backend(Recorder):
         Raises
         ------
         BackendUnavailableError
-            It can't run here after all. Automatic choice takes the next backend and keeps the reason.
+            It can't run here after all. The message is the reason alone, as in `Availability`. Automatic
+            choice takes the next backend and keeps the reason.
         """
 
     def capabilities(self, device: int) -> Set[str]:
@@ -431,9 +435,11 @@ class Backend(Recorder):
         """Return the ordinal of a stream's device."""
 
     def context_id(self, stream: Any) -> int | None:
-        """Return a number for the stream's context that no other context ever gets; None without contexts.
+        """Return a number for the stream's context; None without contexts.
 
-        The library keeps a side stream for each thread and device, and makes a new one if this changes.
+        The library keeps a side stream for each thread and device, and makes a new one if this changes. The
+        address of the context will do, unless a context can end while somebody still has streams of it: then
+        no other context may ever get the number.
         """
         return None
 

@@ -40,6 +40,7 @@ class Work(ABC):
         """Enqueue one piece of work: ``cell = (cell * a + b) % 2**32``, read and written without a lock.
 
         It runs on an idle stream and is recorded on a capturing one. `a` and `b` are less than ``2**32``.
+        With the capability ``"enqueue"``, use `Stream.launch`: no other rule launches real work.
         """
 
     @abstractmethod

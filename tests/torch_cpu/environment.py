@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from simulators.amd.packages import locked
+from simulators.debian import locked
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(__file__).resolve().parent / "__pycache__"

@@ -16,14 +16,13 @@ from .._tools import Thread
 from .._work import Work
 
 FILE = "<random program>"
-MODULE = "the program"
 LIMIT = 20.0
 """Seconds that replays in threads may take."""
 
 
 def run(case: Case, code: str) -> None:
     """Run the code of a program, inside a test of a case."""
-    namespace: dict[str, Any] = {"__name__": MODULE, "work": case.used}
+    namespace: dict[str, Any] = {"work": case.used}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ag.EmptyGraphWarning)
@@ -34,7 +33,7 @@ def run(case: Case, code: str) -> None:
 
 def report(work: Work, code: str, error: Exception) -> str:
     """Return a message with the code, in which the lines that raised the error are marked."""
-    marked = {int(number) for number in re.findall(rf"{MODULE}, line (\d+)", str(error))}
+    marked = {int(number) for number in re.findall(rf"{FILE}, line (\d+)", str(error))}
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == FILE:

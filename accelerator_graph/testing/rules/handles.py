@@ -27,7 +27,6 @@ class HandleRules(Case):
         del graph
         self.works(stream, self.graph(stream))
 
-    @needs(Capability.HANDLES)
     def test_runtimes_own_object_stands_for_the_stream(self) -> None:
         """The runtime's own stream object, if the backend knows it, captures that stream."""
         stream, cell = self.stream(), self.cell()

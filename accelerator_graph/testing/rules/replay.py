@@ -135,6 +135,18 @@ class ReplayRules(Case):
         self._all_counted(cell, 15, replays, switching=True)
         self._all_counted(cell, 15, [graph.bind(first), graph.bind(second)], switching=True)
 
+    def test_runs_of_two_graphs_on_one_stream_do_not_mix(self) -> None:
+        """If two threads replay two graphs on one stream at once, the work of each run stays together."""
+        stream, cell = self.stream(), self.cell()
+        tripled, added = self.graph(stream), self.graph(stream)
+        with tripled:  # three times as much, then a third of it: no change, unless something comes between
+            self.enqueue(stream, cell, 3, 0)
+            self.enqueue(stream, cell, pow(3, -1, 2**32), 0)
+        with added:
+            self.enqueue(stream, cell, 1, 1)
+        self._all_at_once(50, [tripled.replay, added.replay], switching=True)
+        assert self.read(cell) == 50
+
     def test_reset_while_another_thread_replays(self) -> None:
         """A `reset` during replays of another thread lets started runs complete, and refuses later ones."""
         for _ in range(10):
@@ -231,16 +243,20 @@ class ReplayRules(Case):
     def _all_counted(
         self, cell: Any, runs: int, calls: Sequence[Callable[[], None]], *, switching: bool = False
     ) -> None:
-        """Repeat each call in a thread of its own, all at once; check that no run is lost."""
+        """Check that no run is lost if threads repeat the calls all at once."""
+        before = self.read(cell)
+        self._all_at_once(runs, calls, switching=switching)
+        assert self.read(cell) == applied(len(calls) * runs, start=before)
+
+    def _all_at_once(self, runs: int, calls: Sequence[Callable[[], None]], *, switching: bool) -> None:
+        """Repeat each call in a thread of its own."""
 
         def repeat(call: Callable[[], None], seed: int) -> None:
             with switching_threads(random.Random(seed)) if switching else nullcontext():
                 for _ in range(runs):
                     call()
 
-        before = self.read(cell)
         self.in_threads([partial(repeat, call, seed) for seed, call in enumerate(calls)])
-        assert self.read(cell) == applied(len(calls) * runs, start=before)
 
 
 @contextmanager

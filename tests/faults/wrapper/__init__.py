@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 
 from simulators.amd import runtime
-from simulators.amd.packages import digest, locked, unfinished_for
 from simulators.compiling import FLAGS, compiler
 from simulators.cuda.build import SOURCES as DRIVER
+from simulators.debian import digest, locked, unfinished_for
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE / "__pycache__"

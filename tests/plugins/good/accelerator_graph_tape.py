@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from threading import RLock
 from typing import Any, NamedTuple
 
 from accelerator_graph.backends.base import (
@@ -35,12 +36,14 @@ class TapeStream:
 
     def __init__(self) -> None:
         self.tape: list[Entry] | None = None
+        self.lock = RLock()  # re-entrant: a signal handler may enqueue work in the middle of a replay
 
     def enqueue(self, entry: Entry) -> None:
-        if self.tape is None:
-            entry.run()
-        else:
-            self.tape.append(entry)
+        with self.lock:
+            if self.tape is None:
+                entry.run()
+            else:
+                self.tape.append(entry)
 
 
 class TapeBackend(Backend):
@@ -119,8 +122,9 @@ class TapeBackend(Backend):
         return graph
 
     def replay(self, executable: list[Entry], stream: TapeStream) -> None:
-        for entry in executable:
-            entry.run()
+        with stream.lock:  # no other thread's work comes between
+            for entry in executable:
+                entry.run()
 
     def destroy_graph(self, graph: list[Entry]) -> None: ...  # it may still be in use as an executable
 

@@ -13,7 +13,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from .packages import CACHE, RELEASES, digest, fetch, lacking, locked, release_of, unfinished_for
+from ..debian import digest, locked, unfinished_for
+from .packages import CACHE, RELEASES, fetch, lacking, release_of
 
 SOURCES = Path(__file__).resolve().parent / "hsa"
 ROOT = SOURCES.parents[3]

@@ -10,8 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ...debian import digest, locked, unfinished_for
 from .. import runtime as of_runtime
-from ..packages import CACHE, digest, locked, unfinished_for, unpack
+from ..packages import CACHE, unpack
 from ..runtime import SYSTEM, compiler
 
 VERSION = "7.2"

@@ -1,0 +1,90 @@
+"""A command buffer: recorded once, enqueued any number of times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ctypes import byref, c_int32, c_uint32, c_uint64, c_void_p
+from typing import TYPE_CHECKING, Any
+
+import pyopencl as cl
+
+from ._driver import Owned, check, flush, translated
+
+if TYPE_CHECKING:
+    from ._extension import Extension
+    from ._stream import Stream
+
+_FLAGS = 0x1293  # CL_COMMAND_BUFFER_FLAGS_KHR
+_OUT_OF_ORDER = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+
+
+class CommandBuffer:
+    """A command buffer of the extension.
+
+    It is recorded for a queue of its own, since that queue's properties decide in which order the commands
+    run: out of order, the given points alone decide. But on an in-order queue they run one after another all
+    the same, as Intel's runtime does it, so such a command buffer is enqueued on its own queue, too.
+    """
+
+    __slots__ = ("_enqueue", "_owned", "_queue", "extension", "handle", "out_of_order")
+
+    def __init__(self, extension: Extension, stream: Stream, *, out_of_order: bool = False) -> None:
+        self.extension = extension
+        self.out_of_order = out_of_order
+        with translated("clCreateCommandQueueWithProperties"):
+            context, device = stream.opencl_context, stream.queue.device
+            how = _OUT_OF_ORDER if out_of_order else 0
+            self._queue = cl.CommandQueue(context, device, properties=how)
+        code = c_int32()
+        properties = (c_uint64 * 3)(_FLAGS, extension.flags, 0)
+        queues = byref(c_void_p(self._queue.int_ptr))
+        handle = extension.functions.create(1, queues, properties, byref(code))
+        check("clCreateCommandBufferKHR", code.value)
+        self._owned = Owned(handle, extension.functions.release)
+        self.handle: int = handle
+        self._enqueue = extension.functions.enqueue
+
+    def kernel(self, after: Sequence[int], *arguments: Any) -> int:
+        """Record a kernel behind some points; return its own point."""
+        return self._record("clCommandNDRangeKernelKHR", self.extension.functions.kernel, after, arguments)
+
+    def fill(self, after: Sequence[int], *arguments: Any) -> int:
+        """Record a fill behind some points; return its own point."""
+        return self._record("clCommandFillBufferKHR", self.extension.functions.fill, after, arguments)
+
+    def copy(self, after: Sequence[int], *arguments: Any) -> int:
+        """Record a copy behind some points; return its own point."""
+        return self._record("clCommandCopyBufferKHR", self.extension.functions.copy, after, arguments)
+
+    def _record(self, name: str, function: Any, after: Sequence[int], arguments: Sequence[Any]) -> int:
+        point, count = c_uint32(), len(after)
+        points = (c_uint32 * count)(*after) if count else None
+        check(name, function(self.handle, None, None, *arguments, count, points, byref(point), None))
+        return point.value
+
+    def finalize(self) -> None:
+        """End the recording."""
+        check("clFinalizeCommandBufferKHR", self.extension.functions.finalize(self.handle))
+
+    def accepts(self, stream: Stream) -> bool:
+        """Return True if it can run on a stream."""
+        return self.out_of_order or self.extension.accepts(stream.properties)
+
+    def enqueue(self, stream: Stream) -> None:
+        """Enqueue one run."""
+        if self.out_of_order:
+            self._enqueue_beside(stream)
+            return
+        code = self._enqueue(1, byref(c_void_p(stream.handle)), self.handle, 0, None, None)
+        if code:
+            check("clEnqueueCommandBufferKHR", code)
+
+    def _enqueue_beside(self, stream: Stream) -> None:
+        """Enqueue one run on the queue out of order, between two events on the stream."""
+        before, event = stream.mark(), c_void_p()
+        queue, wait = c_void_p(self._queue.int_ptr), c_void_p(before.int_ptr)
+        code = self._enqueue(1, byref(queue), self.handle, 1, byref(wait), byref(event))
+        check("clEnqueueCommandBufferKHR", code)
+        done = cl.Event.from_int_ptr(event.value, retain=False)
+        check("clFlush", flush(self._queue.int_ptr))
+        stream.wait(done)

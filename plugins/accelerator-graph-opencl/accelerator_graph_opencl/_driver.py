@@ -1,0 +1,140 @@
+"""OpenCL's functions that are called often, or that pyopencl does not wrap, through ctypes; and its errors.
+
+The functions come from the loader that pyopencl itself is linked with, so both see the same devices.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from ctypes import POINTER, c_char_p, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from typing import Any
+
+import pyopencl as cl
+from pyopencl import _cl
+
+from accelerator_graph.errors import DriverError, Reason, driver_error
+
+Handle = c_void_p
+Handles = POINTER(c_void_p)
+Sizes = POINTER(c_size_t)
+
+_INVALID_VALUE = -30
+
+_EXTENSION_CODES = {
+    -1001: "CL_PLATFORM_NOT_FOUND_KHR",
+    -1138: "CL_INVALID_COMMAND_BUFFER_KHR",
+    -1139: "CL_INVALID_SYNC_POINT_WAIT_LIST_KHR",
+    -1140: "CL_INCOMPATIBLE_COMMAND_QUEUE_KHR",
+}
+_REASONS: dict[int, Reason] = {
+    -4: "out_of_memory",  # CL_MEM_OBJECT_ALLOCATION_FAILURE
+    -6: "out_of_memory",  # CL_OUT_OF_HOST_MEMORY
+}
+
+_LIBRARY = ctypes.CDLL(_cl.__file__)
+
+
+def _function(name: str, *arguments: Any, result: Any = c_int32) -> Callable[..., Any]:
+    return ctypes.CFUNCTYPE(result, *arguments)((name, _LIBRARY))
+
+
+get_device_info = _function("clGetDeviceInfo", Handle, c_uint32, c_size_t, c_void_p, Sizes)
+function_address = _function("clGetExtensionFunctionAddressForPlatform", Handle, c_char_p, result=c_void_p)
+retain_memory = _function("clRetainMemObject", Handle)
+release_memory = _function("clReleaseMemObject", Handle)
+retain_sampler = _function("clRetainSampler", Handle)
+release_sampler = _function("clReleaseSampler", Handle)
+create_kernel = _function("clCreateKernel", Handle, c_char_p, POINTER(c_int32), result=c_void_p)
+clone_kernel = _function("clCloneKernel", Handle, POINTER(c_int32), result=c_void_p)
+release_kernel = _function("clReleaseKernel", Handle)
+set_kernel_arg = _function("clSetKernelArg", Handle, c_uint32, c_size_t, c_void_p)
+set_kernel_arg_svm = _function("clSetKernelArgSVMPointer", Handle, c_uint32, c_void_p)
+flush = _function("clFlush", Handle)
+enqueue_kernel = _function(
+    *("clEnqueueNDRangeKernel", Handle, Handle, c_uint32, Sizes, Sizes, Sizes),
+    *(c_uint32, Handles, Handles),
+)
+enqueue_fill = _function(
+    *("clEnqueueFillBuffer", Handle, Handle, c_char_p, c_size_t, c_size_t, c_size_t),
+    *(c_uint32, Handles, Handles),
+)
+enqueue_copy = _function(
+    *("clEnqueueCopyBuffer", Handle, Handle, Handle, c_size_t, c_size_t, c_size_t),
+    *(c_uint32, Handles, Handles),
+)
+
+
+def failure(call: str, code: int) -> DriverError:
+    """Make the error for a function that has returned an error code."""
+    return driver_error(
+        backend="opencl", call=call, code=code, code_name=name_of(code), reason=_REASONS.get(code, "other")
+    )
+
+
+def name_of(code: int) -> str:
+    """Return OpenCL's name of an error code."""
+    try:
+        return _EXTENSION_CODES.get(code) or f"CL_{cl.status_code.to_string(code)}"
+    except ValueError:
+        return "an unknown code"
+
+
+def check(call: str, code: int) -> None:
+    """Raise the `DriverError` of a code that is not CL_SUCCESS."""
+    if code:
+        raise failure(call, code)
+
+
+@contextmanager
+def translated(call: str) -> Iterator[None]:
+    """Turn an error of pyopencl into a `DriverError`."""
+    try:
+        yield
+    except cl.Error as error:
+        raise failure(call, error.code) from error
+
+
+def device_number(device: cl.Device, parameter: int, default: int = 0) -> int:
+    """Return a number of up to 64 bits that a device reports, or the default if it does not know it."""
+    number = c_uint64()  # 0, so that a number of 32 bits fits as well
+    code = get_device_info(device.int_ptr, parameter, 8, ctypes.byref(number), None)
+    if code == _INVALID_VALUE:
+        return default
+    check("clGetDeviceInfo", code)
+    return number.value
+
+
+class Owned:
+    """A handle that is released with this object, once."""
+
+    __slots__ = ("_process", "_release", "handle")
+
+    def __init__(self, handle: int, release: Callable[[int], int]) -> None:
+        self._process = os.getpid()
+        self._release = release
+        self.handle = handle  # last: without it, there is nothing to release after an interrupt
+
+    # Found in the class, since a module's names may be gone when the interpreter exits.
+    _getpid = staticmethod(os.getpid)
+    _is_finalizing = staticmethod(sys.is_finalizing)
+
+    def __del__(self) -> None:
+        handle = getattr(self, "handle", 0)
+        if handle and not self._is_finalizing() and self._process == self._getpid():
+            self._release(handle)
+
+
+def retained_memory(handle: int) -> Owned:
+    """Return a reference of our own to a memory object: its owner may release it before a graph ends."""
+    check("clRetainMemObject", retain_memory(handle))
+    return Owned(handle, release_memory)
+
+
+def retained_sampler(handle: int) -> Owned:
+    """Return a reference of our own to a sampler."""
+    check("clRetainSampler", retain_sampler(handle))
+    return Owned(handle, release_sampler)

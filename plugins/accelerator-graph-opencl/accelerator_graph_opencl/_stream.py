@@ -1,0 +1,176 @@
+"""Streams and events: what each of them holds."""
+
+from __future__ import annotations
+
+import threading
+from time import monotonic, sleep
+from typing import TYPE_CHECKING
+
+import pyopencl as cl
+
+from accelerator_graph.errors import DriverError, driver_error
+
+from ._driver import check, flush, translated
+
+if TYPE_CHECKING:
+    from ._capture import Capture
+    from ._commands import Command
+
+_WRONG_ARGUMENTS = frozenset((-8, -53, -54, -55, -56, -63))
+"""The codes for overlapping copies, and for sizes and offsets of kernels."""
+
+_SETTLING_SECONDS = 0.01
+"""How long `query` gives a queue without known work to say that it is idle."""
+
+
+class Stream:
+    """A queue as a stream. There is one object for each queue, however often the queue is passed.
+
+    Attributes
+    ----------
+    queue : pyopencl.CommandQueue
+        An in-order queue. Work that is enqueued on it directly is never recorded.
+    """
+
+    __slots__ = (
+        "__weakref__", "_known", "capture", "context", "handle", "latest", "lock", "opencl_context",
+        "ordinal", "properties", "queue", "version",
+    )  # fmt: skip
+
+    def __init__(self, queue: cl.CommandQueue, ordinal: int) -> None:
+        self.queue = queue
+        self.handle: int = queue.int_ptr
+        self.opencl_context: cl.Context = queue.context  # kept: Intel's runtime would not keep it usable
+        self.context: int = self.opencl_context.int_ptr
+        self.properties = int(queue.properties)
+        self.ordinal = ordinal
+        self.version = version_of(queue.device)
+        self.capture: Capture | None = None
+        """The capture that the stream takes part in. A capture that has ended counts as none."""
+        self.lock = threading.RLock()
+        """Held while several commands are enqueued that belong together."""
+        self.latest = object()
+        """Another object after each enqueueing. Not before: a `synchronize` may come between."""
+        self._known: tuple[object, cl.Event | None] = (self.latest, None)
+        """What `latest` was once, and a marker behind that work; None if the work was done."""
+
+    @property
+    def active_capture(self) -> Capture | None:
+        """The capture that the stream takes part in."""
+        capture = self.capture
+        return capture if capture is not None and capture.open else None
+
+    def __repr__(self) -> str:
+        return f"<Stream of {self.queue!r}>"
+
+    def mark(self) -> cl.Event:
+        """Return an event that marks the present end of the queue's work."""
+        with translated("clEnqueueMarkerWithWaitList"):
+            event = cl.enqueue_marker(self.queue)
+        self.flush()  # else another queue may wait for it for ever
+        return event
+
+    def wait(self, event: cl.Event) -> None:
+        """Let later work wait for an event."""
+        try:
+            with translated("clEnqueueBarrierWithWaitList"):
+                cl.enqueue_barrier(self.queue, wait_for=[event])
+        finally:
+            self.latest = object()
+
+    def flush(self) -> None:
+        """Hand all enqueued work to the device."""
+        check("clFlush", flush(self.handle))
+
+    def enqueue(self, command: Command) -> None:
+        """Enqueue a command. ValueError if OpenCL refuses its sizes or offsets."""
+        with self.lock:
+            try:
+                command.enqueue(self.handle)
+            except DriverError as error:
+                if error.code in _WRONG_ARGUMENTS:
+                    raise ValueError(f"OpenCL refuses the sizes or offsets: {error}") from error
+                raise
+            finally:
+                self.latest = object()
+
+    def record(self) -> Event:
+        """Return an event for the present end of the work."""
+        return Event(self, self.mark())
+
+    def follow(self, event: Event) -> None:
+        """Let later work wait for an event that was recorded outside of captures."""
+        if event.context != self.context:
+            raise driver_error(
+                backend="opencl",
+                call="wait_event",
+                code=None,
+                code_name="CL_INVALID_CONTEXT",
+                detail="streams of two contexts can't wait for each other; make one with like= the other",
+            )
+        if event.marker is not None:
+            self.wait(event.marker)
+
+    def synchronize(self) -> None:
+        """Wait until all work on the queue is done."""
+        latest = self.latest
+        with translated("clFinish"):
+            self.queue.finish()
+        self._known = (latest, None)
+
+    def unfinished(self) -> cl.Event | None:
+        """Return a marker behind the known work; None if that is done."""
+        known, event = self._known
+        if known is self.latest and event is None:
+            return None
+        event = self.mark()
+        return None if is_complete(event) else event
+
+    def query(self) -> bool:
+        """Return True if all work on the queue is done.
+
+        A marker on an idle queue may take a moment to complete. The moment is granted only if no known work
+        is in progress.
+        """
+        latest, (known, event) = self.latest, self._known
+        idle = known is latest and event is None
+        if idle or known is not latest or event is None:
+            event = self.mark()
+            self._known = (latest, event)
+        end = monotonic() + _SETTLING_SECONDS
+        while not is_complete(event):
+            if not idle or monotonic() > end:
+                return False
+            sleep(1e-5)
+        self._known = (latest, None)
+        return True
+
+
+class Event:
+    """A point in a stream's work: a marker or, if the stream was capturing, nodes of that capture."""
+
+    __slots__ = ("capture", "context", "marker", "nodes")
+
+    def __init__(
+        self,
+        stream: Stream,
+        marker: cl.Event | None = None,
+        capture: Capture | None = None,
+        nodes: frozenset[int] = frozenset(),
+    ) -> None:
+        self.context = stream.context
+        self.marker = marker
+        self.capture = capture
+        self.nodes = nodes
+
+
+def version_of(device: cl.Device) -> tuple[int, int]:
+    """Return a device's version of OpenCL."""
+    major, _, minor = device.version.split()[1].partition(".")  # "OpenCL 3.0 PoCL ..."
+    return int(major), int(minor)
+
+
+def is_complete(event: cl.Event) -> bool:
+    """Return True if the work that an event stands for is done, or has failed."""
+    with translated("clGetEventInfo"):
+        return bool(event.command_execution_status <= cl.command_execution_status.COMPLETE)

@@ -1,0 +1,114 @@
+"""What the conformance kit needs of OpenCL: memory of a device, and work on it."""
+
+from __future__ import annotations
+
+import threading
+from time import perf_counter
+from typing import Any, ClassVar
+
+import numpy as np
+import pyopencl as cl
+
+from accelerator_graph import Stream
+from accelerator_graph.testing import Work
+
+from ._build import built_kernel
+
+_SOURCE = """
+kernel void work(global volatile uint *cell, uint a, uint b, uint turns) {
+    uint value = cell[0], noise = value | 1;
+    for (uint turn = 0; turn < turns; turn++) {
+        noise = noise * 1664525 + 1013904223;
+    }
+    cell[0] = value * a + b + (noise == 0 && turns == 0);
+}
+"""
+_SLOW_SECONDS = 2e-3
+
+
+class OpenclWork(Work):
+    """Cells in buffers of a device, in the context in which the backend makes its streams."""
+
+    backend = "opencl"
+
+    def __init__(self, device: int = 0) -> None:
+        self.place = _place(device)
+
+    def on(self, device: int) -> OpenclWork:
+        """Return the work for another device."""
+        return OpenclWork(device)
+
+    def device_name(self) -> str:
+        """Return the names of the platform, with its version, and of the device."""
+        device = self.place.queue.device
+        return f"{device.name} on {device.platform.name}, {device.platform.version}"
+
+    def new(self) -> cl.Buffer:
+        """Return four bytes."""
+        return self.buffer(4)
+
+    def enqueue(self, stream: Stream, cell: Any, a: int, b: int) -> None:
+        """Launch the kernel."""
+        self._launch(stream, cell, a, b, 0)
+
+    def enqueue_slow(self, stream: Stream, cell: Any, a: int, b: int) -> None:
+        """Launch the kernel, with many turns between reading and writing."""
+        self._launch(stream, cell, a, b, self.place.turns)
+
+    def _launch(self, stream: Stream, cell: Any, a: int, b: int, turns: int) -> None:
+        stream.launch(self.place.kernel, cell, *map(np.uint32, (a, b, turns)), global_size=1)
+
+    def read(self, cell: Any) -> int:
+        """Read four bytes."""
+        return int.from_bytes(self.read_bytes(cell), "little")
+
+    def buffer(self, nbytes: int) -> cl.Buffer:
+        """Return a buffer that can be referenced weakly."""
+        memory = Memory(self.place.context, cl.mem_flags.READ_WRITE, nbytes)
+        cl.enqueue_copy(self.place.queue, memory, np.zeros(nbytes, np.uint8), is_blocking=True)
+        return memory
+
+    def read_bytes(self, buffer: Any) -> bytes:
+        """Read through a queue that no work of the tests is on."""
+        found = np.empty(buffer.size, np.uint8)
+        cl.enqueue_copy(self.place.queue, found, buffer, is_blocking=True)
+        return found.tobytes()
+
+
+class Memory(cl.Buffer):  # type: ignore[misc]
+    """A buffer that can be referenced weakly."""
+
+
+class Place:
+    """A device with its context, a queue to read and write memory, and the kernel."""
+
+    def __init__(self, device: int) -> None:
+        queue: cl.CommandQueue = Stream(device, backend="opencl").native.queue
+        self.context = queue.context
+        self.queue = cl.CommandQueue(self.context, queue.device)
+        self.kernel = built_kernel(self.context, _SOURCE, "work")
+        self.turns = self._turns_that_take(_SLOW_SECONDS)
+
+    def _turns_that_take(self, seconds: float) -> int:
+        cell, turns = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, 4), 1 << 10
+        while min(self._seconds(cell, turns) for _ in range(3)) < seconds:
+            turns *= 2
+        return turns
+
+    def _seconds(self, cell: cl.Buffer, turns: int) -> float:
+        begin = perf_counter()
+        self.kernel(self.queue, (1,), None, cell, *map(np.uint32, (1, 0, turns)))
+        self.queue.finish()
+        return perf_counter() - begin
+
+
+class _Places:
+    made: ClassVar[dict[int, Place]] = {}
+    lock = threading.Lock()
+
+
+def _place(device: int) -> Place:
+    with _Places.lock:
+        if device not in _Places.made:
+            _Places.made[device] = Place(device)
+        return _Places.made[device]

@@ -1,0 +1,80 @@
+"""What lives how long: handles of our own, and what runs in progress need."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+from accelerator_graph_opencl import _driver as driver
+
+import accelerator_graph as ag
+from conftest import TURNS, Place
+
+
+@pytest.fixture
+def alive(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """The handles of our own that were made in this test and are alive."""
+    alive: set[int] = set()
+    made, released = driver.Owned.__init__, driver.Owned.__del__
+
+    def make(self: driver.Owned, handle: int, release: Any) -> None:
+        made(self, handle, release)
+        alive.add(id(self))
+
+    def release(self: driver.Owned) -> None:
+        released(self)
+        alive.discard(id(self))
+
+    monkeypatch.setattr(driver.Owned, "__init__", make)
+    monkeypatch.setattr(driver.Owned, "__del__", release)
+    gc.collect()
+    return alive
+
+
+def test_nothing_is_left_alive(place: Place, alive: set[int]) -> None:
+    cell, other = place.buffer(), place.buffer()
+
+    def work() -> None:
+        place.launch("add", cell, 1)
+        place.stream.fill(other, 1)
+        place.stream.copy(cell, other)
+
+    work()
+    place.stream.synchronize()
+    assert not alive
+    for keep in (False, True):
+        graph = ag.Graph(stream=place.stream, keep_graph=keep)
+        for _ in range(10):
+            with graph:
+                work()
+            graph.replay()
+            if keep:
+                graph.instantiate()
+            graph.replay()
+            place.stream.synchronize()
+            assert alive
+            graph.reset()
+            assert not alive
+    graph.capture_begin()
+    work()
+    graph.reset()
+    gc.collect()
+    ag.Graph().reset()
+    assert not alive
+    assert cell.reference_count == other.reference_count == 1
+
+
+def test_a_run_in_progress_keeps_what_it_needs(place: Place, alive: set[int]) -> None:
+    cell = place.buffer()
+    with ag.Graph(stream=place.stream) as graph:
+        for _ in range(5):
+            place.launch("slow", cell, TURNS)
+    graph.replay()
+    graph.reset()
+    assert alive
+    assert place.read(cell) == [31]
+    with ag.Graph(stream=place.stream) as graph:
+        place.launch("slow", cell, 1)
+    graph.reset()
+    assert not alive
