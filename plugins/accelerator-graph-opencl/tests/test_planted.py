@@ -237,6 +237,12 @@ OWN: dict[str, tuple[Plant, Callable[[Place], None]]] = {
 }
 
 
+def repeat(rule: Callable[[], None]) -> None:
+    """Check a rule several times: on a busy machine, work may be done before somebody looks."""
+    for _ in range(10):
+        rule()
+
+
 @pytest.mark.parametrize("mistake", KIT)
 def test_the_kit_finds_it(
     mistake: str, monkeypatch: pytest.MonkeyPatch, version: tuple[int, int, int] | None
@@ -248,7 +254,7 @@ def test_the_kit_finds_it(
     with monkeypatch.context() as patch:
         plant(patch)
         with pytest.raises(Exception) as found:  # noqa: PT011
-            getattr(Kit(), rule)()
+            repeat(getattr(Kit(), rule))
     assert rule in "".join(found.value.__notes__)
 
 
