@@ -153,7 +153,6 @@ def facts_about(backend: Backend, used: Work, seconds: float) -> Iterator[tuple[
 
 
 def device(backend: Backend, used: Work) -> str:
-    """Return which device was used, and its name."""
-    count, name = backend.device_count(), used.device_name()
-    number = f"the first of {count}" if count > 1 else "the only one"
+    """Return the name of the device that was used, and its number."""
+    number, name = f"device 0 of {backend.device_count()}", used.device_name()
     return f"{name}, {number}" if name else number

@@ -43,7 +43,9 @@ def calls(stack: Iterable[tuple[FrameType, int]]) -> list[str]:
 
     The calls that lead to the kit, and those inside it that run a rule or expect an error, are left out.
     """
-    frames = [(str(frame.f_globals.get("__name__", "?")), frame, line) for frame, line in stack]
+    frames = [
+        (str(frame.f_globals.get("__name__", frame.f_code.co_filename)), frame, line) for frame, line in stack
+    ]
     first = next((at for at, (module, *_) in enumerate(frames) if module.startswith(f"{KIT}.")), 0)
     lines = []
     for module, frame, line in frames[first:]:

@@ -8,8 +8,8 @@ import pytest
 
 from accelerator_graph.testing import Work
 from accelerator_graph.testing.programs import RandomPrograms
+from accelerator_graph.testing.works.host import HostWork
 from backends.test_conformance import tape
-from backends.works.host import HostWork
 
 
 @pytest.mark.needs("cpu")
@@ -29,7 +29,7 @@ class TestCuda(RandomPrograms):
     examples = 50
 
     def work(self) -> Work:
-        from backends.works.cuda import CudaWork
+        from accelerator_graph.testing.works.cuda import CudaWork
 
         return CudaWork()
 
@@ -45,7 +45,7 @@ class TestHip(RandomPrograms):
     examples = 50
 
     def work(self) -> Work:
-        from backends.works.hip import HipWork
+        from accelerator_graph.testing.works.hip import HipWork
 
         return HipWork()
 

@@ -93,7 +93,8 @@ def test_reports_broken_rules_and_expected_failures(
     assert "known failure   test_nodes_after_an_event (no edges yet)" in printed
     assert "expected to fail (it was broken once), but it passes" in text
     assert "`kit.planted.listing:HasNoEdges`" in text
-    assert "| registered |" in text
+    assert "| From | registered |" in text
+    assert ", device 0 of 1 |" in text
 
 
 def test_every_capability_is_explained() -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from backends.works.host import HostWork
 from hypothesis import Phase, errors, find, settings
 
 import accelerator_graph as ag
@@ -22,7 +21,9 @@ from accelerator_graph.testing import programs
 from accelerator_graph.testing._programs.order import Order
 from accelerator_graph.testing._programs.program import Program
 from accelerator_graph.testing.programs import RandomPrograms, check_programs
-from kit import planted, planted_explicit, planted_programs, races
+from accelerator_graph.testing.works.host import HostWork
+from kit import races
+from kit.planted import destroying, ending, in_programs, ordering, recording, replaying, without_a_fault
 from processes import execute
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,25 +54,25 @@ def failure() -> str:
 
 
 FOUND = [  # with a part of the shortest program that shows it, and its number of lines
-    (planted_programs.IgnoresDependencies, r"s1.wait\(", 26),
-    (planted_programs.ReplaysStaleParameters, r"with s0, g0:(.|\n)*with s0, g0:", 18),
-    (planted_programs.LosesAFill, r"s.fill\(b0, \d.*\n.*s.fill\(b0, ", 14),
-    (planted_programs.LosesTheLastOfThreeReplays, r"g0.replay|range\(3\)", 15),
-    (planted.FillIgnoresCaptures, r"fill\(b0, ", 12),
+    (in_programs.IgnoresDependencies, r"s1.wait\(", 26),
+    (in_programs.ReplaysStaleParameters, r"with s0, g0:(.|\n)*with s0, g0:", 18),
+    (in_programs.LosesAFill, r"s.fill\(b0, \d.*\n.*s.fill\(b0, ", 14),
+    (in_programs.LosesTheLastOfThreeReplays, r"g0.replay|range\(3\)", 15),
+    (recording.FillIgnoresCaptures, r"fill\(b0, ", 12),
 ]
 ALSO_FOUND = [
-    (planted.ReplaysTwice, r"g0.replay\(", 13),
-    (planted.NeverAbandons, "raise Abandoned", 13),
-    (planted.RunsOverlap, r"replay\(s\d\)|bind\(s\d\)", 26),
-    (planted.ReplaysOnAStreamOfItsOwn, r"g0.replay\(", 13),
-    (planted.DestroysRunsUnderWay, r"g0.reset\(\)|g0 = ag.Graph", 18),
-    (planted.ChildGraphsRunAtOnce, r"g\d.(replay|bind)\(s", 26),
-    (planted.DestroyBreaksCaptures, r"def f1\(s\):\n    g0.reset\(\)", 15),
-    (planted.SwapsNodes, r"enqueue|fill", 16),
-    (planted.LinksAStreamOnce, r"s\d.wait\(", 21),
-    (planted.CapturesEveryStream, "aside", 15),
-    (planted_explicit.LatestRunWins, r"range\(\d\)|g0.replay", 15),
-    (planted_explicit.LastWaitWins, r"s1.wait\(", 21),
+    (replaying.ReplaysTwice, r"g0.replay\(", 13),
+    (ending.NeverAbandons, "raise Abandoned", 13),
+    (replaying.RunsOverlap, r"replay\(s\d\)|bind\(s\d\)", 26),
+    (replaying.ReplaysOnAStreamOfItsOwn, r"g0.replay\(", 13),
+    (destroying.DestroysRunsUnderWay, r"g0.reset\(\)|g0 = ag.Graph", 18),
+    (replaying.ChildGraphsRunAtOnce, r"g\d.(replay|bind)\(s", 26),
+    (destroying.DestroyBreaksCaptures, r"def f1\(s\):\n    g0.reset\(\)", 15),
+    (replaying.SwapsNodes, r"enqueue|fill", 16),
+    (ordering.LinksAStreamOnce, r"s\d.wait\(", 21),
+    (recording.CapturesEveryStream, "aside", 15),
+    (replaying.LatestRunWins, r"range\(\d\)|g0.replay", 15),
+    (ordering.LastWaitWins, r"s1.wait\(", 21),
 ]
 
 
@@ -88,13 +89,13 @@ def test_bug_is_found_and_shrunk(backend: type[Backend], shows: str, lines: int,
 
 
 def test_failure_is_a_program_with_the_line_that_failed(register: Any) -> None:
-    register(planted.RunsWhileCapturing)
+    register(recording.RunsWhileCapturing)
     with pytest.raises(AssertionError) as caught:
         check_programs(HostWork(NAME))
     assert str(caught.value) == (
         """a program on backend 'planted' fails with AssertionError: c0 holds 1
 
-    # work is a backends.works.host.HostWork
+    # work is a accelerator_graph.testing.works.host.HostWork
     # work.enqueue(stream, cell, a, b) does: cell = cell * a + b
     import accelerator_graph as ag
     s0 = ag.Stream(0, backend="planted")
@@ -112,13 +113,13 @@ def test_failure_is_a_program_with_the_line_that_failed(register: Any) -> None:
 def test_hanging_call_is_a_failure_that_says_where(register: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs._Case, "time_limit", 2.0)
     monkeypatch.setattr(programs, "SHRINK_SECONDS", 1.0)
-    register(planted.Hangs)
-    with pytest.raises(AssertionError, match=r"hangs(.|\n)*in synchronize(.|\n)*\n->  "):
+    register(without_a_fault.Hangs)
+    with pytest.raises(AssertionError, match=r"still running(.|\n)*in Hangs.synchronize(.|\n)*\n->  "):
         check_programs(HostWork(NAME))
 
 
 def test_no_bug_is_found_where_there_is_none(register: Any) -> None:
-    register(planted.NothingButTheCore)
+    register(without_a_fault.NothingButTheCore)
     check_programs(HostWork(NAME))
 
 
@@ -180,7 +181,7 @@ def test_open_order_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_programs_use_only_what_the_backend_can_do(register: Any) -> None:
-    register(planted.NothingButTheCore)
+    register(without_a_fault.NothingButTheCore)
     code = "\n".join(drawn(NAME, 60, 0))
     for each in (".wait(", ".record(", ".fill(", ".copy(", ".replay(s)", ".bind(s)()"):
         assert each not in code, each
@@ -245,7 +246,7 @@ class Without:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Without)
 from accelerator_graph.testing import BackendConformance
-from backends.works.host import HostWork
+from accelerator_graph.testing.works.host import HostWork
 class Conformance(BackendConformance):
     def work(self):
         return HostWork("cpu")

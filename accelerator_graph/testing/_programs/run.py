@@ -33,7 +33,7 @@ def run(case: Case, code: str) -> None:
 
 def report(work: Work, code: str, error: Exception) -> str:
     """Return a message with the code, in which the lines that raised the error are marked."""
-    marked = {int(number) for number in re.findall(rf'"{FILE}", line (\d+)', str(error))}
+    marked = {int(number) for number in re.findall(rf"{FILE}, line (\d+)", str(error))}
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == FILE:

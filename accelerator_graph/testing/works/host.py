@@ -45,7 +45,7 @@ class HostWork(Work):
 
     def device_name(self) -> str:
         """Return the kind of processor."""
-        return f"the processors of this machine ({platform.machine()})"
+        return f"the processor ({platform.machine()})"
 
     def buffer(self, nbytes: int) -> Buffer:
         """Return memory of the process."""

@@ -62,6 +62,9 @@ class ReplayWaits(CpuBackend):
         if stream.capture is None:
             stream.worker.synchronize()
 
+    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
+        return lambda: self.replay(executable, stream)
+
 
 @caught_by("test_replay_returns_without_waiting")
 class ExplicitReplayWaits(Explicit):
