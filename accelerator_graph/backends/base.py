@@ -5,10 +5,8 @@ A backend is one class in a package of its own, named by an entry point. Two mor
 
     [project.entry-points."accelerator_graph.backends"]
     myrt = "myrt_graph:MyBackend"
-
     [project.entry-points."accelerator_graph.conformance"]
     myrt = "myrt_graph.testing:MyWork"  # a subclass of accelerator_graph.testing.Work
-
     [project.entry-points."accelerator_graph.demo"]
     myrt = "myrt_graph.demo:MyPlate"  # has the members of accelerator_graph._demo.Plate
 
@@ -57,10 +55,7 @@ library keeps supporting the previous version for a while, so a plug-in written 
 
 
 class Capability(StrEnum):
-    """What a backend may be able to do beyond the abstract methods.
-
-    The methods of a capability that it does not have on a device raise `unsupported`, as the defaults do.
-    """
+    """What a backend may be able to do. If not, its methods raise `unsupported`, as the defaults do."""
 
     EVENTS = "events"
     """`record_event`, `wait_event` and `query`: streams can be forked and joined."""
@@ -105,8 +100,7 @@ class GraphNode(NamedTuple):
     id: int
     """Its index in the list of nodes."""
     kind: str
-    """What it does, in lower case: ``"kernel"``, ``"memset"``, ``"memcpy"``, ``"host"``, ``"empty"``,
-    ``"graph"`` (a recorded replay), ..."""
+    """In lower case: ``"kernel"``, ``"memset"``, ``"memcpy"``, ``"host"``, ``"empty"``, ``"graph"``, ..."""
     name: str = ""
     """The name of the kernel or function, if it is known."""
 
@@ -447,13 +441,11 @@ class Backend(Recorder):
     def synchronize(self, stream: Any) -> None:
         """Wait until all work on the stream is done, replays included. Releases the GIL while it waits.
 
-        Raises the `DriverError` of work that has failed, where the runtime reports it. The backend documents
-        whether later work still runs.
-
-        A capturing stream can't be waited for: that is a `DriverError` with reason ``"illegal_call"``, or
-        ``"invalidated"`` if the capture was broken before. Whether it breaks the capture is up to the
-        backend: `capture_status` is ``"invalidated"`` then. A backend that records explicitly may raise
-        `CaptureError` instead, or return at once, since nothing runs.
+        Raises the `DriverError` of work that has failed, where the runtime reports it. A capturing stream
+        can't be waited for: that is a `DriverError` with reason ``"illegal_call"``, or ``"invalidated"`` if
+        the capture was broken before. Whether it breaks the capture is up to the backend: `capture_status` is
+        ``"invalidated"`` then. A backend that records explicitly may raise `CaptureError` instead, or return
+        at once, since nothing runs.
         """
 
     def current_stream(self, device: int | None = None) -> Any | None:
