@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet
 
 from accelerator_graph.backends.base import (
@@ -29,6 +29,9 @@ from ._capture import Capture, Captures, Event
 from ._executable import Executable, wait_for_runs
 from ._launch import launch_sizes
 from ._library import Handle, Library
+
+if TYPE_CHECKING:
+    from ._memory import Memory
 
 KINDS = (
     "empty",
@@ -175,6 +178,7 @@ class SyclBackend(Backend):
         from ._memory import memory_of
 
         target = memory_of(dst, nbytes, writable=True, host=False)
+        self._check_context(stream, target)
         self._library.call("memset", stream.addressof_ref(), target.address, value, target.nbytes)
 
     def copy(self, stream: Any, dst: Any, src: Any, nbytes: int | None) -> None:
@@ -183,6 +187,9 @@ class SyclBackend(Backend):
 
         source = memory_of(src, nbytes, writable=False, host=True)
         target = memory_of(dst, source.nbytes, writable=True, host=True)
+        for memory, obj in ((source, src), (target, dst)):
+            if hasattr(obj, "__sycl_usm_array_interface__"):
+                self._check_context(stream, memory)
         self._library.call("memcpy", stream.addressof_ref(), target.address, source.address, source.nbytes)
 
     def launch(
@@ -323,6 +330,14 @@ class SyclBackend(Backend):
     def _refuse_capturing(self, stream: Any, call: str) -> None:
         if self._library.capture_of(stream):
             raise self._library.refusal(call, "illegal_call")
+
+    def _check_context(self, stream: Any, memory: Memory) -> None:
+        """Raise ValueError for memory that is not the queue's: the runtime would crash."""
+        if memory.nbytes and not self._library.ask("usm", stream.addressof_ref(), memory.address):
+            raise ValueError(
+                f"there is no USM memory of the stream's context at {memory.address:#x}; allocate it with "
+                "`stream.native` or another queue of that context."
+            )
 
     def _supports_graphs(self, device: Any) -> bool:
         return bool(self._library.ask("supported", device.addressof_ref()))

@@ -51,6 +51,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "delete_event": (c_void_p,),
     "synchronize": (c_void_p,),
     "query": (c_void_p, c_void_p),
+    "usm": (c_void_p, c_void_p, c_void_p),
     "memset": (c_void_p, c_void_p, c_int, c_size_t),
     "memcpy": (c_void_p, c_void_p, c_void_p, c_size_t),
 }

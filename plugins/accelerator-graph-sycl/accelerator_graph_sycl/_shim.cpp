@@ -207,6 +207,13 @@ int sycl_graph_query(sycl::queue *queue, int *done) {
   return guarded([=] { *done = queue->khr_empty(); });
 }
 
+// Whether an address is that of USM memory in the context of a queue.
+int sycl_graph_usm(sycl::queue *queue, const void *address, int *answer) {
+  return guarded([=] {
+    *answer = sycl::get_pointer_type(address, queue->get_context()) != sycl::usm::alloc::unknown;
+  });
+}
+
 int sycl_graph_memset(sycl::queue *queue, void *target, int value, std::size_t nbytes) {
   return guarded([=] { queue->memset(target, value, nbytes); });
 }

@@ -8,6 +8,7 @@ from ctypes import c_double, c_int, c_uint32, c_uint64
 from itertools import pairwise
 from typing import Any
 
+import dpctl
 import numpy as np
 import pytest
 from accelerator_graph_sycl._memory import memory_of
@@ -200,6 +201,25 @@ def test_only_usm_memory_can_be_filled(stream: ag.Stream) -> None:
     """The runtime crashes if it is given host memory to fill."""
     with pytest.raises(TypeError, match="not USM memory"):
         stream.fill(bytearray(4), 1)
+
+
+def test_memory_of_another_context_is_refused(stream: ag.Stream) -> None:
+    device = dpctl.SyclDevice()
+    other = dpctl.SyclQueue(dpctl.SyclContext([device]), device)
+    foreign, own = MemoryUSMDevice(4, queue=other), MemoryUSMDevice(4)
+    host = np.zeros(4, np.uint8)
+    wrong: list[Callable[[], None]] = [
+        lambda: stream.fill(foreign, 1),
+        lambda: stream.copy(foreign, own),
+        lambda: stream.copy(own, foreign),
+        lambda: stream.fill(host.ctypes.data, 1, 4),
+    ]
+    with ag.Graph(stream=stream, keep_graph=True) as graph:
+        for call in wrong:
+            with pytest.raises(ValueError, match="no USM memory of the stream's context"):
+                call()
+        stream.fill(own, 1)
+    assert graph.num_nodes == 1
 
 
 class Array:
