@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help='a TOML file with a line `test_name = "reason"` for each rule that is known to be broken',
     )
-    kit.add_argument("--time-limit", type=seconds, metavar="S", help="how long a rule may take (60 seconds)")
+    kit.add_argument("--time-limit", type=seconds, metavar="S", help="how long a rule may take (120 seconds)")
     kit.set_defaults(run=run_conformance)
     return top
 

@@ -42,7 +42,7 @@ __all__ = ["Case", "Number", "applied", "expect", "folder", "is_same", "lacks", 
 class Case(ABC):
     """The base of all rules. Each test has an instance, and a thread, of its own."""
 
-    time_limit: ClassVar[float] = 60.0
+    time_limit: ClassVar[float] = 120.0
     """Seconds that a test may take, and any wait in it. A hard failure, with the place where it hangs."""
 
     backend: Backend

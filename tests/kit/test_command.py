@@ -68,7 +68,7 @@ def test_reports_every_rule_and_needs_no_pytest(tmp_path: Path) -> None:
     assert f"keeps all {passed} rules" in text
     assert f"keeps all {passed} rules" in printed[-2]
     assert "backend 'cpu' does not have the capability 'handles'" in text
-    assert "Each rule has 60 seconds" in text
+    assert "Each rule has 120 seconds" in text
 
 
 def test_reports_broken_rules_and_expected_failures(

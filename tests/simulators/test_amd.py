@@ -32,6 +32,8 @@ FILES = {
         if path.name != "test_same_graphs.py"  # wants CUDA as well
     ),
 }
+FEWER = {("6.4", "programs"): "not Long"}
+"""Tests, as for ``pytest -k``: AMD's runtime 6.4.3 crashes in `hipGraphLaunch` after some hundred programs."""
 LEAST_PASSED = {"backends/test_conformance.py": 240, "simulators/amd/harshly.py": 20}
 MAY_SKIP = (  # rules of the kit about capabilities, and what upstream breaks
     "backend 'hip' has ",
@@ -79,10 +81,11 @@ def outcome(runtime: Path, tmp_path: Path, *files: str, tests: str = "", **varia
 
 @pytest.mark.parametrize("part", FILES)
 def test_the_tests_of_the_backend_pass(
-    runtime: Path, tmp_path: Path, record_property: Record, part: str
+    request: pytest.FixtureRequest, runtime: Path, tmp_path: Path, record_property: Record, part: str
 ) -> None:
     harsh = {"SOFTWARE_HSA_HARSH": SEED} if part in HARSHLY else {}
-    found = outcome(runtime, tmp_path, *FILES[part], **harsh)
+    tests = FEWER.get((request.node.callspec.params["runtime"], part), "")
+    found = outcome(runtime, tmp_path, *FILES[part], tests=tests, **harsh)
     record_property("tests", sum(found.passed.values()))
     assert {
         name: found.passed.get(name, 0)
