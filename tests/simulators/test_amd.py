@@ -33,7 +33,7 @@ FILES = {
     ),
 }
 FEWER = {("6.4", "programs"): "not Long"}
-"""Tests, as for ``pytest -k``: AMD's runtime 6.4.3 crashes in `hipGraphLaunch` after some hundred programs."""
+"""Tests, as for ``pytest -k``: 6.4.3 crashes in `hipGraphLaunch` after some hundred programs: docs/hip.md."""
 LEAST_PASSED = {"backends/test_conformance.py": 240, "simulators/amd/harshly.py": 20}
 MAY_SKIP = (  # rules of the kit about capabilities, and what upstream breaks
     "backend 'hip' has ",
