@@ -69,7 +69,9 @@ class Torch(Framework):
 
         stream = self._last
         if stream is None or (stream.cuda_stream, stream.device_index) != (handle, device):
-            stream = self._last = cuda.ExternalStream(handle, device=device)
+            # ExternalStream(0) is a new stream (torch/csrc/cuda/Stream.cpp), not the default one
+            stream = cuda.ExternalStream(handle, device=device) if handle else cuda.default_stream(device)
+            self._last = stream
         try:
             cuda.set_stream(stream)
             return undo

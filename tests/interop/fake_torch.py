@@ -53,8 +53,8 @@ class Stream(Generic):
                 Generic.__init__(self, kwargs["stream_id"], kwargs["device_index"], kwargs["device_type"])
                 self.cuda_stream = kwargs["stream_id"] & ~1
             else:
-                made = kwargs.get("stream_ptr")
-                self.cuda_stream = int(call(driver.cuStreamCreate, 1)) if made is None else made
+                made = kwargs.get("stream_ptr")  # 0 makes a new stream, as in torch
+                self.cuda_stream = made or int(call(driver.cuStreamCreate, 1))
                 Generic.__init__(self, self.cuda_stream | 1, get_device())
         return self
 
@@ -81,7 +81,11 @@ def _device(device):
 def current_stream(device=None):
     calls["torch.cuda.current_stream"] += 1
     index = get_device() if device is None else device
-    return _streams.get(index) or ExternalStream(0, index)
+    return _streams.get(index) or default_stream(index)
+
+
+def default_stream(device=None):
+    return Stream(stream_id=0, device_index=get_device() if device is None else device, device_type=1)
 
 
 def set_stream(stream):
@@ -289,7 +293,17 @@ def torch(initialized=True, devices=2, graph=CUDAGraph):
         graph_pool_handle=lambda: (0, _pools.append(0) or len(_pools)),
         empty_cache=lambda: calls.update(["torch.cuda.empty_cache"]),
         CUDAGraph=graph,
-        **{each.__name__: each for each in (Stream, ExternalStream, MemPool, current_stream, set_stream)},
+        **{
+            each.__name__: each
+            for each in (
+                Stream,
+                ExternalStream,
+                MemPool,
+                current_stream,
+                default_stream,
+                set_stream,
+            )
+        },
     )
     return module(
         "torch",

@@ -187,6 +187,14 @@ def test_torch_takes_our_pools_and_we_take_torchs(torch):
     assert d.tolist() == [4.0] * 8
 
 
+def test_torchs_default_stream_is_entered_as_itself(torch):
+    undo = framework("Torch").use_stream(0, torch.cuda.current_device())
+    try:
+        assert torch.cuda.current_stream() == torch.cuda.default_stream()
+    finally:
+        undo()
+
+
 def test_a_pool_of_cupys_is_none():
     cupy = pytest.importorskip("cupy")
     with pytest.raises(TypeError, match=r"such as a torch\.cuda\.MemPool, not <cupy"):

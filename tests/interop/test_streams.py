@@ -102,6 +102,17 @@ def test_streams_of_all_are_understood(frameworks):
         assert (stream.backend, stream.handle, stream.device) == ("cuda", handle, 1), obj
 
 
+def test_the_default_stream_is_entered_as_itself(frameworks):
+    cuda = sys.modules["torch"].cuda
+    for before in (cuda.Stream(), cuda.default_stream()):
+        cuda.set_stream(before)
+        (torch,) = (each for each in interop.loaded() if type(each).__name__ == "Torch")
+        undo = torch.use_stream(0, 0)
+        assert cuda.current_stream().cuda_stream == 0
+        undo()
+        assert cuda.current_stream() is before
+
+
 def test_what_is_no_stream_stays_none(frameworks):
     for obj in (object(), "stream", None):
         with pytest.raises(TypeError, match="is not a stream"):
