@@ -51,8 +51,7 @@ COMMANDS = {
     },
 }
 WITHOUT_A_GPU = (
-    *("test_benchmarks.py", "core/test_fast_sanitizers.py", "faults", "kit/test_kit.py", "simulators"),
-    *("kit/test_programs.py", "torch_cpu"),
+    *("test_benchmarks.py", "core/test_fast_sanitizers.py", "faults", "kit", "simulators", "torch_cpu"),
 )
 """Tests that a GPU has no part in, and that take their time."""
 TESTS = {
