@@ -214,7 +214,8 @@ class Recorder(ABC):
         DriverError
             The capture was invalidated: with the reason of the call that did it, or ``"invalidated"``. Or
             work on a forked stream was not waited for: with reason ``"unjoined"``, even if the runtime's
-            graphs would wait for it, so that the same program works on every backend.
+            graphs would wait for it, so that the same program works on every backend. Whether a fork
+            without work has to be waited for is up to the backend.
         """
 
     def capture_abandon(self, token: Any) -> None:
@@ -481,10 +482,8 @@ class Backend(Recorder):
         Waiting for an event of a capture in progress adds a stream that is not capturing to that capture,
         ordered after the event. Streams of a capture can wait only for events of the same capture, because a
         replay could not preserve any other order; that refuses its own earlier events, too. Otherwise,
-        waiting for an event of its own has no effect on a stream.
-
-        The library has to know which streams share a capture: a backend with this capability needs
-        `capture_info`.
+        waiting for an event of its own has no effect on a stream. The two may be on different devices: raise
+        an error if your runtime can't order them. A backend with this capability needs `capture_info`.
 
         Raises
         ------
