@@ -27,6 +27,9 @@ from processes import execute
 ROOT = Path(__file__).resolve().parents[2]
 
 
+ATTEMPTS = 5
+
+
 class Conformance(BackendConformance):
     def work(self) -> Work:
         return HostWork(NAME)
@@ -56,7 +59,8 @@ def test_work_that_is_not_what_it_says_is_found(work: type[HostWork], test: str)
             return work("cpu")
 
     with pytest.raises(AssertionError):
-        run(test, Conformance)
+        for _ in range(ATTEMPTS):  # on a busy machine, two streams may not be seen side by side
+            run(test, Conformance)
 
 
 def test_streams_on_the_wrong_device_are_found(register: Any) -> None:
