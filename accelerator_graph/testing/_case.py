@@ -39,6 +39,10 @@ from ._work import Work
 __all__ = ["Case", "Number", "applied", "expect", "folder", "is_same", "lacks", "needs", "raises"]
 
 
+PIECES = 10
+"""How many slow pieces of work are enqueued together: they take 10 ms or more."""
+
+
 class Case(ABC):
     """The base of all rules. Each test has an instance, and a thread, of its own."""
 
@@ -123,6 +127,18 @@ class Case(ABC):
         """Enqueue a slow piece of work, or the same one several times."""
         for _ in range(times):
             self.used.enqueue_slow(stream, cell, a, b)
+
+    def seen_in_progress(self, enqueue: Callable[[], object], stream: ag.Stream, cell: Any) -> bool:
+        """Enqueue `PIECES` of work on an idle stream, more each time; return True if some was seen undone."""
+        for doublings in range(5):  # on a busy machine, ten pieces may be done by then
+            before = self.used.read(cell)
+            for _ in range(1 << doublings):
+                enqueue()
+            found = self.used.read(cell)
+            stream.synchronize()
+            if found != applied(PIECES << doublings, start=before):
+                return True
+        return False
 
     def setup(self, **how: Any) -> tuple[ag.Stream, Any, ag.Graph]:
         """Make a stream, a cell, and a graph that captures the stream."""

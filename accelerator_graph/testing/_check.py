@@ -60,7 +60,7 @@ def check_backend(work: Work, expected_failures: Mapping[str, str] | None = None
 def check_rules(
     work: Work, expected_failures: Mapping[str, str] | None = None, *, time_limit: float | None = None
 ) -> Iterator[CheckResult]:
-    """Check one rule after another, as `check_backend`; yield how each came out, also if it failed.
+    """Check one rule after another, as `check_backend` does; yield the result of each, failures included.
 
     If a rule about the work failed, the rules after those about the work are skipped. `time_limit` is the
     number of seconds for one rule, if not the kit's own.

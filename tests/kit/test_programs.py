@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import random
 import re
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,6 @@ import pytest
 from hypothesis import Phase, errors, find, settings
 
 import accelerator_graph as ag
-from accelerator_graph._core import ownership
 from accelerator_graph.backends.base import Backend
 from accelerator_graph.testing import programs
 from accelerator_graph.testing._programs.order import Order
@@ -24,22 +20,16 @@ from accelerator_graph.testing.programs import RandomPrograms, check_programs
 from accelerator_graph.testing.works.host import HostWork
 from kit import races
 from kit.planted import destroying, ending, in_programs, ordering, recording, replaying, without_a_fault
+from kit.planted.collection import NAME
 from processes import execute
 
 ROOT = Path(__file__).resolve().parents[2]
-NAME = "planted"
 
 
-@pytest.fixture
-def register(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setattr(threading, "excepthook", lambda error: None)
+@pytest.fixture(autouse=True)
+def as_many_as_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(programs.EXAMPLES, raising=False)
     monkeypatch.delenv(programs.SEED, raising=False)
-    yield lambda backend: ag.backends.register(NAME, backend)
-    ag.backends.unregister(NAME)
-    gc.collect()
-    monkeypatch.setattr(sys, "excepthook", lambda *error: None)
-    ownership.drain()
 
 
 def failure() -> str:

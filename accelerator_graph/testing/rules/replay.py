@@ -15,10 +15,7 @@ from typing import Any
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability
 
-from .._case import Case, applied, expect, needs, raises
-
-PIECES = 10
-"""Slow pieces of work: 10 ms or more."""
+from .._case import PIECES, Case, applied, expect, needs, raises
 
 
 class ReplayRules(Case):
@@ -46,21 +43,9 @@ class ReplayRules(Case):
             graph.replay,
             graph.bind(),
         ]
-        eager, *replays = [self._seen_in_progress(enqueue, stream, cell) for enqueue in ways]
+        eager, *replays = [self.seen_in_progress(enqueue, stream, cell) for enqueue in ways]
         self.skip_unless(eager, "does work while it is enqueued")
         assert replays == [True, True], "the run was always done when the call returned"
-
-    def _seen_in_progress(self, enqueue: Callable[[], object], stream: ag.Stream, cell: Any) -> bool:
-        """Enqueue slow work, more each time; return True if some was in progress afterwards."""
-        for doublings in range(5):  # on a busy machine, little work may be done by then
-            before, pieces = self.used.read(cell), PIECES << doublings
-            for _ in range(1 << doublings):
-                enqueue()
-            found = self.used.read(cell)
-            stream.synchronize()
-            if found != applied(pieces, start=before):
-                return True
-        return False
 
     def test_replay_on_another_stream(self) -> None:
         """`replay(stream)` runs on that stream, in its order."""

@@ -113,7 +113,7 @@ class OpenclBackend(Backend):
         return stream.context
 
     def synchronize(self, stream: Stream) -> None:
-        """Wait until all work on the queue is done, whoever has enqueued it."""
+        """Wait until all work on the queue is done, no matter who enqueued it."""
         self._runtime.captures.check_waiting(stream, "synchronize")
         stream.synchronize()
 

@@ -16,7 +16,7 @@
 struct Bytes {
     char *start;
     std::vector<char> bytes;
-    bool from_outside; /* stored by somebody who is no kernel of the agent */
+    bool from_outside; /* stored by anything but a kernel of the agent */
 
     char *end() { return start + bytes.size(); }
 

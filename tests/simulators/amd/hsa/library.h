@@ -58,7 +58,7 @@ uint64_t memory_available(uint64_t agent);
 /* Addresses that the library knows to belong to an agent. */
 void note_range(void *address, size_t size, uint64_t agent, Kind kind);
 
-/* Say whether all of it is coarse-grained memory of a GPU, and of which. */
+/* Return whether all of it is coarse-grained memory of one GPU, and which GPU. */
 bool is_cached(void *address, size_t size, uint64_t *agent);
 bool forget_range(void *address, size_t *size, uint64_t *agent);
 
