@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from .errors import OutOfMemoryError as OutOfMemoryError
     from .errors import UnknownBackendError as UnknownBackendError
     from .errors import UnsupportedError as UnsupportedError
+    from .inspection import GraphDescription as GraphDescription
+    from .inspection import diff as diff
 
 __version__ = "0.1.0"
 
@@ -63,6 +65,7 @@ _NAMES = {
         "CaptureError DriverError EmptyGraphWarning GraphStateError OutOfMemoryError UnknownBackendError "
         "UnsupportedError"
     ),
+    ".inspection": "GraphDescription diff",
 }
 """The public names by the module that defines them, which is imported on first use."""
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ._core.streams import Stream
+    from .inspection.description import GraphDescription
 
 T = TypeVar("T")
 
@@ -262,6 +263,22 @@ class Graph(Lifecycle):
     def pool(self) -> pools.PoolId:
         """Return the id of the graph's memory pool, for other graphs to share."""
         return self._runner_for("pool()").lease.shown
+
+    def describe(self) -> GraphDescription:
+        """Return what is in the graph: its nodes with their parameters, and the dependencies between them.
+
+        Raises
+        ------
+        GraphStateError
+            Nothing was captured, or the graph was not kept (``Graph(keep_graph=True)``).
+        UnsupportedError
+            The backend can't list nodes.
+        """
+        from .inspection.description import GraphDescription
+
+        captured, home = self._kept("describe()"), self._home
+        assert home is not None
+        return GraphDescription.of(home.backend, home.device, captured.recorder.nodes(captured.value))
 
     def debug_dump(self, path: str | os.PathLike[str], verbose: bool = True) -> None:
         """Write the graph in the DOT language.

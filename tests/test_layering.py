@@ -19,7 +19,7 @@ VENDOR = "errors _interpreter backends.base backends.memory backends._shared"
 RULES = [
     ("errors _interpreter", "_interpreter", ""),
     ("_plugins", "errors _interpreter _plugins", ""),
-    ("backends.base", "errors", ""),
+    ("backends.base backends._dot", "errors backends.base backends._dot", ""),
     ("backends.memory", "_interpreter", ""),
     ("backends._shared", "errors _interpreter backends.base backends._shared", ""),
     ("backends.cpu backends._cpu", f"{VENDOR} backends._cpu", ""),
@@ -35,8 +35,13 @@ RULES = [
     ("interop.registry", "errors _interpreter _plugins interop.base", ""),
     ("interop.torch interop._torch", "errors _interpreter backends.base interop.base interop._torch", ""),
     ("interop", "errors backends.base interop.base interop.registry", ""),
+    ("inspection", "backends.base inspection", ""),
     ("_core", "errors _interpreter backends.base backends.registry interop.base interop.registry _core", ""),
-    ("api", "errors _interpreter backends.base backends.registry interop.base interop.registry _core", ""),
+    (
+        "api",
+        "errors _interpreter backends.base backends.registry interop.base interop.registry _core inspection",
+        "",
+    ),
     (
         "_graphed",
         "errors _interpreter backends.base backends.registry interop.base interop.registry _core api "
@@ -44,7 +49,7 @@ RULES = [
         "",
     ),
     ("compat", "errors _interpreter backends.registry interop.registry interop.torch _core api compat", ""),
-    (PACKAGE, "errors backends interop _core api _graphed compat", ""),
+    (PACKAGE, "errors backends interop _core api inspection _graphed compat", ""),
     (
         "testing.programs testing._programs.drawing",
         f"{PACKAGE} backends backends.base testing",

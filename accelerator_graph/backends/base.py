@@ -43,9 +43,10 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from ..errors import AcceleratorGraphError, UnsupportedError
+from ._dot import to_dot
 
 BACKEND_API_VERSIONS = (1,)
 """The versions of this contract that the library supports, in ascending order.
@@ -95,14 +96,31 @@ class Availability(NamedTuple):
 
 
 class GraphNode(NamedTuple):
-    """One node of a graph."""
+    """One node of a graph. What its kind does not have, or the vendor does not tell, is None."""
 
     id: int
-    """Its index in the list of nodes."""
+    """Its index in the list of nodes, which is in the order in which they were recorded."""
     kind: str
-    """In lower case: ``"kernel"``, ``"memset"``, ``"memcpy"``, ``"host"``, ``"empty"``, ``"graph"``, ..."""
+    """In lower case: ``"kernel"``, ``"memset"``, ``"memcpy"``, ``"host"``, ``"empty"``, ``"graph"``,
+    ``"mem_alloc"``, ``"mem_free"``, ``"event_record"``, ``"wait_event"``, ``"conditional"``, ..."""
     name: str = ""
-    """The name of the kernel or function, if it is known."""
+    """The name of the kernel or function, as the vendor spells it, if it is known."""
+    grid: tuple[int, int, int] | None = None
+    """Of a kernel: the number of its blocks in each direction."""
+    block: tuple[int, int, int] | None = None
+    """Of a kernel: the number of a block's threads in each direction."""
+    shared_bytes: int | None = None
+    """Of a kernel: the dynamic shared memory of a block."""
+    target: int | None = None
+    """The address that is written, allocated or freed; of a host node, that of the function."""
+    source: int | None = None
+    """The address that is read."""
+    nbytes: int | None = None
+    """How many bytes are written, copied or allocated."""
+    value: int | None = None
+    """Of a fill: what each element is set to."""
+    bodies: tuple[GraphContents, ...] = ()
+    """Of a child graph or a conditional node: what is inside."""
 
 
 class GraphEdge(NamedTuple):
@@ -110,6 +128,11 @@ class GraphEdge(NamedTuple):
 
     source: int
     target: int
+    kind: str = ""
+    """``"programmatic"`` if the target may begin before the source has ended; else empty."""
+
+
+GraphContents: TypeAlias = tuple[list[GraphNode], list[GraphEdge]]
 
 
 class CaptureInfo(NamedTuple):
@@ -306,7 +329,7 @@ class Recorder(ABC):
         """Return the number of nodes; None if it is not known."""
         return None
 
-    def nodes(self, graph: Any) -> tuple[list[GraphNode], list[GraphEdge]]:
+    def nodes(self, graph: Any) -> GraphContents:
         """List the nodes and the dependencies of a graph."""
         raise unsupported(self, Capability.NODES)
 
@@ -315,9 +338,8 @@ class Recorder(ABC):
 
         By default drawn from `nodes`.
         """
-        nodes, edges = self.nodes(graph)
         with open(path, "w", encoding="utf-8") as file:
-            file.write(to_dot(nodes, edges))
+            file.write(to_dot(*self.nodes(graph)))
 
     def handle_int(self, obj: Any) -> int:
         """Return the handle of a stream, a graph or an executable: its own, from 1 to ``2**64 - 1``."""
@@ -581,19 +603,3 @@ def unsupported(backend: Recorder, capability: str) -> UnsupportedError:
         "capabilities() have it.",
         capability=str(capability),
     )
-
-
-def to_dot(nodes: list[GraphNode], edges: list[GraphEdge]) -> str:
-    """Draw a graph in the DOT language."""
-    lines = ["digraph accelerator_graph {", '  node [shape="box"];']
-    for node in nodes:
-        label = "\\n".join(map(_escaped, filter(None, (node.kind, node.name))))
-        lines.append(f'  n{node.id} [label="{label}"];')
-    lines.extend(f"  n{edge.source} -> n{edge.target};" for edge in edges)
-    return "\n".join([*lines, "}", ""])
-
-
-def _escaped(text: str) -> str:
-    """Return a text for a label of DOT, where backslashes and quotes have a meaning."""
-    shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
-    return shown.replace("\\", "\\\\").replace('"', '\\"')

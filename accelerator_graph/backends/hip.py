@@ -44,8 +44,7 @@ from .base import (
     Availability,
     CaptureInfo,
     CaptureStatus,
-    GraphEdge,
-    GraphNode,
+    GraphContents,
     LaunchFunction,
     Lends,
 )
@@ -293,8 +292,8 @@ class HipBackend(Lends):
         """Return the number of nodes."""
         return _nodes.node_count(self._driver, graph.handle)
 
-    def nodes(self, graph: Graph) -> tuple[list[GraphNode], list[GraphEdge]]:
-        """List the nodes, with the names of kernels, and the dependencies."""
+    def nodes(self, graph: Graph) -> GraphContents:
+        """List the nodes, with their parameters, and the dependencies."""
         with self._driver.current(graph.device):
             return _nodes.list_nodes(self._driver, graph.handle)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ..._interpreter.process import after_fork
-from ...backends.base import GraphEdge, GraphNode, LaunchFunction, Lends
+from ...backends.base import GraphContents, LaunchFunction, Lends
 from ...errors import CaptureError
 from ..base import FrameworkRecorder, PoolId, Undo
 from .errors import as_driver_error, translated
@@ -251,7 +251,7 @@ class TorchRecorder(FrameworkRecorder):
         """Return the number of nodes."""
         return self.backend.node_count(recording.handle)
 
-    def nodes(self, recording: Recording) -> tuple[list[GraphNode], list[GraphEdge]]:
+    def nodes(self, recording: Recording) -> GraphContents:
         """List the nodes and the dependencies."""
         return self.backend.nodes(recording.handle)
 

@@ -311,7 +311,7 @@ class SyclBackend(Backend):
         types, pairs = (c_int * count)(), (c_size_t * (2 * edge_count))()
         self._library.call("nodes", graph.address, types, pairs)
         nodes = [GraphNode(index, _kind(number)) for index, number in enumerate(types)]
-        return nodes, [GraphEdge(*pairs[at : at + 2]) for at in range(0, 2 * edge_count, 2)]
+        return nodes, [GraphEdge(pairs[at], pairs[at + 1]) for at in range(0, 2 * edge_count, 2)]
 
     def dump(self, graph: Handle, path: str, verbose: bool) -> None:
         """Let the runtime draw the graph, since only it knows the names of kernels."""
