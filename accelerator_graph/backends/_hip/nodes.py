@@ -30,6 +30,10 @@ _KINDS = [
 """The kinds of nodes in the order of ``hipGraphNodeType``, by the names that CUDA uses."""
 
 
+_COPIES_TELL = 7_02_00000
+"""The version of the runtime from which copies tell their parameters: 6.4.3 answers with garbage."""
+
+
 class _KernelParameters(ctypes.Structure):
     """`hipKernelNodeParams`."""
 
@@ -189,6 +193,8 @@ def _memset(driver: Driver, node: GraphNode, handle: int) -> GraphNode:
 
 
 def _memcpy(driver: Driver, node: GraphNode, handle: int) -> GraphNode:
+    if driver.call("hipRuntimeGetVersion") < _COPIES_TELL:
+        return node
     found = _CopyParameters()
     driver.call("hipGraphMemcpyNodeGetParams", handle, byref(found))
     width, height, depth = found.extent
@@ -212,15 +218,12 @@ def _mem_alloc(driver: Driver, node: GraphNode, handle: int) -> GraphNode:
 
 
 def _mem_free(driver: Driver, node: GraphNode, handle: int) -> GraphNode:
-    found = c_void_p()
-    driver.call("hipGraphMemFreeNodeGetParams", handle, byref(found))
-    return node._replace(target=found.value)
+    return node._replace(target=driver.call("hipGraphMemFreeNodeGetParams", handle))
 
 
 def _graph(driver: Driver, node: GraphNode, handle: int) -> GraphNode:
-    found = c_void_p()
-    driver.call("hipGraphChildGraphNodeGetGraph", handle, byref(found))
-    return node._replace(bodies=(list_nodes(driver, found.value),)) if found.value else node
+    body = driver.call("hipGraphChildGraphNodeGetGraph", handle)
+    return node._replace(bodies=(list_nodes(driver, body),))
 
 
 _READERS: dict[str, Callable[[Driver, GraphNode, int], GraphNode]] = {
