@@ -33,9 +33,9 @@ def from_json(text: str) -> GraphDescription:
     data = json.loads(text)
     if not isinstance(data, dict) or "schema" not in data:
         raise ValueError("the text is not the description of a graph; read one that to_json() has written.")
-    if data["schema"] > SCHEMA:
+    if data["schema"] not in range(1, SCHEMA + 1):
         raise ValueError(
-            f"the description has schema {data['schema']}, and this version of accelerator_graph reads up to "
+            f"the description has schema {data['schema']!r}, and this version of accelerator_graph reads up to "
             f"{SCHEMA}; read it with the version that wrote it, or a later one."
         )
     try:
@@ -70,4 +70,10 @@ def _read(data: dict[str, Any]) -> GraphContents:
                 known[name] = tuple(known[name])
         known["bodies"] = tuple(map(_read, each.get("bodies", ())))
         nodes.append(GraphNode(**known))
-    return nodes, [GraphEdge(*edge) for edge in data["edges"]]
+    edges = [GraphEdge(*edge) for edge in data["edges"]]
+    known = range(len(nodes))
+    if [node.id for node in nodes] != [*known]:
+        raise IndexError("the nodes are not numbered in their order")
+    if not all(edge.source in known and edge.target in known for edge in edges):
+        raise IndexError("a dependency is of a node that is not there")
+    return nodes, edges
