@@ -35,7 +35,7 @@ def from_json(text: str) -> GraphDescription:
         raise ValueError("the text is not the description of a graph; read one that to_json() has written.")
     if data["schema"] not in range(1, SCHEMA + 1):
         raise ValueError(
-            f"the description has schema {data['schema']!r}, and this version of accelerator_graph reads up to "
+            f"the description has schema {data['schema']!r}, and this accelerator_graph reads up to "
             f"{SCHEMA}; read it with the version that wrote it, or a later one."
         )
     try:
