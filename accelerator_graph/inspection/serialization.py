@@ -71,9 +71,9 @@ def _read(data: dict[str, Any]) -> GraphContents:
         known["bodies"] = tuple(map(_read, each.get("bodies", ())))
         nodes.append(GraphNode(**known))
     edges = [GraphEdge(*edge) for edge in data["edges"]]
-    known = range(len(nodes))
-    if [node.id for node in nodes] != [*known]:
+    ids = range(len(nodes))
+    if [node.id for node in nodes] != [*ids]:
         raise IndexError("the nodes are not numbered in their order")
-    if not all(edge.source in known and edge.target in known for edge in edges):
+    if not all(edge.source in ids and edge.target in ids for edge in edges):
         raise IndexError("a dependency is of a node that is not there")
     return nodes, edges
