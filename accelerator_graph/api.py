@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import TracebackType
@@ -17,17 +18,19 @@ from ._core.modes import check_mode
 from ._core.side_streams import beside_current
 from ._interpreter.sure_exit import if_skipped, sure_exit
 from .backends import registry
+from .backends.base import Recorder
 from .errors import GraphStateError
 from .interop import registry as interop
 
 if TYPE_CHECKING:
-    import os
     from typing import Self
 
     from ._core.streams import Stream
     from .inspection.description import GraphDescription
 
 T = TypeVar("T")
+_DESCRIBED = (".json", ".svg", ".png", ".pdf")
+"""The suffixes of files that the library writes itself, from the description."""
 
 
 class Graph(Lifecycle):
@@ -281,22 +284,36 @@ class Graph(Lifecycle):
         return GraphDescription.of(home.backend, home.device, captured.recorder.nodes(captured.value))
 
     def debug_dump(self, path: str | os.PathLike[str], verbose: bool = True) -> None:
-        """Write the graph in the DOT language.
+        """Write the graph to a file, whose suffix says what it is.
+
+        ``.json`` is the graph's description, which `GraphDescription.from_json` reads. ``.svg``, ``.png`` and
+        ``.pdf`` are drawn by Graphviz. Every other file is in the DOT language, written by the vendor where
+        the backend can have that.
 
         Parameters
         ----------
         path : path-like
             Where to. An existing file is replaced once the new one is whole.
         verbose : bool
-            Write the parameters of the nodes, too, where the backend knows them.
+            Have the vendor write the parameters of the nodes, too.
 
         Raises
         ------
         GraphStateError
             Nothing was captured, or the graph was not kept.
+        RuntimeError
+            Graphviz is needed, and not installed.
         """
         captured = self._kept("debug_dump()")
-        write_file(path, lambda name: captured.recorder.dump(captured.value, name, verbose))
+        recorder = captured.recorder
+        suffix = os.path.splitext(os.fsdecode(path))[1].lower()
+        if suffix in _DESCRIBED or type(recorder).dump is Recorder.dump:
+            from .inspection.files import write_description
+
+            description = self.describe()
+            write_file(path, lambda name: write_description(description, suffix, name))
+        else:
+            write_file(path, lambda name: recorder.dump(captured.value, name, verbose))
 
     def raw_graph(self) -> int:
         """Return the vendor's handle of the graph. It stays owned by this object, until `reset`."""

@@ -19,7 +19,7 @@ VENDOR = "errors _interpreter backends.base backends.memory backends._shared"
 RULES = [
     ("errors _interpreter", "_interpreter", ""),
     ("_plugins", "errors _interpreter _plugins", ""),
-    ("backends.base backends._dot", "errors backends.base backends._dot", ""),
+    ("backends.base", "errors", ""),
     ("backends.memory", "_interpreter", ""),
     ("backends._shared", "errors _interpreter backends.base backends._shared", ""),
     ("backends.cpu backends._cpu", f"{VENDOR} backends._cpu", ""),

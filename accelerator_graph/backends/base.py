@@ -46,7 +46,6 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from ..errors import AcceleratorGraphError, UnsupportedError
-from ._dot import to_dot
 
 BACKEND_API_VERSIONS = (1,)
 """The versions of this contract that the library supports, in ascending order.
@@ -101,20 +100,17 @@ class GraphNode(NamedTuple):
     id: int
     """Its index in the list of nodes, which is in the order in which they were recorded."""
     kind: str
-    """In lower case: ``"kernel"``, ``"memset"``, ``"memcpy"``, ``"host"``, ``"empty"``, ``"graph"``,
-    ``"mem_alloc"``, ``"mem_free"``, ``"event_record"``, ``"wait_event"``, ``"conditional"``, ..."""
+    """In lower case: ``"kernel"``, ``"memset"``, ``"memcpy"``, ``"host"``, ``"empty"``, ``"graph"``, ..."""
     name: str = ""
     """The name of the kernel or function, as the vendor spells it, if it is known."""
     grid: tuple[int, int, int] | None = None
-    """Of a kernel: the number of its blocks in each direction."""
     block: tuple[int, int, int] | None = None
-    """Of a kernel: the number of a block's threads in each direction."""
+    """Of a kernel: its blocks, and the threads of a block, in each direction."""
     shared_bytes: int | None = None
     """Of a kernel: the dynamic shared memory of a block."""
-    target: int | None = None
-    """The address that is written, allocated or freed; of a host node, that of the function."""
     source: int | None = None
-    """The address that is read."""
+    target: int | None = None
+    """The addresses that are read and written; `target` is also what is allocated, freed or called."""
     nbytes: int | None = None
     """How many bytes are written, copied or allocated."""
     value: int | None = None
@@ -334,12 +330,11 @@ class Recorder(ABC):
         raise unsupported(self, Capability.NODES)
 
     def dump(self, graph: Any, path: str, verbose: bool) -> None:
-        """Write the graph to `path` in the DOT language: its nodes, and an arrow for each dependency.
+        """Write the graph to `path` in the DOT language, as the vendor draws it.
 
-        By default drawn from `nodes`.
+        If this is not implemented, the library draws what `nodes` lists.
         """
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(to_dot(*self.nodes(graph)))
+        raise unsupported(self, Capability.NODES)
 
     def handle_int(self, obj: Any) -> int:
         """Return the handle of a stream, a graph or an executable: its own, from 1 to ``2**64 - 1``."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from accelerator_graph.backends.base import (
-    GraphEdge,
-)
+import accelerator_graph as ag
+from accelerator_graph.backends.base import GraphEdge
 from accelerator_graph.backends.cpu import CpuBackend
+from accelerator_graph.inspection.drawing import to_dot
 from kit.explicit_runtime import Explicit
 from kit.planted.collection import caught_by
 
@@ -103,4 +103,5 @@ class DumpsTheLatestGraph(Explicit):
 
     def dump(self, graph: Any, path: str, verbose: bool) -> None:
         self.first = getattr(self, "first", graph)
-        super().dump(self.first, path, verbose)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(to_dot(ag.GraphDescription.of("planted", 0, self.nodes(self.first))))
