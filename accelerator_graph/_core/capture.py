@@ -20,7 +20,7 @@ from ..errors import (
 )
 from ..interop.base import FrameworkRecorder
 from . import capture_table, gc_pause, stream_stack, streams
-from .modes import native_mode
+from .modes import CaptureMode, native_mode
 from .ownership import Callback, Owned
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class CapturePlan(NamedTuple):
     home: streams.Stream | None = None
     """Where replays will go, if that is another stream."""
     pool: AnyPool | None = None
-    mode: str | None = None
+    mode: CaptureMode | None = None
     prepare: bool = False
     """Wait for `home` first, unless that is being captured."""
     finds_inputs: bool | None = None
@@ -123,7 +123,7 @@ class Capture:
 
     def begin(
         self,
-        mode: str,
+        mode: CaptureMode,
         prepare: streams.Stream | None,
         generators: Sequence[object] = (),
         used: Callable[[object], Undo] | None = None,

@@ -46,10 +46,10 @@ from ._work import Work
 
 try:
     from hypothesis import Phase, configuration, errors, find, settings
-except ImportError as error:
+except ImportError as _error:
     raise ImportError(
         'accelerator_graph.testing.programs needs Hypothesis: pip install "accelerator-graph[programs]".'
-    ) from error
+    ) from _error
 
 from ._programs.drawing import programs
 
