@@ -44,7 +44,7 @@ RULES = [
         "",
     ),
     ("compat", "errors _interpreter backends.registry interop.registry interop.torch _core api compat", ""),
-    (PACKAGE, "errors backends interop _core api _graphed compat", ""),
+    (PACKAGE, "errors backends interop _core api _graphed compat testing", ""),
     (
         "testing.programs testing._programs.drawing",
         f"{PACKAGE} backends backends.base testing",
