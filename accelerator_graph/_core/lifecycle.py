@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from ..backends import registry
 from ..errors import GraphStateError
 from . import liveness, ownership, pools, states, streams
 from .call_site import warn_of_nothing
-from .capture import Capture, CapturePlan, why_empty
+from .capture import Capture, Captured, CapturePlan, why_empty
 from .current_stream import stream_to_capture
 from .modes import CaptureMode, check_mode
 from .replay import Runner
 from .states import GraphState
-
-if TYPE_CHECKING:
-    from .capture import Captured
 
 T = TypeVar("T")
 

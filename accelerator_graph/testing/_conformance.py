@@ -8,15 +8,12 @@ from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from traceback import clear_frames
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from unittest import SkipTest
 
 from .. import backends
 from . import rules
 from ._tools import unmet
-
-if TYPE_CHECKING:
-    import pytest
 
 
 class ExpectedFailure(SkipTest):
@@ -58,8 +55,8 @@ class BackendConformance(rules.AllRules):
         reasons = {name: unmet(getattr(cls, name).rule, backend) for name in test_names(cls)}
         return {name: reason for name, reason in reasons.items() if reason}
 
-    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Make pytest deselect what is left out. It calls this while it collects the class."""
+    def pytest_generate_tests(self, metafunc: Any) -> None:
+        """Make pytest deselect what is left out. `metafunc` is a `pytest.Metafunc`."""
         from ._selection import Selection
 
         plugins = metafunc.config.pluginmanager
