@@ -91,4 +91,4 @@ if not TYPE_CHECKING:  # type checkers read the imports above, and so find names
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return sorted({*globals(), *_HOMES})

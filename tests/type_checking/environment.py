@@ -1,0 +1,35 @@
+"""A folder with pyright, its JavaScript engine and jedi, filled once by pip."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from simulators.debian import digest, locked, unfinished_for
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = Path(__file__).resolve().parent / "__pycache__"
+PACKAGES = ("pyright[nodejs]==1.1.414", "jedi==0.20.0")
+PIP = ("-m", "pip", "--disable-pip-version-check", "install", "--quiet")
+TIMEOUT = 600
+
+
+def make() -> dict[str, str]:
+    """Return an environment in which pyright and jedi are found, and the project."""
+    folder = CACHE / f"pyright-{digest(sys.version, *PACKAGES)}"
+    with locked(folder):
+        if not folder.exists():
+            with unfinished_for(folder) as unfinished:
+                subprocess.run(
+                    [sys.executable, *PIP, "--target", str(unfinished), *PACKAGES],
+                    timeout=TIMEOUT,
+                    stdin=subprocess.DEVNULL,
+                    check=True,
+                )
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(ROOT), str(folder))),
+        "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1",
+    }

@@ -1,0 +1,72 @@
+"""What mypy, pyright and jedi make of the package, and of code that uses it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from processes import execute
+from type_checking import environment
+
+HERE = Path(__file__).resolve().parent
+PACKAGE = "accelerator_graph"
+TIMEOUT = 300
+
+ON_USE = pytest.mark.starts("type_checkers")
+
+COMPLETE = """
+import sys, jedi
+for line in sys.argv[1:]:
+    source = line.replace("; ", "\\n")
+    print(line, *(each.name for each in jedi.Script(source).complete()), sep="\\t")
+"""
+"""A program that prints the completions of its arguments, in which ``"; "`` stands for the end of a line."""
+
+COMPLETIONS = {
+    "import accelerator_graph as ag; ag.": "Graph Stream graphed testing errors CaptureMode",
+    "import accelerator_graph as ag; ag.testing.": "BackendConformance Work check_backend",
+    "import accelerator_graph as ag; ag.backends.": "names resolve use_backend",
+    "import accelerator_graph as ag; ag.interop.": "names register report",
+    "import accelerator_graph as ag; ag.compat.": "CUDAGraph graph install",
+    "import accelerator_graph as ag; ag.Graph().": "replay capture_begin retain state",
+    "import accelerator_graph as ag; ag.backends.resolve().": "create_stream capture_begin",
+    "from accelerator_graph import ": "Graph Stream graphed testing",
+}
+"""Names that an editor has to offer."""
+
+
+@pytest.fixture(scope="module")
+def env() -> dict[str, str]:
+    return environment.make()
+
+
+def test_mypy_finds_the_mistakes_in_code_of_users_and_no_others() -> None:
+    command = [sys.executable, "-m", "mypy", "--strict", HERE / "user_code.py"]
+    done = execute(command, cwd=environment.ROOT, timeout=TIMEOUT, merged=True)
+    assert done.returncode == 0, done.stdout
+
+
+@ON_USE
+def test_pyright_finds_the_mistakes_in_code_of_users_and_no_others(env: dict[str, str]) -> None:
+    done = execute([sys.executable, "-m", "pyright", "-p", HERE], env=env, timeout=TIMEOUT, merged=True)
+    assert done.returncode == 0, done.stdout
+    assert "0 errors" in done.stdout
+
+
+@ON_USE
+def test_every_public_symbol_has_a_declared_type(env: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "pyright", "--ignoreexternal", "--verifytypes", PACKAGE]
+    done = execute(command, env=env, timeout=TIMEOUT, merged=True)
+    assert "Type completeness score: 100%" in done.stdout, done.stdout
+    assert done.returncode == 0, done.stdout
+
+
+@ON_USE
+def test_jedi_completes(env: dict[str, str]) -> None:
+    done = execute([sys.executable, "-c", COMPLETE, *COMPLETIONS], env=env, timeout=TIMEOUT)
+    assert done.returncode == 0, done.stderr
+    offered = {line: names for line, *names in (each.split("\t") for each in done.stdout.splitlines())}
+    missing = {line: set(names.split()) - set(offered[line]) for line, names in COMPLETIONS.items()}
+    assert not any(missing.values()), missing
