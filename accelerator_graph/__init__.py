@@ -16,6 +16,7 @@ from __future__ import annotations
 
 TYPE_CHECKING: bool = False  # importing typing would take longer than importing all of this package
 if TYPE_CHECKING:
+    from . import api as api
     from . import backends as backends
     from . import compat as compat
     from . import errors as errors
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
-    "": "backends compat errors interop testing",
+    "": "api backends compat errors interop testing",
     "._core.pools": "AnyPool PoolId graph_pool_handle",
     "._core.current_stream": "current_stream is_current_stream_capturing",
     "._core.states": "GraphState",
@@ -77,7 +78,7 @@ _NAMES = {
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 if not TYPE_CHECKING:  # type checkers read the imports above, and so find names that do not exist
-    __all__ = sorted(_HOMES.keys() - {"testing"})  # `import *` would import the whole kit
+    __all__ = sorted(_HOMES.keys() - {"api", "testing"})  # `import *` would import the whole kit
 
     def __getattr__(name: str) -> object:
         from importlib import import_module

@@ -30,11 +30,16 @@ RULES = [
         "errors _interpreter _plugins backends.base backends._registry",
         "",
     ),
-    ("backends", "backends.registry", ""),
+    ("backends", "backends", ""),
     ("interop.base", "errors backends.base", ""),
     ("interop.registry", "errors _interpreter _plugins interop.base", ""),
     ("interop.torch interop._torch", "errors _interpreter backends.base interop.base interop._torch", ""),
-    ("interop", "errors backends.base interop.base interop.registry", ""),
+    (
+        "interop.cuda_core interop.cupy interop.numba interop.warp",
+        "errors backends.base interop.base interop.registry",
+        "",
+    ),
+    ("interop", "interop", ""),
     ("_core", "errors _interpreter backends.base backends.registry interop.base interop.registry _core", ""),
     ("api", "errors _interpreter backends.base backends.registry interop.base interop.registry _core", ""),
     (

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Literal, assert_type
 
 import accelerator_graph as ag
-from accelerator_graph.backends.base import Backend
 
 
 def library(stream: ag.Stream) -> None:
@@ -133,7 +132,7 @@ def solve(steps: int) -> float:
 def choice() -> None:
     assert_type(solve(3), float)
     assert_type(ag.backends.names(), list[str])
-    assert_type(ag.backends.resolve(), Backend)
+    assert_type(ag.backends.resolve(), ag.backends.base.Backend)
     assert_type(ag.is_graph_available("cuda"), bool)
     solve("3")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     ag.backend  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # noqa: B018
