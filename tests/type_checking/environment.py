@@ -10,6 +10,8 @@ from pathlib import Path
 from simulators.debian import digest, locked, unfinished_for
 
 ROOT = Path(__file__).resolve().parents[2]
+SOURCES = (ROOT, *sorted(path.parents[1] for path in ROOT.glob("plugins/*/*/py.typed")))
+"""The folders that contain the package and those of the plug-ins."""
 CACHE = Path(__file__).resolve().parent / "__pycache__"
 PACKAGES = ("pyright[nodejs]==1.1.414", "jedi==0.20.0")
 PIP = ("-m", "pip", "--disable-pip-version-check", "install", "--quiet")
@@ -17,7 +19,7 @@ TIMEOUT = 600
 
 
 def make() -> dict[str, str]:
-    """Return an environment in which pyright and jedi are found, and the project."""
+    """Return an environment in which pyright and jedi are found, and the packages to check."""
     folder = CACHE / f"pyright-{digest(sys.version, *PACKAGES)}"
     with locked(folder):
         if not folder.exists():
@@ -30,6 +32,6 @@ def make() -> dict[str, str]:
                 )
     return {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join((str(ROOT), str(folder))),
+        "PYTHONPATH": os.pathsep.join(map(str, (*SOURCES, folder))),
         "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1",
     }

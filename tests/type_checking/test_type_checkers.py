@@ -11,10 +11,10 @@ from processes import execute
 from type_checking import environment
 
 HERE = Path(__file__).resolve().parent
-PACKAGE = "accelerator_graph"
+PACKAGES = ("accelerator_graph", "accelerator_graph_opencl", "accelerator_graph_sycl")
 TIMEOUT = 300
 
-ON_USE = pytest.mark.starts("type_checkers")
+STARTS = pytest.mark.starts("type_checkers")
 
 COMPLETE = """
 import sys, jedi
@@ -48,22 +48,23 @@ def test_mypy_finds_the_mistakes_in_code_of_users_and_no_others() -> None:
     assert done.returncode == 0, done.stdout
 
 
-@ON_USE
+@STARTS
 def test_pyright_finds_the_mistakes_in_code_of_users_and_no_others(env: dict[str, str]) -> None:
     done = execute([sys.executable, "-m", "pyright", "-p", HERE], env=env, timeout=TIMEOUT, merged=True)
     assert done.returncode == 0, done.stdout
     assert "0 errors" in done.stdout
 
 
-@ON_USE
-def test_every_public_symbol_has_a_declared_type(env: dict[str, str]) -> None:
-    command = [sys.executable, "-m", "pyright", "--ignoreexternal", "--verifytypes", PACKAGE]
+@STARTS
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_symbol_has_a_declared_type(env: dict[str, str], package: str) -> None:
+    command = [sys.executable, "-m", "pyright", "--ignoreexternal", "--verifytypes", package]
     done = execute(command, env=env, timeout=TIMEOUT, merged=True)
     assert "Type completeness score: 100%" in done.stdout, done.stdout
     assert done.returncode == 0, done.stdout
 
 
-@ON_USE
+@STARTS
 def test_jedi_completes(env: dict[str, str]) -> None:
     done = execute([sys.executable, "-c", COMPLETE, *COMPLETIONS], env=env, timeout=TIMEOUT)
     assert done.returncode == 0, done.stderr
