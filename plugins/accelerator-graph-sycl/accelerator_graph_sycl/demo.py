@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from typing import Any
 from ctypes import c_int
+from typing import Any
 
 from dpctl.memory import MemoryUSMDevice
 from dpctl.program import create_program_from_source
