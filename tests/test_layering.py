@@ -55,21 +55,24 @@ RULES = [
     ("testing.works.hip", f"{PACKAGE} testing", "hip"),
     (
         "testing",
-        f"{PACKAGE} errors _interpreter _plugins backends backends.base interop.registry testing",
+        f"{PACKAGE} errors _install _interpreter _plugins backends backends.base interop.registry "
+        "_cli.terminal testing",
         "pytest",
     ),
-    ("__main__", f"{PACKAGE} _demo testing", ""),
+    ("__main__", "_cli.command", ""),
+    ("_cli.terminal", "", ""),
+    ("_cli", f"{PACKAGE} _install _core _cli _demo testing", ""),
     ("_demo.cuda", f"{PACKAGE} _demo", "cuda"),
     ("_demo.hip", f"{PACKAGE} _demo", "hip"),
-    ("_demo", f"{PACKAGE} _plugins _demo", ""),
+    ("_demo", f"{PACKAGE} _plugins _cli.terminal _demo", ""),
 ]
 
 # Whoever may not import a vendor or a framework may not ask for one by its name either.
 NAMES = {"cuda", "hip", "rocm", "torch", "cupy", "numba", "warp", "triton", "jax"}
 MAY_NAME = (
     "_install backends.registry backends._registry interop.registry _demo backends.cuda backends._cuda "
-    "backends.hip backends._hip interop.torch interop._torch interop.cupy interop.numba interop.warp interop.cuda_core "
-    "compat _graphed.torch testing.works"
+    "backends.hip backends._hip interop.torch interop._torch interop.cupy interop.numba interop.warp "
+    "interop.cuda_core compat _graphed.torch testing.works"
 )
 
 
