@@ -20,6 +20,7 @@ CLOSED_PIPE = 141
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status; SystemExit for wrong arguments and for help."""
     top = parser()
+    terminal.allow_all_characters()
     try:
         try:
             options = top.parse_args(arguments)

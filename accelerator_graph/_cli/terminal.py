@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import sys
@@ -28,14 +29,19 @@ def rows(table: Sequence[Sequence[str]], indent: str = "") -> list[str]:
 
 
 def wrapped(text: str, head: str = "") -> list[str]:
-    """Return the lines of a text that begins with `head`, wrapped under the beginning of the text."""
+    """Return the lines of a text that begins with `head`, wrapped under the beginning of the text.
+
+    The text begins on a line of its own if `head` leaves less than half of the terminal's width.
+    """
     width = shutil.get_terminal_size().columns if is_terminal(sys.stdout) else sys.maxsize
-    below = head if len(head) <= width // 2 else head[: len(head) - len(head.lstrip()) + 4]
+    if len(head) > width // 2:
+        indent = len(head) - len(head.lstrip())
+        return [head.rstrip(), *wrapped(text, " " * min(indent + 4, width // 2))]
     return textwrap.wrap(
         text,
         width,
         initial_indent=head,
-        subsequent_indent=" " * len(below),
+        subsequent_indent=" " * len(head),
         break_long_words=False,
         break_on_hyphens=False,
     ) or [head.rstrip()]
@@ -92,6 +98,12 @@ def check_file(path: str) -> None:
         raise FileNotFoundError(f"{path} can't be written, because the folder {folder} does not exist.")
     if not os.access(path if os.path.exists(path) else folder, os.W_OK):
         raise PermissionError(f"{path} can't be written; name a file that you may write.")
+
+
+def allow_all_characters() -> None:
+    """Have the output escape the characters that its encoding lacks."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def flush() -> None:

@@ -29,7 +29,10 @@ BUILTINS = {
 STEPS_PER_GRAPH = 20
 """An even number, so that each replay ends on the grid where the next one begins."""
 
-FOR_TESTING = "cpu graphs are for testing: a replay calls the same Python functions, so it is hardly faster"
+FOR_TESTING = (
+    "cpu graphs are for testing: a replay calls the same Python functions, so these times say "
+    "nothing about an accelerator"
+)
 
 
 class Plate(Protocol):

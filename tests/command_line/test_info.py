@@ -1,14 +1,12 @@
-"""`accelerator-graph` and `python -m accelerator_graph`, as their users call them."""
+"""The command `info`."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -18,28 +16,8 @@ from accelerator_graph.backends import register, unregister
 from accelerator_graph.backends.base import Availability
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import BackendUnavailableError
+from command_line.calls import ROOT, command_line
 from processes import execute
-
-ROOT = Path(__file__).resolve().parents[1]
-
-
-def command_line(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", **variables}
-    return execute([sys.executable, "-W", "error", "-m", "accelerator_graph", *arguments], env=environment)
-
-
-def solved(*arguments: str) -> str:
-    done = command_line("demo", "--backend", "cpu", "--size", "16", "--steps", "40", *arguments)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return done.stdout
-
-
-def refused(status: int, *arguments: str, **variables: str) -> str:
-    done = command_line(*arguments, **variables)
-    assert done.returncode == status, done
-    assert "Traceback" not in done.stderr
-    return done.stderr
 
 
 def test_info_shows_every_backend_and_why_it_is_not_usable() -> None:
@@ -209,117 +187,6 @@ sys.exit(main(["info", "--json"]))
     assert json.loads(done.stdout)["extension"].startswith(said)
 
 
-def test_demo_gets_the_same_bits_and_draws_the_graph(tmp_path: Path) -> None:
-    drawing = tmp_path / "a step.dot"
-    output = solved("-o", str(drawing))
-    assert "identical" in output
-    assert str(drawing) in output
-    text = drawing.read_text(encoding="utf-8")
-    assert text.startswith("digraph")
-    assert text.count("diffuse_rows") == 40
-    assert "->" in text
-
-
-def test_demo_leaves_no_file(tmp_path: Path) -> None:
-    arguments = ("demo", "--backend", "cpu", "--size", "16", "--steps", "20")
-    command = [sys.executable, "-m", "accelerator_graph", *arguments]
-    places = {name: str(tmp_path) for name in ("HOME", "TMPDIR", "TEMP", "TMP")}
-    done = execute(command, env={**os.environ, "PYTHONPATH": str(ROOT), **places}, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_demo_says_that_cpu_graphs_are_for_testing(plugin: Callable[..., dict[str, str]]) -> None:
-    assert "cpu graphs are for testing" in solved()
-    arguments = ("demo", "--backend", "plug", "--size", "16", "--steps", "20")
-    done = command_line(*arguments, **plugin(None, HOOKS))
-    assert done.returncode == 0, done.stderr
-    assert "for testing" not in done.stdout
-
-
-def test_demo_takes_the_best_that_is_usable_when_none_is_named() -> None:
-    done = command_line("demo", "--size", "16", "--steps", "20")
-    assert done.returncode == 0, done.stderr
-    assert "identical" in done.stdout
-
-
-PLUGIN = """
-from accelerator_graph._demo.cpu import CpuPlate as Plate
-from accelerator_graph.backends.cpu import CpuBackend
-from accelerator_graph.errors import BackendUnavailableError
-from accelerator_graph.testing.works.host import HostWork
-
-class Backend(CpuBackend):
-    priority = {priority}
-
-class Work(HostWork):
-    def __init__(self):
-        super().__init__("plug")
-"""
-HOOKS = """
-[accelerator_graph.demo]
-plug = the_plugin:Plate
-[accelerator_graph.conformance]
-plug = the_plugin:Work
-"""
-
-
-@pytest.fixture
-def plugin(tmp_path: Path) -> Callable[..., dict[str, str]]:
-    """Installs a plug-in, with further entry points; returns the variables that make it be found."""
-
-    def install(priority: object, hooks: str = "") -> dict[str, str]:
-        (tmp_path / "the_plugin.py").write_text(PLUGIN.format(priority=priority))
-        info = tmp_path / "the_plugin-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: the-plugin\nVersion: 1.0\n")
-        points = f"[accelerator_graph.backends]\nplug = the_plugin:Backend\n{hooks}"
-        (info / "entry_points.txt").write_text(points)
-        return {"PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path)))}
-
-    return install
-
-
-@pytest.mark.parametrize("priority", [5, None])
-def test_demo_takes_the_best_that_it_has_a_kernel_for(
-    plugin: Callable[[object], dict[str, str]], priority: object
-) -> None:
-    variables = plugin(priority)
-    arguments = ("demo", "--size", "16", "--steps", "20")
-    done = command_line(*arguments, **variables)
-    assert done.returncode == 0, done.stderr
-    assert "identical" in done.stdout
-    for named in (
-        command_line(*arguments, "--backend", "plug", **variables),
-        command_line(*arguments, ACCELERATOR_GRAPH_BACKEND="plug", **variables),
-    ):
-        assert named.returncode == 1
-        assert "backend 'plug' has no kernel for the demo" in named.stderr
-        assert '[project.entry-points."accelerator_graph.demo"] plug = "module:Class"' in named.stderr
-
-
-def test_demo_runs_on_a_plug_in_that_has_a_kernel_for_it(plugin: Callable[..., dict[str, str]]) -> None:
-    variables = plugin(None, HOOKS)
-    arguments = ("demo", "--backend", "plug", "--size", "16", "--steps", "20")
-    done = command_line(*arguments, **variables)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("backend   plug, ")
-    assert "identical" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("hooks", "message"),
-    [(HOOKS, "there is no test_of_nothing"), ("", "backend 'plug' has no work for the conformance kit")],
-)
-def test_conformance_of_a_plug_in_uses_the_work_of_its_entry_point(
-    plugin: Callable[..., dict[str, str]], hooks: str, message: str, tmp_path: Path
-) -> None:
-    expected = tmp_path / "expected.toml"
-    expected.write_text("test_of_nothing = 'so that no rule is run'\n")
-    arguments = ("conformance", "plug", "--expected", str(expected))
-    assert message in refused(1, *arguments, **plugin(None, hooks))
-
-
 def test_info_says_which_backend_has_to_be_named(plugin: Callable[[object], dict[str, str]]) -> None:
     variables = plugin(None)
     facts = json.loads(command_line("info", "--json", **variables).stdout)
@@ -333,66 +200,3 @@ def test_info_says_which_backend_has_to_be_named(plugin: Callable[[object], dict
     shown = command_line("info", **variables).stdout
     assert re.search(r"  plug  yes  1 device, .*from the-plugin 1.0, used only if you name it\n", shown)
     assert "'cpu', because no accelerator can be used unless you name it." in shown
-
-
-def test_demo_notices_a_replay_that_differs() -> None:
-    code = """
-import sys
-import accelerator_graph._demo.cpu as cpu
-from accelerator_graph.__main__ import main
-
-real, calls = cpu.diffuse_rows, 0
-
-def forgetful(*arguments):
-    global calls
-    calls += 1
-    if calls != 240:  # in the replays that are timed
-        real(*arguments)
-
-cpu.diffuse_rows = forgetful
-sys.exit(main(["demo", "--backend", "cpu", "--size", "16", "--steps", "40"]))
-"""
-    done = execute([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)})
-    assert done.returncode == 1, done.stderr
-    assert "DIFFERENT" in done.stdout
-
-
-def test_unknown_backend_is_refused_in_the_words_of_the_library() -> None:
-    message = refused(1, "demo", "--backend", "cpuu")
-    assert "'cpuu'" in message
-    assert "did you mean 'cpu'?" in message
-
-
-@pytest.mark.parametrize("variables", [{}, {"ACCELERATOR_GRAPH_BACKEND": "cpu"}])
-def test_unavailable_backend_is_refused_with_its_reason(variables: dict[str, str]) -> None:
-    facts = json.loads(command_line("info", "--json").stdout)
-    missing = [backend for backend in facts["backends"] if not backend["usable"]]
-    if not missing:
-        pytest.skip("every backend is usable here")
-    assert missing[0]["reason"] in refused(1, "demo", "--backend", missing[0]["name"], **variables)
-
-
-@pytest.mark.parametrize(
-    ("place", "problem"), [("missing/x.dot", "the folder {} does not exist"), ("missing/..", "is a folder")]
-)
-def test_drawing_that_cannot_be_written_is_refused_at_once(tmp_path: Path, place: str, problem: str) -> None:
-    path = tmp_path / place if "x.dot" in place else tmp_path
-    message = refused(1, "demo", "--backend", "no_such_backend", "-o", str(path))
-    assert str(path) in message
-    assert problem.format(path.parent) in message
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("nonsense",),
-        ("info", "extra"),
-        ("demo", "--size", "3"),
-        ("demo", "--size", "many"),
-        ("demo", "--steps", "0"),
-        ("demo", "--steps", "21"),
-        ("demo", "--backend"),
-    ],
-)
-def test_bad_arguments_are_refused(arguments: tuple[str, ...]) -> None:
-    assert "usage:" in refused(2, *arguments)
