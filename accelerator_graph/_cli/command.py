@@ -23,10 +23,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     terminal.allow_all_characters()
     try:
         try:
-            options = top.parse_args(arguments)
-            if options.run is None:
-                top.print_help()
-                return 0
+            options, unknown = top.parse_known_args(arguments)
+            if unknown:
+                options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")  # with its own usage
             return int(options.run(options))
         finally:
             terminal.flush()  # while a failure to write can still be handled
@@ -42,13 +41,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser. Its option `run` is the function of the chosen command; None if there is none."""
+    """Return the parser. Its results `run` and `parser` are of the command; without one, of the help."""
     top = argparse.ArgumentParser(prog=program(), description=str(ag.__doc__).partition("\n")[0])
     top.add_argument("-V", "--version", action="version", version=f"accelerator_graph {ag.__version__}")
-    top.set_defaults(run=None)
+    top.set_defaults(run=run_help, parser=top)
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
 
-    about = "show which backends and frameworks can be used, and why not; status 1 if the named backend can't"
+    about = (
+        "show which backends and frameworks can be used, and why not; the status is 1 if the named backend can't"
+    )
     info = commands.add_parser("info", help=about, description=sentence(about))
     info.add_argument(
         "--backend",
@@ -56,17 +57,17 @@ def parser() -> argparse.ArgumentParser:
         help="the default is the one that ACCELERATOR_GRAPH_BACKEND names, if any",
     )
     info.add_argument("--json", action="store_true", help="print the same as JSON")
-    info.set_defaults(run=run_info)
+    info.set_defaults(run=run_info, parser=info)
 
-    about = "solve the heat equation eagerly and by replaying a graph; status 1 if the results differ"
+    about = "solve the heat equation eagerly and by replaying a graph; the status is 1 if the results differ"
     demo = commands.add_parser("demo", help=about, description=sentence(about))
     demo.add_argument("--backend", metavar="NAME", help="the default is the best one that can be used")
-    demo.add_argument("--size", type=size, metavar="N", help="number of points along each side of the grid")
-    demo.add_argument("--steps", type=steps, metavar="N", help="number of time steps")
+    demo.add_argument("--size", type=size, metavar="N", help="points along each side of the grid, 4 to 16384")
+    demo.add_argument("--steps", type=steps, metavar="N", help="number of time steps, a multiple of 20")
     demo.add_argument("-o", "--output", metavar="PATH", help="draw the graph into this file, in DOT")
-    demo.set_defaults(run=run_demo)
+    demo.set_defaults(run=run_demo, parser=demo)
 
-    about = "check whether a backend keeps to the contract; status 1 if it breaks a rule"
+    about = "check whether a backend keeps to the contract; the status is 1 if it breaks a rule"
     kit = commands.add_parser("conformance", help=about, description=sentence(about))
     kit.add_argument("backend", metavar="BACKEND", help="the backend's name")
     kit.add_argument("-o", "--output", metavar="PATH", help="write a report, in Markdown, to this file")
@@ -82,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
         help='a TOML file with a line `test_name = "reason"` for each rule that is known to be broken',
     )
     kit.add_argument("--time-limit", type=seconds, metavar="S", help="how long a rule may take (120 seconds)")
-    kit.set_defaults(run=run_conformance)
+    kit.set_defaults(run=run_conformance, parser=kit)
     return top
 
 
@@ -130,6 +131,12 @@ def seconds(text: str) -> float:
     if not 0 < value < threading.TIMEOUT_MAX:
         raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, not {text!r}")
     return value
+
+
+def run_help(options: argparse.Namespace) -> int:
+    """Print the help. It is what a user wants who gives no command, so the status is 0, as that of pip."""
+    options.parser.print_help()
+    return 0
 
 
 def run_info(options: argparse.Namespace) -> int:

@@ -130,8 +130,8 @@ def backend_in_words(row: Mapping[str, Any]) -> tuple[str, str]:
             known.append("used only if you name it")
         said = ", ".join(known)
     else:
-        reason = sentence(row["reason"].rstrip(".") + ".")
-        said = f"{reason} Found: {', '.join(known)}." if known else reason
+        reason = row["reason"].rstrip(".")
+        said = f"{reason}. Found: {', '.join(known)}." if known else f"{reason}."
     return "yes" if row["usable"] else "no", f"{said}. {row['warning']}" if row["warning"] else said
 
 

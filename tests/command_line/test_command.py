@@ -82,8 +82,8 @@ def test_module_and_script_name_themselves(tmp_path: Path) -> None:
     script.write_text("import sys\nfrom accelerator_graph.__main__ import main\nsys.exit(main())\n")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     named = execute([sys.executable, str(script), "info", "--jason"], env=environment)
-    assert named.stderr.startswith("usage: accelerator-graph ")
-    assert command_line("info", "--jason").stderr.startswith("usage: python -m accelerator_graph ")
+    assert named.stderr.startswith("usage: accelerator-graph info ")
+    assert command_line("info", "--jason").stderr.startswith("usage: python -m accelerator_graph info ")
 
 
 def ended(*arguments: str, output: int, buffered: bool = True) -> tuple[int, str]:
