@@ -48,7 +48,8 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
 
     about = (
-        "show which backends and frameworks can be used, and why not; the status is 1 if the named backend can't"
+        "show which backends and frameworks can be used, and why not; "
+        "the status is 1 if the named backend can't"
     )
     info = commands.add_parser("info", help=about, description=sentence(about))
     info.add_argument(
