@@ -82,8 +82,8 @@ LANES = {
         "python3 dev.py test tests/torch_cpu",
     ),
     "type_checkers": Lane(
-        "pyright and jedi",
-        "a type for every public symbol, the types that users see, completion in editors",
+        "pyright",
+        "a type for every public symbol, and the types that users see",
         frozenset(("type_checkers",)),
         f"{REQUIRED}=1 python3 dev.py test tests/type_checking",
     ),

@@ -1,4 +1,4 @@
-"""What mypy, pyright and jedi make of the package, and of code that uses it."""
+"""What mypy and pyright make of the package, and of code that uses it."""
 
 from __future__ import annotations
 
@@ -15,26 +15,6 @@ PACKAGES = ("accelerator_graph", "accelerator_graph_opencl", "accelerator_graph_
 TIMEOUT = 300
 
 STARTS = pytest.mark.starts("type_checkers")
-
-COMPLETE = """
-import sys, jedi
-for line in sys.argv[1:]:
-    source = line.replace("; ", "\\n")
-    print(line, *(each.name for each in jedi.Script(source).complete()), sep="\\t")
-"""
-"""A program that prints the completions of its arguments, in which ``"; "`` stands for the end of a line."""
-
-COMPLETIONS = {
-    "import accelerator_graph as ag; ag.": "Graph Stream graphed testing errors CaptureMode",
-    "import accelerator_graph as ag; ag.testing.": "BackendConformance Work check_backend",
-    "import accelerator_graph as ag; ag.backends.": "names resolve use_backend",
-    "import accelerator_graph as ag; ag.interop.": "names register report",
-    "import accelerator_graph as ag; ag.compat.": "CUDAGraph graph install",
-    "import accelerator_graph as ag; ag.Graph().": "replay capture_begin retain state",
-    "import accelerator_graph as ag; ag.backends.resolve().": "create_stream capture_begin",
-    "from accelerator_graph import ": "Graph Stream graphed testing",
-}
-"""Names that an editor has to offer."""
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +42,3 @@ def test_every_public_symbol_has_a_declared_type(env: dict[str, str], package: s
     done = execute(command, env=env, timeout=TIMEOUT, merged=True)
     assert "Type completeness score: 100%" in done.stdout, done.stdout
     assert done.returncode == 0, done.stdout
-
-
-@STARTS
-def test_jedi_completes(env: dict[str, str]) -> None:
-    done = execute([sys.executable, "-c", COMPLETE, *COMPLETIONS], env=env, timeout=TIMEOUT)
-    assert done.returncode == 0, done.stderr
-    offered = {line: names for line, *names in (each.split("\t") for each in done.stdout.splitlines())}
-    missing = {line: set(names.split()) - set(offered[line]) for line, names in COMPLETIONS.items()}
-    assert not any(missing.values()), missing
