@@ -23,6 +23,7 @@ from .base import (
     Backend,
     Capability,
     CaptureInfo,
+    CaptureMode,
     CaptureStatus,
     GraphContents,
     GraphEdge,
@@ -63,8 +64,8 @@ class CpuBackend(Backend):
     __slots__ = ("_captures",)
 
     api_version: ClassVar[int] = 1
-    capture_modes = MODES
-    stream_modules = frozenset({"accelerator_graph"})
+    capture_modes: ClassVar[tuple[CaptureMode, ...]] = MODES
+    stream_modules: ClassVar[frozenset[str]] = frozenset({"accelerator_graph"})
     survives_fork = True
 
     # ---- being there ---------------------------------------------------------------------------
@@ -183,7 +184,7 @@ class CpuBackend(Backend):
         """Return a context in which captures of other streams don't forbid this thread to wait."""
         return self._captures.relaxed()
 
-    def capture_begin(self, stream: Stream, mode: str) -> Capture:
+    def capture_begin(self, stream: Stream, mode: CaptureMode) -> Capture:
         """Record what is enqueued on the stream from now on, instead of running it."""
         return self._captures.begin(stream, mode)
 
