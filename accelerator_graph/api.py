@@ -21,6 +21,7 @@ from ._interpreter.sure_exit import if_skipped, sure_exit
 from .backends import registry
 from .backends.base import Recorder
 from .errors import GraphStateError
+from .inspection.description import GraphDescription
 from .interop import registry as interop
 
 T = TypeVar("T")
@@ -274,8 +275,6 @@ class Graph(Lifecycle):
         UnsupportedError
             The backend can't list nodes.
         """
-        from .inspection.description import GraphDescription
-
         captured, home = self._kept("describe()"), self._home
         assert home is not None
         return GraphDescription.of(home.backend, home.device, captured.recorder.nodes(captured.value))

@@ -56,7 +56,7 @@ RULES = [
     ),
     ("compat", "errors _interpreter backends.registry interop.registry interop.torch _core api compat", ""),
     ("inspection", "backends.base inspection", ""),
-    (PACKAGE, "errors backends interop _core api _graphed compat testing", ""),
+    (PACKAGE, "errors backends inspection interop _core api _graphed compat testing", ""),
     (
         "testing.programs testing._programs.drawing",
         f"{PACKAGE} _install backends backends.base testing",

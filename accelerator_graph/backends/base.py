@@ -116,9 +116,8 @@ class GraphNode(NamedTuple):
     target: int | None = None
     """The addresses that are read and written; `target` is also what is allocated, freed or called."""
     nbytes: int | None = None
-    """How many bytes are written, copied or allocated."""
     value: int | None = None
-    """Of a fill: what each element is set to."""
+    """How many bytes are written, copied or allocated; of a fill, what each element is set to."""
     bodies: tuple[GraphContents, ...] = ()
     """Of a child graph or a conditional node: what is inside."""
 
@@ -334,10 +333,7 @@ class Recorder(ABC):
         raise unsupported(self, Capability.NODES)
 
     def dump(self, graph: Any, path: str, verbose: bool) -> None:
-        """Write the graph to `path` in the DOT language, as the vendor draws it.
-
-        If this is not implemented, the library draws what `nodes` lists.
-        """
+        """Write the vendor's own drawing, in the DOT language. If it has none, the library draws `nodes`."""
         raise unsupported(self, Capability.NODES)
 
     def handle_int(self, obj: Any) -> int:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..backends.base import GraphContents, GraphEdge, GraphNode
-from .names import short_name
 
 
-@dataclass(frozen=True)
-class GraphDescription:
+class GraphDescription(NamedTuple):
     """What a graph contained when it was described.
 
     Descriptions are values: they hold nothing of the graph, compare with ``==``, and go to JSON and back
@@ -72,11 +70,6 @@ def all_nodes(nodes: tuple[GraphNode, ...] | list[GraphNode]) -> Iterator[GraphN
         yield node
         for body in node.bodies:
             yield from all_nodes(body[0])
-
-
-def title(node: GraphNode) -> str:
-    """Return the words that name a node: its kind, and the short name of what it calls."""
-    return " ".join(filter(None, (node.kind, short_name(node.name))))
 
 
 def _ordered(contents: GraphContents) -> GraphContents:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 from ..backends.base import GraphEdge, GraphNode
-from .description import GraphDescription, title
+from .description import GraphDescription
+from .names import title
 from .text import count, size
 
 _FIELDS = {

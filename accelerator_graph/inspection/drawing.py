@@ -6,7 +6,8 @@ import subprocess
 from collections.abc import Iterator, Sequence
 
 from ..backends.base import GraphEdge, GraphNode
-from .description import GraphDescription, title
+from .description import GraphDescription
+from .names import title
 from .text import details
 
 FORMATS = ("svg", "png", "pdf")

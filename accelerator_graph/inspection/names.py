@@ -6,6 +6,8 @@ import ctypes
 from ctypes.util import find_library
 from functools import cache, lru_cache
 
+from ..backends.base import GraphNode
+
 
 @lru_cache(maxsize=4096)
 def demangled(name: str) -> str:
@@ -39,6 +41,11 @@ def short_name(name: str) -> str:
         elif depth == 0:
             kept.append(each)
     return "".join(kept).rpartition("::")[2].strip() or name
+
+
+def title(node: GraphNode) -> str:
+    """Return the words that name a node: its kind, and the short name of what it calls."""
+    return " ".join(filter(None, (node.kind, short_name(node.name))))
 
 
 @cache
