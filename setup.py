@@ -72,7 +72,7 @@ extension = Extension(
     sources=[(core / "_fast.c").as_posix()],
     depends=[(core / path.name).as_posix() for path in sorted((ROOT / core).glob("*.h"))],
     extra_compile_args=["-O2"],
-    optional=True,
+    optional=CHOICE != "always",
 )
 
 setup(
