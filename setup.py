@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parent
 SWITCH = "ACCELERATOR_GRAPH_EXTENSION"
 CHOICE = os.environ.get(SWITCH, "")
 WITHOUT = (
-    "accelerator_graph: the C extension was not built ({}). Everything works without it; replays take longer. "
-    "To get it, install a C compiler and Python's headers, and then the library again."
+    "accelerator_graph: the C extension was not built ({}). Everything works without it; replays take "
+    "longer. To get it, install a C compiler and Python's headers, and then the library again."
 )
 
 if CHOICE not in ("", "always", "never"):
@@ -32,6 +32,7 @@ class BuildExtension(build_ext):
     """Build the extension, or say that it is missing."""
 
     def build_extension(self, extension: Extension) -> None:
+        """Build it; if that fails, say so and go on without, unless it is required."""
         try:
             super().build_extension(extension)
         except (BaseError, CCompilerError) as error:
@@ -46,6 +47,7 @@ class Wheel(bdist_wheel):
     """A wheel whose name says what it contains, even if the extension could not be built."""
 
     def run(self) -> None:
+        """Build first, then decide whether this wheel is for every system."""
         self.run_command("build")
         self.root_is_pure = not self.distribution.has_ext_modules()
         super().run()

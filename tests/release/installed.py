@@ -15,7 +15,7 @@ from pathlib import Path
 
 COMMANDS = (
     ("info",),
-    ("demo", "--backend", "cpu", "--size", "32", "--steps", "50"),
+    ("demo", "--backend", "cpu", "--size", "32", "--steps", "40"),
     ("conformance", "cpu"),
 )
 
@@ -26,7 +26,9 @@ def check_installation(*, extension: bool) -> None:
     from accelerator_graph._core.extension import fast
 
     folder = Path(ag.__file__).parent
-    assert Path(sysconfig.get_paths()["platlib"]) in folder.parents, f"this is not an installed copy: {folder}"
+    assert Path(sysconfig.get_paths()["platlib"]) in folder.parents, (
+        f"this is not an installed copy: {folder}"
+    )
     assert ag.__version__ == distribution("accelerator-graph").version
     assert (fast is not None) == extension, f"the extension is {fast}"
     if sysconfig.get_config_var("Py_GIL_DISABLED"):

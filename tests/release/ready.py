@@ -32,7 +32,7 @@ def missing(root: Path, tag: str = "") -> Iterator[str]:
         if project(root / "plugins" / name).get("urls", {}).get("Repository", "") != address:
             yield f"plugins/{name}/pyproject.toml must have the same `Repository` in [project.urls]."
     citation = (root / "CITATION.cff").read_text(encoding="utf-8")
-    for line in (f"version: {version}", f'repository-code: "{address}"'):
+    for line in (f"version: {version}", *([f'repository-code: "{address}"'] if address else [])):
         if line not in citation.splitlines():
             yield f"CITATION.cff must have the line `{line}`."
     released = re.search(rf"^## {re.escape(version)} \((\d{{4}}-\d\d-\d\d)\)$", changelog(root), re.MULTILINE)
