@@ -1,7 +1,7 @@
 """Matrix products and all-reduces over several GPUs, in one graph for each process.
 
-Shows that NCCL's collectives can be captured, and that its watchdog thread, which queries events all the time,
-does not disturb: the default capture mode leaves other threads alone.
+Shows that NCCL's collectives can be captured, while its watchdog thread queries events all the time: the
+default capture mode leaves other threads alone.
 
 Needs torch with NCCL, and a GPU for each process.
 Run with: torchrun --nproc-per-node=2 examples/all_reduce_torchrun.py

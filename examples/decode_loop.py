@@ -1,7 +1,7 @@
 """The decode loop of a transformer, with a static cache of keys and values: one replay for each token.
 
-Shows what a model needs so that a graph can hold its step: the token, its position and the cache stay in fixed
-memory, and the step itself advances them. The weights are random, and the next token is the most probable one.
+Shows how to write a step that a graph can hold: the token, its position and the cache are always in the same
+memory, and the step advances them itself. The weights are random; the most probable token is the next one.
 
 Needs torch and a GPU that it can use.
 Run with: python examples/decode_loop.py [--device cuda:1]
@@ -16,7 +16,7 @@ import accelerator_graph as ag
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--device", default="cuda")
-parser.add_argument("--tokens", type=int, default=256, help="how many to generate")
+parser.add_argument("--tokens", type=int, default=255, help="how many to generate")
 options = parser.parse_args()
 try:
     import torch
@@ -31,7 +31,7 @@ if device.type == "cuda":
     torch.cuda.init()
 
 LAYERS, HEADS, WIDTH, VOCABULARY = 6, 8, 512, 8192
-LENGTH = options.tokens
+LENGTH = options.tokens + 1  # the first token is given
 
 
 class Layer(nn.Module):
@@ -63,8 +63,8 @@ def step():
     for layer in layers:
         x = layer(x, position, mask)
     token.copy_(head(x).argmax(dim=-1))
-    text.index_copy_(0, position, token)
     position.add_(1)
+    text.index_copy_(0, position, token)
 
 
 def decode(advance):
@@ -76,10 +76,10 @@ def decode(advance):
         text.zero_()
         stream.synchronize()
         begin = perf_counter()
-        for _ in range(LENGTH):
+        for _ in range(options.tokens):
             advance()
         stream.synchronize()
-        times.append((perf_counter() - begin) / LENGTH * 1e6)
+        times.append((perf_counter() - begin) / options.tokens * 1e6)
     return text.clone(), median(times)
 
 
@@ -97,7 +97,7 @@ with ag.Stream(device.index) as stream:  # also torch's current stream
     found, replayed = decode(graph.replay)
     same = torch.equal(found, expected)
 
-print(f"problem     {LAYERS} layers of width {WIDTH}, {LENGTH} tokens")
+print(f"problem     {LAYERS} layers of width {WIDTH}, {options.tokens} tokens")
 print(f"backend     {stream.backend}, device {stream.device}")
 print(f"eager       {eager:.1f} us per token")
 print(f"as a graph  {replayed:.1f} us per token")

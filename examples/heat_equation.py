@@ -1,7 +1,8 @@
 """The heat equation on a plate, over which a laser moves, with a kernel of one's own.
 
-Shows how to launch a kernel on a stream, on the CPU and on GPUs of both vendors, and how a graph gets new
-input: the kernel reads the laser's place from memory, and each frame copies a new place there before the replay.
+Shows how to launch a kernel on a stream, on the CPU and on a GPU of NVIDIA or AMD, and how a graph gets new
+input: the kernel reads the laser's place from memory, and the program copies a new place there for each
+frame.
 
 Needs NumPy; on a GPU also CuPy; for the picture matplotlib.
 Run with: python examples/heat_equation.py [--backend cpu] [-o heat.png]
