@@ -1,8 +1,8 @@
 """The conjugate gradient method for Poisson's equation, written once for the CPU and for GPUs.
 
 Shows a solver whose numbers all stay in the memory of the device, so that a graph can hold ten iterations.
-The host replays the graph until the residual is small. On the CPU, the stream runs NumPy's functions; on a GPU
-of NVIDIA or AMD, CuPy enqueues its own.
+The host replays the graph until the residual is small. On the CPU, the stream runs NumPy's functions; on a
+GPU of NVIDIA or AMD, CuPy enqueues its own.
 
 Needs NumPy; on a GPU also CuPy; for the picture matplotlib.
 Run with: python examples/conjugate_gradient.py [--backend cpu] [-o solution.svg]
