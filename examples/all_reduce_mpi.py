@@ -22,8 +22,8 @@ except ImportError as error:
 world = MPI.COMM_WORLD
 rank, size = world.rank, world.size
 device = torch.device("cuda", rank)
-if torch.cuda.device_count() <= device.index:
-    sys.exit("This example needs a GPU that torch can use for each process.")
+if not (device.index < torch.cuda.device_count() and ag.is_graph_available()):
+    sys.exit("This example needs a GPU for each process; see python -m accelerator_graph info.")
 
 torch.cuda.set_device(device)
 with socket.socket() as free:  # a port that rank 0 finds free, where all processes meet

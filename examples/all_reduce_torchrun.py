@@ -22,8 +22,8 @@ except ImportError:
 if "LOCAL_RANK" not in os.environ:
     sys.exit("This example needs several processes; start it with torchrun --nproc-per-node=2.")
 device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-if torch.cuda.device_count() <= device.index:
-    sys.exit("This example needs a GPU that torch can use for each process.")
+if not (device.index < torch.cuda.device_count() and ag.is_graph_available()):
+    sys.exit("This example needs a GPU for each process; see python -m accelerator_graph info.")
 
 torch.cuda.set_device(device)
 dist.init_process_group("nccl", device_id=device)

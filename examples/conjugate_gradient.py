@@ -39,6 +39,8 @@ except ImportError as error:
     sys.exit(f"This example needs {error.name}, which is not installed.")
 except ag.BackendError as error:
     sys.exit(f"This example can't run here: {error}")
+if stream.backend not in ("cpu", "cuda", "hip"):
+    sys.exit(f"This example can't run on backend {stream.backend!r}; name another one with --backend.")
 
 size = options.size or (96 if xp is np else 256)
 ITERATIONS = 10  # of a graph, and between two looks at the residual

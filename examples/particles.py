@@ -20,12 +20,10 @@ parser.add_argument("--steps", type=int, default=500)
 options = parser.parse_args()
 try:
     import cupy
-
-    devices = cupy.cuda.runtime.getDeviceCount()
 except ImportError:
     sys.exit("This example needs CuPy, which is not installed.")
-except cupy.cuda.runtime.CUDARuntimeError as error:
-    sys.exit(f"This example needs a GPU that CuPy can use: {error}")
+if not (cupy.is_available() and ag.is_graph_available()):
+    sys.exit("This example needs a GPU that CuPy can use; see python -m accelerator_graph info.")
 
 DURATION = 0.002  # of a step
 STARS = ((0.6, 0.0), (-0.4, 0.5), (-0.3, -0.6))
@@ -71,7 +69,7 @@ with ag.Stream() as stream:  # also CuPy's current stream
     found, replayed = simulate(graph.bind())
     same = bool((found == expected).all())
 
-print(f"problem     {options.particles} particles, {options.steps} steps of {graph.num_nodes} kernels")
+print(f"problem     {options.particles} particles, {options.steps} steps of {graph.num_nodes} nodes")
 print(f"backend     {stream.backend}, device {stream.device}")
 print(f"eager       {eager:.1f} us per step")
 print(f"as a graph  {replayed:.1f} us per step")

@@ -19,8 +19,8 @@ try:
     import triton.language as tl
 except ImportError as error:
     sys.exit(f"This example needs {error.name}, which is not installed.")
-if not torch.cuda.is_available():
-    sys.exit("This example needs a GPU that torch can use.")
+if not (torch.cuda.is_available() and ag.is_graph_available()):
+    sys.exit("This example needs a GPU that torch can use; see python -m accelerator_graph info.")
 
 
 @triton.jit

@@ -15,7 +15,7 @@ from time import perf_counter
 import accelerator_graph as ag
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--device", default="cuda")
+parser.add_argument("--device", default="cuda", help="such as cuda:1")
 parser.add_argument("--steps", type=int, default=200, help="how many steps to train")
 options = parser.parse_args()
 try:
@@ -26,8 +26,8 @@ except ImportError:
     sys.exit("This example needs torch, which is not installed.")
 device = torch.device(options.device)
 if device.type == "cuda":
-    if not torch.cuda.is_available():
-        sys.exit("This example needs a GPU that torch can use.")
+    if not (torch.cuda.is_available() and ag.is_graph_available()):
+        sys.exit("This example needs a GPU that torch can use; see python -m accelerator_graph info.")
     torch.cuda.init()
 
 LAYERS, WIDTH, CLASSES, BATCH = 8, 256, 10, 128
