@@ -83,7 +83,7 @@ def solve(advance):
         stream.synchronize()
         residuals = [float(rr) ** 0.5]
         begin = perf_counter()
-        while residuals[-1] > 1e-8 * residuals[0]:
+        while residuals[-1] > 1e-8 * residuals[0] and len(residuals) <= size:
             advance()
             stream.synchronize()
             residuals.append(float(rr) ** 0.5)
