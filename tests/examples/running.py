@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import runpy
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
