@@ -123,5 +123,5 @@ if options.output:
     right.set(title="the residual", xlabel="iterations")
     right.spines[["top", "right"]].set_visible(False)
     right.legend(frameon=False)
-    figure.savefig(options.output, transparent=True, dpi=120)
+    figure.savefig(options.output, transparent=True, dpi=90)
 sys.exit(0 if same else 1)
