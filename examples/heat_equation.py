@@ -112,5 +112,5 @@ if options.output:
     bar.ax.tick_params(colors="gray")
     bar.outline.set_visible(False)
     axes.set_axis_off()
-    figure.savefig(options.output, transparent=True, dpi=90)
+    figure.savefig(options.output, transparent=True, dpi=80)
 sys.exit(0 if same else 1)
