@@ -22,7 +22,7 @@ except ImportError as error:
 world = MPI.COMM_WORLD
 rank, size = world.rank, world.size
 device = torch.device("cuda", rank)
-if not (device.index < torch.cuda.device_count() and ag.is_graph_available()):
+if not (size <= torch.cuda.device_count() and ag.is_graph_available()):
     sys.exit("This example needs a GPU for each process; see python -m accelerator_graph info.")
 
 torch.cuda.set_device(device)

@@ -22,7 +22,7 @@ except ImportError:
 if "LOCAL_RANK" not in os.environ:
     sys.exit("This example needs several processes; start it with torchrun --nproc-per-node=2.")
 device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-if not (device.index < torch.cuda.device_count() and ag.is_graph_available()):
+if not (int(os.environ["LOCAL_WORLD_SIZE"]) <= torch.cuda.device_count() and ag.is_graph_available()):
     sys.exit("This example needs a GPU for each process; see python -m accelerator_graph info.")
 
 torch.cuda.set_device(device)

@@ -34,7 +34,7 @@ def ignoring(names: Sequence[str]) -> list[str]:
     return [f"--ignore=tests/{name}" for name in names]
 
 
-FOLDERS = ("backends", "core", "driver_rules", "compat", "graphed", "interop")
+FOLDERS = ("backends", "core", "driver_rules", "compat", "examples", "graphed", "interop")
 """Those whose tests run in parts of their own."""
 WITHOUT_A_GPU = (
     "test_benchmarks.py",
