@@ -1,8 +1,7 @@
 """The heat equation on a plate, over which a laser moves, with a kernel of one's own.
 
 Shows how to launch a kernel on a stream, on the CPU and on a GPU of NVIDIA or AMD, and how a graph gets new
-input: the kernel reads the laser's place from memory, and the program copies a new place there for each
-frame.
+input: the kernel reads the laser's place from memory, and each frame copies a new place there.
 
 Needs NumPy; on a GPU also CuPy; for the picture matplotlib.
 Run with: python examples/heat_equation.py [--backend cpu] [-o heat.png]
@@ -86,8 +85,8 @@ def solve(frame):
 with stream:  # also CuPy's current stream
     kernel, geometry = heat, {}
     if xp is not np:
-        kernel = xp.RawKernel(SOURCE, "heat").kernel.ptr
-        geometry = {"grid": (-(-size // 32), -(-size // 8)), "block": (32, 8)}
+        compiled = xp.RawKernel(SOURCE, "heat")
+        kernel, geometry = compiled.kernel.ptr, {"grid": (-(-size // 32), -(-size // 8)), "block": (32, 8)}
     turn = np.linspace(0, 2 * np.pi, frames)
     path = xp.asarray(size * (0.5 + 0.36 * np.stack([np.sin(3 * turn), np.sin(2 * turn)], axis=1)))
     grids, laser = xp.zeros((2, size, size)), xp.zeros(2)
