@@ -163,6 +163,18 @@ def read(path: Path, lines: list[str], titles: list[str]) -> dict[str, str]:
     return {each.partition("\n")[0].removeprefix("## "): each for each in sections}
 
 
+def gains(sections: list[str]) -> list[str]:
+    """Return a table of what the examples among the sections gained; nothing if there are none."""
+    rows = []
+    for text in sections:
+        title = text.partition("\n")[0].removeprefix("## ")
+        found = dict(re.findall(r"^(eager|as a graph|gain|results) +(\S.*)$", text, re.MULTILINE))
+        if len(found) == 4:
+            rows.append(f"| {title} | {' | '.join(found.values())} |")
+    head = ["| Example | eager | as a graph | gain | results |", "| --- | --- | --- | --- | --- |"]
+    return [*head, *rows, ""] if rows else []
+
+
 def write(path: Path, lines: list[str], parts: dict[str, Part], sections: dict[str, str]) -> None:
     """Write the record: its state, the parts that have not run, and the sections in their order."""
     missing = ", ".join(name for name, part in parts.items() if part.title not in sections)
@@ -174,7 +186,7 @@ def write(path: Path, lines: list[str], parts: dict[str, Part], sections: dict[s
     ]
     found = [sections[part.title].strip() + "\n" for part in parts.values() if part.title in sections]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join([*head, *found]), encoding="utf-8")
+    path.write_text("\n".join([*head, *gains(found), *found]), encoding="utf-8")
 
 
 def main() -> int:
