@@ -11,7 +11,7 @@ from pathlib import Path
 def execute(
     command: Sequence[str | Path],
     *,
-    timeout: float = 60,
+    timeout: float = 300,
     env: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
     merged: bool = False,
