@@ -94,7 +94,8 @@ class Interrupter:
     def __init__(self, backend: Backend, at: int) -> None:
         kinds = set(type(backend).__mro__) - {Backend, ABC, object}
         functions = (each for kind in kinds for each in vars(kind).values() if inspect.isfunction(each))
-        folders = {os.path.dirname(function.__code__.co_filename) + os.sep for function in functions}
+        codes = (inspect.unwrap(function).__code__ for function in functions)  # else those of the kit's watch
+        folders = {os.path.dirname(code.co_filename) + os.sep for code in codes}
         self._folders = tuple(folders)
         self._left = at
         self.where = ""

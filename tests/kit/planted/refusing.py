@@ -196,6 +196,16 @@ class TakesAnythingForAStream(CpuBackend):
         return super().as_stream(obj) or self.create_stream(0)
 
 
+@caught_by("test_what_is_no_stream_is_refused")
+class RefusesStreamsWithTheVendorsError(CpuBackend):
+    """Raises what the library raises then, so that no caller sees whose it is."""
+
+    def as_stream(self, obj: object) -> Any:
+        if super().as_stream(obj) is None:
+            raise TypeError("RT_ERROR_INVALID_STREAM")
+        return obj
+
+
 @caught_by("test_runtimes_own_object_stands_for_the_stream")
 class TakesStreamsForOthers(EveryCapability):
     """The runtime's own object stands for a new stream."""
