@@ -77,10 +77,20 @@ def test_streams_on_the_wrong_device_are_found(register: Any) -> None:
         run("test_work_runs_on_the_device_of_its_stream", OnTwoDevices)
     with pytest.raises(SkipTest, match="override Work"):
         run("test_work_runs_on_the_device_of_its_stream")
-    ag.backends.register(NAME, without_a_fault.TwoDevices, replace=True)
-    for name in dir(OnTwoDevices):
-        if name.startswith("test_") and "device" in name:
-            run(name, OnTwoDevices)
+    for backend in (without_a_fault.TwoDevices, without_a_fault.RefusesTwoDevices):
+        ag.backends.register(NAME, backend, replace=True)
+        for name in dir(OnTwoDevices):
+            if name.startswith("test_") and "device" in name:
+                run(name, OnTwoDevices)
+
+
+def test_kernels_with_checked_arguments_are_no_fault(register: Any) -> None:
+    class OfKernels(Conformance):
+        def work(self) -> Work:
+            return works.KernelWork(NAME)
+
+    register(without_a_fault.LaunchesKernels)
+    run("test_wrong_launch_is_refused_before_anything_is_enqueued", OfKernels)
 
 
 def test_declared_disturbance_is_no_bug(register: Any) -> None:

@@ -13,7 +13,7 @@ from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.testing import BackendConformance, CheckResult, Work, check_backend
 from accelerator_graph.testing.works.host import HostWork
 from kit.explicit_runtime import Explicit
-from kit.planted.collection import CAUGHT, NAME, SURVIVES
+from kit.planted.collection import CAUGHT, NAME, SURVIVES, WORKS
 from kit.planted.without_a_fault import EveryCapability
 
 KINDS = {
@@ -26,6 +26,7 @@ KINDS = {
     "listing": "lists other nodes and dependencies than the graph's",
     "destroying": "destroys early, late, or with an error",
     "threads": "loses replays under threads, or knows only one thread",
+    "waiting": "waits where nothing has to be waited for, or lets others wait",
 }
 for kind in KINDS:
     importlib.import_module(f"kit.planted.{kind}")
@@ -35,11 +36,14 @@ ATTEMPTS = 5
 """A rule about work in progress may see it done already, if the machine is busy."""
 
 
-class Conformance(BackendConformance):
-    time_limit = 3.0
+def conformance(fault: type[Backend]) -> BackendConformance:
+    class Conformance(BackendConformance):
+        time_limit = 3.0
 
-    def work(self) -> Work:
-        return HostWork(NAME)
+        def work(self) -> Work:
+            return WORKS.get(fault, HostWork)(NAME)
+
+    return Conformance()
 
 
 def name_of(parameter: object) -> str:
@@ -54,7 +58,7 @@ def test_fault_is_caught(fault: type[Backend], rule: str, register: Callable[[ty
     register(fault)
     for _ in range(ATTEMPTS):
         try:
-            getattr(Conformance(), rule)()
+            getattr(conformance(fault), rule)()
         except SkipTest as error:
             raise AssertionError(f"the rule was left out: {error}") from error
         except Exception:
@@ -67,7 +71,7 @@ def test_survivor_does_survive(
     fault: type[Backend], rule: str, register: Callable[[type[Backend]], None]
 ) -> None:
     register(fault)
-    getattr(Conformance(), rule)()
+    getattr(conformance(fault), rule)()
 
 
 def test_few_survive() -> None:

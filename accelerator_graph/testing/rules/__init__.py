@@ -5,6 +5,7 @@ from __future__ import annotations
 from .backend import BackendRules
 from .begin import BeginRules
 from .capture import CaptureRules
+from .devices import DeviceRules
 from .events import EventRules
 from .failures import FailureRules
 from .foreign import ForeignRules
@@ -22,13 +23,17 @@ from .replay import ReplayRules
 from .state import StateRules
 from .streams import StreamRules
 from .threads import ThreadRules
+from .waiting import WaitingRules
 from .work import WorkRules
+from .work_failures import WorkFailureRules
 
 ALL = (
     WorkRules,
     BackendRules,
     StreamRules,
+    DeviceRules,
     EventRules,
+    WaitingRules,
     HandleRules,
     StateRules,
     CaptureRules,
@@ -36,6 +41,7 @@ ALL = (
     BeginRules,
     ForkRules,
     FailureRules,
+    WorkFailureRules,
     ForeignRules,
     InterruptRules,
     IsolationRules,

@@ -88,3 +88,10 @@ class WorkOfADevice(HostWork):
     def step(self, cell: Cell, a: int, b: int) -> None:
         if without_a_fault.running_on.device == self.device:
             step(cell, a, b)
+
+
+class KernelWork(HostWork):
+    """No bug: a piece of work is a kernel that is no function of Python's."""
+
+    def enqueue(self, stream: ag.Stream, cell: Cell, a: int, b: int) -> None:
+        stream.launch(without_a_fault.kernel, cell, a, b, grid=1)
