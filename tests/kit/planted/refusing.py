@@ -242,8 +242,9 @@ class StreamsDieOfAnError(CpuBackend):
     def synchronize(self, stream: Any) -> None:
         try:
             super().synchronize(stream)
-        except DriverError:
-            self.dead.add(stream)
+        except DriverError as error:
+            if error.code_name == "WORK_FAILED":
+                self.dead.add(stream)
             raise
 
     def launch(self, stream: Any, work: Any, /, *args: Any, **how: Any) -> None:
@@ -269,7 +270,7 @@ class GraphsDieOfAnError(CpuBackend):
 
     def open(self) -> None:
         super().open()
-        self.ran: WeakSet[Any] = WeakSet()
+        self.ran: set[Any] = set()
 
     def replay(self, executable: Any, stream: Any) -> None:
         super().replay(executable, stream)
@@ -321,15 +322,18 @@ class RefusesWorkWithTheVendorsError(CpuBackend):
 
 @caught_by("test_wrong_launch_is_refused_before_anything_is_enqueued", work=KernelWork)
 class IgnoresUnknownKeywords(LaunchesKernels):
-    def launch(self, stream: Any, work: Any, /, *args: Any, grid: Any, **how: Any) -> None:
+    def launch(self, stream: Any, work: Any, /, *args: Any, grid: Any = 1, **how: Any) -> None:
         super().launch(stream, work, *args, grid=grid)
 
 
 @caught_by("test_wrong_launch_is_refused_before_anything_is_enqueued", work=KernelWork)
 class ChecksArgumentsWhenTheyAreUsed(LaunchesKernels):
-    def launch(self, stream: Any, work: Any, /, *args: Any, grid: Any) -> None:
+    def launch(self, stream: Any, work: Any, /, *args: Any, grid: Any = 1) -> None:
         def run() -> None:
             with suppress(Exception):
                 kernel(*args)
 
-        CpuBackend.launch(self, stream, run if work is kernel else work)
+        if work is kernel:
+            CpuBackend.launch(self, stream, run)
+        else:
+            super().launch(stream, work, *args)
