@@ -254,9 +254,11 @@ class Explicit(Backend):
     def run(self, entries: list[Entry], before: Latch | None, done: Latch) -> None:
         if before is not None:
             before.wait()
-        for entry in entries:
-            entry.run()
-        done.set()
+        try:
+            for entry in entries:
+                entry.run()
+        finally:
+            done.set()
 
     def destroy_graph(self, graph: Any) -> None:
         graph.clear()

@@ -14,13 +14,15 @@ from accelerator_graph.testing import BackendConformance, CheckResult, Work, che
 from accelerator_graph.testing.works.host import HostWork
 from kit.explicit_runtime import Explicit
 from kit.planted.collection import CAUGHT, NAME, SURVIVES, WORKS
-from kit.planted.without_a_fault import EveryCapability
+from kit.planted.without_a_fault import EveryCapability, ReportsFailures
+from kit.planted.works import FailingWork
 
 KINDS = {
     "recording": "executes during the capture, records wrongly, or records stale parameters",
     "ending": "leaves or leaks a capture on error",
     "replaying": "replays something else, elsewhere, or at another time",
     "ordering": "ignores a dependency, or has events that move",
+    "failing": "hides failures, or breaks more than what has failed",
     "refusing": "swallows an error, or raises another one",
     "stating": "lies about a capability or a status",
     "listing": "lists other nodes and dependencies than the graph's",
@@ -88,12 +90,12 @@ def test_both_kinds_of_runtime_have_faults_of_each_kind(kind: str, runtime: type
     assert len(faults) >= 3
 
 
-@pytest.mark.parametrize("backend", [Explicit, EveryCapability])
+@pytest.mark.parametrize(("backend", "work"), [(ReportsFailures, FailingWork), (EveryCapability, HostWork)])
 def test_without_a_fault_nothing_is_found(
-    backend: type[Backend], register: Callable[[type[Backend]], None]
+    backend: type[Backend], work: Callable[[str], Work], register: Callable[[type[Backend]], None]
 ) -> None:
     register(backend)
-    results = check_backend(HostWork(NAME))
+    results = check_backend(work(NAME))
     assert len(results) == len({result.name for result in results})
     assert CheckResult("test_each_replay_runs_the_work_once", "passed") in results
     skipped = [result.reason for result in results if result.outcome == "skipped"]

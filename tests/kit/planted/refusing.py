@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 from typing import Any
-from weakref import WeakSet
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import (
@@ -223,101 +222,6 @@ class TakesIntsForStreams(CpuBackend):
 
     def as_stream(self, obj: object) -> Any:
         return self.create_stream(0) if type(obj) is int else super().as_stream(obj)
-
-
-@caught_by("test_error_of_work_is_raised_where_the_stream_is_waited_for")
-class SwallowsErrorsOfWork(CpuBackend):
-    def launch(self, stream: Any, work: Any, /, *args: Any, **how: Any) -> None:
-        super().launch(stream, work, *args, **how)
-        if stream.capture is None:
-            stream.worker.submit(stream.worker._take_failure)
-
-
-@caught_by("test_error_of_work_is_raised_where_the_stream_is_waited_for")
-class StreamsDieOfAnError(CpuBackend):
-    def open(self) -> None:
-        super().open()
-        self.dead: WeakSet[Any] = WeakSet()
-
-    def synchronize(self, stream: Any) -> None:
-        try:
-            super().synchronize(stream)
-        except DriverError as error:
-            if error.code_name == "WORK_FAILED":
-                self.dead.add(stream)
-            raise
-
-    def launch(self, stream: Any, work: Any, /, *args: Any, **how: Any) -> None:
-        if stream in self.dead:
-            raise DriverError("the stream is dead.")
-        super().launch(stream, work, *args, **how)
-
-
-@caught_by("test_error_of_a_replay_is_raised_where_the_stream_is_waited_for")
-class SwallowsErrorsOfReplays(CpuBackend):
-    def replay(self, executable: Any, stream: Any) -> None:
-        super().replay(executable, stream)
-        if stream.capture is None:
-            stream.worker.submit(stream.worker._take_failure)
-
-    def bind(self, executable: Any, stream: Any) -> Any:
-        return partial(self.replay, executable, stream)
-
-
-@caught_by("test_error_of_a_replay_is_raised_where_the_stream_is_waited_for")
-class GraphsDieOfAnError(CpuBackend):
-    """After an error, runs of the executables that ran before do nothing."""
-
-    def open(self) -> None:
-        super().open()
-        self.ran: set[Any] = set()
-
-    def replay(self, executable: Any, stream: Any) -> None:
-        super().replay(executable, stream)
-        self.ran.add(executable)
-
-    def bind(self, executable: Any, stream: Any) -> Any:
-        return partial(self.replay, executable, stream)
-
-    def synchronize(self, stream: Any) -> None:
-        try:
-            super().synchronize(stream)
-        except DriverError:
-            for executable in self.ran:
-                executable.destroy()
-            raise
-
-
-@caught_by("test_calls_that_the_runtime_refuses_have_no_effect")
-class RefusedWorkRunsLater(CpuBackend):
-    def launch(self, stream: Any, work: Any, /, *args: Any, **how: Any) -> None:
-        try:
-            super().launch(stream, work, *args, **how)
-        except DriverError:
-            stream.worker._pending.append(partial(work, *args, **how))
-            raise
-
-
-@caught_by("test_calls_that_the_runtime_refuses_have_no_effect")
-class ARefusedReplayIsTheLast(CpuBackend):
-    def replay(self, executable: Any, stream: Any) -> None:
-        try:
-            super().replay(executable, stream)
-        except DriverError:
-            executable.destroy()
-            raise
-
-    def bind(self, executable: Any, stream: Any) -> Any:
-        return partial(self.replay, executable, stream)
-
-
-@caught_by("test_calls_that_the_runtime_refuses_have_no_effect")
-class RefusesWorkWithTheVendorsError(CpuBackend):
-    def launch(self, stream: Any, work: Any, /, *args: Any, **how: Any) -> None:
-        try:
-            super().launch(stream, work, *args, **how)
-        except DriverError as error:
-            raise OSError("RT_ERROR_NO_THREAD") from error
 
 
 @caught_by("test_wrong_launch_is_refused_before_anything_is_enqueued", work=KernelWork)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -12,6 +14,7 @@ from accelerator_graph.backends.base import Availability, Capability, LaunchFunc
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import DriverError, UnsupportedError
 from accelerator_graph.testing.works.host import Cell, step
+from kit.explicit_runtime import Explicit, Queue
 
 
 class Whole(CpuBackend):
@@ -60,6 +63,43 @@ class RefusesTwoDevices(TwoDevices):
         if event.capture is not None and self.device_of(event.capture.origin) != self.device_of(stream):
             raise UnsupportedError("the devices can't wait for each other.")
         super().wait_event(stream, event)
+
+
+class ReportingQueue(Queue):
+    """Keeps the first exception that work has raised."""
+
+    failure: Exception | None = None
+
+    def put(self, work: Callable[[], object]) -> None:
+        super().put(partial(self.keep, work))
+
+    def keep(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except Exception as error:
+            self.failure = self.failure or error
+
+
+class ReportsFailures(Explicit):
+    """No bug: raises what work has raised where its stream is waited for."""
+
+    def create_stream(self, device: int, *, like: Any = None, priority: int = 0) -> Queue:
+        return ReportingQueue()
+
+    def synchronize(self, stream: Queue) -> None:
+        super().synchronize(stream)
+        self.report(stream)
+
+    def query(self, stream: Queue) -> bool:
+        done = super().query(stream)
+        if done:
+            self.report(stream)
+        return done
+
+    def report(self, stream: Any) -> None:
+        failure, stream.failure = stream.failure, None
+        if failure is not None:
+            raise DriverError("work has failed.") from failure
 
 
 class Kernel:

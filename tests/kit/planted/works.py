@@ -6,7 +6,7 @@ import time
 
 import accelerator_graph as ag
 from accelerator_graph.testing import Work
-from accelerator_graph.testing.works.host import Cell, HostWork, step
+from accelerator_graph.testing.works.host import Cell, HostWork, fails, step
 from kit.planted import without_a_fault
 
 
@@ -95,3 +95,11 @@ class KernelWork(HostWork):
 
     def enqueue(self, stream: ag.Stream, cell: Cell, a: int, b: int) -> None:
         stream.launch(without_a_fault.kernel, cell, a, b, grid=1)
+
+
+class FailingWork(HostWork):
+    """No bug: can fail on any backend that runs callables."""
+
+    def fail(self, stream: ag.Stream) -> bool:
+        stream.launch(fails)
+        return True
