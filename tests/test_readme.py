@@ -15,13 +15,13 @@ PAGES = ["README.md", *sorted(f"docs/{name}" for name in os.listdir(f"{ROOT}/doc
 with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
     README = file.read()
 
-BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-RUNNABLE = [block for block in BLOCKS if not block.startswith(("# test_", "# on a GPU"))]
+RUNNABLE = re.findall(r"\n\n```python\n(.*?)```", README, re.DOTALL)
+FOR_A_GPU = re.findall(r"<!-- lane: gpu -->\n```python\n(.*?)```", README, re.DOTALL)
 
 
 def test_there_is_code_to_run():
-    assert len(RUNNABLE) == 2
-    assert BLOCKS[0] not in RUNNABLE
+    assert len(RUNNABLE) == 1
+    assert len(FOR_A_GPU) == 1
 
 
 @pytest.mark.parametrize("block", range(len(RUNNABLE)))
@@ -37,7 +37,7 @@ def test_the_code_runs(block, tmp_path):
 
 
 @pytest.mark.needs("gpu")
-@pytest.mark.parametrize("block", [each for each in BLOCKS if each.startswith("# on a GPU")])
+@pytest.mark.parametrize("block", FOR_A_GPU)
 def test_the_code_for_a_gpu_runs(block, tmp_path):
     for name in ("torch", "cupy", "triton"):
         pytest.importorskip(name)

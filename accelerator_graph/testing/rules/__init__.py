@@ -27,7 +27,8 @@ from .waiting import WaitingRules
 from .work import WorkRules
 from .work_failures import WorkFailureRules
 
-ALL = (
+
+class AllRules(
     WorkRules,
     BackendRules,
     StreamRules,
@@ -53,4 +54,8 @@ ALL = (
     MemoryRules,
     NodeRules,
     DumpRules,
-)
+):
+    """The rules of all topics."""
+
+
+ALL: tuple[type, ...] = AllRules.__bases__

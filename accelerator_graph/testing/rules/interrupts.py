@@ -117,7 +117,7 @@ class Interrupter:
         folders = {os.path.dirname(code.co_filename) + os.sep for code in codes}
         self._folders = tuple(folders)
         self._left = at
-        self.where = ""
+        self.where: str = ""
 
     def run(self, call: Callable[[], T]) -> T:
         """Return the result of a call, if it is not interrupted."""

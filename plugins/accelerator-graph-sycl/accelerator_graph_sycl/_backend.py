@@ -63,8 +63,8 @@ class SyclBackend(Backend):
     __slots__ = ("_captures", "_contexts", "_devices", "_dpctl", "_executables", "_library")
 
     api_version: ClassVar[int] = 1
-    priority = None
-    stream_modules = frozenset({"dpctl"})
+    priority: ClassVar[int | None] = None
+    stream_modules: ClassVar[frozenset[str]] = frozenset({"dpctl"})
 
     # ---- being there ---------------------------------------------------------------------------
 
@@ -77,8 +77,8 @@ class SyclBackend(Backend):
         if _library.path() is None:
             return Availability(
                 False,
-                "its shim was not compiled. Install it with: pip install --force-reinstall --no-deps "
-                "accelerator-graph-sycl",
+                "its shim was not compiled. Install the package again from its source folder, with a C++ "
+                "compiler: pip install --force-reinstall --no-deps --no-build-isolation PATH",
                 versions,
             )
         return Availability(True, versions=versions)
