@@ -13,8 +13,8 @@ from functools import partial
 
 import pytest
 
-from accelerator_graph.backends.base import BACKEND_API_VERSIONS, Capability
 from accelerator_graph.backends._cpu.worker import Latch, Worker
+from accelerator_graph.backends.base import BACKEND_API_VERSIONS, Capability
 from accelerator_graph.backends.cpu import CpuBackend
 from backends.cpu.tools import LIMIT, MODES, fork, no_workers_left, refused, workers
 from processes import execute
