@@ -8,7 +8,8 @@ python3 dev.py test --cuda-python "12.9.*" [...]
 python3 dev.py test --hip-python "7.2.*" [...]
                             pytest alone, with that version of the binding
 
-The environment is made once, and again when pyproject.toml, the C source or the Python version has changed.
+The environment is made once, and again when pyproject.toml, setup.py, the C source or the Python version has
+changed.
 """
 
 import hashlib
@@ -49,8 +50,8 @@ def environment(binding: str = "", version: str = "") -> Path:
     if {"cuda", "hip"} <= set(extras):
         wanted.append("nvidia-cuda-runtime>=13,<14")  # the headers for tests/simulators/hip_on_cuda
 
-    built_from = [ROOT / "pyproject.toml", *sorted(ROOT.glob("accelerator_graph/**/*.[ch]"))]
-    sources = (path.read_text(encoding="utf-8") for path in built_from)
+    built_from = [ROOT / "pyproject.toml", *ROOT.glob("setup.py"), *ROOT.glob("accelerator_graph/**/*.[ch]")]
+    sources = (path.read_text(encoding="utf-8") for path in sorted(built_from))
     facts = [*sources, sys.version, str(ROOT), *wanted]
     digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()
     stamp = folder / "complete"
@@ -79,6 +80,7 @@ def run(*command: str | Path, cwd: Path | None = None) -> None:
 
 def pytest(python: Path, *arguments: str) -> None:
     """Run pytest with a process more than there are cores, since many tests wait."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of the tests' processes compiles all anew
     parallel = () if "--pdb" in arguments else ("-n", str(min((os.cpu_count() or 1) + 1, 8)))
     run(python, "-m", "pytest", *parallel, *arguments, cwd=ROOT)
 

@@ -19,7 +19,6 @@ from ._core.side_streams import beside_current
 from ._core.streams import Stream
 from ._interpreter.sure_exit import if_skipped, sure_exit
 from .backends import registry
-from .backends.base import Recorder
 from .errors import GraphStateError
 from .inspection.description import GraphDescription
 from .interop import registry as interop
@@ -301,15 +300,15 @@ class Graph(Lifecycle):
             Graphviz is needed, and not installed.
         """
         captured = self._kept("debug_dump()")
-        recorder = captured.recorder
         suffix = os.path.splitext(os.fsdecode(path))[1].lower()
-        if suffix in _DESCRIBED or type(recorder).dump is Recorder.dump:
-            from .inspection.files import write_description
 
-            description = self.describe()
-            write_file(path, lambda name: write_description(description, suffix, name))
-        else:
-            write_file(path, lambda name: recorder.dump(captured.value, name, verbose))
+        def write(name: str) -> None:
+            if suffix in _DESCRIBED or not captured.recorder.dump(captured.value, name, verbose):
+                from .inspection.files import write_description
+
+                write_description(self.describe(), suffix, name)
+
+        write_file(path, write)
 
     def raw_graph(self) -> int:
         """Return the vendor's handle of the graph. It stays owned by this object, until `reset`."""

@@ -279,12 +279,13 @@ class CudaBackend(Lends):
         with self._driver.current(graph.context):
             return _nodes.list_nodes(self._driver, graph.handle)
 
-    def dump(self, graph: Graph, path: str, verbose: bool) -> None:
+    def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
         """Let the driver write the graph to `path` in the DOT language."""
         flags = self._driver.api.CUgraphDebugDot_flags
         wanted = flags.CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE if verbose else 0
         with self._driver.current(graph.context):
             self._driver.call("cuGraphDebugDotPrint", graph.handle, os.fsencode(path), wanted)
+        return True
 
     def handle_int(self, obj: Any) -> int:
         """Return the driver's handle of a stream, a graph or an executable."""

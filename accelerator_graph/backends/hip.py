@@ -298,12 +298,13 @@ class HipBackend(Lends):
         with self._driver.current(graph.device):
             return _nodes.list_nodes(self._driver, graph.handle)
 
-    def dump(self, graph: Graph, path: str, verbose: bool) -> None:
+    def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
         """Let the runtime write the graph to `path` in the DOT language."""
         flags = self._driver.api.hipGraphDebugDotFlags
         wanted = int(flags.hipGraphDebugDotFlagsVerbose) if verbose else 0
         with self._driver.current(graph.device):
             self._driver.call("hipGraphDebugDotPrint", graph.handle, os.fsencode(path), wanted)
+        return True
 
     def handle_int(self, obj: Any) -> int:
         """Return the runtime's handle of a stream, a graph or an executable."""

@@ -256,9 +256,9 @@ class TorchRecorder(FrameworkRecorder):
         """List the nodes and the dependencies."""
         return self.backend.nodes(recording.handle)
 
-    def dump(self, recording: Recording, path: str, verbose: bool) -> None:
-        """Write the graph in the DOT language."""
-        self.backend.dump(recording.handle, path, verbose)
+    def dump(self, recording: Recording, path: str, verbose: bool) -> bool:
+        """Write the vendor's drawing, if there is one."""
+        return self.backend.dump(recording.handle, path, verbose)
 
     def handle_int(self, obj: Any) -> int:
         """Return the driver's handle."""

@@ -199,6 +199,39 @@ class NodeRules(Case):
         nodes, edges = self._listed(stream, lambda: (fill(), copy()))
         assert [(nodes[edge.source].kind, nodes[edge.target].kind) for edge in edges] == [tuple(kinds)]
 
+    @needs(Capability.ENQUEUE)
+    def test_parameters_of_fills_and_copies(self) -> None:
+        """A fill's and a copy's size, value and addresses are those that were recorded, or None."""
+        stream, source, target = self.stream(), self.used.buffer(8), self.used.buffer(8)
+        (fill, *_), _ = self._listed(stream, lambda: stream.fill(source, 7))
+        (copy, *_), _ = self._listed(stream, lambda: stream.copy(target, source))
+        (back, *_), _ = self._listed(stream, lambda: stream.copy(source, target))
+        for node in (fill, copy, back):
+            assert node.nbytes in (8, None)
+        assert fill.value in (7, None)
+        assert fill.source is None
+        assert fill.target in (copy.source, None)
+        assert (back.source, back.target) == (copy.target, copy.source)
+
+    @needs(Capability.ENQUEUE)
+    def test_nodes_are_in_the_order_of_recording(self) -> None:
+        """Nodes are listed in the order in which their work was enqueued, over several streams, too."""
+        stream, buffers = self.stream(), [self.used.buffer(8) for _ in range(6)]
+        sides = [self.stream() for _ in range(2)] if self.has(Capability.EVENTS) else []
+
+        def record() -> None:
+            for side in sides:
+                side.wait(stream)
+            for number, buffer in enumerate(buffers):
+                (sides[number % 2] if sides and number % 3 else stream).fill(buffer, number + 1)
+            for side in sides:
+                stream.wait(side)
+
+        nodes, _ = self._listed(stream, record)
+        values = [node.value for node in nodes if node.value is not None]
+        self.skip_unless(bool(values), "tells what fills write")
+        assert values == [1, 2, 3, 4, 5, 6]
+
     def _listed(self, stream: ag.Stream, record: Callable[[], object]) -> tuple[list[Any], list[GraphEdge]]:
         """Capture, and return nodes and dependencies."""
         backend, token = self.backend, self.begin(stream)
