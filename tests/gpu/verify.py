@@ -1,13 +1,15 @@
-"""Run everything on a machine with a GPU and write down what it showed.
+"""Run everything on a machine with a GPU and write down what it showed; in parts if time is limited.
 
-Usage: python tests/gpu/verify.py [--backend cuda | hip] [--gpus] [--name NAME] [--out DIR]
-
-With ``--gpus``: only what needs two of them. With ``--backend hip`` the HIP backend and hip-python drive
-the NVIDIA GPU through the shim in tests/simulators/hip_on_cuda.
-Needs no network and installs nothing: the tests, the demo and the benchmarks run from this checkout
-in the interpreter that runs this script. Writes DIR/NAME.md (by default docs/verified/cuda.md), with
-the commit and the versions. Exit status 1 if a test failed or none ran on the GPU.
+Needs no network and installs nothing: the tests, the demo and the benchmarks run from this checkout in the
+interpreter that runs this script. Each part writes its section of DIR/NAME.md (by default
+docs/verified/cuda.md). The file begins with the commit and the versions, and names the parts that have not
+run yet; with another commit, other versions or another GPU it begins anew.
+With --gpus: only what needs two GPUs. With --backend hip the HIP backend and hip-python drive the NVIDIA GPU
+through the shim in tests/simulators/hip_on_cuda.
+Exit status 1 if a test or a command failed, or if the backend can't run here.
 """
+
+from __future__ import annotations
 
 import argparse
 import contextlib
@@ -17,65 +19,26 @@ import json
 import os
 import platform
 import re
+import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 import xml.etree.ElementTree as ET
+from collections import Counter, defaultdict
 from pathlib import Path
 
-ROOT = str(Path(__file__).resolve().parents[2])
-PATHS = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from gpu.parts import PARTS, SCOPE, Part
+
+PATHS = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 ENVIRONMENT = {**os.environ, "PYTHONPATH": PATHS, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-PROGRAMS = (
-    "env ACCELERATOR_GRAPH_PROGRAMS=5000 ACCELERATOR_GRAPH_PROGRAMS_SEED=2 "
-    "python -m pytest -q -p no:cacheprovider tests/backends/test_programs.py"
-)
-COMMANDS = {
-    "cuda": {
-        "The demo": "python -m accelerator_graph demo --backend cuda",
-        "How fast it is": "python benchmarks/run.py --backend cuda --quick",
-        "torch, CuPy and Triton in one graph": "python examples/three_frameworks.py",
-        "10,000 cycles": "python benchmarks/cycles.py --backend cuda",
-        "5,000 random programs": PROGRAMS + " -k TestCuda",
-    },
-    "hip": {
-        "The demo": "python -m accelerator_graph demo --backend hip",
-        "How fast it is": "python benchmarks/run.py --backend hip --quick",
-        "10,000 cycles": "python benchmarks/cycles.py --backend hip",
-        "5,000 random programs": PROGRAMS + " -k TestHip",
-    },
-    "gpus": {
-        "A graph for every GPU": "python examples/device_graphs.py",
-        "NCCL in the graph, with torch": "python -m torch.distributed.run --nproc-per-node=2 "
-        "examples/torchrun_all_reduce.py",
-        "NCCL in the graph, with MPI and CuPy": "mpiexec -n 2 python examples/mpi_all_reduce.py",
-    },
-}
-WITHOUT_A_GPU = (
-    *("test_benchmarks.py", "core/test_fast_sanitizers.py", "faults", "kit", "simulators", "torch_cpu"),
-)
-"""Tests that a GPU has no part in, and that take their time."""
-TESTS = {
-    "cuda": [f"--ignore=tests/{name}" for name in WITHOUT_A_GPU],
-    "hip": [
-        *("tests/backends/test_conformance.py", "tests/backends/both/test_same_graphs.py"),
-        "tests/simulators/hip_on_cuda/itself.py",
-        *("-k", "not TestCpu and not TestCuda and not TestTape"),
-    ],
-    "gpus": ["tests/gpu/test_several_gpus.py"],
-}
-SCOPE = {
-    "cuda": "",
-    "hip": """HIP's calls went through the shim in `tests/simulators/hip_on_cuda`
-to the CUDA driver. This shows that the
-backend and hip-python drive a real device: handles, memory, streams, results, the same graphs as the CUDA
-backend's. It does not show how AMD's runtime behaves (that is tested on AMD's own runtime, on the CPU), nor
-AMD's hardware, nor any speed on it.
-""",
-    "gpus": "",
-}
+TIMEOUT = 400
 
 
-def run(command, timeout):
+def run(command: list[str]) -> tuple[int, str]:
     """Run a command; return the exit status and what it printed. `python` is this interpreter."""
     try:
         done = subprocess.run(
@@ -85,26 +48,36 @@ def run(command, timeout):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=timeout,
+            timeout=TIMEOUT,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        return 124, f"{(error.stdout or b'').decode()}\nended after {timeout} s"
+        return 124, f"{(error.stdout or b'').decode()}\nended after {TIMEOUT} s"
+    except FileNotFoundError as error:
+        return 127, str(error)
     return done.returncode, done.stdout
 
 
-def commit():
-    """Return the commit of the checkout, and whether it has changes that are not committed."""
-    name = os.environ.get("ACCELERATOR_GRAPH_COMMIT")
-    if name:
+def line(*command: str) -> str:
+    """Return what a command printed, without the white space around; nothing if it failed."""
+    if not shutil.which(command[0]):
+        return ""
+    done = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+# ---- the state that is verified -------------------------------------------------------------------
+
+
+def commit() -> str:
+    """Return the commit of the checkout, and whether it has changes beside its records."""
+    if name := os.environ.get("ACCELERATOR_GRAPH_COMMIT"):
         return name
-    git = ["git", "-C", ROOT]
-    head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    dirty = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=False)
-    return (head.stdout.strip() or "unknown") + (" with changes" if dirty.stdout.strip() else "")
+    changes = line("git", "status", "--porcelain", "--", ".", ":!docs/verified")
+    return (line("git", "rev-parse", "HEAD") or "unknown") + (" with changes" if changes else "")
 
 
-def installed():
+def installed() -> str:
     """Name the frameworks of this interpreter, with their versions."""
     found = {}
     for name in ("torch", "cupy-cuda13x", "cupy-cuda12x", "triton", "cuda-core", "mpi4py", "mpich"):
@@ -113,101 +86,130 @@ def installed():
     return ", ".join(f"{name} {version}" for name, version in found.items()) or "nothing"
 
 
-def tests(report, selection):
-    """Run the tests; return the exit status, the summary line, and per file: passed, skipped."""
-    how = ["-q", "-rfE", "-p", "no:cacheprovider", f"--junitxml={report}"]
-    status, output = run(["python", "-m", "pytest", *how, *selection], 500)
-    if not os.path.exists(report):
-        sys.exit(output)
-    files, skipped = {}, {}
-    for case in ET.parse(report).iter("testcase"):
-        counts = files.setdefault(
-            case.get("classname", "").split(".Test")[0], {"passed": 0, "failed": 0, "skipped": 0}
-        )
-        if case.find("skipped") is not None:
-            counts["skipped"] += 1
-            reason = case.find("skipped").get("message", "")
-            skipped[reason] = skipped.get(reason, 0) + 1
-        elif case.find("failure") is not None or case.find("error") is not None:
-            counts["failed"] += 1
-        else:
-            counts["passed"] += 1
-    return status, output, files, skipped
-
-
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--backend", default="cuda", choices=["cuda", "hip"])
-    parser.add_argument("--gpus", action="store_true", help="only what needs two GPUs")
-    parser.add_argument("--name", help="by default the backend's, or hip-on-cuda")
-    parser.add_argument("--out", default=os.path.join(ROOT, "docs", "verified"))
-    options = parser.parse_args()
-    what = "gpus" if options.gpus else options.backend
-    name = options.name or {"cuda": "cuda", "hip": "hip-on-cuda", "gpus": "several-gpus"}[what]
-    if options.backend == "hip":
-        sys.path.insert(0, os.path.join(ROOT, "tests"))
-        from simulators.hip_on_cuda.build import build, environment
-
-        paths = os.pathsep.join((os.path.join(ROOT, "tests"), PATHS))
-        ENVIRONMENT.update(environment(build(), ENVIRONMENT, PYTHONPATH=paths))
-    os.makedirs(options.out, exist_ok=True)
-    _, info = run(["python", "-m", "accelerator_graph", "info", "--json"], 60)
-    backends = {each["name"]: each for each in json.loads(info)["backends"]}
-    there = backends[options.backend]
-    if not there["usable"]:
-        print(f"nothing to verify: backend {options.backend!r} is not available: {there['reason']}")
-        return 1
-    gpu = subprocess.run(
-        ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.strip()
-    report = os.path.join(options.out, "tests.xml")
-    status, output, files, skipped = tests(report, TESTS[what])
-    os.unlink(report)
-    lines = [
-        f"# Verified on {gpu.splitlines()[0] if gpu else 'no GPU'}",
+def state(what: str, backend: str) -> list[str]:
+    """Return the lines that say what is verified, and where; they begin the record."""
+    printed = line(sys.executable, "-m", "accelerator_graph", "info", "--json")
+    backends = {each["name"]: each for each in json.loads(printed)["backends"]}
+    if not backends[backend]["usable"]:
+        sys.exit(f"nothing to verify: backend {backend!r} is not available: {backends[backend]['reason']}")
+    gpus = line("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader").splitlines()
+    return [
+        f"# Verified on {gpus[0] if gpus else 'no GPU'}",
         "",
         "Written by `tests/gpu/verify.py`.",
         "",
         f"- commit: {commit()}",
-        f"- date: {datetime.date.today().isoformat()}",
-        f"- Python {platform.python_version()}, {len(gpu.splitlines())} GPU(s)",
+        f"- Python {platform.python_version()}, {len(gpus)} GPU(s)",
         *(f"- {each['name']}: {each['versions']}" for each in backends.values() if each["usable"]),
         f"- installed beside them: {installed()}",
-        "",
-        SCOPE[what],
-        "## Tests",
-        "",
-        re.sub(r"^=+ | =+$", "", output.strip().splitlines()[-1]),
-        "",
+        *SCOPE.get(what, []),
+    ]
+
+
+# ---- sections ------------------------------------------------------------------------------------
+
+
+def counts(report: Path) -> list[str]:
+    """Return a table of the tests by file, and the reasons of those that were skipped."""
+    files: dict[str, Counter[str]] = defaultdict(Counter)
+    skipped: Counter[str] = Counter()
+    for case in ET.parse(report).iter("testcase"):
+        outcome = next((name for name in ("skipped", "failure", "error") if case.find(name) is not None), "")
+        files[case.get("classname", "").split(".Test")[0]][outcome or "passed"] += 1
+        if outcome == "skipped":
+            skipped[case.find("skipped").get("message", "")] += 1
+    return [
         "| file | passed | failed | skipped |",
         "| --- | --- | --- | --- |",
         *(
-            f"| {name} | {c['passed']} | {c['failed']} | {c['skipped']} |"
-            for name, c in sorted(files.items())
+            f"| {name} | {found['passed']} | {found['failure'] + found['error']} | {found['skipped']} |"
+            for name, found in sorted(files.items())
         ),
         "",
         *(f"- skipped {count}: {reason}" for reason, count in sorted(skipped.items())),
+    ]
+
+
+def section(part: Part) -> tuple[int, str]:
+    """Run a part; return its exit status and its section of the record."""
+    command = shlex.split(part.command)
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "tests.xml")
+        testing = "pytest" in command
+        status, printed = run([*command, f"--junitxml={report}"] if testing else command)
+        printed = printed.replace(f"{ROOT}{os.sep}", "").strip()
+        if testing and report.exists():
+            last = re.sub(r"^=+ | =+$", "", printed.splitlines()[-1])
+            block = [last, "", *counts(report)]
+            block += ["```", *printed.splitlines()[-200:], "```"] if status else []
+        elif printed.startswith(("|", "#")) and not status:
+            block = [re.sub("^#", "###", printed, flags=re.MULTILINE)]
+        else:
+            block = ["```", printed, "```"]
+    return status, "\n".join([f"## {part.title}", "", f"`{part.command}`", "", *block, ""])
+
+
+# ---- the record ----------------------------------------------------------------------------------
+
+
+def read(path: Path, lines: list[str], titles: list[str]) -> dict[str, str]:
+    """Return the sections of a record by title; none if it is of another state."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    head, *sections = re.split(rf"^(?=## (?:{'|'.join(map(re.escape, titles))})$)", text, flags=re.MULTILINE)
+    if not set(lines) <= set(head.splitlines()):
+        if text:
+            print(f"{path} is the record of another commit, GPU or versions; it begins anew.", flush=True)
+        return {}
+    return {each.partition("\n")[0].removeprefix("## "): each for each in sections}
+
+
+def write(path: Path, lines: list[str], parts: dict[str, Part], sections: dict[str, str]) -> None:
+    """Write the record: its state, the parts that have not run, and the sections in their order."""
+    missing = ", ".join(name for name, part in parts.items() if part.title not in sections)
+    head = [
+        *lines,
+        "",
+        f"Last part run on {datetime.date.today().isoformat()}; parts not run: {missing or 'none'}.",
         "",
     ]
-    if status:
-        lines += ["```", *output.splitlines()[-200:], "```", ""]
-    for title, command in COMMANDS[what].items():
-        code, printed = run(command.split(), 300)
-        status = status or code
-        printed = printed.replace(ROOT + os.sep, "").strip()
-        marked = printed.startswith(("|", "#")) and not code
-        block = [re.sub("^#", "###", printed, flags=re.MULTILINE)] if marked else ["```", printed, "```"]
-        lines += [f"## {title}", "", f"`{command}`", "", *block, ""]
-    path = os.path.join(options.out, f"{name}.md")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("\n".join(lines))
-    print("\n".join(lines))
-    return 1 if status else 0
+    found = [sections[part.title].strip() + "\n" for part in parts.values() if part.title in sections]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join([*head, *found]), encoding="utf-8")
+
+
+def main() -> int:
+    listed = (f"  {what}: {', '.join(parts)}" for what, parts in PARTS.items())
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        epilog="\n".join(("parts, each of at most a few minutes (gpus: with --gpus):", *listed)),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("part", nargs="*", help="by default all, one after another")
+    parser.add_argument("--backend", default="cuda", choices=["cuda", "hip"])
+    parser.add_argument("--gpus", action="store_true", help="only what needs two GPUs")
+    parser.add_argument("--name", help="by default the backend's, or hip-on-cuda")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "verified")
+    options = parser.parse_args()
+    what = "gpus" if options.gpus else options.backend
+    parts = PARTS[what]
+    if unknown := set(options.part) - set(parts):
+        parser.error(f"{', '.join(sorted(unknown))} must be among the parts {', '.join(parts)}")
+    if options.backend == "hip":
+        from simulators.hip_on_cuda.build import build, environment
+
+        paths = os.pathsep.join((str(ROOT / "tests"), PATHS))
+        ENVIRONMENT.update(environment(build(), ENVIRONMENT, PYTHONPATH=paths))
+    name = options.name or {"cuda": "cuda", "hip": "hip-on-cuda", "gpus": "several-gpus"}[what]
+    path = options.out / f"{name}.md"
+    lines = state(what, options.backend)
+    sections = read(path, lines, [part.title for part in parts.values()])
+    failed = 0
+    for chosen in options.part or parts:
+        status, sections[parts[chosen].title] = section(parts[chosen])
+        failed |= status
+        write(path, lines, parts, sections)
+        print(sections[parts[chosen].title], flush=True)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,8 +33,31 @@ FILES = {
         if path.name != "test_same_graphs.py"  # wants CUDA as well
     ),
 }
-FEWER = {("6.4", "programs"): "not Long"}
-"""Tests, as for ``pytest -k``: 6.4.3 crashes in `hipGraphLaunch` after some hundred programs: docs/hip.md."""
+ONE_QUEUE = {"DEBUG_HIP_FORCE_GRAPH_QUEUES": "1"}
+"""Without it, 6.4.3 crashes in the random programs and in `BRANCHES`: docs/hip.md."""
+BRANCHES = """
+import accelerator_graph as ag
+from hip import hip
+
+memory = int(hip.hipMalloc(4096)[1])
+with ag.Stream(backend="hip") as main:
+    sides = [ag.Stream(like=main) for _ in range(3)]
+    others = [ag.Stream(like=main) for _ in range(12)]
+    for stream in (main, *sides, *others):
+        stream.fill(memory, 1, 64)  # a stream has a queue from its first work on
+    launching = others[8]
+    others[0].close()
+    others[4].close()  # the four queues take turns: now that of `launching` has the fewest streams
+    with ag.Graph(stream=launching) as graph:
+        for number, side in enumerate(sides):
+            side.wait(launching)
+            side.fill(memory + 64 * number, 1, 64)
+        launching.fill(memory + 1024, 1, 64)
+        for side in sides:
+            launching.wait(side)
+    graph.replay()
+    launching.synchronize()
+"""
 LEAST_PASSED = {"backends/test_conformance.py": 240, "simulators/amd/harshly.py": 20}
 MAY_SKIP = (  # rules of the kit about capabilities, and what upstream breaks
     "backend 'hip' has ",
@@ -51,6 +75,12 @@ Record = Callable[[str, object], None]
 @pytest.fixture(scope="module", params=["7.2", pytest.param("6.4", marks=pytest.mark.needs("rest"))])
 def runtime(request: pytest.FixtureRequest, amd_runtime: Callable[[str], Path]) -> Path:
     return amd_runtime(request.param)
+
+
+def version_of(request: pytest.FixtureRequest) -> str:
+    """Return the version of the runtime that the test is run on."""
+    version: str = request.node.callspec.params["runtime"]
+    return version
 
 
 def run(runtime: Path, tmp_path: Path, *arguments: str, **variables: str) -> str:
@@ -84,8 +114,8 @@ def test_the_tests_of_the_backend_pass(
     request: pytest.FixtureRequest, runtime: Path, tmp_path: Path, record_property: Record, part: str
 ) -> None:
     harsh = {"SOFTWARE_HSA_HARSH": SEED} if part in HARSHLY else {}
-    tests = FEWER.get((request.node.callspec.params["runtime"], part), "")
-    found = outcome(runtime, tmp_path, *FILES[part], tests=tests, **harsh)
+    queues = ONE_QUEUE if (version_of(request), part) == ("6.4", "programs") else {}
+    found = outcome(runtime, tmp_path, *FILES[part], **harsh, **queues)
     record_property("tests", sum(found.passed.values()))
     assert {
         name: found.passed.get(name, 0)
@@ -95,6 +125,14 @@ def test_the_tests_of_the_backend_pass(
     assert [reason for reason in found.skipped if not reason.startswith(MAY_SKIP)] == []
     assert found.launches > 300
     assert (found.unknown_kernels, found.unknown_calls) == (0, 0)
+
+
+def test_branches_that_share_the_queue_of_the_launch(
+    request: pytest.FixtureRequest, runtime: Path, tmp_path: Path
+) -> None:
+    run(runtime, tmp_path, "-c", BRANCHES, **ONE_QUEUE)
+    done = execute([*command(runtime), "-c", BRANCHES], cwd=ROOT, env=environment(runtime))
+    assert done.returncode == {"6.4": -signal.SIGSEGV, "7.2": 0}[version_of(request)], done.stderr
 
 
 def test_the_rules_about_devices_on_two(runtime: Path, tmp_path: Path, record_property: Record) -> None:

@@ -14,7 +14,20 @@ _INSTALL = f'Install it with: pip install "{_KNOWN_BINDINGS}"'
 _OLDEST_BINDING, _OLDEST_UNKNOWN_BINDING = (6, 4), (8, 0)
 _DEVICE = "/dev/kfd"
 _TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
-_SCHEDULING = "DEBUG_HIP_GRAPH_SEGMENT_SCHEDULING"
+_DEFECTS = {
+    "6.4": (
+        "HIP 6.4 crashes on graphs with branches if two of their streams share the queue of the stream that "
+        "the graph is replayed on",
+        "DEBUG_HIP_FORCE_GRAPH_QUEUES",
+        "1",
+    ),
+    "7.2": (
+        "HIP 7.2.4 crashes on some graphs of many short branches (rocm-systems#11499)",
+        "DEBUG_HIP_GRAPH_SEGMENT_SCHEDULING",
+        "2",
+    ),
+}
+"""By version: what the runtime does, and the variable that prevents it, with its value."""
 _VISIBLE = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
@@ -35,12 +48,10 @@ def probe() -> Availability:
 
 def _defect(runtime: str) -> str:
     """Return a known defect of this runtime; nothing if the user has applied the workaround."""
-    if not runtime.startswith("7.2.") or os.environ.get(_SCHEDULING) == "2":
+    what, variable, value = _DEFECTS.get(".".join(runtime.split(".")[:2]), ("", "", None))
+    if os.environ.get(variable) == value:
         return ""
-    return (
-        "HIP 7.2.4 crashes on some graphs of many short branches (rocm-systems#11499). "
-        f"Set {_SCHEDULING}=2 in the environment before the process starts."
-    )
+    return f"{what}. Set {variable}={value} in the environment before the process starts."
 
 
 def _binding_missing(versions: dict[str, str]) -> str:

@@ -90,23 +90,27 @@ def test_probe_of_a_whole_machine(machine):
 
 
 @pytest.mark.parametrize(
-    ("version", "setting", "warned"),
+    ("version", "variable", "value"),
     [
-        ("7.2.53211", None, True),
-        ("7.2.70204", "1", True),
-        ("7.2.53211", "2", False),
-        ("6.4.43484", None, False),
+        ("7.2.53211", "DEBUG_HIP_GRAPH_SEGMENT_SCHEDULING", "2"),
+        ("6.4.43484", "DEBUG_HIP_FORCE_GRAPH_QUEUES", "1"),
     ],
 )
-def test_the_defect_of_a_runtime_is_said_with_the_way_out(machine, monkeypatch, version, setting, warned):
+def test_the_defect_of_a_runtime_is_said_with_the_way_out(machine, monkeypatch, version, variable, value):
     machine.maps = [f"/opt/rocm/lib/libamdhip64.so.{version}"]
-    if setting:
-        monkeypatch.setenv("DEBUG_HIP_GRAPH_SEGMENT_SCHEDULING", setting)
+    monkeypatch.delenv(variable, raising=False)
+    assert f"Set {variable}={value} in the environment" in HipBackend.probe().warning
+    monkeypatch.setenv(variable, "0")
     found = HipBackend.probe()
     assert found.usable
-    assert found.warning.startswith("HIP 7.2.4 crashes on some graphs") == warned
-    assert ("DEBUG_HIP_GRAPH_SEGMENT_SCHEDULING=2" in found.warning) == warned
-    assert bool(found.warning) == warned
+    assert f"HIP {version[:3]}" in found.warning
+    monkeypatch.setenv(variable, value)
+    assert HipBackend.probe().warning == ""
+
+
+def test_no_defect_of_another_runtime_is_known(machine):
+    machine.maps = ["/opt/rocm/lib/libamdhip64.so.7.1.25424"]
+    assert HipBackend.probe().warning == ""
 
 
 def unusable(machine, how):

@@ -1,0 +1,92 @@
+"""What `verify.py` runs on a GPU: parts of a few minutes each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+PYTEST = "python -m pytest -q -rfE -p no:cacheprovider"
+
+
+class Part(NamedTuple):
+    """A section of the record, and the command that fills it."""
+
+    title: str
+    command: str
+
+
+def tests(title: str, *arguments: str) -> Part:
+    return Part(f"Tests: {title}", " ".join((PYTEST, *arguments)))
+
+
+def programs(name: str, seed: int) -> Part:
+    """Return the part that runs random programs by the test class of this name."""
+    variables = f"ACCELERATOR_GRAPH_PROGRAMS=2500 ACCELERATOR_GRAPH_PROGRAMS_SEED={seed}"
+    command = f"env {variables} {PYTEST} tests/backends/test_programs.py -k {name}"
+    return Part(f"2,500 random programs, seed {seed}", command)
+
+
+def ignoring(names: Sequence[str]) -> list[str]:
+    return [f"--ignore=tests/{name}" for name in names]
+
+
+FOLDERS = ("backends", "core", "driver_rules", "compat", "graphed", "interop")
+"""Those whose tests run in parts of their own."""
+WITHOUT_A_GPU = (
+    "test_benchmarks.py",
+    "core/test_fast_sanitizers.py",
+    "faults",
+    "kit",
+    "simulators",
+    "torch_cpu",
+)
+"""Tests that a GPU has no part in, and that take their time."""
+
+PARTS = {
+    "cuda": {
+        "backends": tests("backends", "tests/backends"),
+        "core": tests("core", "tests/core", *ignoring(["core/test_fast_sanitizers.py"])),
+        "driver_rules": tests("the driver's rules", "tests/driver_rules"),
+        "compat": tests("torch's names, and frameworks", "tests/compat", "tests/interop"),
+        "graphed": tests("graphed functions", "tests/graphed"),
+        "others": tests("all others", "tests", *ignoring((*FOLDERS, *WITHOUT_A_GPU))),
+        "demo": Part("The demo", "python -m accelerator_graph demo --backend cuda"),
+        "speed": Part("How fast it is", "python benchmarks/run.py --backend cuda --quick"),
+        "example": Part("torch, CuPy and Triton in one graph", "python examples/three_frameworks.py"),
+        "cycles": Part("10,000 cycles", "python benchmarks/cycles.py --backend cuda"),
+        "programs": programs("TestCuda", 2),
+        "programs3": programs("TestCuda", 3),
+    },
+    "hip": {
+        "tests": tests(
+            "the HIP backend",
+            "tests/backends/test_conformance.py tests/backends/both/test_same_graphs.py",
+            "tests/simulators/hip_on_cuda/itself.py -k 'not TestCpu and not TestCuda and not TestTape'",
+        ),
+        "demo": Part("The demo", "python -m accelerator_graph demo --backend hip"),
+        "speed": Part("How fast it is", "python benchmarks/run.py --backend hip --quick"),
+        "cycles": Part("10,000 cycles", "python benchmarks/cycles.py --backend hip"),
+        "programs": programs("TestHip", 2),
+        "programs3": programs("TestHip", 3),
+    },
+    "gpus": {
+        "tests": tests("several GPUs", "tests/gpu/test_several_gpus.py"),
+        "devices": Part("A graph for every GPU", "python examples/device_graphs.py"),
+        "torch": Part(
+            "NCCL in the graph, with torch",
+            "python -m torch.distributed.run --nproc-per-node=2 examples/torchrun_all_reduce.py",
+        ),
+        "mpi": Part("NCCL in the graph, with MPI and CuPy", "mpiexec -n 2 python examples/mpi_all_reduce.py"),
+    },
+}
+
+SCOPE = {
+    "hip": [
+        "",
+        "HIP's calls went through the shim in `tests/simulators/hip_on_cuda` to the CUDA driver. This shows",
+        "that the backend and hip-python drive a real device: handles, memory, streams, results, the same",
+        "graphs as the CUDA backend's. It does not show how AMD's runtime behaves (that is tested on AMD's",
+        "own runtime, on the CPU), nor AMD's hardware, nor any speed on it.",
+    ]
+}
+"""Lines that say what a record shows, and what it does not."""

@@ -1,0 +1,37 @@
+"""The record of a run on a GPU, written part by part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpu.parts import Part
+from gpu.verify import read, write
+
+LINES = ["# Verified on a GPU", "", "- commit: 1"]
+PARTS = {"a": Part("A", "..."), "b": Part("B (1)", "...")}
+TITLES = [part.title for part in PARTS.values()]
+
+
+def test_a_part_replaces_its_section_and_keeps_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "record.md"
+    write(path, LINES, PARTS, {"B (1)": "## B (1)\n\nold\n\n## not a part\n"})
+    assert "parts not run: a." in path.read_text(encoding="utf-8")
+    found = read(path, LINES, TITLES)
+    assert found == {"B (1)": "## B (1)\n\nold\n\n## not a part\n"}
+    write(path, LINES, PARTS, found | {"A": "## A\n\nnew\n"})
+    text = path.read_text(encoding="utf-8")
+    assert text.splitlines()[: len(LINES)] == LINES
+    assert text.index("## A\n\nnew") < text.index("## B (1)\n\nold")
+    assert "parts not run: none." in text
+    assert list(read(path, LINES, TITLES)) == TITLES
+
+
+def test_a_record_of_another_commit_begins_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "record.md"
+    assert read(path, LINES, TITLES) == {}
+    assert capsys.readouterr().out == ""
+    write(path, LINES, PARTS, {"A": "## A\n\nold\n"})
+    assert read(path, [*LINES[:2], "- commit: 2"], TITLES) == {}
+    assert "begins anew" in capsys.readouterr().out
