@@ -44,7 +44,7 @@ def environment(extra: str = "", version: str = "") -> Path:
     python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     here = (platform.system(), platform.machine())
     extras = [extra] if extra else [name for name, places in WHEELS.items() if here in places]
-    wanted = ["-e", f"{ROOT}[{','.join([*extras, 'test'])}]"]
+    wanted = ["-e", f"{ROOT}[{','.join(extras if extra == 'docs' else [*extras, 'test'])}]"]
     if version:
         wanted.append(f"{extra}-python=={version}")
     elif "cuda" in extras and find_library("nvcuda" if sys.platform == "win32" else "cuda"):
