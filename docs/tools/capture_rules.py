@@ -12,11 +12,11 @@ INTRODUCTION = """# Capture rules
 
 <!-- Written by docs/tools/generate.py from tests/driver_rules: change the tables there. -->
 
-What happens if your code makes a call while a stream is being captured. The tests of this library check every
-row: for CUDA on an H200 with driver 580 and on the software driver that stands in for it, for HIP on AMD's own
-runtime, 7.2 and 6.4, on the CPU. No row has been checked on an AMD GPU.
+What happens if your code makes a call while a stream is being captured. The tests of this library check each
+row: for CUDA on an H200 with driver 580 and on the software driver that stands in for it, for HIP on AMD's
+own runtime, 7.2 and 6.4, on the CPU. No row has been checked on an AMD GPU.
 
-The rows say what the driver answers to one call while *the captured stream* captures in each of the three modes.
+The rows say what the driver answers to one call while *the captured stream* captures, in each of the modes.
 `capture_error_mode="default"` of this library is `"thread_local"` on CUDA and on HIP.
 
 - **yes**: the capture goes on. Work that is enqueued on the captured stream becomes part of the graph.
