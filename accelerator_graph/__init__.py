@@ -14,7 +14,8 @@ Importing the package loads no backend, no vendor's library and no framework.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # importing typing would take longer than importing all of this package
+# Importing typing would take longer than importing all of this package.
+TYPE_CHECKING = bool()  # noqa: UP018 (jedi reads the imports below only if it can not tell the value)
 if TYPE_CHECKING:
     from . import backends as backends
     from . import compat as compat

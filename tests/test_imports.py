@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import pydoc
+import re
 import sys
 from pathlib import Path
 
@@ -116,3 +119,29 @@ else:
     raise AssertionError
 """
     )
+
+
+@pytest.mark.parametrize("package", ["", ".backends", ".compat", ".interop"])
+def test_public_names_can_be_completed(package: str) -> None:
+    """As in IPython, by `dir`, and in editors, by jedi, which reads the source."""
+    jedi = pytest.importorskip("jedi")
+    module = importlib.import_module(f"accelerator_graph{package}")
+    assert set(module.__all__) <= set(dir(module))
+    code = f"import accelerator_graph{package} as it\nit."
+    assert set(module.__all__) <= {found.name for found in jedi.Script(code).complete()}
+
+
+def test_members_of_public_classes_can_be_completed() -> None:
+    jedi = pytest.importorskip("jedi")
+    code = "import accelerator_graph as ag\nwith ag.Stream() as stream, ag.Graph() as graph:\n    {}"
+    for text, name in (
+        ("stream.rec", "record"),
+        ("graph.debug_d", "debug_dump"),
+        ("ag.backends.res", "resolve"),
+    ):
+        assert [found.name for found in jedi.Script(code.format(text)).complete()] == [name]
+
+
+def test_help_has_every_public_name() -> None:
+    text = pydoc.render_doc(accelerator_graph, renderer=pydoc.plaintext)
+    assert [name for name in accelerator_graph.__all__ if not re.search(rf"\b{name}\b", text)] == []

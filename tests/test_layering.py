@@ -15,8 +15,9 @@ ROOT = Path(__file__).resolve().parents[1] / PACKAGE
 # A rule: the modules of these rooms may import those rooms of ours, and those packages beside the standard
 # library. The first that fits holds. What only type checkers import of ours counts, too.
 # A room is a module or a folder with all that is in it.
-VENDOR = "errors _interpreter backends.base backends.memory backends._shared"
+VENDOR = "errors _install _interpreter backends.base backends.memory backends._shared"
 RULES = [
+    ("_install", "", ""),
     ("errors _interpreter", "_interpreter", ""),
     ("_plugins", "errors _interpreter _plugins", ""),
     ("backends.base", "errors", ""),
@@ -47,28 +48,31 @@ RULES = [
     (PACKAGE, "errors backends interop _core api _graphed compat", ""),
     (
         "testing.programs testing._programs.drawing",
-        f"{PACKAGE} backends backends.base testing",
+        f"{PACKAGE} _install backends backends.base testing",
         "hypothesis",
     ),
     ("testing.works.cuda", f"{PACKAGE} testing", "cuda"),
     ("testing.works.hip", f"{PACKAGE} testing", "hip"),
     (
         "testing",
-        f"{PACKAGE} errors _interpreter _plugins backends backends.base interop.registry testing",
+        f"{PACKAGE} errors _install _interpreter _plugins backends backends.base interop.registry "
+        "_cli.terminal testing",
         "pytest",
     ),
-    ("__main__", f"{PACKAGE} _demo testing", ""),
+    ("__main__", "_cli.command", ""),
+    ("_cli.terminal", "", ""),
+    ("_cli", f"{PACKAGE} _install _core _cli _demo testing", ""),
     ("_demo.cuda", f"{PACKAGE} _demo", "cuda"),
     ("_demo.hip", f"{PACKAGE} _demo", "hip"),
-    ("_demo", f"{PACKAGE} _plugins _demo", ""),
+    ("_demo", f"{PACKAGE} _plugins _cli.terminal _demo", ""),
 ]
 
 # Whoever may not import a vendor or a framework may not ask for one by its name either.
 NAMES = {"cuda", "hip", "rocm", "torch", "cupy", "numba", "warp", "triton", "jax"}
 MAY_NAME = (
-    "backends.registry backends._registry interop.registry _demo backends.cuda backends._cuda backends.hip "
-    "backends._hip interop.torch interop._torch interop.cupy interop.numba interop.warp interop.cuda_core "
-    "compat _graphed.torch testing.works"
+    "_install backends.registry backends._registry interop.registry _demo backends.cuda backends._cuda "
+    "backends.hip backends._hip interop.torch interop._torch interop.cupy interop.numba interop.warp "
+    "interop.cuda_core compat _graphed.torch testing.works"
 )
 
 

@@ -111,12 +111,12 @@ def test_the_cpu_backend_and_the_registry_work(system):
 @pytest.mark.parametrize("command", ["info", "demo --backend cpu --size 16 --steps 20"])
 @pytest.mark.parametrize("system", LACKS)
 def test_the_commands_work(system, command, tmp_path):
-    words = command.split() + (["--dump", str(tmp_path / "demo.dot")] if "demo" in command else [])
+    words = command.split() + (["--output", str(tmp_path / "demo.dot")] if "demo" in command else [])
     code = f"import accelerator_graph.__main__ as command; sys.exit(command.main({words!r}))"
     said = run(system, code)
     if command == "info":
         assert "cpu" in said
-        assert "A bare Stream() uses backend 'cpu'." in said
+        assert "A bare Stream() takes backend 'cpu', because no accelerator can be used." in said
     else:
         assert "identical, bit for bit" in said
         assert (tmp_path / "demo.dot").read_text().startswith("digraph")

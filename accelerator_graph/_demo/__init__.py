@@ -10,8 +10,6 @@ every step reads one and writes the other. The rim of the plate never changes.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from array import array
 from collections.abc import Callable
 from time import perf_counter
@@ -19,6 +17,7 @@ from typing import Protocol
 
 import accelerator_graph as ag
 
+from .._cli.terminal import check_file, progress, rows
 from .._plugins.hooks import Hook
 
 BUILTINS = {
@@ -29,6 +28,11 @@ BUILTINS = {
 
 STEPS_PER_GRAPH = 20
 """An even number, so that each replay ends on the grid where the next one begins."""
+
+FOR_TESTING = (
+    "cpu graphs are for testing: a replay calls the same Python functions, so these times say "
+    "nothing about an accelerator"
+)
 
 
 class Plate(Protocol):
@@ -72,10 +76,16 @@ def enqueue(plate: Plate, size: int, steps: int, stream: ag.Stream, side: ag.Str
         stream.wait(side)  # join
 
 
-def run(backend: str | None, size: int | None, steps: int | None, dump: str | None) -> bool:
-    """Solve twice, print times and results, and return True if the results are identical bit for bit."""
+def run(backend: str | None, size: int | None, steps: int | None, output: str | None) -> bool:
+    """Solve twice, print times and results, and return True if the results are identical bit for bit.
+
+    `output` is the file for a drawing of the graph.
+    """
+    if output is not None:
+        check_file(output)
     name = backend or best()
-    ag.backends.get(name)  # raises if the backend is unknown or can't run here
+    with progress(f"opening backend {name}"):
+        ag.backends.get(name)  # raises if the backend is unknown or can't run here
     kind = _plates.load(name)
     size = size or kind.default_size
     steps = steps or kind.default_steps
@@ -85,8 +95,14 @@ def run(backend: str | None, size: int | None, steps: int | None, dump: str | No
     plate = kind(stream, initial_state(size), size)
     try:
         # Eagerly: every step is enqueued again, every time.
-        enqueue(plate, size, STEPS_PER_GRAPH, stream, side)  # untimed: the first launches load the kernel
-        eager = timed(plate, stream, lambda: enqueue(plate, size, steps, stream, side))
+        def first_steps() -> None:
+            enqueue(plate, size, STEPS_PER_GRAPH, stream, side)
+
+        with progress("warming up"):
+            timed(plate, stream, first_steps)  # the first launches load the kernel
+            about = timed(plate, stream, first_steps) * steps / STEPS_PER_GRAPH
+        with progress("solving eagerly", about):
+            eager = timed(plate, stream, lambda: enqueue(plate, size, steps, stream, side))
         expected = plate.read()
 
         # As a graph: the steps are enqueued once, while the stream records instead of running them.
@@ -94,8 +110,8 @@ def run(backend: str | None, size: int | None, steps: int | None, dump: str | No
         with stream, graph:
             enqueue(plate, size, STEPS_PER_GRAPH, stream, side)
         graph.instantiate()
-        path = dump or temporary_path()
-        graph.debug_dump(path)
+        if output is not None:
+            graph.debug_dump(output)
 
         launch = graph.bind(stream)  # all decisions are made now; a call only launches
 
@@ -103,8 +119,9 @@ def run(backend: str | None, size: int | None, steps: int | None, dump: str | No
             for _ in range(steps // STEPS_PER_GRAPH):
                 launch()
 
-        launch()  # untimed: the first replay moves the graph to the device
-        replayed = timed(plate, stream, replay)
+        with progress("replaying", eager):
+            timed(plate, stream, launch)  # the first replay moves the graph to the device
+            replayed = timed(plate, stream, replay)
         same = plate.read() == expected
 
         nodes = graph.num_nodes
@@ -115,15 +132,21 @@ def run(backend: str | None, size: int | None, steps: int | None, dump: str | No
         stream.close()
 
     def per_step(seconds: float) -> str:
-        return f"{seconds / steps * 1e6:12.1f} us per step"
+        return f"{seconds / steps * 1e6:8.1f} us per step"
 
-    print(f"backend    {name}, device {stream.device}")
-    print(f"problem    {size} x {size} points, double precision, {steps} steps")
-    print(f"graph      {nodes} nodes for {STEPS_PER_GRAPH} steps, replayed {steps // STEPS_PER_GRAPH} times")
-    print(f"drawing    {path}")
-    print(f"eager      {per_step(eager)}")
-    print(f"replayed   {per_step(replayed)}   ({eager / replayed:.2f} times as fast)")
-    print(f"results    {'identical, bit for bit' if same else 'DIFFERENT'}")
+    lines = [
+        ("backend", f"{name}, device {stream.device}"),
+        ("problem", f"{size} x {size} points, double precision, {steps} steps"),
+        ("graph", f"{nodes} nodes for {STEPS_PER_GRAPH} steps, replayed {steps // STEPS_PER_GRAPH} times"),
+        ("eager", per_step(eager)),
+        ("replayed", f"{per_step(replayed)}, {eager / replayed:.2f} times as fast"),
+        ("results", "identical, bit for bit" if same else "DIFFERENT"),
+    ]
+    if name == "cpu":
+        lines.append(("note", FOR_TESTING))
+    if output is not None:
+        lines.append(("drawing", output))
+    print("\n".join(rows(lines)))
     return same
 
 
@@ -167,10 +190,3 @@ _plates: Hook[Plate] = Hook(
     builtins=BUILTINS,
     problem=missing_members,
 )
-
-
-def temporary_path() -> str:
-    """Return the path of a new temporary file, which is not deleted."""
-    handle, path = tempfile.mkstemp(prefix="accelerator_graph-", suffix=".dot")
-    os.close(handle)
-    return path

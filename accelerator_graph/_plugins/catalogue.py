@@ -177,7 +177,7 @@ class Catalogue(Generic[T]):
         supported = " and ".join(map(str, self._api_versions))
         return (
             f"has api_version {version}, but this accelerator_graph supports api_version {supported}; "
-            f"upgrade {'accelerator-graph' if version > newest else candidate.provider}"
+            f"upgrade {'accelerator_graph' if version > newest else candidate.provider}"
         )
 
     def _unknown(self, name: str) -> UnknownBackendError:

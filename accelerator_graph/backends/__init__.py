@@ -6,7 +6,7 @@ If you write a backend, read `accelerator_graph.backends.base`.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as in the package itself
+TYPE_CHECKING = bool()  # noqa: UP018 (as in the package itself)
 if TYPE_CHECKING:
     from .registry import chosen, get, names, refresh, register, report, resolve, unregister, use_backend
 

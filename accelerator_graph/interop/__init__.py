@@ -6,7 +6,7 @@ If you write a framework's interop module, read `accelerator_graph.interop.base`
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as in the package itself
+TYPE_CHECKING = bool()  # noqa: UP018 (as in the package itself)
 if TYPE_CHECKING:
     from .registry import loaded, names, refresh, register, report, unregister
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import time
 import tomllib
@@ -14,6 +13,7 @@ import accelerator_graph as ag
 from accelerator_graph.backends import registry
 from accelerator_graph.backends.base import Backend
 
+from .._cli.terminal import check_file
 from .._plugins.entry_points import import_target, is_target
 from ._check import CheckResult, check_rules
 from ._conformance import BackendConformance
@@ -52,7 +52,7 @@ def run(
     used = made(named or work_of(name), name)
     known = {} if expected is None else read_expected(expected)
     if output is not None:
-        check_output(output)
+        check_file(output)
     begun, limit = time.monotonic(), BackendConformance.time_limit if time_limit is None else time_limit
 
     rows = []
@@ -102,15 +102,6 @@ def read_expected(path: str) -> dict[str, str]:
         if not isinstance(reason, str) or not reason:
             raise ValueError(f"{path}: the reason for {name} must be a text, not {reason!r}.")
     return found
-
-
-def check_output(path: str) -> None:
-    """Raise OSError now if the report can't be written later."""
-    folder = os.path.dirname(path) or "."
-    if os.path.isdir(path):
-        raise IsADirectoryError(f"{path} is a folder; name a file for the report.")
-    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
-        raise OSError(f"the report can't be written to {path}.")
 
 
 def in_words(result: CheckResult) -> Row:

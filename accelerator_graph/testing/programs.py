@@ -1,4 +1,4 @@
-"""Random programs for a backend, drawn by Hypothesis: ``pip install accelerator-graph[programs]``.
+"""Random programs for a backend, drawn by Hypothesis, which has to be installed.
 
 A program enqueues work, fills and copies on several streams that wait for each other, runs it eagerly and as
 graphs, nests graphs, abandons captures by exceptions, resets, captures again, and replays in every way, also
@@ -36,7 +36,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import ClassVar
 
-from .. import backends
+from .. import _install, backends
 from ._case import Case, folder
 from ._programs.memory import Piece
 from ._programs.program import Program
@@ -48,7 +48,8 @@ try:
     from hypothesis import Phase, configuration, errors, find, settings
 except ImportError as error:
     raise ImportError(
-        'accelerator_graph.testing.programs needs Hypothesis: pip install "accelerator-graph[programs]".'
+        "accelerator_graph.testing.programs needs Hypothesis; install it with: "
+        + _install.command("programs")
     ) from error
 
 from ._programs.drawing import programs

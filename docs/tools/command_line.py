@@ -10,17 +10,18 @@ INTRODUCTION = """# Command line
 
 <!-- Written by docs/tools/generate.py from the parser of the command line: change that. -->
 
-`python -m accelerator_graph COMMAND`. `--help` after a command shows what is on this page.
+`accelerator-graph COMMAND`, or `python -m accelerator_graph COMMAND`. With `--help` after a command, it prints
+what is on this page.
 """
 
 
 def page(root: Path) -> str:
     """Return the page."""
-    from accelerator_graph.__main__ import parser
+    from accelerator_graph._cli.command import parser
 
     top = parser()
     commands = next(action for action in top._actions if isinstance(action, argparse._SubParsersAction))
-    lines = [*_options(top)]
+    lines = ["", *_options(top)]
     for about in commands._choices_actions:
         lines += ["", f"## {about.dest}", "", f"{_sentence(about.help or '')}", ""]
         lines += _options(commands.choices[about.dest])

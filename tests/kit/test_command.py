@@ -114,7 +114,7 @@ def test_every_capability_is_explained() -> None:
         ),
         (
             ["cpu", "-o", "no/such/folder/report.md"],
-            "the report can't be written to no/such/folder/report.md",
+            "no/such/folder/report.md can't be written",
         ),
         (["cpu", "-o", "."], "is a folder"),
         (["cpu", "--expected", "no_such_file"], "No such file or directory: 'no_such_file'"),

@@ -255,6 +255,6 @@ def test_nothing_is_written_and_pytest_is_not_needed(tmp_path: Path) -> None:
 def test_without_hypothesis_there_is_the_kit_and_a_way_out(tmp_path: Path) -> None:
     done = execute([sys.executable, "-c", IN_A_PROCESS, "hypothesis"], cwd=tmp_path, timeout=300)
     assert done.stderr.splitlines()[-1] == (
-        "ImportError: accelerator_graph.testing.programs needs Hypothesis: "
-        'pip install "accelerator-graph[programs]".'
+        "ImportError: accelerator_graph.testing.programs needs Hypothesis; install it with: "
+        'pip install "hypothesis>=6.100"'
     )

@@ -173,7 +173,7 @@ def test_broken_neighbours_are_reported_and_hurt_nobody(environment):
         "not_a_backend": "is not a subclass of accelerator_graph.backends.base.Backend",
         "incomplete": "lacks the methods capture_begin, capture_end, ",
         "old_version": "has api_version 0, but this accelerator_graph supports",
-        "new_version": "supports api_version 1; upgrade accelerator-graph",
+        "new_version": "supports api_version 1; upgrade accelerator_graph",
         "no_version": "has no valid api_version",
         "probe_raises": "its probe() must not raise, but raised OSError: the device is on fire",
         "cuda": "the name 'cuda' is reserved",

@@ -121,7 +121,7 @@ def test_a_plug_in_that_exits_when_imported_does_not_end_the_process(site):
         ),
         (
             fake(api_version=BACKEND_API_VERSIONS[-1] + 1),
-            "version 2, .*version 1; upgrade accelerator-graph",
+            "version 2, .*version 1; upgrade accelerator_graph",
         ),
         (
             fake(api_version=BACKEND_API_VERSIONS[0] - 1),
@@ -148,7 +148,7 @@ def test_one_release_of_a_plug_in_serves_two_versions_of_the_library(monkeypatch
     backends = built_in(cpu=fake(api_version=3))
     backends.register("older", fake(api_version=2))
     assert [backends.get(name).name for name in ("cpu", "older")] == ["cpu", "older"]
-    for version, outdated in ((1, "registry"), (4, "accelerator-graph")):
+    for version, outdated in ((1, "registry"), (4, "accelerator_graph")):
         with pytest.raises(BackendContractError) as info:
             backends.register("other", fake(api_version=version))
         assert str(info.value).endswith(

@@ -158,7 +158,7 @@ def test_the_demo(runtime: Path, tmp_path: Path) -> None:
         runtime,
         tmp_path,
         *("-m", "accelerator_graph", "demo", "--backend", "hip", "--size", "64", "--steps", "100"),
-        *("--dump", str(tmp_path / "demo.dot")),
+        *("--output", str(tmp_path / "demo.dot")),
     )
     assert "hip, device 0" in printed
     assert "identical, bit for bit" in printed

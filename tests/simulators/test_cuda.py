@@ -117,7 +117,7 @@ def test_the_demo(software_driver, tmp_path):
         software_driver,
         tmp_path,
         *("-m", "accelerator_graph", "demo", "--backend", "cuda", "--size", "64", "--steps", "100"),
-        *("--dump", str(tmp_path / "demo.dot")),
+        *("--output", str(tmp_path / "demo.dot")),
     )
     assert "cuda, device 0" in printed
     assert "identical, bit for bit" in printed

@@ -8,9 +8,10 @@ import os
 import sys
 from typing import Any
 
+from ... import _install
 from ..base import Availability
 
-_INSTALL = 'Install it with: pip install "cuda-python>=12.9,<14"'
+_INSTALL = f"Install it with: {_install.command('cuda')}"
 _LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 _OLDEST_BINDING, _OLDEST_UNKNOWN_BINDING = (12, 9), (14,)
 _OLDEST_DRIVER = 12000

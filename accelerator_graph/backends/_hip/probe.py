@@ -6,11 +6,11 @@ import importlib.metadata
 import os
 import re
 
+from ... import _install
 from ..base import Availability
 from .library import NAME, Library, SeveralLibrariesError, import_hip, mapped_copies
 
-_KNOWN_BINDINGS = "hip-python>=6.4,<11"
-_INSTALL = f'Install it with: pip install "{_KNOWN_BINDINGS}"'
+_INSTALL = f"Install it with: {_install.command('hip')}"
 _OLDEST_BINDING, _OLDEST_UNKNOWN_BINDING = (6, 4), (8, 0)
 _DEVICE = "/dev/kfd"
 _TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
@@ -69,7 +69,7 @@ def _binding_missing(versions: dict[str, str]) -> str:
         older = f"hip-python>=6.4,<{version.partition('+')[0]}"
     except importlib.metadata.PackageNotFoundError:
         version = f"for HIP {numbers[0]}.{numbers[1]}"
-        older = _KNOWN_BINDINGS
+        older = _install.REQUIREMENTS["hip"]
     versions["hip-python"] = version
     if numbers < _OLDEST_BINDING:
         return f"hip-python {version} is too old; 6.4 is the oldest that works. {_INSTALL}"

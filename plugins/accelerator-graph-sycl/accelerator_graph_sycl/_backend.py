@@ -77,8 +77,8 @@ class SyclBackend(Backend):
         if _library.path() is None:
             return Availability(
                 False,
-                "its shim was not compiled. Install it with: pip install --force-reinstall --no-deps "
-                "accelerator-graph-sycl",
+                "its shim was not compiled. Install the package again from its source folder, with a C++ "
+                "compiler: pip install --force-reinstall --no-deps --no-build-isolation PATH",
                 versions,
             )
         return Availability(True, versions=versions)

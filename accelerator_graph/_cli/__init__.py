@@ -1,0 +1,1 @@
+"""The command line, ``accelerator-graph`` or ``python -m accelerator_graph``."""
