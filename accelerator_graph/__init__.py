@@ -14,26 +14,31 @@ Importing the package loads no backend, no vendor's library and no framework.
 
 from __future__ import annotations
 
-# Importing typing would take longer than importing all of this package.
-TYPE_CHECKING = bool()  # noqa: UP018 (jedi reads the imports below only if it can not tell the value)
+TYPE_CHECKING: bool = False  # importing typing would take longer than importing all of this package
 if TYPE_CHECKING:
+    from . import api as api
     from . import backends as backends
     from . import compat as compat
     from . import errors as errors
     from . import interop as interop
+    from . import testing as testing
     from ._core.current_stream import current_stream as current_stream
     from ._core.current_stream import is_current_stream_capturing as is_current_stream_capturing
+    from ._core.pools import AnyPool as AnyPool
     from ._core.pools import PoolId as PoolId
     from ._core.pools import graph_pool_handle as graph_pool_handle
+    from ._core.states import GraphState as GraphState
     from ._core.streams import Event as Event
     from ._core.streams import Stream as Stream
     from ._graphed.decorator import CacheInfo as CacheInfo
+    from ._graphed.decorator import Graphed as Graphed
     from ._graphed.decorator import graphed as graphed
     from ._graphed.torch.callables import make_graphed_callables as make_graphed_callables
     from .api import Graph as Graph
     from .api import current_graph as current_graph
     from .api import graph as graph
     from .api import is_graph_available as is_graph_available
+    from .backends.base import CaptureMode as CaptureMode
     from .backends.registry import use_backend as use_backend
     from .errors import AcceleratorGraphError as AcceleratorGraphError
     from .errors import BackendContractError as BackendContractError
@@ -45,24 +50,27 @@ if TYPE_CHECKING:
     from .errors import EmptyGraphWarning as EmptyGraphWarning
     from .errors import GraphStateError as GraphStateError
     from .errors import OutOfMemoryError as OutOfMemoryError
+    from .errors import Reason as Reason
     from .errors import UnknownBackendError as UnknownBackendError
     from .errors import UnsupportedError as UnsupportedError
 
 __version__ = "0.1.0"
 
 _NAMES = {
-    "": "backends compat errors interop",
-    "._core.pools": "PoolId graph_pool_handle",
+    "": "api backends compat errors interop testing",
+    "._core.pools": "AnyPool PoolId graph_pool_handle",
     "._core.current_stream": "current_stream is_current_stream_capturing",
+    "._core.states": "GraphState",
     "._core.streams": "Event Stream",
-    "._graphed.decorator": "CacheInfo graphed",
+    "._graphed.decorator": "CacheInfo Graphed graphed",
     "._graphed.torch.callables": "make_graphed_callables",
     ".api": "Graph current_graph graph is_graph_available",
+    ".backends.base": "CaptureMode",
     ".backends.registry": "use_backend",
     ".errors": (
         "AcceleratorGraphError BackendContractError BackendError BackendLoadError BackendUnavailableError "
-        "CaptureError DriverError EmptyGraphWarning GraphStateError OutOfMemoryError UnknownBackendError "
-        "UnsupportedError"
+        "CaptureError DriverError EmptyGraphWarning GraphStateError OutOfMemoryError Reason "
+        "UnknownBackendError UnsupportedError"
     ),
 }
 """The public names by the module that defines them, which is imported on first use."""
@@ -70,7 +78,7 @@ _NAMES = {
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 if not TYPE_CHECKING:  # type checkers read the imports above, and so find names that do not exist
-    __all__ = sorted(_HOMES)
+    __all__ = sorted(_HOMES.keys() - {"api", "testing"})  # `import *` would import the whole kit
 
     def __getattr__(name: str) -> object:
         from importlib import import_module
@@ -84,4 +92,4 @@ if not TYPE_CHECKING:  # type checkers read the imports above, and so find names
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return sorted({*globals(), *_HOMES})

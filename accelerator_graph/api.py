@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import Self, TypeVar, cast
 
 from ._core import capture_table, liveness, ownership, pools, states, streams
 from ._core.call_site import caller
@@ -13,18 +14,13 @@ from ._core.capture import CapturePlan
 from ._core.extension import calling
 from ._core.files import write_file
 from ._core.lifecycle import Lifecycle
-from ._core.modes import check_mode
+from ._core.modes import CaptureMode, check_mode
 from ._core.side_streams import beside_current
+from ._core.streams import Stream
 from ._interpreter.sure_exit import if_skipped, sure_exit
 from .backends import registry
 from .errors import GraphStateError
 from .interop import registry as interop
-
-if TYPE_CHECKING:
-    import os
-    from typing import Self
-
-    from ._core.streams import Stream
 
 T = TypeVar("T")
 
@@ -75,7 +71,9 @@ class Graph(Lifecycle):
 
     # ---- capture -------------------------------------------------------------------------------
 
-    def capture_begin(self, pool: pools.AnyPool | None = None, capture_error_mode: str | None = None) -> None:
+    def capture_begin(
+        self, pool: pools.AnyPool | None = None, capture_error_mode: CaptureMode | None = None
+    ) -> None:
         """Begin to capture the graph's stream, by default the current one.
 
         The stream is the current one of this thread until the capture ends. This thread has to call
@@ -363,12 +361,12 @@ class Graph(Lifecycle):
         self._graph_pool = pool
 
     @property
-    def capture_error_mode(self) -> str:
+    def capture_error_mode(self) -> CaptureMode:
         """The capture mode for the next capture."""
         return self._mode
 
     @capture_error_mode.setter
-    def capture_error_mode(self, mode: str) -> None:
+    def capture_error_mode(self, mode: CaptureMode) -> None:
         self._check("capture_error_mode")
         self._mode = check_mode(mode)
 
@@ -399,7 +397,7 @@ class graph:
         g: Graph,
         pool: pools.AnyPool | None = None,
         stream: object = None,
-        capture_error_mode: str | None = None,
+        capture_error_mode: CaptureMode | None = None,
         *,
         prepare: bool = True,
     ) -> None:

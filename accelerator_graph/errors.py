@@ -80,7 +80,7 @@ class BackendUnavailableError(BackendError, RuntimeError):
 
     def __init__(self, message: str, *, reasons: dict[str, str] | None = None) -> None:
         super().__init__(message)
-        self.reasons = dict(reasons or {})
+        self.reasons: dict[str, str] = dict(reasons or {})
 
 
 class BackendLoadError(BackendError, ImportError):

@@ -81,6 +81,12 @@ LANES = {
         frozenset(("torch",)),
         "python3 dev.py test tests/torch_cpu",
     ),
+    "type_checkers": Lane(
+        "pyright",
+        "a type for every public symbol, and the types that users see",
+        frozenset(("type_checkers",)),
+        f"{REQUIRED}=1 python3 dev.py test tests/type_checking",
+    ),
     "opencl": Lane(
         "the OpenCL plug-in",
         "command buffers of two versions, and none, on PoCL and on Intel's runtime for the CPU",
@@ -166,6 +172,8 @@ def missing(simulator: str) -> str:
     """Return why a simulator can't be started here, as a clause; nothing if it can."""
     if not LANES[simulator].needs:
         return "it is a distribution with an environment of its own"
+    if simulator == "type_checkers":
+        return "" if os.environ.get(REQUIRED) else "pyright is a large download, and CI runs it"
     if simulator == "torch_cpu":
         return "" if sys.platform == "linux" else "torch's build for the CPU is tried on Linux only"
     if simulator == "amd":

@@ -73,6 +73,30 @@ assert [name for name in ag.__all__ if not hasattr(ag, name)] == []
     )
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "api.Graph",
+        "testing.BackendConformance",
+        "backends.base.Backend",
+        "backends.cpu.CpuBackend",
+        "interop.base.Framework",
+        "interop.cupy.CuPy",
+    ],
+)
+def test_submodule_is_imported_when_it_is_named(name: str) -> None:
+    fresh(f"import accelerator_graph as ag; ag.{name}")
+
+
+def test_import_star_does_not_import_the_conformance_kit() -> None:
+    fresh(
+        """
+from accelerator_graph import *
+assert Graph and "accelerator_graph.testing" not in sys.modules
+"""
+    )
+
+
 def test_all_is_exact() -> None:
     fresh(
         """

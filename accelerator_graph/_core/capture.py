@@ -6,11 +6,11 @@ import itertools
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from weakref import ref
 
 from .._interpreter.threads import this_thread
-from ..backends.base import Capability, CaptureStatus
+from ..backends.base import Backend, Capability, CaptureStatus, Recorder
 from ..errors import (
     AcceleratorGraphError,
     CaptureError,
@@ -18,16 +18,12 @@ from ..errors import (
     GraphStateError,
     capture_error,
 )
-from ..interop.base import FrameworkRecorder
+from ..interop.base import Framework, FrameworkRecorder, Undo
 from . import capture_table, gc_pause, stream_stack, streams
-from .modes import native_mode
+from .call_site import Site
+from .modes import CaptureMode, native_mode
 from .ownership import Callback, Owned
-
-if TYPE_CHECKING:
-    from ..backends.base import Backend, Recorder
-    from ..interop.base import Framework, Undo
-    from .call_site import Site
-    from .pools import AnyPool, Lease
+from .pools import AnyPool, Lease
 
 _keys = itertools.count()
 _NO_TOKEN = object()
@@ -41,7 +37,7 @@ class CapturePlan(NamedTuple):
     home: streams.Stream | None = None
     """Where replays will go, if that is another stream."""
     pool: AnyPool | None = None
-    mode: str | None = None
+    mode: CaptureMode | None = None
     prepare: bool = False
     """Wait for `home` first, unless that is being captured."""
     finds_inputs: bool | None = None
@@ -123,7 +119,7 @@ class Capture:
 
     def begin(
         self,
-        mode: str,
+        mode: CaptureMode,
         prepare: streams.Stream | None,
         generators: Sequence[object] = (),
         used: Callable[[object], Undo] | None = None,

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from ..backends import registry
 from ..errors import GraphStateError
 from . import liveness, ownership, pools, states, streams
 from .call_site import warn_of_nothing
-from .capture import Capture, CapturePlan, why_empty
+from .capture import Capture, Captured, CapturePlan, why_empty
 from .current_stream import stream_to_capture
-from .modes import check_mode
+from .modes import CaptureMode, check_mode
 from .replay import Runner
-
-if TYPE_CHECKING:
-    from .capture import Captured
-    from .states import State
+from .states import GraphState
 
 T = TypeVar("T")
 
@@ -55,7 +52,7 @@ class Lifecycle:
         keep_graph: bool = False,
         *,
         pool: pools.AnyPool | None = None,
-        capture_error_mode: str = "default",
+        capture_error_mode: CaptureMode = "default",
         stream: object = None,
         backend: str | None = None,
         check_input_liveness: bool | None = None,
@@ -93,7 +90,7 @@ class Lifecycle:
         return f"<accelerator_graph.Graph, {self.state}{where}>"
 
     @property
-    def state(self) -> State:
+    def state(self) -> GraphState:
         """``"empty"``, ``"capturing"``, ``"captured"`` (no executable yet) or ``"ready"``."""
         if self._capture is not None:
             return "capturing"

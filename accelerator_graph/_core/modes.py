@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import get_args
 
+from ..backends.base import Backend
+from ..backends.base import CaptureMode as CaptureMode
 from ..errors import UnsupportedError
 
-if TYPE_CHECKING:
-    from ..backends.base import Backend
-
-MODES = ("default", "global", "thread_local", "relaxed")
+MODES: tuple[CaptureMode, ...] = get_args(CaptureMode)
 """The capture modes; only ``"default"`` is portable."""
 
 
-def check_mode(mode: object) -> str:
+def check_mode(mode: object) -> CaptureMode:
     """Return a capture mode. Raises TypeError or ValueError if it is none."""
     if not isinstance(mode, str):
         raise TypeError(f"capture_error_mode must be a string, one of {', '.join(MODES)}, not {mode!r}.")
@@ -22,7 +21,7 @@ def check_mode(mode: object) -> str:
     return mode
 
 
-def native_mode(backend: Backend, mode: str) -> str:
+def native_mode(backend: Backend, mode: CaptureMode) -> CaptureMode:
     """Return the backend's name for a mode."""
     modes = backend.capture_modes
     if mode == "default":

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 from weakref import WeakValueDictionary, ref
 
 from .._interpreter.integers import integer
 from .._interpreter.process import after_fork
+from ..backends.base import Backend
 from ..errors import GraphStateError
 from ..interop.base import PoolId as PoolId
 from .ownership import Callback, Finalizer
-
-if TYPE_CHECKING:
-    from ..backends.base import Backend
 
 
 class MemoryPool(Protocol):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-State = Literal["empty", "capturing", "captured", "ready"]
+GraphState = Literal["empty", "capturing", "captured", "ready"]
+"""The state of a graph; ``"captured"`` has no executable yet."""
 
 _NOTHING = "nothing was captured; capture first, with `with graph:` or capture_begin() and capture_end()"
 _CAPTURING = "the graph is being captured; call capture_end() first, or reset() to abandon the capture"
@@ -21,10 +22,10 @@ HAS_EXECUTABLE = (
 )
 ENDED_INSIDE = "the capture was ended inside its `with` block; leave that to the block"
 
-_UNTIL_CAPTURED = {"empty": _NOTHING, "capturing": _CAPTURING}
-_UNLESS_EMPTY = {"capturing": _CAPTURING, "captured": _FULL, "ready": _FULL}
+_UNTIL_CAPTURED: dict[GraphState, str] = {"empty": _NOTHING, "capturing": _CAPTURING}
+_UNLESS_EMPTY: dict[GraphState, str] = {"capturing": _CAPTURING, "captured": _FULL, "ready": _FULL}
 
-REFUSED: dict[str, dict[str, str]] = {
+REFUSED: dict[str, dict[GraphState, str]] = {
     "capture_begin()": _UNLESS_EMPTY,
     "capture_end()": {"empty": _NOT_BEGUN, "captured": _NOT_BEGUN, "ready": _NOT_BEGUN},
     "instantiate()": _UNTIL_CAPTURED,

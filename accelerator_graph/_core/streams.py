@@ -6,23 +6,18 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from .._interpreter.integers import integer
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..backends import registry
-from ..backends.base import Capability, CaptureInfo, CaptureStatus, unsupported
+from ..backends.base import Backend, Capability, CaptureInfo, CaptureStatus, unsupported
 from ..errors import AcceleratorGraphError, GraphStateError
+from ..interop.base import Framework
 from . import capture_table, ownership, stream_stack
 from .framework_streams import placed
 from .ownership import Owned
 from .stream_lookup import find
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from ..backends.base import Backend
-    from ..interop.base import Framework
 
 _NAMED = "which was named; name a stream of that backend, or leave the backend out"
 _WAIT_ON_HOST = "synchronize the other stream instead"

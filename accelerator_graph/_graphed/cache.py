@@ -64,8 +64,8 @@ class CacheInfo(NamedTuple):
     counted."""
     captures: int
     """Graphs that were captured."""
-    dropped: int
-    """Graphs that were dropped to make room."""
+    evictions: int
+    """Graphs that were dropped to make room for others."""
     graphs: int
     """Graphs that are held now."""
     max_graphs: int
@@ -92,11 +92,11 @@ class GraphCache:
         self._uncaptured: dict[Hashable, Uncaptured] = {}
         self._remembered = max(_REMEMBERED, 2 * options.max_graphs)
         self._warned_of = max(_WARNED_OF, 2 * options.max_graphs)
-        self._replays = self._eager = self._captures = self._dropped = 0
+        self._replays = self._eager = self._captures = self._evictions = 0
 
     def info(self) -> CacheInfo:
         """Return the counts."""
-        done = self._replays, self._eager, self._captures, self._dropped
+        done = self._replays, self._eager, self._captures, self._evictions
         return CacheInfo(*done, len(self.graphs), self._options.max_graphs)
 
     def count_replay(self, recorded: RecordedCall) -> None:
@@ -181,7 +181,7 @@ class GraphCache:
         while len(self.graphs) >= self._options.max_graphs:
             oldest = min(self.graphs, key=lambda key: self.graphs[key].used)
             self.graphs.pop(oldest).close()
-            self._dropped += 1
+            self._evictions += 1
         self.graphs[key] = recorded
         self._uncaptured.pop(key, None)
 

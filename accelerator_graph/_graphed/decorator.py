@@ -11,7 +11,7 @@ from .._interpreter.integers import integer
 from .cache import CacheInfo, Options
 from .function import Graphed
 
-__all__ = ["CacheInfo", "graphed"]
+__all__ = ["CacheInfo", "Graphed", "graphed"]
 
 _NOT_ORDINARY = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
@@ -89,7 +89,7 @@ def graphed(
     Returns
     -------
     Graphed
-        Takes the function's arguments. ``cache_info()`` returns a `CacheInfo`, ``clear()`` drops all
+        Takes the function's arguments. ``cache_info()`` returns a `CacheInfo`, ``cache_clear()`` drops all
         graphs.
 
     Raises

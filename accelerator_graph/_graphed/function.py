@@ -8,7 +8,7 @@ import types
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial, update_wrapper
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 from .._core import capture_table, ownership
 from .._core.streams import Stream
@@ -22,7 +22,26 @@ from .recorded_call import RecordedCall, Swap
 from .signature import Call, Leaves, has_repeats, repeats
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
+T = TypeVar("T")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class GraphedMethod(Protocol[P, R_co]):
+    """A graphed method of an instance: a bound method, which has the attributes of its `Graphed`."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """As `Graphed.__call__`, without the instance."""
+        ...
+
+    def cache_info(self) -> CacheInfo:
+        """As `Graphed.cache_info`, of this instance."""
+        ...
+
+    def cache_clear(self) -> None:
+        """As `Graphed.cache_clear`, of this instance."""
+        ...
 
 
 class Graphed(Generic[P, R]):
@@ -146,7 +165,7 @@ class Graphed(Generic[P, R]):
     # ---- the cache -----------------------------------------------------------------------------
 
     def cache_info(self) -> CacheInfo:
-        """Return what has been done since the beginning or the last `clear`, and what is held.
+        """Return what has been done since the beginning or the last `cache_clear`, and what is held.
 
         For a method on the class, these are the sums over the instances; `max_graphs` holds for each.
         """
@@ -156,7 +175,7 @@ class Graphed(Generic[P, R]):
         sums = CacheInfo(*map(sum, zip(*infos, strict=True)))
         return sums._replace(max_graphs=self._options.max_graphs)
 
-    def clear(self) -> None:
+    def cache_clear(self) -> None:
         """Drop all graphs, once the calls so far are done, and begin again with the warm-up.
 
         Static outputs must not be used any more. For a method on the class, the graphs of all instances are
@@ -168,13 +187,15 @@ class Graphed(Generic[P, R]):
             This thread is capturing, or in the middle of a call, as a signal handler is.
         """
         if capture_table.thread.graphs:
-            raise GraphStateError(f"{self!r}: clear() has to wait for runs, and this thread is capturing.")
+            raise GraphStateError(
+                f"{self!r}: cache_clear() has to wait for runs, and this thread is capturing."
+            )
         for each in self._instances:
-            each.clear()
+            each.cache_clear()
         if self._in_a_call():
             raise GraphStateError(
-                f"{self!r}: clear() has to wait for runs, and this thread is in the middle of one; call it "
-                "outside of signal handlers and finalisers."
+                f"{self!r}: cache_clear() has to wait for runs, and this thread is in the middle of one; "
+                "call it outside of signal handlers and finalisers."
             )
         with self._lock:
             self._cache.close()
@@ -186,7 +207,18 @@ class Graphed(Generic[P, R]):
 
     # ---- as a method ---------------------------------------------------------------------------
 
-    def __get__(self, instance: object, owner: type | None = None) -> Callable[..., R]:
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+
+    @overload
+    def __get__(
+        self: Graphed[Concatenate[T, Q], R], instance: T, owner: type | None = None
+    ) -> GraphedMethod[Q, R]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> Self: ...  # below @staticmethod
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         """Return the function bound to an instance, which has graphs of its own."""
         if instance is None:
             return self

@@ -6,11 +6,19 @@ If you write a backend, read `accelerator_graph.backends.base`.
 
 from __future__ import annotations
 
-TYPE_CHECKING = bool()  # noqa: UP018 (as in the package itself)
+TYPE_CHECKING: bool = False  # as in the package itself
 if TYPE_CHECKING:
+    from . import base as base
+    from . import cpu as cpu
+    from . import cuda as cuda
+    from . import hip as hip
+    from . import memory as memory
+    from . import registry as registry
     from .registry import chosen, get, names, refresh, register, report, resolve, unregister, use_backend
 
 __all__ = ["chosen", "get", "names", "refresh", "register", "report", "resolve", "unregister", "use_backend"]
+
+_MODULES = ["base", "cpu", "cuda", "hip", "memory", "registry"]
 
 
 def __getattr__(name: str) -> object:
@@ -18,8 +26,12 @@ def __getattr__(name: str) -> object:
         from . import registry
 
         return getattr(registry, name)
+    if name in _MODULES:
+        from importlib import import_module
+
+        return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_MODULES})

@@ -53,6 +53,10 @@ BACKEND_API_VERSIONS = (1,)
 A method that becomes abstract or changes its meaning makes a new version; a new optional method does not. The
 library keeps supporting the previous version for a while, so a plug-in written for that one keeps working."""
 
+CaptureMode = Literal["default", "global", "thread_local", "relaxed"]
+"""What the driver refuses while a capture is in progress: illegal calls of all threads, of the capturing
+thread, or none. ``"default"`` is the backend's first one."""
+
 
 class Capability(StrEnum):
     """What a backend may be able to do. If not, its methods raise `unsupported`, as the defaults do."""
@@ -176,7 +180,7 @@ class Recorder(ABC):
     # ---- capture -------------------------------------------------------------------------------
 
     @abstractmethod
-    def capture_begin(self, stream: Any, mode: str) -> Any:
+    def capture_begin(self, stream: Any, mode: CaptureMode) -> Any:
         """Begin a capture on a stream that is not capturing.
 
         Work that was enqueued on the stream before still runs, and is not recorded.
@@ -185,7 +189,7 @@ class Recorder(ABC):
         ----------
         stream : stream
             Not capturing, as `capture_status` said just before.
-        mode : str
+        mode : CaptureMode
             One of `Backend.capture_modes`.
 
         Returns
@@ -346,7 +350,7 @@ class Backend(Recorder):
     """``"stream"``: the driver captures whatever anyone enqueues on the stream. ``"explicit"``: only
     work enqueued through `accelerator_graph.Stream` is recorded; frameworks are not asked to take part."""
 
-    capture_modes: ClassVar[tuple[str, ...]] = ("default",)
+    capture_modes: ClassVar[tuple[CaptureMode, ...]] = ("default",)
     """The capture modes; ``"default"`` means the first. ``("default",)`` if there is one way only, else names
     from ``"global"``, ``"thread_local"`` and ``"relaxed"``, which mean what CUDA's modes mean: while a
     capture is in progress, illegal calls are refused in all threads, in the capturing thread, or nowhere."""

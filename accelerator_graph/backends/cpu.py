@@ -18,7 +18,16 @@ from ._cpu.capture import MODES, Captures
 from ._cpu.graph import Executable, Graph
 from ._cpu.stream import Capture, Event, Stream
 from ._cpu.work import Call, caller, check_callable, run_calls
-from .base import Availability, Backend, Capability, CaptureInfo, CaptureStatus, GraphEdge, GraphNode
+from .base import (
+    Availability,
+    Backend,
+    Capability,
+    CaptureInfo,
+    CaptureMode,
+    CaptureStatus,
+    GraphEdge,
+    GraphNode,
+)
 from .memory import Memory, memory_of
 
 
@@ -54,8 +63,8 @@ class CpuBackend(Backend):
     __slots__ = ("_captures",)
 
     api_version: ClassVar[int] = 1
-    capture_modes = MODES
-    stream_modules = frozenset({"accelerator_graph"})
+    capture_modes: ClassVar[tuple[CaptureMode, ...]] = MODES
+    stream_modules: ClassVar[frozenset[str]] = frozenset({"accelerator_graph"})
     survives_fork = True
 
     # ---- being there ---------------------------------------------------------------------------
@@ -174,7 +183,7 @@ class CpuBackend(Backend):
         """Return a context in which captures of other streams don't forbid this thread to wait."""
         return self._captures.relaxed()
 
-    def capture_begin(self, stream: Stream, mode: str) -> Capture:
+    def capture_begin(self, stream: Stream, mode: CaptureMode) -> Capture:
         """Record what is enqueued on the stream from now on, instead of running it."""
         return self._captures.begin(stream, mode)
 

@@ -35,6 +35,7 @@ from ._shared.opening import open_driver
 from .base import (
     Availability,
     CaptureInfo,
+    CaptureMode,
     CaptureStatus,
     GraphEdge,
     GraphNode,
@@ -55,7 +56,7 @@ class CudaBackend(Lends):
     __slots__ = ("_driver",)
 
     api_version: ClassVar[int] = 1
-    capture_modes: ClassVar[tuple[str, ...]] = CAPTURE_MODES
+    capture_modes: ClassVar[tuple[CaptureMode, ...]] = CAPTURE_MODES
     stream_modules: ClassVar[frozenset[str]] = frozenset(("cuda",))
     cuda_like: ClassVar[bool] = True
     serialises_replays: ClassVar[bool] = True
@@ -205,7 +206,7 @@ class CudaBackend(Lends):
         """Return a context in which this thread disturbs no capture on the stream's device."""
         return self._driver.relaxed_for(stream)
 
-    def capture_begin(self, stream: Any, mode: str) -> Capture:
+    def capture_begin(self, stream: Any, mode: CaptureMode) -> Capture:
         """Begin a capture on an idle stream."""
         refuse_legacy(stream)
         return _capture.begin(self._driver, stream, mode)

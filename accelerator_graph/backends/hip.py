@@ -43,6 +43,7 @@ from ._shared.opening import open_driver
 from .base import (
     Availability,
     CaptureInfo,
+    CaptureMode,
     CaptureStatus,
     GraphEdge,
     GraphNode,
@@ -65,7 +66,7 @@ class HipBackend(Lends):
     __slots__ = ("_driver",)
 
     api_version: ClassVar[int] = 1
-    capture_modes: ClassVar[tuple[str, ...]] = CAPTURE_MODES
+    capture_modes: ClassVar[tuple[CaptureMode, ...]] = CAPTURE_MODES
     stream_modules: ClassVar[frozenset[str]] = frozenset(("hip", "rocm"))
     cuda_like: ClassVar[bool] = True
     replay_ignores_captures: ClassVar[bool] = True
@@ -224,7 +225,7 @@ class HipBackend(Lends):
         """Return a context in which this thread disturbs no capture on the stream's device."""
         return self._driver.relaxed_for(stream)
 
-    def capture_begin(self, stream: Any, mode: str) -> Capture:
+    def capture_begin(self, stream: Any, mode: CaptureMode) -> Capture:
         """Begin a capture on an idle stream."""
         refuse_legacy(stream)
         if has_runs(int(stream)):

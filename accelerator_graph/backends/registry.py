@@ -9,7 +9,7 @@ probe or an open.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from .._plugins.catalogue import Catalogue
 from ..errors import BackendContractError, BackendLoadError, UnknownBackendError
@@ -224,16 +224,16 @@ class Registry:
 
 _registry = Registry(BUILTINS)
 
-names = _registry.names
-load = _registry.load
-origin = _registry.origin
-get = _registry.get
-chosen = _registry.chosen
-resolve = _registry.resolve
-usable = _registry.usable
-claim = _registry.claim
-use_backend = _registry.use_backend
-register = _registry.register
-unregister = _registry.unregister
-refresh = _registry.refresh
-report = _registry.report
+names: Final = _registry.names
+load: Final = _registry.load
+origin: Final = _registry.origin
+get: Final = _registry.get
+chosen: Final = _registry.chosen
+resolve: Final = _registry.resolve
+usable: Final = _registry.usable
+claim: Final = _registry.claim
+use_backend: Final = _registry.use_backend
+register: Final = _registry.register
+unregister: Final = _registry.unregister
+refresh: Final = _registry.refresh
+report: Final = _registry.report

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from ._install import classes, install
 
-TYPE_CHECKING = bool()  # noqa: UP018 (as in the package itself)
+TYPE_CHECKING: bool = False  # as in the package itself
 if TYPE_CHECKING:
     from ._context import graph
     from ._graphs import CUDAGraph, Graph

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, ClassVar
 
 from .. import api
+from .._core.modes import CaptureMode
 from .._interpreter.sure_exit import sure_exit
 from ..errors import UnsupportedError
 from ._graphs import CUDAGraph, TorchGraph, torch_module
@@ -54,7 +55,7 @@ class graph(api.graph):
         cuda_graph: Any,
         pool: Any = None,
         stream: Any = None,
-        capture_error_mode: str = "global",
+        capture_error_mode: CaptureMode = "global",
         enable_annotations: bool = False,
         annotation_config: dict[str, Any] | None = None,
         check_input_liveness: bool = False,
@@ -80,7 +81,7 @@ class graph(api.graph):
                 "enable_annotations: kernels are not annotated while accelerator_graph.compat stands in for "
                 "torch.cuda.graph; capture this graph with torch's own classes, `torchs_own` of these."
             )
-        self.capture_stream = stream or self.default_capture_stream or _side_stream()
+        self.capture_stream: Any = stream or self.default_capture_stream or _side_stream()
         self._liveness = check_input_liveness
         super().__init__(cuda_graph, pool, self.capture_stream, capture_error_mode)
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import gc
 import importlib
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from .. import api
 from .._core import capture_table, liveness
 from .._core.capture import CapturePlan
+from .._core.modes import CaptureMode
+from .._core.pools import AnyPool
 from .._core.streams import Borrowed, FrameworkCurrent, Stream, as_stream
 from ..backends import registry
 from ..errors import CaptureError, UnsupportedError, capture_error
 from ..interop import registry as interop
 from ..interop.torch import Torch
 from . import _words as words
-
-if TYPE_CHECKING:
-    from .._core.pools import AnyPool
 
 _PASSED_ON = {
     "get_graph_data",
@@ -99,7 +98,7 @@ class CUDAGraph(TorchGraph):
     def capture_begin(  # type: ignore[override]
         self,
         pool: AnyPool | None = None,
-        capture_error_mode: str = "global",
+        capture_error_mode: CaptureMode = "global",
         check_input_liveness: bool = False,
     ) -> None:
         """Begin to capture torch's current stream.
@@ -157,7 +156,11 @@ class Graph(TorchGraph):
     """
 
     def __new__(
-        cls, keep_graph: bool = False, *, pool: AnyPool | None = None, capture_error_mode: str = "default"
+        cls,
+        keep_graph: bool = False,
+        *,
+        pool: AnyPool | None = None,
+        capture_error_mode: CaptureMode = "default",
     ) -> Any:
         accelerator = torch_module().accelerator.current_accelerator()
         if accelerator is not None and accelerator.type != "cuda" and cls.torchs_own is not None:
@@ -165,7 +168,11 @@ class Graph(TorchGraph):
         return super().__new__(cls)
 
     def __init__(
-        self, keep_graph: bool = False, *, pool: AnyPool | None = None, capture_error_mode: str = "default"
+        self,
+        keep_graph: bool = False,
+        *,
+        pool: AnyPool | None = None,
+        capture_error_mode: CaptureMode = "default",
     ) -> None:
         super().__init__(keep_graph, pool=pool, capture_error_mode=capture_error_mode)
 

@@ -159,6 +159,6 @@ class FrameworkRecorder(Recorder):
     """The id that the framework knows the pool by. Read after `capture_begin`."""
 
     def __init__(self, backend: Backend, pool: PoolId) -> None:
-        self.name = backend.name
-        self.backend = backend
+        self.name: str = backend.name
+        self.backend: Backend = backend
         self.pool = pool

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from operator import index
 from threading import RLock
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from .._interpreter.exceptions import message_of, raises_again, text_of
 from .._interpreter.process import after_fork
@@ -69,7 +69,7 @@ class FrameworkReport(NamedTuple):
 # ---- the tables --------------------------------------------------------------------------------
 
 
-names = _catalogue.names
+names: Final = _catalogue.names
 
 
 def register(name: str, target: str | type[Framework], *, replace: bool = False) -> None:

@@ -8,22 +8,19 @@ from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from traceback import clear_frames
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from unittest import SkipTest
 
 from .. import backends
 from . import rules
 from ._tools import unmet
 
-if TYPE_CHECKING:
-    import pytest
-
 
 class ExpectedFailure(SkipTest):
     """Raised by a test that fails as `BackendConformance.expected_failures` says. Runners show a skip."""
 
 
-class BackendConformance(*rules.ALL):  # type: ignore[misc]
+class BackendConformance(rules.AllRules):
     """All rules. A subclass defines `work`, and is what pytest collects.
 
     A rule can be replaced by a method of the same name. The names and docstrings of the ``test_*``
@@ -58,13 +55,14 @@ class BackendConformance(*rules.ALL):  # type: ignore[misc]
         reasons = {name: unmet(getattr(cls, name).rule, backend) for name in test_names(cls)}
         return {name: reason for name, reason in reasons.items() if reason}
 
-    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Make pytest deselect what is left out. It calls this while it collects the class."""
+    def pytest_generate_tests(self, metafunc: Any) -> None:
+        """Make pytest deselect what is left out. `metafunc` is a `pytest.Metafunc`."""
         from ._selection import Selection
 
         plugins = metafunc.config.pluginmanager
         if not plugins.has_plugin(Selection.__module__):
-            plugins.register(Selection(BackendConformance), Selection.__module__)
+            base: type[Any] = BackendConformance  # abstract
+            plugins.register(Selection(base), Selection.__module__)
 
 
 def test_names(cls: type) -> list[str]:

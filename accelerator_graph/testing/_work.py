@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from accelerator_graph import Stream
-
-if TYPE_CHECKING:
-    from typing import Self
 
 
 class Work(ABC):

@@ -46,11 +46,11 @@ from ._work import Work
 
 try:
     from hypothesis import Phase, configuration, errors, find, settings
-except ImportError as error:
+except ImportError as _error:
     raise ImportError(
         "accelerator_graph.testing.programs needs Hypothesis; install it with: "
         + _install.command("programs")
-    ) from error
+    ) from _error
 
 from ._programs.drawing import programs
 

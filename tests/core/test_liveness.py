@@ -326,7 +326,7 @@ def test_graphed_refuses_as_well(standin, runs, monkeypatch):
         weights[0] = Array()
         with pytest.raises(ag.GraphStateError, match="gone"):
             f(np.full(3, 9))
-        f.clear()
+        f.cache_clear()
         for i in range(4):
             y = f(np.full(3, i))
             stream.synchronize()

@@ -130,4 +130,4 @@ def test_everything_takes_a_pool_object(stream):
     function = ag.graphed(work, warmup=0, pool=mine)
     function()
     assert mine.id in pools._pools
-    function.clear()
+    function.cache_clear()

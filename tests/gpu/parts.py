@@ -19,6 +19,10 @@ def tests(title: str, *arguments: str) -> Part:
     return Part(f"Tests: {title}", " ".join((PYTEST, *arguments)))
 
 
+def example(title: str, file: str) -> Part:
+    return Part(title, f"python examples/{file}")
+
+
 def programs(name: str, seed: int) -> Part:
     """Return the part that runs random programs by the test class of this name."""
     variables = f"ACCELERATOR_GRAPH_PROGRAMS=2500 ACCELERATOR_GRAPH_PROGRAMS_SEED={seed}"
@@ -30,7 +34,7 @@ def ignoring(names: Sequence[str]) -> list[str]:
     return [f"--ignore=tests/{name}" for name in names]
 
 
-FOLDERS = ("backends", "core", "driver_rules", "compat", "graphed", "interop")
+FOLDERS = ("backends", "core", "driver_rules", "compat", "examples", "graphed", "interop")
 """Those whose tests run in parts of their own."""
 WITHOUT_A_GPU = (
     "test_benchmarks.py",
@@ -52,7 +56,6 @@ PARTS = {
         "others": tests("all others", "tests", *ignoring((*FOLDERS, *WITHOUT_A_GPU))),
         "demo": Part("The demo", "python -m accelerator_graph demo --backend cuda"),
         "speed": Part("How fast it is", "python benchmarks/run.py --backend cuda --quick"),
-        "example": Part("torch, CuPy and Triton in one graph", "python examples/three_frameworks.py"),
         "cycles": Part("10,000 cycles", "python benchmarks/cycles.py --backend cuda"),
         "programs": programs("TestCuda", 2),
         "programs3": programs("TestCuda", 3),
@@ -69,14 +72,24 @@ PARTS = {
         "programs": programs("TestHip", 2),
         "programs3": programs("TestHip", 3),
     },
+    "examples": {
+        "tests": tests("the examples", "tests/examples"),
+        "heat": example("The heat equation", "heat_equation.py"),
+        "gradient": example("Conjugate gradient", "conjugate_gradient.py"),
+        "decode": example("A transformer's decode loop", "decode_loop.py"),
+        "particles": example("Particles", "particles.py"),
+        "training": example("A training step", "training_step.py"),
+        "frameworks": example("torch, CuPy and Triton in one graph", "three_frameworks.py"),
+        "devices": example("A graph for each GPU", "graph_per_gpu.py"),
+    },
     "gpus": {
         "tests": tests("several GPUs", "tests/gpu/test_several_gpus.py"),
-        "devices": Part("A graph for every GPU", "python examples/device_graphs.py"),
+        "devices": Part("A graph for each GPU", "python examples/graph_per_gpu.py"),
         "torch": Part(
             "NCCL in the graph, with torch",
-            "python -m torch.distributed.run --nproc-per-node=2 examples/torchrun_all_reduce.py",
+            "python -m torch.distributed.run --nproc-per-node=2 examples/all_reduce_torchrun.py",
         ),
-        "mpi": Part("NCCL in the graph, with MPI and CuPy", "mpiexec -n 2 python examples/mpi_all_reduce.py"),
+        "mpi": Part("NCCL in the graph, with MPI", "mpiexec -n 2 python examples/all_reduce_mpi.py"),
     },
 }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpu.parts import Part
-from gpu.verify import read, write
+from gpu.verify import gains, read, write
 
 LINES = ["# Verified on a GPU", "", "- commit: 1"]
 PARTS = {"a": Part("A", "..."), "b": Part("B (1)", "...")}
@@ -35,3 +35,15 @@ def test_a_record_of_another_commit_begins_anew(tmp_path: Path, capsys: pytest.C
     write(path, LINES, PARTS, {"A": "## A\n\nold\n"})
     assert read(path, [*LINES[:2], "- commit: 2"], TITLES) == {}
     assert "begins anew" in capsys.readouterr().out
+
+
+def test_a_record_begins_with_what_its_examples_gained(tmp_path: Path) -> None:
+    printed = "problem     small\neager       4.0 us per step\nas a graph  2.0 us per step\n"
+    example = f"## A\n\n```\n{printed}gain        2.00 times as fast\nresults     equal, bit for bit\n```\n"
+    row = "| A | 4.0 us per step | 2.0 us per step | 2.00 times as fast | equal, bit for bit |"
+    path = tmp_path / "record.md"
+    write(path, LINES, PARTS, {"A": example, "B (1)": "## B (1)\n\neager\n"})
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert lines.index(row) < lines.index("## A")
+    assert read(path, LINES, TITLES)["A"].strip() == example.strip()
+    assert gains(["## B (1)\n\neager\n"]) == []

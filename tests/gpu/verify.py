@@ -4,8 +4,8 @@ Needs no network and installs nothing: the tests, the demo and the benchmarks ru
 interpreter that runs this script. Each part writes its section of DIR/NAME.md (by default
 docs/verified/cuda.md). The file begins with the commit and the versions, and names the parts that have not
 run yet; with another commit, other versions or another GPU it begins anew.
-With --gpus: only what needs two GPUs. With --backend hip the HIP backend and hip-python drive the NVIDIA GPU
-through the shim in tests/simulators/hip_on_cuda.
+With --examples: only the examples. With --gpus: only what needs two GPUs. With --backend hip the HIP backend
+and hip-python drive the NVIDIA GPU through the shim in tests/simulators/hip_on_cuda.
 Exit status 1 if a test or a command failed, or if the backend can't run here.
 """
 
@@ -163,6 +163,18 @@ def read(path: Path, lines: list[str], titles: list[str]) -> dict[str, str]:
     return {each.partition("\n")[0].removeprefix("## "): each for each in sections}
 
 
+def gains(sections: list[str]) -> list[str]:
+    """Return a table of what the examples among the sections gained; nothing if there are none."""
+    rows = []
+    for text in sections:
+        title = text.partition("\n")[0].removeprefix("## ")
+        found = dict(re.findall(r"^(eager|as a graph|gain|results) +(\S.*)$", text, re.MULTILINE))
+        if len(found) == 4:
+            rows.append(f"| {title} | {' | '.join(found.values())} |")
+    head = ["| Example | eager | as a graph | gain | results |", "| --- | --- | --- | --- | --- |"]
+    return [*head, *rows, ""] if rows else []
+
+
 def write(path: Path, lines: list[str], parts: dict[str, Part], sections: dict[str, str]) -> None:
     """Write the record: its state, the parts that have not run, and the sections in their order."""
     missing = ", ".join(name for name, part in parts.items() if part.title not in sections)
@@ -174,23 +186,25 @@ def write(path: Path, lines: list[str], parts: dict[str, Part], sections: dict[s
     ]
     found = [sections[part.title].strip() + "\n" for part in parts.values() if part.title in sections]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join([*head, *found]), encoding="utf-8")
+    path.write_text("\n".join([*head, *gains(found), *found]), encoding="utf-8")
 
 
 def main() -> int:
     listed = (f"  {what}: {', '.join(parts)}" for what, parts in PARTS.items())
     parser = argparse.ArgumentParser(
         description=__doc__,
-        epilog="\n".join(("parts, each of at most a few minutes (gpus: with --gpus):", *listed)),
+        epilog="\n".join(("parts, each of at most a few minutes (examples, gpus: with that flag):", *listed)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("part", nargs="*", help="by default all, one after another")
     parser.add_argument("--backend", default="cuda", choices=["cuda", "hip"])
-    parser.add_argument("--gpus", action="store_true", help="only what needs two GPUs")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--gpus", action="store_true", help="only what needs two GPUs")
+    only.add_argument("--examples", action="store_true", help="only the examples")
     parser.add_argument("--name", help="by default the backend's, or hip-on-cuda")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "verified")
     options = parser.parse_args()
-    what = "gpus" if options.gpus else options.backend
+    what = "gpus" if options.gpus else "examples" if options.examples else options.backend
     parts = PARTS[what]
     if unknown := set(options.part) - set(parts):
         parser.error(f"{', '.join(sorted(unknown))} must be among the parts {', '.join(parts)}")
@@ -199,7 +213,7 @@ def main() -> int:
 
         paths = os.pathsep.join((str(ROOT / "tests"), PATHS))
         ENVIRONMENT.update(environment(build(), ENVIRONMENT, PYTHONPATH=paths))
-    name = options.name or {"cuda": "cuda", "hip": "hip-on-cuda", "gpus": "several-gpus"}[what]
+    name = options.name or {"hip": "hip-on-cuda", "gpus": "several-gpus"}.get(what, what)
     path = options.out / f"{name}.md"
     lines = state(what, options.backend)
     sections = read(path, lines, [part.title for part in parts.values()])

@@ -272,7 +272,7 @@ def test_a_stream_that_may_be_destroyed_is_marked(other, device):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fakes.Device, "record_event", lambda self, stream: recording(stream))
         assert f(full(2, 2), make(2)).tolist() == [4.0] * 2
-        f.clear()
+        f.cache_clear()
 
 
 @pytest.mark.parametrize("handle", [2, None])

@@ -39,7 +39,7 @@ def test_a_method_has_graphs_for_every_instance(stream):
     assert (two.runs, three.runs) == (2, 2)
     assert two.apply.cache_info().graphs == 1
     assert isinstance(Scale.apply.cache_info(), ag.CacheInfo)
-    two.apply.clear()
+    two.apply.cache_clear()
     assert two.apply.cache_info().graphs == 0
     assert three.apply.cache_info().graphs == 1
     ref = weakref.ref(three)
@@ -128,12 +128,12 @@ def test_an_instance_without_a_dictionary(stream):
 
 def test_the_method_on_the_class_is_all_instances(stream):
     models = Model(), Model()
-    Model.run.clear()
+    Model.run.cache_clear()
     for model in models:
         for _ in range(2):
             model.run(np.ones(1))
     assert Model.run.cache_info() == ag.CacheInfo(4, 0, 2, 0, 2, 16)
-    Model.run.clear()
+    Model.run.cache_clear()
     assert models[0].run.cache_info().graphs == 0
     assert Model.run.cache_info() == ag.CacheInfo(0, 0, 0, 0, 0, 16)
 

@@ -198,7 +198,7 @@ def test_random_programs_do_what_they_do_eagerly(seed):
             theirs = program(*eager_args, **eager_more)
         later.append((stream, ours, theirs, arrays, eager_arrays))
         if rng.random() < 0.1:
-            f.clear()
+            f.cache_clear()
     for stream, ours, theirs, arrays, eager_arrays in later:
         stream.synchronize()
         check(ours, theirs, arrays, eager_arrays)

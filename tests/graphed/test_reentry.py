@@ -102,7 +102,7 @@ def test_clear_in_the_middle_of_a_call_is_refused():
 
                 def handler(errors=errors):
                     try:
-                        double.clear()
+                        double.cache_clear()
                     except ag.GraphStateError as error:
                         errors.append(error)
 
@@ -180,7 +180,7 @@ def test_an_interrupt_at_any_moment_of_a_call_leaves_a_function_that_works(calls
             assert y.tolist() == [7.0 + i] * 2, where
         info = triple.cache_info()
         assert (info.eager, info.graphs) == (0, 1), where
-        triple.clear()
+        triple.cache_clear()
         return where
 
     def work():

@@ -92,7 +92,7 @@ def test_clear_while_another_thread_captures_on_the_same_side_stream():
     thread.start()
     assert inside.wait(LIMIT)
     try:
-        double.clear()
+        double.cache_clear()
     finally:
         cleared.set()
     thread.join(LIMIT)

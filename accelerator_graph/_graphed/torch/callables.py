@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, overload
 
-from ..._core.pools import PoolId, check_pool, graph_pool_handle
+from ..._core.pools import AnyPool, PoolId, check_pool, graph_pool_handle
 from ..._core.side_streams import side_of
 from ..._core.streams import Stream, captured_by
 from ..._interpreter.integers import integer
@@ -22,6 +22,7 @@ from .replay_autograd import replaying
 from .static_tensors import grad_aliases_of
 
 C = TypeVar("C", bound=Callable[..., Any])
+Cs = TypeVar("Cs", bound=tuple[Callable[..., Any], ...])
 
 
 @overload
@@ -30,18 +31,18 @@ def make_graphed_callables(
     sample_args: Sequence[Any],
     num_warmup_iters: int = 3,
     allow_unused_input: bool = False,
-    pool: PoolId | None = None,
+    pool: AnyPool | None = None,
 ) -> C: ...
 
 
 @overload
 def make_graphed_callables(
-    callables: tuple[C, ...],
+    callables: Cs,
     sample_args: Sequence[Sequence[Any]],
     num_warmup_iters: int = 3,
     allow_unused_input: bool = False,
-    pool: PoolId | None = None,
-) -> tuple[C, ...]: ...
+    pool: AnyPool | None = None,
+) -> Cs: ...
 
 
 def make_graphed_callables(
@@ -49,7 +50,7 @@ def make_graphed_callables(
     sample_args: Sequence[Any],
     num_warmup_iters: int = 3,
     allow_unused_input: bool = False,
-    pool: PoolId | None = None,
+    pool: AnyPool | None = None,
 ) -> Any:
     """Capture torch modules and functions, forward and backward, to replay them in a training loop.
 
@@ -67,7 +68,7 @@ def make_graphed_callables(
     allow_unused_input : bool
         Whether the outputs may not depend on an argument or a parameter that requires grad. Its gradient is
         None then.
-    pool : PoolId, optional
+    pool : PoolId or torch.cuda.MemPool, optional
         The pool that the graphs share; by default a new one.
 
     Returns

@@ -6,12 +6,12 @@ import threading
 
 from ..._interpreter.sure_exit import Between
 from ...errors import DriverError, Reason, driver_error
-from ..base import CaptureStatus
+from ..base import CaptureMode, CaptureStatus
 from .graph import Node
 from .stream import Capture, Event, Stream
 from .work import Call, name_of
 
-MODES = ("thread_local", "global", "relaxed")
+MODES: tuple[CaptureMode, ...] = ("thread_local", "global", "relaxed")
 
 
 class Captures:
@@ -25,7 +25,7 @@ class Captures:
         self._relaxed: dict[object, threading.Thread] = {}
         """The threads that are inside of `relaxed`, by an object for each time."""
 
-    def begin(self, stream: Stream, mode: str) -> Capture:
+    def begin(self, stream: Stream, mode: CaptureMode) -> Capture:
         """Begin a capture. If anything is raised, none has begun."""
         capture = Capture(stream, mode)
         try:

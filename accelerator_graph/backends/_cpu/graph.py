@@ -34,7 +34,7 @@ class Graph:
     __slots__ = ("nodes",)
 
     def __init__(self, nodes: Sequence[Node]) -> None:
-        self.nodes = nodes
+        self.nodes: Sequence[Node] = nodes
 
 
 class Executable:

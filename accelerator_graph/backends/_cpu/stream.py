@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from ..base import CaptureStatus
+from ..base import CaptureMode, CaptureStatus
 from .graph import Node
 from .worker import Latch, Worker
 
@@ -15,7 +15,7 @@ class Stream:
     __slots__ = ("__weakref__", "capture", "worker")
 
     def __init__(self) -> None:
-        self.worker = Worker()
+        self.worker: Worker = Worker()
         self.capture: Capture | None = None
         """The capture that the stream takes part in. A capture that has ended counts as none."""
 
@@ -31,9 +31,9 @@ class Event:
         capture: Capture | None = None,
         nodes: frozenset[int] = frozenset(),
     ) -> None:
-        self.latch = latch
-        self.capture = capture
-        self.nodes = nodes
+        self.latch: Latch | None = latch
+        self.capture: Capture | None = capture
+        self.nodes: frozenset[int] = nodes
 
 
 class Capture:
@@ -41,16 +41,16 @@ class Capture:
 
     __slots__ = ("branches", "ends", "mode", "nodes", "origin", "status", "thread")
 
-    def __init__(self, origin: Stream, mode: str) -> None:
-        self.origin = origin
-        self.mode = mode
-        self.thread = threading.current_thread()
+    def __init__(self, origin: Stream, mode: CaptureMode) -> None:
+        self.origin: Stream = origin
+        self.mode: CaptureMode = mode
+        self.thread: threading.Thread = threading.current_thread()
         self.nodes: list[Node] = []
         self.ends: dict[Stream, frozenset[int]] = {}
         """The nodes that the next node of each stream will depend on."""
         self.branches: dict[Stream, int] = {}
         """A number for each stream: the branch of the graph that its nodes belong to."""
-        self.status = CaptureStatus.NONE
+        self.status: CaptureStatus = CaptureStatus.NONE
         """NONE before the beginning and after the end: assigning it is what begins and ends the capture."""
         self.join(origin, frozenset())
 

@@ -26,7 +26,7 @@ class Failure(Exception):
     raised, the error goes to `threading.excepthook`, like any exception that a thread does not catch.
     """
 
-    told = True
+    told: bool = True
     """Whether the error was raised or reported. True in the class, for an object whose `__init__` was
     interrupted."""
 

@@ -40,8 +40,8 @@ class Latch:
     __slots__ = ("_lock", "failure", "is_set", "worker")
 
     def __init__(self, worker: Worker) -> None:
-        self.worker = worker
-        self.is_set = False
+        self.worker: Worker = worker
+        self.is_set: bool = False
         self.failure: Failure | None = None
         """The worker's failure at that point. Every stream that waits for the latch takes it over."""
         self._lock = threading.Lock()

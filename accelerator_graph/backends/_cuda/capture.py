@@ -6,9 +6,10 @@ from contextlib import suppress
 from typing import Any
 from weakref import ref
 
-from ..._interpreter.threads import this_thread
+from ..._interpreter.threads import Identity, this_thread
 from ...errors import AcceleratorGraphError, DriverError
 from .._shared.codes import ILLEGAL_STATE, PER_THREAD_STREAM, no_graph
+from ..base import CaptureMode
 from .driver import Driver, Graph, Handle
 
 
@@ -19,11 +20,11 @@ class Capture(Handle):
 
     def __init__(self, handle: Any, context: Any) -> None:
         super().__init__(handle, context)
-        self.over = False
-        self.thread = ref(this_thread())
+        self.over: bool = False
+        self.thread: ref[Identity] = ref(this_thread())
 
 
-def begin(driver: Driver, stream: Any, mode: str) -> Capture:
+def begin(driver: Driver, stream: Any, mode: CaptureMode) -> Capture:
     """Begin a capture. If anything is raised, no capture is left."""
     driver_mode = getattr(driver.api.CUstreamCaptureMode, f"CU_STREAM_CAPTURE_MODE_{mode.upper()}")
     capture = Capture(stream, driver.context_of(stream))

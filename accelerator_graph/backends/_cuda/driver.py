@@ -23,8 +23,8 @@ class Handle:
     __slots__ = ("context", "destroyed", "handle")
 
     def __init__(self, handle: Any, context: Any) -> None:
-        self.handle = handle
-        self.context = context
+        self.handle: Any = handle
+        self.context: Any = context
         self.destroyed: list[Any] | None = None
         """`ASKED` and what the driver answered, once it was asked to destroy this."""
 

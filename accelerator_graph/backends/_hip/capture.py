@@ -7,10 +7,11 @@ from ctypes import byref, c_void_p
 from typing import Any
 from weakref import ref
 
-from ..._interpreter.threads import this_thread
+from ..._interpreter.threads import Identity, this_thread
 from ...errors import AcceleratorGraphError, DriverError
 from .._shared.codes import ILLEGAL_STATE, PER_THREAD_STREAM, no_graph
 from .._shared.keeping import keep
+from ..base import CaptureMode
 from .driver import Driver, Graph, Handle
 
 _ACTIVE = 1
@@ -25,12 +26,12 @@ class Capture(Handle):
 
     def __init__(self, handle: int, device: int, mode: int) -> None:
         super().__init__(handle, device)
-        self.mode = mode
-        self.over = False
-        self.thread = ref(this_thread())
+        self.mode: int = mode
+        self.over: bool = False
+        self.thread: ref[Identity] = ref(this_thread())
 
 
-def begin(driver: Driver, stream: Any, mode: str) -> Capture:
+def begin(driver: Driver, stream: Any, mode: CaptureMode) -> Capture:
     """Begin a capture. If anything is raised, no capture is left."""
     capture = Capture(int(stream), driver.device_of(stream), _MODES.index(mode))
     try:

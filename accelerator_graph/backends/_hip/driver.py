@@ -24,8 +24,8 @@ class Handle:
     __slots__ = ("destroyed", "device", "handle")
 
     def __init__(self, handle: int, device: int) -> None:
-        self.handle = handle
-        self.device = device
+        self.handle: int = handle
+        self.device: int = device
         self.destroyed: list[Any] | None = None
         """`ASKED` and what the runtime answered, once it was asked to destroy this."""
 

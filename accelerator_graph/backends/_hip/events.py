@@ -27,8 +27,8 @@ class Event(Handle):
 
     def __init__(self, handle: int, device: int, capture: int, nodes: tuple[int, ...]) -> None:
         super().__init__(handle, device)
-        self.capture = capture
-        self.nodes = nodes
+        self.capture: int = capture
+        self.nodes: tuple[int, ...] = nodes
 
 
 class Position(NamedTuple):

@@ -26,11 +26,11 @@ class Executable(Handle):
         super().__init__(handle, device)
         self.stream: int | None = None
         """The stream of the latest run; None if no stream has to be waited for."""
-        self.event = 0
+        self.event: int = 0
         """An event at the end of the latest run, which was on the per-thread stream; 0 if there is none."""
         self.settling: object = None
         """Not None while `settle` asks about the stream. The next run has to be noted then."""
-        self.latest = c_void_p()
+        self.latest: c_void_p = c_void_p()
         """The same as `stream`, for launches in C; null if the next run has to be noted."""
 
     def move(self, stream: int | None) -> None:

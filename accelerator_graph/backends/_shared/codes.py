@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, TypeGuard
 
 from ...errors import DriverError, Reason, capture_error, driver_error
-from ..base import Capability, CaptureStatus
+from ..base import Capability, CaptureMode, CaptureStatus
 
 CAPABILITIES = frozenset(
     (
@@ -17,7 +17,7 @@ CAPABILITIES = frozenset(
         Capability.UPLOAD,
     )
 )
-CAPTURE_MODES = ("thread_local", "global", "relaxed")
+CAPTURE_MODES: tuple[CaptureMode, ...] = ("thread_local", "global", "relaxed")
 CAPTURE_STATUSES = (CaptureStatus.NONE, CaptureStatus.ACTIVE, CaptureStatus.INVALIDATED)
 
 LEGACY_STREAMS = (0, 1)

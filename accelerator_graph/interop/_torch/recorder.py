@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ..._interpreter.process import after_fork
-from ...backends.base import GraphEdge, GraphNode, LaunchFunction, Lends
+from ...backends.base import CaptureMode, GraphEdge, GraphNode, LaunchFunction, Lends
 from ...errors import CaptureError
 from ..base import FrameworkRecorder, PoolId, Undo
 from .errors import as_driver_error, translated
@@ -39,6 +39,7 @@ class TorchRecorder(FrameworkRecorder):
     """
 
     backend: Lends
+    pool: PoolId
 
     def __init__(
         self, backend: Lends, pool: PoolId, device: int, generators: Sequence[object], framework: Torch
@@ -48,13 +49,13 @@ class TorchRecorder(FrameworkRecorder):
         self._generators = generators
         self._framework = framework
         self._given = pool
-        self.destroy_disturbs_captures = backend.name == "hip" or hasattr(pool, "owner")
+        self.destroy_disturbs_captures: bool = backend.name == "hip" or hasattr(pool, "owner")
         """torch's graphs synchronise the device when they go, on ROCm; and wherever a `MemPool` goes with
         the last of them, it ends the process if anything is being captured."""
 
     # ---- capture -------------------------------------------------------------------------------
 
-    def capture_begin(self, stream: Any, mode: str) -> Recording:
+    def capture_begin(self, stream: Any, mode: CaptureMode) -> Recording:
         """Let torch begin a capture of its current stream, which is this one."""
         torch, device = self._framework.torch, self._device
         recording = Recording(stream, device)

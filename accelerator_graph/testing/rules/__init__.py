@@ -24,7 +24,8 @@ from .streams import StreamRules
 from .threads import ThreadRules
 from .work import WorkRules
 
-ALL = (
+
+class AllRules(
     WorkRules,
     BackendRules,
     StreamRules,
@@ -47,4 +48,8 @@ ALL = (
     MemoryRules,
     NodeRules,
     DumpRules,
-)
+):
+    """The rules of all topics."""
+
+
+ALL: tuple[type, ...] = AllRules.__bases__

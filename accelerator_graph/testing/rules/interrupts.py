@@ -97,7 +97,7 @@ class Interrupter:
         folders = {os.path.dirname(function.__code__.co_filename) + os.sep for function in functions}
         self._folders = tuple(folders)
         self._left = at
-        self.where = ""
+        self.where: str = ""
 
     def run(self, call: Callable[[], T]) -> T:
         """Return the result of a call, if it is not interrupted."""

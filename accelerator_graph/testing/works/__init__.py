@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..._plugins.hooks import Hook
 from .._work import Work
 
@@ -18,5 +20,5 @@ _hook: Hook[Work] = Hook(
     base=Work,
 )
 
-work_of = _hook.load
+work_of: Final = _hook.load
 """Return the class of a backend's work: built in, or from the entry point of the backend's name."""

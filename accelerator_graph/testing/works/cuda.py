@@ -54,7 +54,7 @@ class CudaWork(DeviceWork):
     backend = "cuda"
 
     def __init__(self, number: int = 0) -> None:
-        self.device = device(number)
+        self.device: Device = device(number)
 
     def on(self, device: int) -> CudaWork:
         """Return the work for another device."""
@@ -72,11 +72,11 @@ class Device(Arena):
 
     def __init__(self, number: int) -> None:
         call(driver.cuInit, 0)
-        self.number = call(driver.cuDeviceGet, number)
-        self.context = call(driver.cuDevicePrimaryCtxRetain, self.number)
+        self.number: Any = call(driver.cuDeviceGet, number)
+        self.context: Any = call(driver.cuDevicePrimaryCtxRetain, self.number)
         with self.current():
-            self.module = call(driver.cuModuleLoadData, KERNEL)
-            self.kernel = call(driver.cuModuleGetFunction, self.module, b"step")
+            self.module: Any = call(driver.cuModuleLoadData, KERNEL)
+            self.kernel: Any = call(driver.cuModuleGetFunction, self.module, b"step")
             super().__init__(int(call(driver.cuMemAlloc, ARENA_BYTES)))
             call(driver.cuMemsetD8, self.free, 0, ARENA_BYTES)
             call(driver.cuFuncLoad, self.kernel)  # else the first launch does, perhaps during a capture

@@ -19,7 +19,7 @@ class Buffer:
     def __init__(self, address: int, nbytes: int) -> None:
         self.address = address
         self.nbytes = nbytes
-        self.__cuda_array_interface__ = {
+        self.__cuda_array_interface__: dict[str, Any] = {
             "shape": (nbytes,),
             "typestr": "|u1",
             "data": (address, False),
@@ -31,8 +31,9 @@ class Arena:
     """Memory of a device that is handed out and never comes back: freeing it would break captures."""
 
     def __init__(self, address: int) -> None:
-        self.free, self.end = address, address + ARENA_BYTES
-        self.lock = threading.Lock()
+        self.free: int = address
+        self.end: int = address + ARENA_BYTES
+        self.lock: threading.Lock = threading.Lock()
 
     def take(self, nbytes: int) -> int:
         """Return the address of memory that holds 0."""

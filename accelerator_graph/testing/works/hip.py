@@ -38,7 +38,7 @@ class HipWork(DeviceWork):
     backend = "hip"
 
     def __init__(self, number: int = 0) -> None:
-        self.device = device(number)
+        self.device: Device = device(number)
 
     def on(self, device: int) -> HipWork:
         """Return the work for another device."""
@@ -58,13 +58,13 @@ class Device(Arena):
     def __init__(self, number: int) -> None:
         self.number = number
         with self.current():
-            self.module = call(hip.hipModuleLoadData, compiled())
-            self.kernel = call(hip.hipModuleGetFunction, self.module, b"step")
+            self.module: Any = call(hip.hipModuleLoadData, compiled())
+            self.kernel: Any = call(hip.hipModuleGetFunction, self.module, b"step")
             super().__init__(int(call(hip.hipMalloc, ARENA_BYTES)))
             call(hip.hipMemset, self.free, 0, ARENA_BYTES)
             call(hip.hipDeviceSynchronize)
             # of high priority: AMD's runtime puts the streams of one priority on four queues in order
-            self.reading = call(hip.hipStreamCreateWithPriority, hip.hipStreamNonBlocking, -1)
+            self.reading: Any = call(hip.hipStreamCreateWithPriority, hip.hipStreamNonBlocking, -1)
 
     def read(self, address: int, nbytes: int) -> bytes:
         """Copy from the device, on a stream that waits for none of the library's, even during a capture.

@@ -28,8 +28,8 @@ class Capture:
     __slots__ = ("ends", "nodes", "open", "origin")
 
     def __init__(self, origin: Stream) -> None:
-        self.origin = origin
-        self.open = False
+        self.origin: Stream = origin
+        self.open: bool = False
         self.nodes: list[Node] = []
         self.ends: dict[Stream, frozenset[int]] = {origin: frozenset()}
 

@@ -29,8 +29,8 @@ class CommandBuffer:
     __slots__ = ("_enqueue", "_owned", "_queue", "extension", "handle", "out_of_order")
 
     def __init__(self, extension: Extension, stream: Stream, *, out_of_order: bool = False) -> None:
-        self.extension = extension
-        self.out_of_order = out_of_order
+        self.extension: Extension = extension
+        self.out_of_order: bool = out_of_order
         with translated("clCreateCommandQueueWithProperties"):
             context, device = stream.opencl_context, stream.queue.device
             how = _OUT_OF_ORDER if out_of_order else 0

@@ -33,8 +33,8 @@ class Graph:
     __slots__ = ("nodes", "origin")
 
     def __init__(self, nodes: tuple[Node, ...], origin: Stream) -> None:
-        self.nodes = nodes
-        self.origin = origin
+        self.nodes: tuple[Node, ...] = nodes
+        self.origin: Stream = origin
 
 
 class Executable:
@@ -49,7 +49,7 @@ class Executable:
     __slots__ = ("_context", "_done", "_last", "buffer", "nodes")
 
     def __init__(self, graph: Graph, extension: Extension | None) -> None:
-        self.nodes = graph.nodes
+        self.nodes: tuple[Node, ...] = graph.nodes
         self._context = graph.origin.context
         self.buffer = _recorded(graph, extension) if extension and graph.nodes else None
         self._last: Stream | None = None

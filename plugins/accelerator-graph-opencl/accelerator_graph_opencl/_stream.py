@@ -38,18 +38,18 @@ class Stream:
     )  # fmt: skip
 
     def __init__(self, queue: cl.CommandQueue, ordinal: int) -> None:
-        self.queue = queue
+        self.queue: cl.CommandQueue = queue
         self.handle: int = queue.int_ptr
         self.opencl_context: cl.Context = queue.context  # kept: Intel's runtime would not keep it usable
         self.context: int = self.opencl_context.int_ptr
-        self.properties = int(queue.properties)
-        self.ordinal = ordinal
-        self.version = version_of(queue.device)
+        self.properties: int = int(queue.properties)
+        self.ordinal: int = ordinal
+        self.version: tuple[int, int] = version_of(queue.device)
         self.capture: Capture | None = None
         """The capture that the stream takes part in. A capture that has ended counts as none."""
-        self.lock = threading.RLock()
+        self.lock: threading.RLock = threading.RLock()
         """Held while several commands are enqueued that belong together."""
-        self.latest = object()
+        self.latest: object = object()
         """Another object after each enqueueing. Not before: a `synchronize` may come between."""
         self._known: tuple[object, cl.Event | None] = (self.latest, None)
         """What `latest` was once, and a marker behind that work; None if the work was done."""
@@ -158,10 +158,10 @@ class Event:
         capture: Capture | None = None,
         nodes: frozenset[int] = frozenset(),
     ) -> None:
-        self.context = stream.context
-        self.marker = marker
-        self.capture = capture
-        self.nodes = nodes
+        self.context: int = stream.context
+        self.marker: cl.Event | None = marker
+        self.capture: Capture | None = capture
+        self.nodes: frozenset[int] = nodes
 
 
 def version_of(device: cl.Device) -> tuple[int, int]:

@@ -32,7 +32,7 @@ class OpenclWork(Work):
     backend = "opencl"
 
     def __init__(self, device: int = 0) -> None:
-        self.place = _place(device)
+        self.place: Place = _place(device)
 
     def on(self, device: int) -> OpenclWork:
         """Return the work for another device."""
@@ -64,7 +64,7 @@ class OpenclWork(Work):
 
     def buffer(self, nbytes: int) -> cl.Buffer:
         """Return a buffer that can be referenced weakly."""
-        memory = Memory(self.place.context, cl.mem_flags.READ_WRITE, nbytes)
+        memory = _Memory(self.place.context, cl.mem_flags.READ_WRITE, nbytes)
         cl.enqueue_copy(self.place.queue, memory, np.zeros(nbytes, np.uint8), is_blocking=True)
         return memory
 
@@ -75,7 +75,7 @@ class OpenclWork(Work):
         return found.tobytes()
 
 
-class Memory(cl.Buffer):  # type: ignore[misc]
+class _Memory(cl.Buffer):  # type: ignore[misc]
     """A buffer that can be referenced weakly."""
 
 
@@ -84,10 +84,10 @@ class Place:
 
     def __init__(self, device: int) -> None:
         queue: cl.CommandQueue = Stream(device, backend="opencl").native.queue
-        self.context = queue.context
-        self.queue = cl.CommandQueue(self.context, queue.device)
-        self.kernel = built_kernel(self.context, _SOURCE, "work")
-        self.turns = self._turns_that_take(_SLOW_SECONDS)
+        self.context: cl.Context = queue.context
+        self.queue: cl.CommandQueue = cl.CommandQueue(self.context, queue.device)
+        self.kernel: cl.Kernel = built_kernel(self.context, _SOURCE, "work")
+        self.turns: int = self._turns_that_take(_SLOW_SECONDS)
 
     def _turns_that_take(self, seconds: float) -> int:
         cell, turns = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, 4), 1 << 10

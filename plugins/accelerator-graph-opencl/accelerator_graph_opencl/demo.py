@@ -32,10 +32,10 @@ class OpenclPlate:
     def __init__(self, stream: ag.Stream, initial: array[float], size: int) -> None:
         self.queue: cl.CommandQueue = stream.native.queue
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-        self.initial, *self.grids = (
-            cl.Buffer(self.queue.context, flags, hostbuf=np.array(initial)) for _ in range(3)
-        )
-        self.kernel = built_kernel(self.queue.context, _SOURCE, "diffuse")
+        buffers = [cl.Buffer(self.queue.context, flags, hostbuf=np.array(initial)) for _ in range(3)]
+        self.initial: cl.Buffer = buffers.pop()
+        self.grids: list[cl.Buffer] = buffers
+        self.kernel: cl.Kernel = built_kernel(self.queue.context, _SOURCE, "diffuse")
         self.size = size
 
     def restore(self, stream: ag.Stream) -> None:

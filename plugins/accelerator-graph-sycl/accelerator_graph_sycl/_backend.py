@@ -63,8 +63,8 @@ class SyclBackend(Backend):
     __slots__ = ("_captures", "_contexts", "_devices", "_dpctl", "_executables", "_library")
 
     api_version: ClassVar[int] = 1
-    priority = None
-    stream_modules = frozenset({"dpctl"})
+    priority: ClassVar[int | None] = None
+    stream_modules: ClassVar[frozenset[str]] = frozenset({"dpctl"})
 
     # ---- being there ---------------------------------------------------------------------------
 

@@ -18,8 +18,8 @@ class Event(Handle):
 
     def __init__(self, library: Library, queue: Any, capture: int) -> None:
         super().__init__(library, "delete_event")
-        self.queue = queue
-        self.capture = capture
+        self.queue: Any = queue
+        self.capture: int = capture
 
 
 class Capture:
@@ -30,8 +30,8 @@ class Capture:
     def __init__(self, library: Library, origin: Any) -> None:
         self.graph: Handle | None = Handle(library, "delete")
         """The graph as long as the capture owns it."""
-        self.number = c_uint64()
-        self.origin = origin
+        self.number: c_uint64 = c_uint64()
+        self.origin: Any = origin
         self.recorded: set[Any] = set()
         """The queues that are known to have recorded a node. The runtime crashes if others are asked."""
 

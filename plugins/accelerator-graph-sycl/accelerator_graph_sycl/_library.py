@@ -165,7 +165,7 @@ class Handle:
     def __init__(self, library: Library, delete: str) -> None:
         self._delete = library.function(delete)
         self._process = os.getpid()
-        self.slot = c_void_p()
+        self.slot: c_void_p = c_void_p()
 
     @property
     def address(self) -> int | None:

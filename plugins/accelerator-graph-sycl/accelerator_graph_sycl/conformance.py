@@ -29,7 +29,7 @@ kernel void work(global volatile uint *cell, uint a, uint b, ulong turns)
 PAUSE = 2.5e-3
 
 
-class Memory(MemoryUSMShared):  # type: ignore[misc]
+class _Memory(MemoryUSMShared):  # type: ignore[misc]
     """Shared memory that can be referenced weakly, so that the kit sees how long it lives."""
 
 
@@ -56,7 +56,7 @@ class SyclWork(Work):
 
     def buffer(self, nbytes: int) -> Any:
         """Return shared memory."""
-        memory = Memory(nbytes, queue=_own_queue())
+        memory = _Memory(nbytes, queue=_own_queue())
         memoryview(memory)[:] = bytes(nbytes)
         return memory
 

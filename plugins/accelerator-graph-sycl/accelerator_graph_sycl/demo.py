@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from ctypes import c_int
+from typing import Any
 
 from dpctl.memory import MemoryUSMDevice
 from dpctl.program import create_program_from_source
@@ -33,9 +34,10 @@ class SyclPlate:
 
     def __init__(self, stream: Stream, initial: array[float], size: int) -> None:
         self.size = size
-        self.kernel = create_program_from_source(stream.native, SOURCE).get_sycl_kernel("diffuse")
+        self.kernel: Any = create_program_from_source(stream.native, SOURCE).get_sycl_kernel("diffuse")
         nbytes = len(initial) * initial.itemsize
-        self.initial, *self.grids = (MemoryUSMDevice(nbytes, queue=stream.native) for _ in range(3))
+        self.initial: Any = MemoryUSMDevice(nbytes, queue=stream.native)
+        self.grids: list[Any] = [MemoryUSMDevice(nbytes, queue=stream.native) for _ in range(2)]
         self.initial.copy_from_host(initial.tobytes())
 
     def restore(self, stream: Stream) -> None:
