@@ -10,8 +10,8 @@ INTRODUCTION = """# Command line
 
 <!-- Written by docs/tools/generate.py from the parser of the command line: change that. -->
 
-`accelerator-graph COMMAND`, or `python -m accelerator_graph COMMAND`. With `--help` after a command, it prints
-what is on this page.
+`accelerator-graph COMMAND`, or `python -m accelerator_graph COMMAND`. With `--help` after a command, it
+prints what is on this page.
 """
 
 
