@@ -82,6 +82,7 @@ def run(*command: str | Path, cwd: Path | None = None) -> None:
 
 def pytest(python: Path, *arguments: str) -> None:
     """Run pytest with a process more than there are cores, since many tests wait."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of the tests' processes compiles all anew
     parallel = () if "--pdb" in arguments else ("-n", str(min((os.cpu_count() or 1) + 1, 8)))
     run(python, "-m", "pytest", *parallel, *arguments, cwd=ROOT)
 

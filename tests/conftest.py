@@ -76,7 +76,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     deselected = []
     for item in items:
         for (place, fixture), need in NEED_OF.items():
-            if place in (item.path, *item.path.parents) and fixture in item.fixturenames:
+            if fixture in item.fixturenames and place in (item.path, *item.path.parents):
                 item.add_marker(pytest.mark.needs(need))
         needs = {need for mark in item.iter_markers("needs") for need in mark.args}
         simulator = _simulator(item)

@@ -3,6 +3,10 @@
 A test says what it needs with a marker, a module with `pytestmark = require(...)` above its imports. A test
 whose needs are not met is deselected. Simulators run in processes of their own: a test that starts one has
 the marker `starts`, and reports how many tests ran there. The summary at the end of a run names every lane.
+
+A plain run differs from CI's, which sets ACCELERATOR_GRAPH_REQUIRE_LANES, in three ways. It leaves out the
+tests that need "rest". It takes samples where CI takes everything: see `SAMPLES`. And a lane that can't run
+is left out, where CI fails. The summary says so as well.
 """
 
 from __future__ import annotations
@@ -28,6 +32,12 @@ REQUIRED = "ACCELERATOR_GRAPH_REQUIRE_LANES"
 
 SIMULATOR = "ACCELERATOR_GRAPH_TEST_SIMULATOR"
 """The variable that names the simulator of this process: a key of `LANES`."""
+
+SAMPLES = {
+    "codes": (4, "of the codes with which a call of a driver can fail"),
+    "moments": (4, "of the moments of a capture at which an interrupt can strike"),
+}
+"""What a plain run takes one in so many of; which one differs from test to test. CI takes all."""
 
 LEFT_OUT = "left out, needs "
 """Begins the reason of a module that `require` left out."""
@@ -207,6 +217,17 @@ def require(*needs: str) -> pytest.MarkDecorator:
         if reason := lacking(need):
             pytest.skip(f"{LEFT_OUT}{' '.join(needs)}: {reason}", allow_module_level=True)
     return pytest.mark.needs(*needs)
+
+
+def step(of: str) -> int:
+    """Return which part of something in `SAMPLES` this run takes: one in so many."""
+    return 1 if os.environ.get(REQUIRED) else SAMPLES[of][0]
+
+
+def sampled() -> str:
+    """Return a clause about what this run takes samples of; nothing if it takes everything."""
+    taken = [f"one in {step(of)} {what}" for of, (_, what) in SAMPLES.items() if step(of) > 1]
+    return f"tried {' and '.join(taken)}; CI tries all" if taken else ""
 
 
 # ---- what ran ------------------------------------------------------------------------------------

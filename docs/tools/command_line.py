@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,4 +45,5 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def _sentence(text: str) -> str:
+    text = re.sub(r"\b[A-Z]+(_[A-Z]+)+\b", r"`\g<0>`", text)  # an environment variable
     return f"{text[:1].upper()}{text[1:]}."

@@ -27,9 +27,9 @@ The table shows which operations a graph allows in each state. A number stands f
 
 def page(root: Path) -> str:
     """Return the page."""
-    from accelerator_graph._core.states import REFUSED, State
+    from accelerator_graph._core.states import REFUSED, GraphState
 
-    states = get_args(State)
+    states = get_args(GraphState)
     sentences = list(dict.fromkeys(sentence for row in REFUSED.values() for sentence in row.values()))
     lines = [f"| | {' | '.join(states)} |", "| --- |" + " :---: |" * len(states)]
     for operation, refused in REFUSED.items():

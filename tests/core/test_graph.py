@@ -132,18 +132,18 @@ def test_a_kept_graph_outlives_the_stream_that_was_closed(stream):
 
 def test_a_stream_closed_during_synchronize_is_destroyed_after_it(stream, monkeypatch):
     entered, go_on, destroyed = threading.Event(), threading.Event(), []
-    monkeypatch.setattr(CpuBackend, "synchronize", lambda self, native: entered.set() or go_on.wait(10))
+    monkeypatch.setattr(CpuBackend, "synchronize", lambda self, native: entered.set() or go_on.wait(120))
     own = ag.Stream(backend="cpu")
     native = own.native
     waiting = threading.Thread(target=own.synchronize)
     waiting.start()
-    assert entered.wait(10)
+    assert entered.wait(120)
     monkeypatch.setattr(CpuBackend, "destroy_stream", lambda self, each: destroyed.append(each))
     own.close()
     ag.Stream(backend="cpu")
     assert native not in destroyed
     go_on.set()
-    waiting.join(10)
+    waiting.join(120)
 
 
 def test_ending_the_capture_inside_its_with_block_is_said_so(stream):
@@ -182,7 +182,7 @@ def test_a_capture_of_a_thread_python_does_not_know_can_be_reset_after_it_has_en
         begun.set()
 
     _thread.start_new_thread(begin, ())
-    assert begun.wait(10)
+    assert begun.wait(120)
     for _ in range(1000):
         try:
             graph.reset()
@@ -245,7 +245,7 @@ def test_dumping_to_what_is_no_file_writes_it(stream, tmp_path):
     reader = threading.Thread(target=lambda: text.append(pipe.read_text()))
     reader.start()
     graph.debug_dump(pipe)
-    reader.join(10)
+    reader.join(120)
     assert "digraph" in text[0]
     assert stat.S_ISFIFO(os.stat(pipe).st_mode)
     target, link = tmp_path / "target.dot", tmp_path / "link.dot"

@@ -85,7 +85,7 @@ def test_what_is_kept_waits_for_a_thread_that_is_not_through():
 
     def slow(value):
         there.set()
-        assert go.wait(20)
+        assert go.wait(120)
         seen.append(value)
 
     kept = ownership.Callback(seen.append, "kept")
@@ -93,7 +93,7 @@ def test_what_is_kept_waits_for_a_thread_that_is_not_through():
     del keeper
     thread = threading.Thread(target=ownership.drain)
     thread.start()
-    assert there.wait(20)
+    assert there.wait(120)
     del kept
     ownership.drain()
     assert seen == []

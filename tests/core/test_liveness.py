@@ -21,7 +21,7 @@ from accelerator_graph.interop.base import Framework
 
 HERE = __file__
 VARIABLE = "ACCELERATOR_GRAPH_CHECK_INPUT_LIVENESS"
-LIMIT = 20
+LIMIT = 120
 
 
 class Array:

@@ -14,7 +14,7 @@ from accelerator_graph._core import ownership
 from accelerator_graph.backends.cpu import CpuBackend
 
 NAME = "watched"
-LIMIT = 20
+LIMIT = 120
 
 
 class Watched(CpuBackend):

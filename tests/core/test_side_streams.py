@@ -27,7 +27,7 @@ def test_a_thread_keeps_it(main):
     found = []
     thread = threading.Thread(target=lambda: found.append(in_another_thread()))
     thread.start()
-    thread.join(20)
+    thread.join(120)
     assert found[0] is not one.native
 
 

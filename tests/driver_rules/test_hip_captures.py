@@ -315,7 +315,7 @@ def test_nobody_waits_for_the_own_stream_of_a_thread_that_ends():
         time.sleep(0.1)  # the thread may not have got to its end
         waiting = threading.Thread(target=lambda: (call("hipDeviceSynchronize"), memory.free()), daemon=True)
         waiting.start()
-        waiting.join(1)
+        waiting.join(5)
         waits = waiting.is_alive()
         gate.open()
         waiting.join(TIMEOUT)

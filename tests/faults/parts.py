@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lanes import sampled
+from processes import execute
 from simulators.compiling import ROOT
 
 TIMEOUT = 500
@@ -24,17 +25,8 @@ def run(
     python: Sequence[str], env: Mapping[str, str], report: Path, arguments: Sequence[str]
 ) -> dict[str, Any]:
     """Run a part with an interpreter, see that it passes, and return what it wrote down."""
-    done = subprocess.run(
-        [*python, "-m", "faults", str(report), *arguments],
-        cwd=ROOT,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        timeout=TIMEOUT,
-        check=False,
-    )
+    command = [*python, "-m", "faults", str(report), *arguments]
+    done = execute(command, cwd=ROOT, env=env, timeout=TIMEOUT, merged=True)
     assert done.returncode == 0, done.stdout[-8000:]
     found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
     assert found["leaks"] == 0
@@ -64,4 +56,6 @@ def figures(reports: Sequence[Mapping[str, Any]], prefix: str) -> tuple[set[str]
         f"({total['left_by_destruction']} objects whose own destruction was made to fail, "
         f"{total['left_by_interrupts']} interrupted on their way to an owner)"
     )
+    if sample := sampled():
+        said = f"{said}; {sample}"
     return calls, sum(injected.values()), total["states_checked"], said

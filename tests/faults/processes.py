@@ -127,4 +127,4 @@ cycle = [kept, ready, launch, event]; cycle.append(cycle)
 def test_the_interpreter_ends_quietly(end):
     start = "import sys, threading\nimport accelerator_graph as ag\n"
     forever = "def forever():\n    while True: launch()\n"
-    run(start + WORK + LIVE + forever + end, timeout=20)
+    run(start + WORK + LIVE + forever + end)

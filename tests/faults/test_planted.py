@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +12,7 @@ import pytest
 
 import faults.wrapper
 from faults.planted import BUGS, Bug
+from lanes import lacking
 from processes import execute
 from simulators.amd import runtime as amd
 from simulators.compiling import ROOT
@@ -28,8 +29,15 @@ def bugs(backend: str) -> dict[str, Bug]:
     return {name: bug for name, bug in BUGS.items() if bug.backend in ("", backend)}
 
 
-def parts(backend: str) -> list[str]:
-    return sorted({bug.part for bug in bugs(backend).values()})
+def plain(backend: str, bug: Bug) -> bool:
+    """Whether a plain run plants the bug on this backend: it plants each on one of them."""
+    return backend in (bug.backend, BACKENDS[0])
+
+
+def planted(backend: str) -> list[Bug]:
+    """Return the bugs that this run plants on a backend."""
+    everything = not lacking("rest")
+    return [bug for bug in bugs(backend).values() if everything or plain(backend, bug)]
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +56,10 @@ def lane(request: pytest.FixtureRequest) -> SimpleNamespace:
 def run(lane: SimpleNamespace, tmp_path: Path) -> Callable[..., tuple[int, str]]:
     """A function that runs tests of the suite with a bug, and returns how that ended and its words."""
 
-    def run(bug: str, part: str, tests: str) -> tuple[int, str]:
-        report = tmp_path / f"{part}.json"
+    def run(bug: str, modules: Iterable[str], tests: str) -> tuple[int, str]:
+        report = tmp_path / "report.json"
         done = execute(
-            [*lane.python, "-m", "faults", str(report), part, "-k", tests],
+            [*lane.python, "-m", "faults", str(report), *modules, "-k", tests],
             cwd=ROOT,
             env={**lane.env, "FAULTS_BUG": bug, "ACCELERATOR_GRAPH_PURE_PYTHON": "1"},
             timeout=TIMEOUT,
@@ -63,26 +71,18 @@ def run(lane: SimpleNamespace, tmp_path: Path) -> Callable[..., tuple[int, str]]
     return run
 
 
-@pytest.mark.parametrize(
-    ("lane", "part"), [(each, part) for each in BACKENDS for part in parts(each)], indirect=["lane"]
-)
-def test_without_a_bug_nothing_is_found(
-    lane: SimpleNamespace, run: Callable[..., tuple[int, str]], part: str
-) -> None:
-    tests = sorted({f"({bug.tests})" for bug in bugs(lane.backend).values() if bug.part == part})
-    ended, said = run("", part, " or ".join(tests))
+@pytest.mark.parametrize("lane", BACKENDS, indirect=True)
+def test_without_a_bug_nothing_is_found(lane: SimpleNamespace, run: Callable[..., tuple[int, str]]) -> None:
+    modules = {bug.part for bug in planted(lane.backend)}
+    tests = {f"({bug.tests})" for bug in planted(lane.backend)}
+    ended, said = run("", sorted(modules), " or ".join(sorted(tests)))
     assert ended == 0, said
-
-
-def chosen(backend: str, bug: Bug) -> tuple[pytest.MarkDecorator, ...]:
-    """Return the marks of a bug on a backend: a plain run plants each on one of them."""
-    return () if backend in (bug.backend, BACKENDS[0]) else (pytest.mark.needs("rest"),)
 
 
 @pytest.mark.parametrize(
     ("lane", "name"),
     [
-        pytest.param(each, name, marks=chosen(each, bug))
+        pytest.param(each, name, marks=() if plain(each, bug) else pytest.mark.needs("rest"))
         for each in BACKENDS
         for name, bug in bugs(each).items()
     ],
@@ -90,6 +90,6 @@ def chosen(backend: str, bug: Bug) -> tuple[pytest.MarkDecorator, ...]:
 )
 def test_the_bug_is_found(lane: SimpleNamespace, run: Callable[..., tuple[int, str]], name: str) -> None:
     bug = BUGS[name]
-    ended, said = run(name, bug.part, bug.tests)
+    ended, said = run(name, [bug.part], bug.tests)
     assert ended == FAILED, said
     assert re.search(bug.says, said), said

@@ -378,6 +378,6 @@ class Endless:
     ids=["endless", "endless in a list", "None", "Ellipsis", "NotImplemented"],
 )
 def test_a_value_is_described_in_no_time(value):
-    begin = time.perf_counter()
+    begin = time.thread_time()
     assert Values().describe(value) == Values().describe(value)
-    assert time.perf_counter() - begin < 5
+    assert time.thread_time() - begin < 5

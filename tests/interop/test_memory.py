@@ -164,7 +164,7 @@ def test_other_threads_are_not_routed(cupy):
         here = cupy.cuda.get_allocator()
         thread = threading.Thread(target=lambda: seen.append(cupy.cuda.get_allocator()))
         thread.start()
-        thread.join(20)
+        thread.join(120)
         cupy.empty(8).fill(1)
     assert seen == [cupy.get_default_memory_pool().malloc]
     assert here != seen[0]

@@ -127,7 +127,7 @@ def in_child(function):
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        signal.alarm(10)  # a child that hangs is ended, and fails
+        signal.alarm(100)  # a child that hangs is ended, and fails
         os.write(writer, json.dumps(function()).encode())
         os._exit(0)
     os.close(writer)
@@ -240,19 +240,19 @@ def test_a_fork_during_an_open_leaves_no_lock_and_no_half_opened_backend():
 
         def open(self):
             inside.set()
-            go_on.wait(10)
+            go_on.wait(120)
 
         def hold():
             with backends._choice._lock, backends._instances._lock, backends._catalogue._lock:
                 held.set()
-                go_on.wait(10)
+                go_on.wait(120)
 
         Cuda.open = open
         threads = [threading.Thread(target=lambda: backends.get("cuda")), threading.Thread(target=hold)]
         threads[0].start()
-        assert inside.wait(10)
+        assert inside.wait(120)
         threads[1].start()
-        assert held.wait(10)
+        assert held.wait(120)
 
         def child():
             backends.register("mine", Sturdy)
@@ -261,7 +261,7 @@ def test_a_fork_during_an_open_leaves_no_lock_and_no_half_opened_backend():
         answer = in_child(child)
         go_on.set()
         for thread in threads:
-            thread.join(10)
+            thread.join(120)
         print(json.dumps(answer))
         """
     ) == ["mine", REFUSED]

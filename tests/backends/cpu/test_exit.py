@@ -10,7 +10,7 @@ import pytest
 from processes import execute
 
 ROOT = str(Path(__file__).resolve().parents[3])
-LIMIT = 30  # seconds: a hang fails
+LIMIT = 120  # seconds: a hang fails
 
 PRELUDE = """
 import atexit, sys, threading, time

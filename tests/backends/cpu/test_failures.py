@@ -15,7 +15,7 @@ import accelerator_graph as ag
 from processes import execute
 
 ROOT = str(Path(__file__).resolve().parents[3])
-LIMIT = 20  # seconds, for everything that waits
+LIMIT = 120  # seconds, for everything that waits
 
 
 class Oops(Exception):

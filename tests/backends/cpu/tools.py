@@ -10,7 +10,7 @@ from accelerator_graph.backends._cpu.worker import WorkerThread
 from accelerator_graph.backends.base import CaptureStatus
 from accelerator_graph.errors import DriverError
 
-LIMIT = 20  # seconds, for everything that waits
+LIMIT = 120  # seconds, for everything that waits
 MODES = ["global", "thread_local", "relaxed"]
 staying = set()
 """Threads that were there before the test."""
