@@ -296,8 +296,8 @@ class Graph(Lifecycle):
         ------
         GraphStateError
             Nothing was captured, or the graph was not kept.
-        RuntimeError
-            Graphviz is needed, and not installed.
+        OSError
+            The file can't be written, or Graphviz is needed and not installed.
         """
         captured = self._kept("debug_dump()")
         suffix = os.path.splitext(os.fsdecode(path))[1].lower()

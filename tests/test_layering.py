@@ -72,7 +72,7 @@ RULES = [
     ),
     ("__main__", "_cli.command", ""),
     ("_cli.terminal", "", ""),
-    ("_cli", f"{PACKAGE} _install _core _cli _demo testing", ""),
+    ("_cli", f"{PACKAGE} _install _core inspection _cli _demo testing", ""),
     ("_demo.cuda", f"{PACKAGE} _demo", "cuda"),
     ("_demo.hip", f"{PACKAGE} _demo", "hip"),
     ("_demo", f"{PACKAGE} _plugins _cli.terminal _demo", ""),

@@ -36,7 +36,7 @@ def draw(description: GraphDescription, form: str, path: str) -> None:
 
     Raises
     ------
-    RuntimeError
+    OSError
         Graphviz is not installed, or failed.
     """
     try:
@@ -49,12 +49,12 @@ def draw(description: GraphDescription, form: str, path: str) -> None:
             check=False,
         )
     except FileNotFoundError:
-        raise RuntimeError(
+        raise OSError(
             f"a .{form} file is drawn by Graphviz, whose program `dot` was not found; install Graphviz, or "
             "write a .dot or .json file."
         ) from None
     if done.returncode:
-        raise RuntimeError(f"Graphviz failed: {done.stderr.strip()}. Write a .dot or .json file instead.")
+        raise OSError(f"Graphviz failed: {done.stderr.strip()}. Write a .dot or .json file instead.")
 
 
 def to_dot(description: GraphDescription) -> str:

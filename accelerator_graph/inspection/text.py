@@ -8,12 +8,9 @@ from ..backends.base import GraphEdge, GraphNode
 from .description import GraphDescription, all_nodes
 from .names import short_name
 
-_MOST_ROWS = 40
-"""The most nodes that a table shows; the rest is counted."""
 
-
-def table(description: GraphDescription) -> str:
-    """Return a headline, and a row for each node."""
+def table(description: GraphDescription, most: int = 40) -> str:
+    """Return a headline, and a row for each node up to a number of rows; what is beyond is counted."""
     nodes, edges = description.nodes, description.edges
     inside = sum(1 for _ in all_nodes(nodes)) - len(nodes)
     kinds = ", ".join(f"{count} {kind}" for kind, count in description.kinds().items())
@@ -23,9 +20,9 @@ def table(description: GraphDescription) -> str:
         f"{f' ({kinds})' if kinds else ''}, {count(len(edges), 'dependency')}"
     )
     rows = list(_rows(nodes, edges))
-    more = len(rows) - _MOST_ROWS
-    lines = _aligned([("", "kind", "what", "after"), *rows[:_MOST_ROWS]]) if rows else []
-    return "\n".join([headline, *lines, *([f"... and {count(more, 'more node')}"] if more > 0 else [])])
+    more = max(len(rows) - most, 0)
+    lines = _aligned([("", "kind", "what", "after"), *rows[:most]]) if rows else []
+    return "\n".join([headline, *lines, *([f"... and {count(more, 'more node')}"] if more else [])])
 
 
 def count(number: int, noun: str) -> str:

@@ -65,7 +65,7 @@ def test_pictures(graph, tmp_path, suffix, begins):
 
 def test_without_graphviz_the_error_says_what_to_do(graph, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(RuntimeError, match=r"install Graphviz, or write a \.dot or \.json file"):
+    with pytest.raises(OSError, match=r"install Graphviz, or write a \.dot or \.json file"):
         graph.debug_dump(tmp_path / "graph.svg")
     assert list(tmp_path.iterdir()) == []
 
@@ -75,6 +75,6 @@ def test_graphviz_that_fails_is_an_error(graph, tmp_path, monkeypatch):
     program.write_text("#!/bin/sh\necho 'out of paint' >&2\nexit 3\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    with pytest.raises(RuntimeError, match="out of paint"):
+    with pytest.raises(OSError, match="out of paint"):
         graph.debug_dump(tmp_path / "graph.svg")
     assert [path.name for path in tmp_path.iterdir()] == ["dot"]
