@@ -10,7 +10,8 @@ python3 dev.py test --hip-python "7.2.*" [...]
 python3 dev.py docs [--serve]
                             the site, into site/; or served at an address that it prints
 
-The environment is made once, and again when pyproject.toml, the C source or the Python version has changed.
+The environment is made once, and again when pyproject.toml, setup.py, the C source or the Python version has
+changed.
 """
 
 import hashlib
@@ -52,8 +53,8 @@ def environment(extra: str = "", version: str = "") -> Path:
     if {"cuda", "hip"} <= set(extras):
         wanted.append("nvidia-cuda-runtime>=13,<14")  # the headers for tests/simulators/hip_on_cuda
 
-    built_from = [ROOT / "pyproject.toml", *sorted(ROOT.glob("accelerator_graph/**/*.[ch]"))]
-    sources = (path.read_text(encoding="utf-8") for path in built_from)
+    built_from = [ROOT / "pyproject.toml", *ROOT.glob("setup.py"), *ROOT.glob("accelerator_graph/**/*.[ch]")]
+    sources = (path.read_text(encoding="utf-8") for path in sorted(built_from))
     facts = [*sources, sys.version, str(ROOT), *wanted]
     digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()
     stamp = folder / "complete"

@@ -44,7 +44,7 @@ class Run:
             self.notes += [str(note) for name, note in report.user_properties if name == "note"]
 
 
-TOGETHER = ("tests/registry/test_plugins.py", "tests/test_benchmarks.py")
+TOGETHER = ("tests/registry/test_plugins.py", "tests/release/test_release.py", "tests/test_benchmarks.py")
 """Modules whose tests share a slow fixture."""
 
 RUN = pytest.StashKey[Run]()
