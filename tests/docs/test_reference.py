@@ -43,9 +43,8 @@ def test_all_environment_variables_are_on_their_page() -> None:
         r"^\| `(\w+)` \|", (REFERENCE / "environment.md").read_text(encoding="utf-8"), re.MULTILINE
     )
     assert len(named) == len(set(named))
-    read = variables_of(ROOT / "accelerator_graph") - {
-        *environment.VARIABLES
-    }  # a table of names without prefix
+    modules = [ROOT / "setup.py", *(ROOT / "accelerator_graph").rglob("*.py")]
+    read = variables_of(modules) - {*environment.VARIABLES}  # a table of names without prefix
     assert set(named) == read
 
 
