@@ -31,8 +31,10 @@ back, and passes each to its ``destroy_`` method, never while the same thread is
 backend. The library ignores a `DriverError` from these methods, and calls none of them in a forked child for
 objects of the parent, nor at the interpreter's exit. Failures of the driver are raised as the exceptions of
 `accelerator_graph.errors` and as no others. Unless a method says otherwise, calls may come from any thread,
-even from one that has never touched the device, and several threads may call at once. A signal handler may
-call the backend in the middle of another call of the same thread, so locks have to be re-entrant.
+even from one that has never touched the device, and several threads may call at once. Only `synchronize`
+waits for work, and other threads' calls go on meanwhile. A signal handler may call the backend in the middle
+of another call of the same thread, so locks have to be re-entrant. If it raises KeyboardInterrupt, what the
+call has just made is lost to the library: release it where you can.
 """
 
 from __future__ import annotations
@@ -181,21 +183,10 @@ class Recorder(ABC):
 
     @abstractmethod
     def capture_begin(self, stream: Any, mode: CaptureMode) -> Any:
-        """Begin a capture on a stream that is not capturing.
+        """Begin a capture on a stream that is not capturing; return a token for `capture_end`.
 
-        Work that was enqueued on the stream before still runs, and is not recorded.
-
-        Parameters
-        ----------
-        stream : stream
-            Not capturing, as `capture_status` said just before.
-        mode : CaptureMode
-            One of `Backend.capture_modes`.
-
-        Returns
-        -------
-        object
-            A token: what `capture_end` and `capture_abandon` need.
+        Work that was enqueued on the stream before still runs, and is not recorded. `mode` is one of
+        `Backend.capture_modes`.
 
         Raises
         ------
@@ -264,6 +255,8 @@ class Recorder(ABC):
         own. Into a capture that another library began, the backend has to raise `CaptureError` or
         `DriverError`, or to set `Backend.replay_ignores_captures`.
 
+        After a KeyboardInterrupt the run was enqueued or not, and later runs work.
+
         Unless `serialises_replays` is True, the library keeps the stream of an executable's latest run alive
         until the next run. If it is True, the stream may be destroyed while the run is in progress.
         """
@@ -295,7 +288,11 @@ class Recorder(ABC):
 
     @abstractmethod
     def destroy_executable(self, executable: Any) -> None:
-        """Release an executable. Runs in progress complete. May be called again: see `destroy_stream`."""
+        """Release an executable. Runs in progress complete. May be called again: see `destroy_stream`.
+
+        What `instantiate` allocated goes with the last run. The memory that the captured work uses is not the
+        backend's: the user or a framework owns it.
+        """
 
     # ---- looking into a graph ------------------------------------------------------------------
 
@@ -317,7 +314,7 @@ class Recorder(ABC):
     def dump(self, graph: Any, path: str, verbose: bool) -> None:
         """Write the graph to `path` in the DOT language: its nodes, and an arrow for each dependency.
 
-        By default drawn from `nodes`.
+        By default drawn from `nodes`. The suffix of `path` is the library's choice and means nothing.
         """
         nodes, edges = self.nodes(graph)
         with open(path, "w", encoding="utf-8") as file:
@@ -333,7 +330,10 @@ class Backend(Recorder):
 
     Every method that reaches the driver raises `DriverError` (or `OutOfMemoryError`) when the driver fails,
     with a `reason` from `accelerator_graph.errors`, and `UnsupportedError` when the installed driver is too
-    old. The vendor's own exceptions never come out of a backend, except as the cause of these.
+    old. The vendor's own exceptions never come out of a backend, except as the cause of these. A call that
+    raises has made, recorded and enqueued nothing. If work fails when it runs, in a replay or not, the next
+    `synchronize` or `query` of its stream raises that, where the runtime reports it. Either way, streams,
+    graphs and executables go on working, unless the reason is ``"device_lost"``.
     """
 
     __slots__ = ()
@@ -404,21 +404,11 @@ class Backend(Recorder):
 
     @abstractmethod
     def create_stream(self, device: int, *, like: Any = None, priority: int = 0) -> Any:
-        """Make a stream that runs independently of all others, the default stream included.
+        """Make a stream, owned by the caller (`destroy_stream`).
 
-        Parameters
-        ----------
-        device : int
-            Ordinal of the device that work on the stream runs on.
-        like : stream, optional
-            A stream whose context the new one has to share. It is on `device`.
-        priority : int
-            A lower number means a higher priority; clamp it to the supported range.
-
-        Returns
-        -------
-        object
-            The stream, owned by the caller (`destroy_stream`).
+        It runs independently of all others, the default stream included. It shares the context of `like`, if
+        given: a stream of the same device. A lower number means a higher priority; clamp it to the supported
+        range.
         """
 
     @abstractmethod
@@ -446,9 +436,8 @@ class Backend(Recorder):
     def synchronize(self, stream: Any) -> None:
         """Wait until all work on the stream is done, replays included. Releases the GIL while it waits.
 
-        Raises the `DriverError` of work that has failed, where the runtime reports it. A capturing stream
-        can't be waited for: that is a `DriverError` with reason ``"illegal_call"``, or ``"invalidated"`` if
-        the capture was broken before. Whether it breaks the capture is up to the backend: `capture_status` is
+        A capturing stream can't be waited for: that is a `DriverError` with reason ``"illegal_call"``, or
+        ``"invalidated"`` if the capture was broken before. If it breaks the capture, `capture_status` is
         ``"invalidated"`` then. A backend that records explicitly may raise `CaptureError` instead, or return
         at once, since nothing runs.
         """
@@ -466,7 +455,7 @@ class Backend(Recorder):
 
         Imports nothing to find out. The stream still belongs to its owner: the library never destroys it.
         None if it is not a stream, or an int without the capability ``"handles"``; ValueError if it is a
-        stream that can't be used, for example because it was destroyed.
+        stream that can't be used. Its owner keeps it alive: a destroyed one need not be recognised.
         """
         return None
 
@@ -486,16 +475,17 @@ class Backend(Recorder):
         Waiting for an event of a capture in progress adds a stream that is not capturing to that capture,
         ordered after the event. Streams of a capture can wait only for events of the same capture, because a
         replay could not preserve any other order; that refuses its own earlier events, too. Otherwise,
-        waiting for an event of its own has no effect on a stream. The two may be on different devices: raise
-        an error if your runtime can't order them. A backend with this capability needs `capture_info`.
+        waiting for an event of its own has no effect on a stream. The two may be on different devices, in a
+        capture or not: keep the order, or raise `DriverError` or `UnsupportedError`. A backend with this
+        capability needs `capture_info`.
 
         Raises
         ------
         DriverError
             The stream is capturing and the event was recorded outside its capture, or the event belongs to
             another capture or to one that has ended. The reason is ``"foreign_capture"``, or ``"other"``
-            where the driver can't tell an event of an ended capture from one that is not valid. Whether a
-            capture in progress is broken is up to the backend: `capture_status` is ``"invalidated"`` then.
+            where the driver can't tell an event of an ended capture from one that is not valid. If that
+            breaks a capture in progress, `capture_status` is ``"invalidated"`` then.
         """
         raise unsupported(self, Capability.EVENTS)
 
@@ -503,7 +493,7 @@ class Backend(Recorder):
         """Release an event. Streams that wait for it still wait for the work that it marks."""
 
     def query(self, stream: Any) -> bool:
-        """Return True if all work on the stream is done. Raises like `synchronize`."""
+        """Return at once whether all work on the stream is done. Raises like `synchronize`."""
         raise unsupported(self, Capability.EVENTS)
 
     # ---- capability: enqueue -------------------------------------------------------------------
@@ -533,7 +523,11 @@ class Backend(Recorder):
         raise unsupported(self, Capability.ENQUEUE)
 
     def launch(self, stream: Any, work: Any, /, *args: Any, **how: Any) -> None:
-        """Enqueue `work`, whatever the backend accepts: a callable, a kernel, ... Raises like `fill`."""
+        """Enqueue `work`, whatever the backend accepts: a callable, a kernel, ...
+
+        Raises like `fill`, also for keywords that it does not know and for objects that can't be arguments;
+        functions of Python check their own when they run.
+        """
         raise unsupported(self, Capability.ENQUEUE)
 
     # ---- captures, ours and foreign -----------------------------------------------------------------------
@@ -550,8 +544,7 @@ class Backend(Recorder):
     def capture_info(self, stream: Any) -> CaptureInfo | None:
         """Return facts about the capture that the stream takes part in. Disturbs nothing.
 
-        None if there is no capture. Only a backend without the capability ``"events"`` may always return
-        None.
+        None if there is no capture, or on a backend without the capability ``"events"``.
         """
         return None
 

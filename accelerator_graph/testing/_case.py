@@ -34,6 +34,7 @@ from ._tools import (
     needs,
     raises,
 )
+from ._watch import Watch
 from ._work import Work
 
 __all__ = ["Case", "Number", "applied", "expect", "folder", "is_same", "lacks", "needs", "raises"]
@@ -59,20 +60,28 @@ class Case(ABC):
     # ---- around a test -------------------------------------------------------------------------
 
     def run(self, test: Callable[[], None]) -> None:
-        """Run one test; check that it leaves no capture, the current stream as it was, and no complaint."""
+        """Run one test; check that it leaves no capture, the current stream as it was, and no complaint.
+
+        Fails also if a method of the backend let out an exception that is not one of the library's.
+        """
         complaints: list[BaseException] = []
         before, sys.excepthook = sys.excepthook, lambda kind, error, trace: complaints.append(error)
+        watch = Watch()
         try:
             with patch.object(interop, "loaded", list):  # an imported framework adds limits of its own
-                in_thread(lambda: self._run(test), self.time_limit, "conformance")
+                in_thread(lambda: self._run(test, watch), self.time_limit, "conformance")
         finally:
             sys.excepthook = before
+            escaped = watch.end()
+            if escaped is not None:
+                raise escaped
         for complaint in complaints:  # what is destroyed late has nobody to raise to
             raise AssertionError(f"destroying something raised {complaint!r}") from complaint
 
-    def _run(self, test: Callable[[], None]) -> None:
+    def _run(self, test: Callable[[], None], watch: Watch) -> None:
         self.used = self.work()
         self.backend = ag.backends.get(self.used.backend)
+        watch.begin(type(self.backend))
         self._graphs: WeakSet[ag.Graph] = WeakSet()
         self._streams: WeakSet[ag.Stream] = WeakSet()
         self._cells: list[Any] = []  # work on them may be in progress when a rule drops them

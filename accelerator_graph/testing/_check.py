@@ -53,7 +53,9 @@ def check_backend(work: Work, expected_failures: Mapping[str, str] | None = None
     results = list(check_rules(work, expected_failures))
     failures = [result.error for result in results if result.error is not None]
     if failures:
-        raise ExceptionGroup(f"backend {work.backend!r} breaks {len(failures)} of the rules", failures)
+        first = next(result.name for result in results if result.error is not None)
+        message = f"backend {work.backend!r} breaks {len(failures)} of the rules; look at {first} first"
+        raise ExceptionGroup(message, failures)
     return results
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 import tomllib
+import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,13 +13,14 @@ from pathlib import Path
 import accelerator_graph as ag
 from accelerator_graph.backends import registry
 from accelerator_graph.backends.base import Backend
+from accelerator_graph.errors import EmptyGraphWarning, UnknownBackendError
 
 from .._cli.terminal import check_file
 from .._plugins.entry_points import import_target, is_target
 from ._check import CheckResult, check_rules
 from ._conformance import BackendConformance
 from ._failure import failure_text
-from ._report import Row, markdown, verdict
+from ._report import Row, look_first, markdown, verdict
 from ._work import Work
 from .works import work_of
 
@@ -48,7 +50,7 @@ def run(
         The number of seconds for one rule, if not the kit's own.
     """
     named = None if work is None else named_work(work)
-    backend = ag.backends.get(name)
+    backend = found(name, work)
     used = made(named or work_of(name), name)
     known = {} if expected is None else read_expected(expected)
     if output is not None:
@@ -56,15 +58,33 @@ def run(
     begun, limit = time.monotonic(), BackendConformance.time_limit if time_limit is None else time_limit
 
     rows = []
-    for row in map(in_words, check_rules(used, known, time_limit=limit)):
-        rows.append(row)
-        print(progress(row), flush=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EmptyGraphWarning)  # a rule fails if a capture misses its work
+        for row in map(in_words, check_rules(used, known, time_limit=limit)):
+            rows.append(row)
+            print(progress(row), flush=True)
     print(f"\n{verdict(rows).replace('**', '')}")
+    for line in look_first(rows):
+        print(line)
     if output is not None:
         facts = dict(facts_about(backend, used, time.monotonic() - begun))
         Path(output).write_text(markdown(backend, facts, rows, time_limit=limit), encoding="utf-8")
         print(f"The report is in {output}.")
     return not any(row.outcome == "failed" for row in rows)
+
+
+def found(name: str, work: str | None) -> Backend:
+    """Return the backend; if there is none of that name, say how the module of the work can register it."""
+    try:
+        return ag.backends.get(name)
+    except UnknownBackendError as error:
+        if work is None:
+            raise
+        module = work.partition(":")[0]
+        raise UnknownBackendError(
+            f"{error} If it is not installed, let {module!r} register it: "
+            f'accelerator_graph.backends.register({name!r}, "module:Backend").'
+        ) from None
 
 
 def made(kind: type[Work], name: str) -> Work:
@@ -84,24 +104,24 @@ def named_work(target: str) -> type[Work]:
     if not is_target(target):
         raise ValueError(f"a work must be named as 'module:Class', not {target!r}.")
     try:
-        found = import_target(target)
+        kind = import_target(target)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"the work {target} can't be imported: {error}.") from error
-    if not (isinstance(found, type) and issubclass(found, Work)):
+    if not (isinstance(kind, type) and issubclass(kind, Work)):
         raise ValueError(f"{target} is not a subclass of accelerator_graph.testing.Work.")
-    return found
+    return kind
 
 
 def read_expected(path: str) -> dict[str, str]:
     """Return the reasons for expected failures, by the name of the test."""
     try:
-        found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        reasons = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} is not valid TOML: {error}.") from error
-    for name, reason in found.items():
+    for name, reason in reasons.items():
         if not isinstance(reason, str) or not reason:
             raise ValueError(f"{path}: the reason for {name} must be a text, not {reason!r}.")
-    return found
+    return reasons
 
 
 def in_words(result: CheckResult) -> Row:
@@ -128,14 +148,14 @@ def indented(text: str) -> str:
 
 def facts_about(backend: Backend, used: Work, seconds: float) -> Iterator[tuple[str, str]]:
     """Yield what the report says about the backend, and about the run."""
-    kind, found = type(backend), type(backend).probe()
+    kind, available = type(backend), type(backend).probe()
     yield "Backend", f"`{backend.name}`, `{kind.__module__}:{kind.__qualname__}`"
     yield "From", registry.origin(backend.name)
     yield "Device", device(backend, used)
-    for component, version in found.versions.items():
+    for component, version in available.versions.items():
         yield f"Version of {component}", version
-    if found.warning:
-        yield "Known defect", found.warning
+    if available.warning:
+        yield "Known defect", available.warning
     yield "accelerator_graph", ag.__version__
     yield "Python", f"{platform.python_implementation()} {platform.python_version()}"
     yield "System", platform.platform()

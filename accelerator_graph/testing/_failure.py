@@ -11,7 +11,8 @@ from .._interpreter.exceptions import text_of
 
 KIT = __name__.rpartition(".")[0]
 AROUND_RULES = tuple(
-    f"{KIT}.{name}" for name in ("_check.", "_conformance.", "_tools.", "_case.Case.run", "_case.Case._run")
+    f"{KIT}.{name}"
+    for name in ("_check.", "_conformance.", "_tools.", "_watch.", "_case.Case.run", "_case.Case._run")
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -94,6 +95,18 @@ def verdict(rows: Sequence[Row]) -> str:
     return f"The backend {fact} that apply to it{known}. {count['skipped']} other rules do not apply."
 
 
+def look_first(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield which of several broken rules to look at first, and which errors they share."""
+    failed = [row for row in rows if row.outcome == "failed"]
+    if len(failed) < 2:
+        return
+    yield f"Look at {failed[0].name} first: one fault breaks many rules, and the basic rules come first."
+    errors = Counter(re.sub(r"0x[0-9a-f]+", "0x...", row.detail.partition("\n")[0]) for row in failed)
+    for error, count in errors.most_common(3):
+        if count > 1:
+            yield f"{count} of them fail with the same error: {error}"
+
+
 def promises(backend: Backend, rows: Sequence[Row]) -> Iterator[tuple[str, str, str, str]]:
     """Yield for each capability whether the backend has it, and how many of its rules passed."""
     devices = range(backend.device_count())
@@ -133,6 +146,7 @@ def broken(rows: Sequence[Row]) -> Iterator[str]:
     failed = [row for row in rows if row.outcome == "failed"]
     if failed:
         yield "## Broken rules"
+        yield from look_first(failed)
     for row in failed:
         yield f"**{row.sentence}** (`{row.name}`)"
         yield f"```text\n{row.detail}\n```"

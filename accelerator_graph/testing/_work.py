@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Self
 
 from accelerator_graph import Stream
@@ -59,6 +60,20 @@ class Work(ABC):
         """Return the work for another device; None, the default, if the kit shall use only device 0.
 
         With it the kit checks that work runs on the device that its stream was made for.
+        """
+        return None
+
+    def fail(self, stream: Stream) -> bool:
+        """Enqueue work that fails when it runs, and return True; False, the default, if there is none.
+
+        It must be a failure that the device survives and the runtime reports.
+        """
+        return False
+
+    def exhausted(self) -> AbstractContextManager[object] | None:
+        """Return a context manager; None, the default, if there is none.
+
+        Inside it, the runtime refuses what it would have to allocate: memory, handles or threads.
         """
         return None
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,7 +15,10 @@ import accelerator_graph as ag
 from accelerator_graph.backends.hip import HipBackend
 from accelerator_graph.testing import BackendConformance, Work
 from accelerator_graph.testing.works.host import HostWork
+from lanes import SIMULATOR
+from simulators.cuda.faults import ALWAYS, Faults
 
+OUT_OF_MEMORY = 2
 STAYS_FORBIDDEN = (
     "AMD's runtime lets only the thread that began a global capture take back what that forbids "
     "(rocm-systems#6097, #11589); destroying the stream does"
@@ -37,7 +41,11 @@ class TestCuda(BackendConformance):
     def work(self) -> Work:
         from accelerator_graph.testing.works.cuda import CudaWork
 
-        return CudaWork()
+        class SoftwareCudaWork(CudaWork):
+            def exhausted(self) -> AbstractContextManager[object]:
+                return without_memory()
+
+        return (SoftwareCudaWork if os.environ.get(SIMULATOR) == "cuda" else CudaWork)()
 
 
 @pytest.mark.needs("hip")
@@ -52,6 +60,18 @@ class TestHip(BackendConformance):
         from accelerator_graph.testing.works.hip import HipWork
 
         return HipWork()
+
+
+@contextmanager
+def without_memory() -> Iterator[None]:
+    """Let the software CUDA driver make no streams, events and executables."""
+    faults = Faults("libcuda.so.1")
+    try:
+        for name in ("cuStreamCreateWithPriority", "cuEventCreate", "cuGraphInstantiate"):
+            faults.fail(name, code=OUT_OF_MEMORY, times=ALWAYS)
+        yield
+    finally:
+        faults.reset()
 
 
 @contextmanager

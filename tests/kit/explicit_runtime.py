@@ -50,8 +50,10 @@ class Queue:
 
     def put(self, work: Callable[[], object]) -> None:
         with self.changed:
-            self.waiting.append(work)
-            self.changed.notify_all()
+            try:
+                self.waiting.append(work)
+            finally:  # even if a signal comes in between
+                self.changed.notify_all()
 
     def serve(self) -> None:
         while True:
@@ -245,15 +247,18 @@ class Explicit(Backend):
     def replay(self, executable: Executable, stream: Queue) -> None:
         if stream.recording is not None:
             raise CaptureError("a replay can't be recorded.", reason="illegal_call")
-        before, executable.last = executable.last, Latch()
-        stream.put(partial(self.run, executable.entries, before, executable.last))
+        before, done = executable.last, Latch()
+        stream.put(partial(self.run, executable.entries, before, done))
+        executable.last = done
 
     def run(self, entries: list[Entry], before: Latch | None, done: Latch) -> None:
         if before is not None:
             before.wait()
-        for entry in entries:
-            entry.run()
-        done.set()
+        try:
+            for entry in entries:
+                entry.run()
+        finally:
+            done.set()
 
     def destroy_graph(self, graph: Any) -> None:
         graph.clear()

@@ -12,9 +12,9 @@ from accelerator_graph.__main__ import main
 from accelerator_graph.backends.base import Backend, Capability
 from accelerator_graph.testing import BackendConformance, _check
 from accelerator_graph.testing._conformance import test_names as names_of
-from accelerator_graph.testing._report import PROMISES
+from accelerator_graph.testing._report import PROMISES, Row, look_first
 from accelerator_graph.testing.works.host import HostWork
-from kit.planted import listing
+from kit.planted import listing, recording
 from kit.planted.collection import NAME
 from processes import execute
 
@@ -97,6 +97,36 @@ def test_reports_broken_rules_and_expected_failures(
     assert ", device 0 of 1 |" in text
 
 
+RECORDING = "test_capture_abandon_ends_the_capture", "test_each_replay_runs_the_work_once"
+
+
+def test_one_fault_that_breaks_several_rules_is_named_first(
+    register: Callable[[type[Backend]], None],
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    register(recording.RunsWhileCapturing)
+    monkeypatch.setattr(_check, "test_names", lambda case: RECORDING)
+    assert main(["conformance", NAME, "--work", f"{__name__}:PlantedWork"]) == 1
+    printed = capfd.readouterr()
+    assert (
+        f"apply to it. 0 other rules do not apply.\nLook at {RECORDING[0]} first: "
+        "one fault breaks many rules, and the basic rules come first.\n"
+    ) in printed.out
+    assert "EmptyGraphWarning" not in printed.err
+
+
+def test_errors_that_rules_share_are_counted() -> None:
+    rows = [Row(name, "failed", f"DriverError: the stream at {at} is lost.\n  more") for name, at in SHARED]
+    assert list(look_first(rows[:1])) == []
+    assert list(look_first(rows))[1:] == [
+        "2 of them fail with the same error: DriverError: the stream at 0x... is lost."
+    ]
+
+
+SHARED = (RECORDING[0], "0x7f00"), (RECORDING[1], "0x7f10")
+
+
 def test_every_capability_is_explained() -> None:
     assert list(PROMISES) == list(Capability)
 
@@ -105,6 +135,11 @@ def test_every_capability_is_explained() -> None:
     ("arguments", "message"),
     [
         (["cpuu"], "did you mean 'cpu'?"),
+        (
+            ["elsewhere", "--work", f"{__name__}:PlantedWork"],
+            f"If it is not installed, let {__name__!r} register it: "
+            "accelerator_graph.backends.register('elsewhere', \"module:Backend\").",
+        ),
         (["cpu", "--work", "nonsense"], "a work must be named as 'module:Class', not 'nonsense'."),
         (["cpu", "--work", "no_such_module:Work"], "No module named 'no_such_module'"),
         (["cpu", "--work", f"{__name__}:NAME"], "is not a subclass of accelerator_graph.testing.Work."),

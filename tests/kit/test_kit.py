@@ -6,6 +6,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from inspect import isfunction
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from accelerator_graph.testing._case import Case
 from accelerator_graph.testing.rules import ALL
 from accelerator_graph.testing.rules.state import ERROR, STATES, TABLE
 from accelerator_graph.testing.works.host import HostWork
-from kit.planted import destroying, listing, replaying, without_a_fault, works
+from kit.planted import destroying, listing, refusing, replaying, without_a_fault, works
 from kit.planted.collection import NAME
 from processes import execute
 
@@ -76,10 +77,20 @@ def test_streams_on_the_wrong_device_are_found(register: Any) -> None:
         run("test_work_runs_on_the_device_of_its_stream", OnTwoDevices)
     with pytest.raises(SkipTest, match="override Work"):
         run("test_work_runs_on_the_device_of_its_stream")
-    ag.backends.register(NAME, without_a_fault.TwoDevices, replace=True)
-    for name in dir(OnTwoDevices):
-        if name.startswith("test_") and "device" in name:
-            run(name, OnTwoDevices)
+    for backend in (without_a_fault.TwoDevices, without_a_fault.RefusesTwoDevices):
+        ag.backends.register(NAME, backend, replace=True)
+        for name in dir(OnTwoDevices):
+            if name.startswith("test_") and "device" in name:
+                run(name, OnTwoDevices)
+
+
+def test_kernels_with_checked_arguments_are_no_fault(register: Any) -> None:
+    class OfKernels(Conformance):
+        def work(self) -> Work:
+            return works.KernelWork(NAME)
+
+    register(without_a_fault.LaunchesKernels)
+    run("test_wrong_launch_is_refused_before_anything_is_enqueued", OfKernels)
 
 
 def test_declared_disturbance_is_no_bug(register: Any) -> None:
@@ -134,6 +145,22 @@ def test_hanging_call_is_a_failure_that_says_where(register: Any) -> None:
         match=r"still running after 0.3 s(.|\n)*without_a_fault, line \d+, in Hangs.synchronize",
     ):
         run("test_each_replay_runs_the_work_once", Impatient)
+
+
+def test_vendors_exception_is_seen_wherever_it_goes(register: Any) -> None:
+    class Forgiving(Conformance):
+        def test_that_catches_all(self) -> None:
+            with suppress(Exception):
+                self.graph(stream=object(), backend=NAME)
+
+    register(refusing.RefusesStreamsWithTheVendorsError)
+    named = r"RefusesStreamsWithTheVendorsError.as_stream let TypeError out"
+    with pytest.raises(AssertionError, match=named) as caught:
+        run("test_that_catches_all", Forgiving)
+    assert str(caught.value.__cause__) == "RT_ERROR_INVALID_STREAM"
+    kind = vars(refusing.RefusesStreamsWithTheVendorsError)
+    assert not hasattr(kind["as_stream"], "__wrapped__")
+    assert "replay" not in kind
 
 
 def test_test_that_leaves_a_capture_fails(register: Any) -> None:
@@ -268,7 +295,9 @@ def test_check_backend_returns_how_each_rule_came_out(register: Any, only: Any) 
 def test_check_backend_raises_all_failures(register: Any, only: Any) -> None:
     register(listing.HasNoEdges)
     only("test_each_replay_runs_the_work_once", *ABOUT_EDGES)
-    with pytest.raises(ExceptionGroup, match="'planted' breaks 4 of the rules") as caught:
+    with pytest.raises(
+        ExceptionGroup, match="breaks 4 of the rules; look at test_nodes_of_a_line first"
+    ) as caught:
         check_backend(HostWork(NAME))
     assert [error.__notes__ for error in caught.value.exceptions] == [
         [f"The rule {name}: {getattr(BackendConformance, name).__doc__}"] for name in ABOUT_EDGES

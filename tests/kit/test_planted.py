@@ -13,19 +13,22 @@ from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.testing import BackendConformance, CheckResult, Work, check_backend
 from accelerator_graph.testing.works.host import HostWork
 from kit.explicit_runtime import Explicit
-from kit.planted.collection import CAUGHT, NAME, SURVIVES
-from kit.planted.without_a_fault import EveryCapability
+from kit.planted.collection import CAUGHT, NAME, SURVIVES, WORKS
+from kit.planted.without_a_fault import EveryCapability, ReportsFailures
+from kit.planted.works import FailingWork
 
 KINDS = {
     "recording": "executes during the capture, records wrongly, or records stale parameters",
     "ending": "leaves or leaks a capture on error",
     "replaying": "replays something else, elsewhere, or at another time",
     "ordering": "ignores a dependency, or has events that move",
+    "failing": "hides failures, or breaks more than what has failed",
     "refusing": "swallows an error, or raises another one",
     "stating": "lies about a capability or a status",
     "listing": "lists other nodes and dependencies than the graph's",
     "destroying": "destroys early, late, or with an error",
     "threads": "loses replays under threads, or knows only one thread",
+    "waiting": "waits where nothing has to be waited for, or lets others wait",
 }
 for kind in KINDS:
     importlib.import_module(f"kit.planted.{kind}")
@@ -35,11 +38,14 @@ ATTEMPTS = 5
 """A rule about work in progress may see it done already, if the machine is busy."""
 
 
-class Conformance(BackendConformance):
-    time_limit = 3.0
+def conformance(fault: type[Backend]) -> BackendConformance:
+    class Conformance(BackendConformance):
+        time_limit = 3.0
 
-    def work(self) -> Work:
-        return HostWork(NAME)
+        def work(self) -> Work:
+            return WORKS.get(fault, HostWork)(NAME)
+
+    return Conformance()
 
 
 def name_of(parameter: object) -> str:
@@ -54,7 +60,7 @@ def test_fault_is_caught(fault: type[Backend], rule: str, register: Callable[[ty
     register(fault)
     for _ in range(ATTEMPTS):
         try:
-            getattr(Conformance(), rule)()
+            getattr(conformance(fault), rule)()
         except SkipTest as error:
             raise AssertionError(f"the rule was left out: {error}") from error
         except Exception:
@@ -67,7 +73,7 @@ def test_survivor_does_survive(
     fault: type[Backend], rule: str, register: Callable[[type[Backend]], None]
 ) -> None:
     register(fault)
-    getattr(Conformance(), rule)()
+    getattr(conformance(fault), rule)()
 
 
 def test_few_survive() -> None:
@@ -84,12 +90,12 @@ def test_both_kinds_of_runtime_have_faults_of_each_kind(kind: str, runtime: type
     assert len(faults) >= 3
 
 
-@pytest.mark.parametrize("backend", [Explicit, EveryCapability])
+@pytest.mark.parametrize(("backend", "work"), [(ReportsFailures, FailingWork), (EveryCapability, HostWork)])
 def test_without_a_fault_nothing_is_found(
-    backend: type[Backend], register: Callable[[type[Backend]], None]
+    backend: type[Backend], work: Callable[[str], Work], register: Callable[[type[Backend]], None]
 ) -> None:
     register(backend)
-    results = check_backend(HostWork(NAME))
+    results = check_backend(work(NAME))
     assert len(results) == len({result.name for result in results})
     assert CheckResult("test_each_replay_runs_the_work_once", "passed") in results
     skipped = [result.reason for result in results if result.outcome == "skipped"]

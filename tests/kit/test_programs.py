@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 import sys
@@ -71,7 +72,10 @@ ALSO_FOUND = [
     [*FOUND, *(pytest.param(*each, marks=pytest.mark.needs("rest")) for each in ALSO_FOUND)],
     ids=lambda each: getattr(each, "__name__", ""),
 )
-def test_bug_is_found_and_shrunk(backend: type[Backend], shows: str, lines: int, register: Any) -> None:
+def test_bug_is_found_and_shrunk(
+    backend: type[Backend], shows: str, lines: int, register: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "SHRINK_SECONDS", math.inf)  # on a busy machine, shrinking takes long
     register(backend)
     code = failure()
     assert re.search(shows, code), code

@@ -47,6 +47,11 @@ class Latch:
         self._lock = threading.Lock()
         self._lock.acquire()
 
+    def __call__(self) -> None:
+        """Be reached by the worker: as a piece of its work."""
+        self.failure = self.worker._failure
+        self.set()
+
     def set(self) -> None:
         """Let all threads pass that wait now or later."""
         self.is_set = True
@@ -95,14 +100,14 @@ class Worker:
         """Return a latch that is set when everything that was submitted before has been done."""
         latch = Latch(self)
         if self._pending:
-            self.submit(partial(self._reach, latch))
+            self.submit(latch)
         else:
-            self._reach(latch)
+            latch()
         return latch
 
     def query(self) -> bool:
         """Return True if everything has been done; raise the first failure since the last call."""
-        if self._pending:
+        if not self._is_done():
             if not self.deserted:
                 return False
             self._wait("query")  # no other thread would do it
@@ -187,6 +192,14 @@ class Worker:
                     raise
             return self._wake
 
+    def _is_done(self) -> bool:
+        """Return True if at most a latch is left that was reached, and not yet taken off the queue."""
+        try:
+            last = self._pending[-1]
+        except IndexError:
+            return True
+        return isinstance(last, Latch) and last.is_set
+
     def _do_next(self) -> None:
         try:
             self._pending[0]()
@@ -205,10 +218,6 @@ class Worker:
             self._failure = failure
         else:
             first.add(failure)
-
-    def _reach(self, latch: Latch) -> None:
-        latch.failure = self._failure
-        latch.set()
 
     def _follow(self, latch: Latch) -> None:
         latch.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .backend import BackendRules
 from .begin import BeginRules
 from .capture import CaptureRules
+from .devices import DeviceRules
 from .events import EventRules
 from .failures import FailureRules
 from .foreign import ForeignRules
@@ -22,14 +23,18 @@ from .replay import ReplayRules
 from .state import StateRules
 from .streams import StreamRules
 from .threads import ThreadRules
+from .waiting import WaitingRules
 from .work import WorkRules
+from .work_failures import WorkFailureRules
 
 
 class AllRules(
     WorkRules,
     BackendRules,
     StreamRules,
+    DeviceRules,
     EventRules,
+    WaitingRules,
     HandleRules,
     StateRules,
     CaptureRules,
@@ -37,6 +42,7 @@ class AllRules(
     BeginRules,
     ForkRules,
     FailureRules,
+    WorkFailureRules,
     ForeignRules,
     InterruptRules,
     IsolationRules,

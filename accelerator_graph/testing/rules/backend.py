@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from unittest import SkipTest
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import (
@@ -44,20 +43,6 @@ class BackendRules(Case):
             finally:
                 self.backend.destroy_stream(first)
                 self.backend.destroy_stream(second)
-
-    def test_work_runs_on_the_device_of_its_stream(self) -> None:
-        """Work on a stream reaches the memory of the device that the stream was made for."""
-        for device in range(1, self.backend.device_count()):
-            there = self.used.on(device)
-            if there is None:
-                raise SkipTest("the kit has no memory of other devices; override Work.on")
-            stream, cell = self.stream(device), there.new()
-            there.enqueue(stream, cell, 1, 5)
-            with self.graph(stream) as graph:
-                there.enqueue(stream, cell, 3, 0)
-            graph.replay()
-            stream.synchronize()
-            assert there.read(cell) == 15, f"device {device}"
 
     def test_is_empty_says_whether_anything_was_recorded(self) -> None:
         """`is_empty` is True for a capture that recorded nothing, and False for any other."""

@@ -7,6 +7,7 @@ import os
 import sys
 from abc import ABC
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from types import FrameType
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 
 from accelerator_graph.backends.base import Backend, Capability, CaptureStatus
 
-from .._case import Case
+from .._case import Case, applied
 
 T = TypeVar("T")
 
@@ -56,6 +57,24 @@ class InterruptRules(Case):
             self.works(each, self.graph(each))
         assert self.read(cell) == 0
 
+    def test_interrupted_replay_is_done_or_not(self) -> None:
+        """After a KeyboardInterrupt at any moment of `replay` that run is done or not, and others work."""
+        backend, stream, other, cell = self.backend, self.stream(), self.stream(), self.cell()
+        with self.executable(stream, cell) as executable:
+            for replay in (
+                partial(backend.replay, executable, stream.native),
+                backend.bind(executable, stream.native),
+            ):
+                for interrupter in interrupters(backend):
+                    before = self.read(cell)
+                    with suppress(KeyboardInterrupt):
+                        interrupter.run(replay)
+                    found = self.read(cell)
+                    assert found in (before, applied(1, start=before)), interrupter.where
+                    for each in (other, stream):
+                        backend.replay(executable, each.native)
+                    assert self.read(cell) == applied(2, start=found), interrupter.where
+
     def test_interrupted_destroy_can_be_called_again(self) -> None:
         """If a ``destroy_`` method is interrupted, it can be called again."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
@@ -94,7 +113,8 @@ class Interrupter:
     def __init__(self, backend: Backend, at: int) -> None:
         kinds = set(type(backend).__mro__) - {Backend, ABC, object}
         functions = (each for kind in kinds for each in vars(kind).values() if inspect.isfunction(each))
-        folders = {os.path.dirname(function.__code__.co_filename) + os.sep for function in functions}
+        codes = (inspect.unwrap(function).__code__ for function in functions)  # else those of the kit's watch
+        folders = {os.path.dirname(code.co_filename) + os.sep for code in codes}
         self._folders = tuple(folders)
         self._left = at
         self.where: str = ""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 from unittest import SkipTest
+from unittest.mock import patch
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability
 
-from .._case import Case, expect, needs
+from .._case import Case, applied, expect, needs
 
 
 @needs(Capability.ENQUEUE)
@@ -70,6 +72,31 @@ class MemoryRules(Case):
         assert (self._bytes(small), self._bytes(large)) == (bytes(8), bytes(16))
         if self.has(Capability.NODES) and self.used.nodes_per_piece:
             assert graph.num_nodes == 2 * self.used.nodes_per_piece
+
+    def test_wrong_launch_is_refused_before_anything_is_enqueued(self) -> None:
+        """An unknown keyword, or an object that can't be an argument, is refused at once by `launch`."""
+        stream, cell = self.stream(), self.cell()
+        with patch.object(ag.Stream, "launch", autospec=True, side_effect=ag.Stream.launch) as launch:
+            self.enqueue(stream, cell)
+        self.skip_unless(launch.called, "has a Work that does not use Stream.launch")
+        (_, work, *args), options = launch.call_args
+        self.skip_unless(
+            not isinstance(work, FunctionType | MethodType | BuiltinFunctionType),
+            "launches functions of Python, which check their arguments themselves",
+        )
+        wrong = [(args, {**options, "no_such_option": 1})]
+        wrong += [([*args[:at], object(), *args[at + 1 :]], options) for at in range(len(args))]
+        wrong += [(args, {**options, name: object()}) for name in options]
+
+        def refuses() -> None:
+            for values, how in wrong:
+                expect((TypeError, ValueError), stream.launch, work, *values, **how)
+
+        refuses()
+        assert self.read(cell) == applied(1)
+        with self.undisturbed_capture(stream):
+            refuses()
+        assert self.read(cell) == applied(1)
 
     def test_graph_keeps_the_memory_that_it_uses(self) -> None:
         """The memory that `fill` and `copy` use in a capture lives until the graph is reset."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable
@@ -87,9 +88,14 @@ class WorkRules(Case):
         def on_one() -> None:
             self._enqueue_slow(cell, first, first)
 
-        quick = min(self._enqueue_slow(cell, first) for _ in range(5)) < PIECES * MILLISECOND
-        both, one = (min(self._seconds(work) for _ in range(5)) for work in (on_both, on_one))
-        return quick and both < 0.75 * one
+        if min(self._enqueue_slow(cell, first) for _ in range(5)) >= PIECES * MILLISECOND:
+            return False
+        both = one = math.inf
+        for attempt in range(ATTEMPTS):  # on a busy machine, most take longer than they should
+            both, one = min(both, self._seconds(on_both)), min(one, self._seconds(on_one))
+            if attempt >= 4 and both < 0.75 * one:
+                return True
+        return False
 
     def _enqueue_slow(self, cell: Any, *streams: ag.Stream) -> float:
         """Enqueue some slow work on each stream in turn; return how many seconds the calls took."""

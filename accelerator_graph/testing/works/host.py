@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import platform
+import threading
 import time
+from contextlib import AbstractContextManager
+from unittest.mock import patch
 
 import accelerator_graph as ag
+from accelerator_graph.backends._cpu import worker
+from accelerator_graph.backends.cpu import CpuBackend
 
 from .._work import Work
 
@@ -43,6 +48,19 @@ class HostWork(Work):
         """Return what the cell holds now."""
         return cell.value
 
+    def fail(self, stream: ag.Stream) -> bool:
+        """Launch a callable that raises, if the backend reports that."""
+        if self._is_cpu():
+            stream.launch(fails)
+        return self._is_cpu()
+
+    def exhausted(self) -> AbstractContextManager[object] | None:
+        """Let the streams of the cpu backend get no threads."""
+        return patch.object(worker, "start", no_thread) if self._is_cpu() else None
+
+    def _is_cpu(self) -> bool:
+        return isinstance(ag.backends.get(self.backend), CpuBackend)
+
     def device_name(self) -> str:
         """Return the kind of processor."""
         return f"the processor ({platform.machine()})"
@@ -62,3 +80,13 @@ def slow_step(cell: Cell, a: int, b: int) -> None:
     value = cell.value
     time.sleep(0.002)
     cell.value = (value * a + b) % 2**32
+
+
+def fails() -> None:
+    """Fail, as a piece of work."""
+    raise ZeroDivisionError("this piece of work fails")
+
+
+def no_thread(thread: threading.Thread) -> bool:
+    """Fail as `threading.Thread.start` does if the system has no more threads."""
+    raise RuntimeError("can't start new thread")

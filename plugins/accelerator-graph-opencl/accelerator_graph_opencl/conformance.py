@@ -91,7 +91,7 @@ class Place:
 
     def _turns_that_take(self, seconds: float) -> int:
         cell, turns = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, 4), 1 << 10
-        while min(self._seconds(cell, turns) for _ in range(3)) < seconds:
+        while min(self._seconds(cell, turns) for _ in range(20)) < seconds:
             turns *= 2
         return turns
 

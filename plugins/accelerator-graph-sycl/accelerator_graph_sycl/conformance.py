@@ -92,7 +92,7 @@ def _kernel() -> Any:
 def _turns() -> int:
     """Return how many turns of the kernel's loop take `PAUSE` at least, also when the machine is not busy."""
     turns = 1 << 16
-    while min(_seconds(turns) for _ in range(3)) < PAUSE:
+    while min(_seconds(turns) for _ in range(20)) < PAUSE:
         turns *= 2
     return turns
 

@@ -7,11 +7,13 @@ import signal
 import sys
 import textwrap
 import threading
+import time
 import weakref
 from functools import partial
 
 import pytest
 
+from accelerator_graph.backends._cpu.worker import Latch, Worker
 from accelerator_graph.backends.base import BACKEND_API_VERSIONS, Capability
 from accelerator_graph.backends.cpu import CpuBackend
 from backends.cpu.tools import LIMIT, MODES, fork, no_workers_left, refused, workers
@@ -311,3 +313,18 @@ def test_a_forked_child_can_open_it_afresh():
     held.set()
     """
     assert run_script(script) == "child"
+
+
+def test_query_is_true_as_soon_as_synchronize_returns():
+    worker = Worker()
+    latch = Latch(worker)
+    worker.submit(lambda: None)
+    worker.synchronize()
+    while worker._pending:
+        time.sleep(0.001)
+    worker._pending.append(latch)  # as its thread has it: not reached, then reached, then taken off
+    assert not worker.query()
+    latch()
+    assert worker.query()
+    worker._pending.clear()
+    worker.stop()

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from accelerator_graph.backends.base import Backend
+from accelerator_graph.testing import Work
+from accelerator_graph.testing.works.host import HostWork
 
 NAME = "planted"
 """The name that a fault is registered under."""
@@ -15,15 +17,18 @@ B = TypeVar("B", bound=type[Backend])
 CAUGHT: dict[type[Backend], tuple[str, ...]] = {}
 """The rules that catch each fault."""
 
+WORKS: dict[type[Backend], Callable[[str], Work]] = {}
+"""What makes the work that each fault is found with."""
+
 SURVIVES: dict[type[Backend], str] = {}
 """The rule that comes closest to a fault which no rule catches."""
 
 
-def caught_by(*rules: str) -> Callable[[B], B]:
+def caught_by(*rules: str, work: Callable[[str], Work] = HostWork) -> Callable[[B], B]:
     """Put a fault into the collection that each of these rules catches."""
 
     def plant(fault: B) -> B:
-        CAUGHT[fault] = rules
+        CAUGHT[fault], WORKS[fault] = rules, work
         return fault
 
     return plant

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Any
 
 from accelerator_graph.backends._cpu.graph import Executable as CpuExecutable
@@ -38,8 +39,32 @@ class DestroysOnce(CpuBackend):
     "test_runs_complete_after_their_executable_was_destroyed", "test_runs_complete_after_their_graph_has_gone"
 )
 class DestroysRunsUnderWay(CpuBackend):
+    """A run begins when somebody waits or destroys an executable, or else half a second later."""
+
+    def open(self) -> None:
+        super().open()
+        self.held: list[threading.Event] = []
+
+    def replay(self, executable: Any, stream: Any) -> None:
+        if stream.capture is None:
+            self.held.append(threading.Event())
+            stream.worker.submit(partial(self.held[-1].wait, 0.5))
+        super().replay(executable, stream)
+
+    def bind(self, executable: Any, stream: Any) -> Any:
+        return partial(self.replay, executable, stream)
+
+    def begin_runs(self) -> None:
+        while self.held:
+            self.held.pop().set()
+
+    def synchronize(self, stream: Any) -> None:
+        self.begin_runs()
+        super().synchronize(stream)
+
     def destroy_executable(self, executable: Any) -> None:
         executable._plan.calls.clear()
+        self.begin_runs()
         super().destroy_executable(executable)
 
 

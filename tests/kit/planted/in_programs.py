@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from accelerator_graph.backends._cpu.graph import Executable, Graph, Node
+from accelerator_graph.backends._cpu.graph import Executable, Graph
 from accelerator_graph.backends.cpu import CpuBackend
 
 
 class IgnoresDependencies(CpuBackend):
-    """A run keeps the order of each branch, and none between branches."""
+    """A run does one branch after another, the one that began last first."""
 
     def instantiate(self, graph: Graph) -> Executable:
-        nodes = graph.nodes
-        return super().instantiate(Graph([node._replace(after=_own_branch(node, nodes)) for node in nodes]))
-
-
-def _own_branch(node: Node, nodes: Any) -> tuple[int, ...]:
-    return tuple(other for other in node.after if nodes[other].branch == node.branch)
+        nodes = sorted(graph.nodes, key=lambda node: -node.branch)
+        after = [(number - 1,) if number else () for number in range(len(nodes))]
+        line = [node._replace(after=before, branch=0) for node, before in zip(nodes, after, strict=True)]
+        return super().instantiate(Graph(line))
 
 
 class ReplaysStaleParameters(CpuBackend):
@@ -53,18 +52,20 @@ _NOTHING: Any = (int, (), {}, None)
 
 
 class LosesTheLastOfThreeReplays(CpuBackend):
-    """A queue that has room for two runs of an executable."""
+    """A queue that has room for two runs of an executable until somebody waits."""
 
     def open(self) -> None:
         super().open()
-        self.latest: dict[Executable, list[Any]] = {}
+        self.runs: Counter[Executable] = Counter()
+
+    def synchronize(self, stream: Any) -> None:
+        super().synchronize(stream)
+        self.runs.clear()
 
     def replay(self, executable: Executable, stream: Any) -> None:
-        runs = self.latest.setdefault(executable, [])
-        runs[:] = [done for done in runs if not done.is_set]
-        if len(runs) < 2 or stream.capture is not None:
+        self.runs[executable] += 1
+        if self.runs[executable] < 3 or stream.capture is not None:
             super().replay(executable, stream)
-            runs.append(executable._last)
 
     def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
         return lambda: self.replay(executable, stream)

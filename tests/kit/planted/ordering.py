@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from accelerator_graph.backends._cpu.stream import Event as CpuEvent
 from accelerator_graph.backends.cpu import CpuBackend
 from kit.explicit_runtime import Event, Executable, Explicit, Latch, Queue, Recording
 from kit.planted.collection import caught_by
+from kit.planted.without_a_fault import TwoDevices
+from kit.planted.works import WorkOfADevice
 
 
 @caught_by("test_fork_and_join_keeps_the_order", "test_nodes_of_a_fork_and_join")
@@ -235,3 +238,40 @@ class ReplaysOvertake(Explicit):
         with stream.changed:
             if stream.waiting:
                 stream.waiting.appendleft(stream.waiting.pop())
+
+
+@caught_by("test_streams_of_two_devices_keep_the_order_or_refuse", work=WorkOfADevice)
+class IgnoresEventsOfOtherDevices(TwoDevices):
+    def open(self) -> None:
+        super().open()
+        self.recorded_on: dict[Any, int] = {}
+
+    def record_event(self, stream: Any) -> Any:
+        event = super().record_event(stream)
+        if event.latch is not None:
+            self.recorded_on[event.latch.worker] = self.device_of(stream)
+        return event
+
+    def wait_event(self, stream: Any, event: Any) -> None:
+        latch = event.latch
+        if latch is None or self.recorded_on[latch.worker] == self.device_of(stream):
+            super().wait_event(stream, event)
+
+
+@caught_by("test_capture_over_two_devices_keeps_the_order_or_is_refused", work=WorkOfADevice)
+class ForksToOtherDevicesAtOnce(TwoDevices):
+    """The branch of another device begins with the graph."""
+
+    def wait_event(self, stream: Any, event: Any) -> None:
+        if event.capture is not None and stream.capture is None and self.device_of(stream):
+            event = CpuEvent(capture=event.capture)
+        super().wait_event(stream, event)
+
+
+@caught_by("test_capture_over_two_devices_keeps_the_order_or_is_refused", work=WorkOfADevice)
+class LeavesOtherDevicesOutOfCaptures(TwoDevices):
+    """Their work runs at once."""
+
+    def wait_event(self, stream: Any, event: Any) -> None:
+        if event.capture is None or self.device_of(stream) == 0 == self.device_of(event.capture.origin):
+            super().wait_event(stream, event)

@@ -14,7 +14,8 @@ from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import DriverError
 from kit.explicit_runtime import Event, Explicit, Queue, Recording
 from kit.planted.collection import caught_by
-from kit.planted.without_a_fault import EveryCapability
+from kit.planted.without_a_fault import EveryCapability, LaunchesKernels, kernel
+from kit.planted.works import KernelWork
 
 
 @caught_by(
@@ -196,6 +197,16 @@ class TakesAnythingForAStream(CpuBackend):
         return super().as_stream(obj) or self.create_stream(0)
 
 
+@caught_by("test_what_is_no_stream_is_refused")
+class RefusesStreamsWithTheVendorsError(CpuBackend):
+    """Raises what the library raises then, so that no caller sees whose it is."""
+
+    def as_stream(self, obj: object) -> Any:
+        if super().as_stream(obj) is None:
+            raise TypeError("RT_ERROR_INVALID_STREAM")
+        return obj
+
+
 @caught_by("test_runtimes_own_object_stands_for_the_stream")
 class TakesStreamsForOthers(EveryCapability):
     """The runtime's own object stands for a new stream."""
@@ -211,3 +222,22 @@ class TakesIntsForStreams(CpuBackend):
 
     def as_stream(self, obj: object) -> Any:
         return self.create_stream(0) if type(obj) is int else super().as_stream(obj)
+
+
+@caught_by("test_wrong_launch_is_refused_before_anything_is_enqueued", work=KernelWork)
+class IgnoresUnknownKeywords(LaunchesKernels):
+    def launch(self, stream: Any, work: Any, /, *args: Any, grid: Any = 1, **how: Any) -> None:
+        super().launch(stream, work, *args, grid=grid)
+
+
+@caught_by("test_wrong_launch_is_refused_before_anything_is_enqueued", work=KernelWork)
+class ChecksArgumentsWhenTheyAreUsed(LaunchesKernels):
+    def launch(self, stream: Any, work: Any, /, *args: Any, grid: Any = 1) -> None:
+        def run() -> None:
+            with suppress(Exception):
+                kernel(*args)
+
+        if work is kernel:
+            CpuBackend.launch(self, stream, run)
+        else:
+            super().launch(stream, work, *args)

@@ -7,9 +7,12 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 from accelerator_graph.backends._cpu.graph import Executable as CpuExecutable
+from accelerator_graph.backends._cpu.graph import _run_in_turn
+from accelerator_graph.backends._cpu.worker import Latch as CpuLatch
 from accelerator_graph.backends.base import (
     CaptureStatus,
 )
@@ -19,11 +22,34 @@ from kit.explicit_runtime import Event, Executable, Explicit, Latch, Queue, Reco
 from kit.planted.collection import caught_by
 
 
+def together() -> None:
+    """Wait for a second thread to come here, but not for long."""
+    try:
+        meeting.wait(0.05)
+    except threading.BrokenBarrierError:
+        meeting.reset()
+
+
+meeting = threading.Barrier(2)
+
+
 @caught_by("test_replays_of_two_threads_on_two_streams_are_not_lost")
 class SaysThatItSerialises(CpuBackend):
-    """Two threads may read which run is the last one before either notes its own."""
+    """Two threads read which run is the last one before either notes its own."""
 
     serialises_replays = True
+
+    def replay(self, executable: CpuExecutable, stream: Any) -> None:
+        if stream.capture is not None:
+            super().replay(executable, stream)
+            return
+        last, done = executable._last, CpuLatch(stream.worker)
+        together()
+        stream.worker.submit(partial(_run_in_turn, executable._plan, last, done))
+        executable._last = done
+
+    def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
+        return lambda: self.replay(executable, stream)
 
 
 @caught_by("test_replays_of_two_threads_on_two_streams_are_not_lost")
@@ -172,9 +198,16 @@ class RecordsInAThread(Explicit):
 
 @caught_by("test_replays_of_two_threads_on_two_streams_are_not_lost")
 class LosesRunsUnderThreads(Explicit):
-    """Serialises nothing, and says so: the latest run may be read twice before it is written."""
+    """Serialises nothing, and says that it does: the latest run is read twice before it is written."""
 
     serialises_replays = True
+
+    def replay(self, executable: Executable, stream: Queue) -> None:
+        self.refuse_recording(stream)
+        last, done = executable.last, Latch()
+        together()
+        stream.put(partial(self.run, executable.entries, last, done))
+        executable.last = done
 
 
 @caught_by("test_synchronize_lets_other_threads_run")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from accelerator_graph.backends._cpu.graph import Graph
 from accelerator_graph.backends.base import Availability, Capability, LaunchFunction, Lends
 from accelerator_graph.backends.cpu import CpuBackend
-from accelerator_graph.errors import DriverError
+from accelerator_graph.errors import DriverError, UnsupportedError
+from accelerator_graph.testing.works.host import Cell, step
+from kit.explicit_runtime import Explicit, Queue
 
 
 class Whole(CpuBackend):
@@ -52,6 +56,73 @@ class TwoDevices(CpuBackend):
         super().launch(stream, on_the_device if callable(work) else work)
 
 
+class RefusesTwoDevices(TwoDevices):
+    """No bug: streams of two devices can't wait for each other."""
+
+    def wait_event(self, stream: Any, event: Any) -> None:
+        if event.capture is not None and self.device_of(event.capture.origin) != self.device_of(stream):
+            raise UnsupportedError("the devices can't wait for each other.")
+        super().wait_event(stream, event)
+
+
+class ReportingQueue(Queue):
+    """Keeps the first exception that work has raised."""
+
+    failure: Exception | None = None
+
+    def put(self, work: Callable[[], object]) -> None:
+        super().put(partial(self.keep, work))
+
+    def keep(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except Exception as error:
+            self.failure = self.failure or error
+
+
+class ReportsFailures(Explicit):
+    """No bug: raises what work has raised where its stream is waited for."""
+
+    def create_stream(self, device: int, *, like: Any = None, priority: int = 0) -> Queue:
+        return ReportingQueue()
+
+    def synchronize(self, stream: Queue) -> None:
+        super().synchronize(stream)
+        self.report(stream)
+
+    def query(self, stream: Queue) -> bool:
+        done = super().query(stream)
+        if done:
+            self.report(stream)
+        return done
+
+    def report(self, stream: Any) -> None:
+        failure, stream.failure = stream.failure, None
+        if failure is not None:
+            raise DriverError("work has failed.") from failure
+
+
+class Kernel:
+    """What is launched, and not by calling it with Python's arguments."""
+
+    def __call__(self, cell: Cell, a: int, b: int) -> None:
+        step(cell, a, b)
+
+
+kernel = Kernel()
+
+
+class LaunchesKernels(CpuBackend):
+    """No bug: takes one kernel, and a keyword of its own; runs callables as well."""
+
+    def launch(self, stream: Any, work: Any, /, *args: Any, grid: Any = 1) -> None:
+        if not isinstance(grid, int):
+            raise TypeError("grid must be an int.")
+        if work is kernel and list(map(type, args)) != [Cell, int, int]:
+            raise TypeError("the kernel takes a cell and two ints.")
+        super().launch(stream, work, *args)
+
+
 class NothingButTheCore(CpuBackend):
     """No bug either: what is asked for by capability must be skipped."""
 
@@ -84,7 +155,10 @@ class EveryCapability(CpuBackend, Lends):
 
     def launch_function(self, executable: Any, stream: Any) -> LaunchFunction:
         def launch(executable: int, stream: int) -> int:
-            self.replay(self.objects[executable], self.objects[stream])
+            try:
+                self.replay(self.objects[executable], self.objects[stream])
+            except DriverError:
+                return 1
             return 0
 
         self.handle_int(executable), self.handle_int(stream)

@@ -6,7 +6,7 @@ import time
 
 import accelerator_graph as ag
 from accelerator_graph.testing import Work
-from accelerator_graph.testing.works.host import Cell, HostWork, step
+from accelerator_graph.testing.works.host import Cell, HostWork, fails, step
 from kit.planted import without_a_fault
 
 
@@ -88,3 +88,18 @@ class WorkOfADevice(HostWork):
     def step(self, cell: Cell, a: int, b: int) -> None:
         if without_a_fault.running_on.device == self.device:
             step(cell, a, b)
+
+
+class KernelWork(HostWork):
+    """No bug: a piece of work is a kernel that is no function of Python's."""
+
+    def enqueue(self, stream: ag.Stream, cell: Cell, a: int, b: int) -> None:
+        stream.launch(without_a_fault.kernel, cell, a, b, grid=1)
+
+
+class FailingWork(HostWork):
+    """No bug: can fail on any backend that runs callables."""
+
+    def fail(self, stream: ag.Stream) -> bool:
+        stream.launch(fails)
+        return True
