@@ -12,8 +12,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
 import capture_rules  # noqa: E402 (found where the line above says)
-import command_line  # noqa: E402
 import state_table  # noqa: E402
+
+import command_line  # noqa: E402
 
 PAGES = {
     "states.md": state_table.page,
