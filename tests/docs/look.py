@@ -45,7 +45,7 @@ def main(folder: str = "", *chosen: str) -> int:
                     if (beyond := view.evaluate(TOO_WIDE)) > 0:
                         found.append(f"{beyond} pixels wider than the window")
                     if folder:
-                        name = f"{page.replace('/', '-')}-{width}-{scheme}.png"
+                        name = f"{'home' if page == '.' else page.replace('/', '-')}-{width}-{scheme}.png"
                         view.screenshot(path=Path(folder, name), full_page=True)
                     wrong += [f"{page} ({width}, {scheme}): {what}" for what in found]
                     found.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -43,16 +43,15 @@ def test_all_environment_variables_are_on_their_page() -> None:
         r"^\| `(\w+)` \|", (REFERENCE / "environment.md").read_text(encoding="utf-8"), re.MULTILINE
     )
     assert len(named) == len(set(named))
-    read = variables_of(ROOT / "accelerator_graph") - {
-        *environment.VARIABLES
-    }  # a table of names without prefix
+    modules = [ROOT / "setup.py", *(ROOT / "accelerator_graph").rglob("*.py")]
+    read = variables_of(modules) - {*environment.VARIABLES}  # a table of names without prefix
     assert set(named) == read
 
 
-def variables_of(folder: Path) -> set[str]:
+def variables_of(modules: Iterable[Path]) -> set[str]:
     """Return what looks like an environment variable in the modules that read the environment."""
     found = set()
-    for path in folder.rglob("*.py"):
+    for path in modules:
         code = path.read_text(encoding="utf-8")
         if "os.environ" in code or "os.getenv" in code:
             found |= {
