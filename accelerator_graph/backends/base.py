@@ -116,7 +116,7 @@ class GraphNode(NamedTuple):
     """Of a kernel: the dynamic shared memory of a block."""
     source: int | None = None
     target: int | None = None
-    """The addresses that are read and written; `target` is also what is allocated, freed or called."""
+    """What is read and written, as address or handle; `target` is also what is allocated, freed or called."""
     nbytes: int | None = None
     value: int | None = None
     """How many bytes are written, copied or allocated; of a fill, what each element is set to."""
@@ -262,16 +262,16 @@ class Recorder(ABC):
     def replay(self, executable: Any, stream: Any) -> None:
         """Enqueue one run of the executable behind everything on the stream, and return without waiting.
 
-        A run is one piece of the stream's work: what other threads enqueue comes before or after all of it.
-        Runs of one executable take effect one after another in call order, whichever streams they are on;
-        requesting another run while one is in progress is never an error. Several threads ask at once only if
-        `serialises_replays` is True: no run is lost then, on one stream or on several. The streams that
-        were captured, and the graph, may have been destroyed before.
+        The stream is one of the device that was captured. A run is one piece of its work: what other threads
+        enqueue comes before or after all of it. Runs of one executable take effect one after another in call
+        order, whichever streams they are on; requesting another run while one is in progress is never an
+        error. Several threads ask at once only if `serialises_replays` is True: no run is lost then, on one
+        stream or on several. The streams that were captured, and the graph, may have been destroyed before.
 
         On a capturing stream the run is recorded if the backend has the capability ``"child_graphs"``; the
-        recorded run outlives the executable. Otherwise the library refuses a replay into any capture of its
-        own. Into a capture that another library began, the backend has to raise `CaptureError` or
-        `DriverError`, or to set `Backend.replay_ignores_captures`.
+        recorded run outlives the executable, and is not ordered against other runs of it. Otherwise the
+        library refuses a replay into any capture of its own. Into a capture that another library began, the
+        backend has to raise `CaptureError` or `DriverError`, or to set `Backend.replay_ignores_captures`.
 
         After a KeyboardInterrupt the run was enqueued or not, and later runs work.
 
@@ -347,9 +347,12 @@ class Backend(Recorder):
     Every method that reaches the driver raises `DriverError` (or `OutOfMemoryError`) when the driver fails,
     with a `reason` from `accelerator_graph.errors`, and `UnsupportedError` when the installed driver is too
     old. The vendor's own exceptions never come out of a backend, except as the cause of these. A call that
-    raises has made, recorded and enqueued nothing. If work fails when it runs, in a replay or not, the next
-    `synchronize` or `query` of its stream raises that, where the runtime reports it. Either way, streams,
-    graphs and executables go on working, unless the reason is ``"device_lost"``.
+    raises has made, recorded and enqueued nothing. What a backend itself refuses is a `driver_error` with
+    ``code=None``, the method as `call`, and a `code_name` of its own.
+
+    If work fails when it runs, the next `synchronize` or `query` of its stream raises that, where the runtime
+    reports it. The stream of a run is the one given to `replay`; what becomes of the rest of that run is up to
+    the runtime. Streams, graphs and executables go on working, unless the reason is ``"device_lost"``.
     """
 
     __slots__ = ()
@@ -372,8 +375,8 @@ class Backend(Recorder):
     capture is in progress, illegal calls are refused in all threads, in the capturing thread, or nowhere."""
 
     stream_modules: ClassVar[frozenset[str]] = frozenset()
-    """Top-level packages of the classes of the runtime's own stream objects; the library asks `as_stream`
-    about objects of these. Ints need none: an int means the backend that is named or chosen."""
+    """Top-level packages of the runtime's own stream objects, about which the library asks `as_stream`. Empty
+    if users have handles only: an int means the backend that is named or chosen."""
 
     cuda_like: ClassVar[bool] = False
     """Stream handles are exposed as ``__cuda_stream__``, graph handles as ``raw_cuda_graph()``. The handle 0
@@ -469,9 +472,10 @@ class Backend(Recorder):
     def as_stream(self, obj: object) -> Any | None:
         """Return the stream that `obj` stands for: the runtime's own object, or a handle as `int`.
 
-        Imports nothing to find out. The stream still belongs to its owner: the library never destroys it.
-        None if it is not a stream, or an int without the capability ``"handles"``; ValueError if it is a
-        stream that can't be used. Its owner keeps it alive: a destroyed one need not be recognised.
+        Imports nothing to find out. The stream is equal, by ``==``, each time and to the one that
+        `create_stream` returned, and has the same capture status. Its owner keeps it alive and destroys it,
+        never the library; a destroyed one need not be recognised. None if it is not a stream, or an int
+        without the capability ``"handles"``; ValueError if it is a stream that can't be used.
         """
         return None
 
@@ -518,8 +522,8 @@ class Backend(Recorder):
         """Set `nbytes` bytes at `dst` to `value` (0 to 255); all of `dst` if `nbytes` is None.
 
         Like `copy` and `launch`: on a capturing stream the work is recorded, elsewhere it runs, whichever
-        thread calls. The caller keeps the memory alive. `value` and the sign and type of `nbytes`, which may
-        be 0, have been checked.
+        thread calls. The caller keeps the memory alive. Which objects are memory is up to the backend; the
+        host's need not be. `value` and the sign and type of `nbytes`, which may be 0, have been checked.
 
         Raises
         ------
