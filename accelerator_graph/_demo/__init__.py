@@ -19,6 +19,7 @@ import accelerator_graph as ag
 
 from .._cli.terminal import check_file, progress, rows
 from .._plugins.hooks import Hook
+from ..errors import BackendContractError
 
 BUILTINS = {
     "cpu": "accelerator_graph._demo.cpu:CpuPlate",
@@ -92,7 +93,8 @@ def run(backend: str | None, size: int | None, steps: int | None, output: str | 
 
     stream = ag.Stream(backend=name)
     side = ag.Stream(backend=name, like=stream)
-    plate = kind(stream, initial_state(size), size)
+    initial = initial_state(size)
+    plate = kind(stream, initial, size)
     try:
         # Eagerly: every step is enqueued again, every time.
         def first_steps() -> None:
@@ -104,6 +106,11 @@ def run(backend: str | None, size: int | None, steps: int | None, output: str | 
         with progress("solving eagerly", about):
             eager = timed(plate, stream, lambda: enqueue(plate, size, steps, stream, side))
         expected = plate.read()
+        if expected == initial.tobytes():
+            raise BackendContractError(
+                f"the demo's kernel for backend {name!r} has left the plate as it was; let `diffuse` enqueue "
+                "work that writes the next state of the rows."
+            )
 
         # As a graph: the steps are enqueued once, while the stream records instead of running them.
         graph = ag.Graph(keep_graph=True)  # kept, so that it can be dumped after instantiate()

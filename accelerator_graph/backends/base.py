@@ -351,7 +351,7 @@ class Backend(Recorder):
     ``code=None``, the method as `call`, and a `code_name` of its own.
 
     If work fails when it runs, the next `synchronize` or `query` of its stream raises that, where the runtime
-    reports it. The stream of a run is the one given to `replay`; what becomes of the rest of that run is up to
+    reports it. The stream of a run is the one given to `replay`; what becomes of the rest of the run is up to
     the runtime. Streams, graphs and executables go on working, unless the reason is ``"device_lost"``.
     """
 

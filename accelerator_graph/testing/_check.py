@@ -11,7 +11,7 @@ from ._conformance import BackendConformance, ExpectedFailure, test_names
 from ._work import Work
 from .rules.work import WorkRules
 
-WRONG_WORK = "not run, since a rule about the work failed; mend that first"
+WRONG_WORK = "not run, since a rule about the work failed; mend the work, or `synchronize`, first"
 
 
 class CheckResult(NamedTuple):

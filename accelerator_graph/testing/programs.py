@@ -109,11 +109,13 @@ def check_programs(work: Work, examples: int = 100, seed: int = 0) -> None:
     how = settings(max_examples=examples, database=None, deadline=None, phases=(Phase.generate, Phase.shrink))
     try:
         with _nothing_written():
-            found = find(programs(backend), failures.has, settings=how, random=random.Random(seed))
+            code = find(programs(backend), failures.has, settings=how, random=random.Random(seed)).code
     except errors.NoSuchExample:
         return
-    error = failures.errors[found.code]
-    raise AssertionError(f"{report(work, found.code, error)}\n(seed {seed})") from error
+    except _ShrunkLongEnough:
+        code = min(failures.errors, key=lambda code: (code.count("\n"), len(code)))
+    error = failures.errors[code]
+    raise AssertionError(f"{report(work, code, error)}\n(seed {seed})") from error
 
 
 def _number(variable: str, default: int, least: int) -> int:
@@ -136,6 +138,10 @@ class _Case(Case):
         return self._work
 
 
+class _ShrunkLongEnough(BaseException):
+    """Ends the search at once. Hypothesis takes an `Exception` for another failure."""
+
+
 class _Failures:
     """The programs that fail on a backend."""
 
@@ -154,7 +160,7 @@ class _Failures:
         if code in self.errors or code in self._passed:
             return code in self.errors
         if self.errors and time.monotonic() > self._end:
-            return False
+            raise _ShrunkLongEnough
         error = next(filter(None, (self._error(code) for _ in range(self._attempts))), None)
         if error is None:
             self._passed.add(code)

@@ -103,6 +103,21 @@ sys.exit(main(["demo", "--backend", "cpu", "--size", "16", "--steps", "40"]))
     assert "DIFFERENT" in done.stdout
 
 
+def test_demo_refuses_a_kernel_that_does_nothing() -> None:
+    code = """
+import sys
+import accelerator_graph._demo.cpu as cpu
+from accelerator_graph.__main__ import main
+
+cpu.diffuse_rows = lambda *arguments: None
+sys.exit(main(["demo", "--backend", "cpu", "--size", "16", "--steps", "40"]))
+"""
+    done = execute([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 1, done.stderr
+    assert "the demo's kernel for backend 'cpu' has left the plate as it was; let `diffuse`" in done.stderr
+    assert "identical" not in done.stdout
+
+
 @pytest.mark.parametrize(
     ("place", "problem"), [("missing/x.dot", "the folder {} does not exist"), ("missing/..", "is a folder")]
 )

@@ -16,12 +16,16 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._core import states
+from accelerator_graph.backends.base import Backend
 from accelerator_graph.testing import BackendConformance, CheckResult, Work, _check, check_backend
 from accelerator_graph.testing._case import Case
+from accelerator_graph.testing._conformance import test_names as names_of_tests
 from accelerator_graph.testing.rules import ALL
+from accelerator_graph.testing.rules.events import NOT_WAITED
 from accelerator_graph.testing.rules.state import ERROR, STATES, TABLE
+from accelerator_graph.testing.rules.work import OR_NOT_DONE
 from accelerator_graph.testing.works.host import HostWork
-from kit.planted import destroying, listing, refusing, replaying, without_a_fault, works
+from kit.planted import destroying, listing, ordering, refusing, replaying, stating, without_a_fault, works
 from kit.planted.collection import NAME
 from processes import execute
 
@@ -302,6 +306,48 @@ def test_check_backend_raises_all_failures(register: Any, only: Any) -> None:
     assert [error.__notes__ for error in caught.value.exceptions] == [
         [f"The rule {name}: {getattr(BackendConformance, name).__doc__}"] for name in ABOUT_EDGES
     ]
+
+
+def test_basic_rules_come_first() -> None:
+    names = names_of_tests(BackendConformance)
+    for first, later in (
+        ("test_wait_orders_streams", "test_destroyed_event_is_still_waited_for"),
+        (
+            "test_stream_modules_have_the_runtimes_own_streams",
+            "test_runtimes_own_object_stands_for_the_stream",
+        ),
+    ):
+        assert names.index(first) < names.index(later)
+
+
+@pytest.mark.parametrize(
+    ("fault", "rule", "message"),
+    [
+        (ordering.DoesNotWait, "test_work_computes_what_it_says", OR_NOT_DONE),
+        (ordering.DoesNotWait, "test_work_that_is_slow_takes_a_millisecond", OR_NOT_DONE),
+        (ordering.WaitDoesNothing, "test_wait_orders_streams", NOT_WAITED),
+        (ordering.WaitDoesNothing, "test_destroyed_event_is_still_waited_for", NOT_WAITED),
+        (
+            stating.NamesNoModules,
+            "test_stream_modules_have_the_runtimes_own_streams",
+            "add 'accelerator_graph' to `stream_modules`",
+        ),
+    ],
+    ids=lambda each: each if isinstance(each, str) else each.__name__,
+)
+def test_message_says_what_may_be_wrong(
+    fault: type[Backend], rule: str, message: str, register: Any, only: Any
+) -> None:
+    register(fault)
+    only(rule)
+    for _ in range(ATTEMPTS):  # on a busy machine, the work may be done by then
+        try:
+            check_backend(HostWork(NAME))
+        except ExceptionGroup as caught:
+            [error] = caught.exceptions
+            assert message in str(error)
+            return
+    raise AssertionError("the rule passes")
 
 
 def test_check_backend_takes_expected_failures(register: Any, only: Any) -> None:

@@ -112,6 +112,25 @@ def test_hanging_call_is_a_failure_that_says_where(register: Any, monkeypatch: p
         check_programs(HostWork(NAME))
 
 
+def test_after_the_time_for_shrinking_no_program_is_tried(
+    register: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[bool] = []
+    has = programs._Failures.has
+
+    def noted(failures: Any, program: Program) -> bool:
+        tried.append(False)
+        tried[-1] = has(failures, program)
+        return tried[-1]
+
+    monkeypatch.setattr(programs._Failures, "has", noted)
+    monkeypatch.setattr(programs, "SHRINK_SECONDS", -1.0)
+    register(recording.RunsWhileCapturing)
+    with pytest.raises(AssertionError, match="fails with AssertionError"):
+        check_programs(HostWork(NAME))
+    assert len(tried) - tried.index(True) <= 4, "some programs that have failed, and one more"
+
+
 def test_no_bug_is_found_where_there_is_none(register: Any) -> None:
     register(without_a_fault.NothingButTheCore)
     check_programs(HostWork(NAME))

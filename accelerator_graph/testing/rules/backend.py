@@ -12,7 +12,7 @@ from accelerator_graph.backends.base import (
     CaptureStatus,
 )
 
-from .._case import Case, applied, expect, lacks, needs, raises
+from .._case import Case, applied, expect, lacks, raises
 
 
 class BackendRules(Case):
@@ -148,17 +148,6 @@ class BackendRules(Case):
         assert self.read(cell) == applied(1)
         backend.destroy_executable(executable)
         backend.destroy_graph(graph)
-
-    @needs(Capability.EVENTS)
-    def test_destroyed_event_is_still_waited_for(self) -> None:
-        """A stream that waits for an event goes on waiting after the event is destroyed."""
-        first, second, cell = self.stream(), self.stream(), self.cell()
-        self.enqueue_slow(first, cell, 1, 5, times=5)
-        event = self.backend.record_event(first.native)
-        self.backend.wait_event(second.native, event)
-        self.backend.destroy_event(event)
-        self.enqueue(second, cell, 3, 0)
-        assert self.read_after(second, cell) == 75
 
     def test_executable_outlives_its_graph(self) -> None:
         """An executable works after its graph is destroyed."""

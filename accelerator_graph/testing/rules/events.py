@@ -10,10 +10,35 @@ from accelerator_graph.backends.base import Capability
 
 from .._case import Case, applied, expect, needs
 
+NOT_WAITED = "the stream did not wait"
+
 
 @needs(Capability.EVENTS)
 class EventRules(Case):
     """An event marks one point in a stream's work, replays included, that other streams can wait for."""
+
+    def test_wait_orders_streams(self) -> None:
+        """After `wait`, work on a stream runs after the other stream's work, or after the event."""
+        first, second, cell = self.stream(), self.stream(), self.cell()
+        self.enqueue_slow(first, cell, 1, 5, times=5)
+        event = first.record()
+        second.wait(event)
+        self.enqueue_slow(second, cell, 3, 0)
+        first.wait(second)
+        self.enqueue(first, cell, 1, 1)
+        assert self.read_after(first, cell) == 76, NOT_WAITED
+        second.wait(event)
+        second.synchronize()
+
+    def test_destroyed_event_is_still_waited_for(self) -> None:
+        """A stream that waits for an event goes on waiting after the event is destroyed."""
+        first, second, cell = self.stream(), self.stream(), self.cell()
+        self.enqueue_slow(first, cell, 1, 5, times=5)
+        event = self.backend.record_event(first.native)
+        self.backend.wait_event(second.native, event)
+        self.backend.destroy_event(event)
+        self.enqueue(second, cell, 3, 0)
+        assert self.read_after(second, cell) == 75, NOT_WAITED
 
     def test_event_marks_the_replays_before_it(self) -> None:
         """Waiting for an event waits for the replays that were enqueued on its stream before it."""
@@ -51,7 +76,7 @@ class EventRules(Case):
         for stream in (idle, idle, second):
             stream.wait(idle.record())  # an event that was destroyed must not come back as this one
         self.enqueue(second, cell, 3, 0)
-        assert self.read_after(second, cell) == 75
+        assert self.read_after(second, cell) == 75, NOT_WAITED
 
     def test_event_outlives_its_stream(self) -> None:
         """An event can be waited for after its stream was closed with work still on it."""
@@ -62,7 +87,7 @@ class EventRules(Case):
         gc.collect()
         second.wait(event)
         self.enqueue(second, cell, 3, 0)
-        assert self.read_after(second, cell) == 75
+        assert self.read_after(second, cell) == 75, NOT_WAITED
 
     def test_several_streams_wait_for_one_event(self) -> None:
         """Any number of streams can wait for the same event, each any number of times."""
@@ -78,7 +103,7 @@ class EventRules(Case):
         self.enqueue(third, other, 3, 0)
         for stream in (first, second, third):
             stream.synchronize()
-        assert (self.used.read(cell), self.used.read(other)) == (45, 45)
+        assert (self.used.read(cell), self.used.read(other)) == (45, 45), NOT_WAITED
 
     def test_stream_that_waits_for_itself_goes_on(self) -> None:
         """Outside captures, a stream can wait for itself or for its own event, without any effect."""
@@ -90,19 +115,6 @@ class EventRules(Case):
         stream.wait(event)
         self.enqueue(stream, cell, 1, 1)
         assert self.read_after(stream, cell) == 16
-
-    def test_wait_orders_streams(self) -> None:
-        """After `wait`, work on a stream runs after the other stream's work, or after the event."""
-        first, second, cell = self.stream(), self.stream(), self.cell()
-        self.enqueue_slow(first, cell, 1, 5, times=5)
-        event = first.record()
-        second.wait(event)
-        self.enqueue_slow(second, cell, 3, 0)
-        first.wait(second)
-        self.enqueue(first, cell, 1, 1)
-        assert self.read_after(first, cell) == 76
-        second.wait(event)
-        second.synchronize()
 
     def test_wait_refuses_what_is_no_mark(self) -> None:
         """`wait` takes an event or a stream; anything else is a TypeError."""

@@ -12,6 +12,32 @@ class HandleRules(Case):
     """The library recognises the streams of others, and never destroys them."""
 
     @needs(Capability.HANDLES)
+    def test_handle_is_the_same_stream_each_time(self) -> None:
+        """`as_stream` of a stream's handle is equal to the stream, and has the same capture status."""
+        backend, stream, cell = self.backend, self.stream(), self.cell()
+        handle = backend.handle_int(stream.native)
+        early = backend.as_stream(handle)
+
+        def check(status: CaptureStatus) -> None:
+            for same in (early, backend.as_stream(handle)):
+                assert same == stream.native, "as_stream returned another stream"
+                assert backend.capture_status(same) is self.status(stream) is status
+
+        check(CaptureStatus.NONE)
+        with self.graph(stream):
+            self.enqueue(stream, cell)
+            check(CaptureStatus.ACTIVE)
+        check(CaptureStatus.NONE)
+
+    def test_stream_modules_have_the_runtimes_own_streams(self) -> None:
+        """If `as_stream` recognises the backend's stream objects, `stream_modules` names their package."""
+        native = self.stream().native
+        self.skip_unless(self.backend.as_stream(native) is not None, "does not recognise stream objects")
+        package = type(native).__module__.partition(".")[0]
+        known = package in self.backend.stream_modules
+        assert known, f"objects of {package!r} are streams; add {package!r} to `stream_modules`"
+
+    @needs(Capability.HANDLES)
     def test_handle_stands_for_the_stream(self) -> None:
         """A handle, with the backend's name, stands for its stream, which stays its owner's."""
         stream, other, cell = self.stream(), self.stream(), self.cell()

@@ -219,12 +219,6 @@ class MemberRules(Case):
             assert ran <= backend.replay_ignores_captures
             assert refused is not None or ran or self.has(Capability.CHILD_GRAPHS)
 
-    def test_stream_modules_have_the_runtimes_own_streams(self) -> None:
-        """If `as_stream` recognises the backend's stream objects, `stream_modules` names their package."""
-        native = self.stream().native
-        self.skip_unless(self.backend.as_stream(native) is not None, "does not recognise stream objects")
-        assert type(native).__module__.partition(".")[0] in self.backend.stream_modules
-
     def test_borrowed_objects_stay_their_owners(self) -> None:
         """Objects that a backend that `Lends` makes from handles work, and their end destroys nothing."""
         backend = self.backend

@@ -16,6 +16,7 @@ from .._case import PIECES, Case, applied, needs
 
 MILLISECOND = 1e-3
 ATTEMPTS = 30
+OR_NOT_DONE = "or `synchronize` returns before the work is done"
 
 
 class WorkRules(Case):
@@ -35,14 +36,17 @@ class WorkRules(Case):
             for a, b in [(2**32 - 1, 2**32 - 1), *((chance.getrandbits(32), 1) for _ in range(5)), (0, 7)]:
                 enqueue(stream, cell, a, b)
                 expected = applied(1, a, b, expected)
-                assert self.read(cell) == expected, (a, b)
+                assert self.read(cell) == expected, (
+                    f"a={a}, b={b}: the work computes something else, {OR_NOT_DONE}"
+                )
 
     def test_work_that_is_slow_takes_a_millisecond(self) -> None:
         """`Work.enqueue_slow` takes a millisecond or more between reading the cell and writing it."""
         stream, cell = self.stream(), self.cell()
         elapsed = self._seconds(lambda: self._enqueue_slow(cell, stream))
         assert elapsed >= PIECES * MILLISECOND, (
-            f"{PIECES} slow pieces of work took {elapsed * 1000:.3f} ms; override Work.enqueue_slow"
+            f"{PIECES} slow pieces of work took {elapsed * 1000:.3f} ms; override Work.enqueue_slow, "
+            f"{OR_NOT_DONE}"
         )
         other = self.stream()
         assert self._loses_an_update(stream, other) or not self._runs_beside(stream, other), (

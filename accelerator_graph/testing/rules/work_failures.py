@@ -43,14 +43,14 @@ class WorkFailureRules(Case):
 
     def test_calls_that_the_runtime_refuses_have_no_effect(self) -> None:
         """If the runtime has nothing left, each call works, or raises `DriverError` and does nothing."""
-        stream, new, cells = self.stream(), self.stream(), [self.cell(), self.cell()]
-        graph = self.captured(stream, cells[0], keep_graph=True)
+        stream, new, cells = self.stream(), self.stream(), [self.cell() for _ in range(3)]
+        graph, captured = self.captured(stream, cells[0], keep_graph=True), list[ag.Graph]()
         calls: dict[str, Callable[[], object]] = {
             "enqueue": partial(self.enqueue, new, cells[1]),
             "instantiate": graph.instantiate,
             "replay": graph.replay,
             "create": self.stream,
-            "capture": lambda: self.captured(stream, self.cell()),
+            "capture": lambda: captured.append(self.captured(stream, cells[2])),
             "record": new.record if self.has(Capability.EVENTS) else new.synchronize,
         }
         exhausted = self.used.exhausted()
@@ -63,6 +63,8 @@ class WorkFailureRules(Case):
         assert [self.read(cell) for cell in cells] == done
         assert graph.state in ("captured", "ready")
         assert self.replayed(graph, cells[0], times=2) == applied(2, start=done[0])
+        for late in captured:
+            assert self.replayed(late, cells[2]) == applied(1), "the capture has lost work without an error"
         for each in (stream, new):
             self.works(each, self.graph(each))
 

@@ -12,7 +12,7 @@ from accelerator_graph.errors import DriverError
 from kit.explicit_runtime import Entry, Latch, Queue
 from kit.planted.collection import caught_by
 from kit.planted.without_a_fault import ReportsFailures
-from kit.planted.works import FailingWork
+from kit.planted.works import FailingWork, FullWork
 
 
 @caught_by("test_error_of_work_is_raised_where_the_stream_is_waited_for")
@@ -108,6 +108,21 @@ class RefusesWorkWithTheVendorsError(CpuBackend):
             super().launch(stream, work, *args, **how)
         except DriverError as error:
             raise OSError("RT_ERROR_NO_THREAD") from error
+
+
+@caught_by("test_calls_that_the_runtime_refuses_have_no_effect", work=FullWork)
+class RecordsNoWorkWhenFull(CpuBackend):
+    """Refuses to run work, but records it without an error, and loses it."""
+
+    full = False
+
+    def launch(self, stream: Any, work: Any, /, *args: Any, **how: Any) -> None:
+        if not self.full:
+            super().launch(stream, work, *args, **how)
+        elif stream.capture is None:
+            raise DriverError("the runtime has nothing left.")
+        else:
+            super().launch(stream, int)
 
 
 @caught_by("test_error_of_work_is_raised_where_the_stream_is_waited_for", work=FailingWork)

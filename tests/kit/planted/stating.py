@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from copy import copy
 from typing import Any
 
 import accelerator_graph as ag
@@ -61,6 +62,36 @@ class ProbeInitialises(CpuBackend):
 class ClaimsHandles(CpuBackend):
     def capabilities(self, device: int) -> Any:
         return {*super().capabilities(device), Capability.HANDLES}
+
+
+@caught_by("test_handle_is_the_same_stream_each_time")
+class HandlesMakeOtherStreams(EveryCapability):
+    """Streams that do the same work, but are not equal and do not know of captures."""
+
+    def as_stream(self, obj: object) -> Any:
+        found = super().as_stream(obj)
+        return copy(found) if isinstance(obj, int) else found
+
+
+@caught_by("test_handle_is_the_same_stream_each_time")
+class HandlesHideCaptures(EveryCapability):
+    """A stream from a handle is equal to the other one, but its captures are not found."""
+
+    class Alias:
+        def __init__(self, stream: Any) -> None:
+            self.stream = stream
+
+        def __eq__(self, other: object) -> bool:
+            return self.stream is other
+
+        __hash__ = None  # type: ignore[assignment]
+
+    def as_stream(self, obj: object) -> Any:
+        found = super().as_stream(obj)
+        return self.Alias(found) if isinstance(obj, int) else found
+
+    def capture_status(self, stream: Any) -> CaptureStatus:
+        return CaptureStatus.NONE if isinstance(stream, self.Alias) else super().capture_status(stream)
 
 
 @caught_by("test_capabilities_are_known_ones")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager
+from unittest.mock import patch
 
 import accelerator_graph as ag
 from accelerator_graph.testing import Work
@@ -95,6 +97,13 @@ class KernelWork(HostWork):
 
     def enqueue(self, stream: ag.Stream, cell: Cell, a: int, b: int) -> None:
         stream.launch(without_a_fault.kernel, cell, a, b, grid=1)
+
+
+class FullWork(HostWork):
+    """No bug: sets `full` of the backend."""
+
+    def exhausted(self) -> AbstractContextManager[object]:
+        return patch.object(ag.backends.get(self.backend), "full", True)
 
 
 class FailingWork(HostWork):
