@@ -19,7 +19,6 @@ import accelerator_graph as ag
 
 from .._cli.terminal import check_file, progress, rows
 from .._plugins.hooks import Hook
-from ..errors import BackendContractError
 
 BUILTINS = {
     "cpu": "accelerator_graph._demo.cpu:CpuPlate",
@@ -107,7 +106,7 @@ def run(backend: str | None, size: int | None, steps: int | None, output: str | 
             eager = timed(plate, stream, lambda: enqueue(plate, size, steps, stream, side))
         expected = plate.read()
         if expected == initial.tobytes():
-            raise BackendContractError(
+            raise ag.errors.BackendContractError(
                 f"the demo's kernel for backend {name!r} has left the plate as it was; let `diffuse` enqueue "
                 "work that writes the next state of the rows."
             )

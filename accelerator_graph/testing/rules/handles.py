@@ -19,9 +19,10 @@ class HandleRules(Case):
         early = backend.as_stream(handle)
 
         def check(status: CaptureStatus) -> None:
+            assert self.status(stream) is status
             for same in (early, backend.as_stream(handle)):
                 assert same == stream.native, "as_stream returned another stream"
-                assert backend.capture_status(same) is self.status(stream) is status
+                assert backend.capture_status(same) is status, "as_stream returned another stream"
 
         check(CaptureStatus.NONE)
         with self.graph(stream):

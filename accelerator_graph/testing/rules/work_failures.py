@@ -60,7 +60,7 @@ class WorkFailureRules(Case):
             refused = {name for name, call in calls.items() if self.refusal(call) is not None}
         assert refused, "everything worked inside Work.exhausted()"
         done = [applied("replay" not in refused), applied("enqueue" not in refused)]
-        assert [self.read(cell) for cell in cells] == done
+        assert [self.read(cell) for cell in cells[:2]] == done
         assert graph.state in ("captured", "ready")
         assert self.replayed(graph, cells[0], times=2) == applied(2, start=done[0])
         for late in captured:
