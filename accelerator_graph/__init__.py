@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from . import testing as testing
     from ._core.current_stream import current_stream as current_stream
     from ._core.current_stream import is_current_stream_capturing as is_current_stream_capturing
+    from ._core.events import Event as Event
     from ._core.pools import AnyPool as AnyPool
     from ._core.pools import PoolId as PoolId
     from ._core.pools import graph_pool_handle as graph_pool_handle
     from ._core.states import GraphState as GraphState
-    from ._core.streams import Event as Event
     from ._core.streams import Stream as Stream
     from ._graphed.decorator import CacheInfo as CacheInfo
     from ._graphed.decorator import Graphed as Graphed
@@ -63,7 +63,8 @@ _NAMES = {
     "._core.pools": "AnyPool PoolId graph_pool_handle",
     "._core.current_stream": "current_stream is_current_stream_capturing",
     "._core.states": "GraphState",
-    "._core.streams": "Event Stream",
+    "._core.events": "Event",
+    "._core.streams": "Stream",
     "._graphed.decorator": "CacheInfo Graphed graphed",
     "._graphed.torch.callables": "make_graphed_callables",
     ".api": "Graph current_graph graph is_graph_available",

@@ -31,10 +31,10 @@ back, and passes each to its ``destroy_`` method, never while the same thread is
 backend. The library ignores a `DriverError` from these methods, and calls none of them in a forked child for
 objects of the parent, nor at the interpreter's exit. Failures of the driver are raised as the exceptions of
 `accelerator_graph.errors` and as no others. Unless a method says otherwise, calls may come from any thread,
-even from one that has never touched the device, and several threads may call at once. Only `synchronize`
-waits for work, and other threads' calls go on meanwhile. A signal handler may call the backend in the middle
-of another call of the same thread, so locks have to be re-entrant. If it raises KeyboardInterrupt, what the
-call has just made is lost to the library: release it where you can.
+even from one that has never touched the device, and several threads may call at once. Only `synchronize` and
+`synchronize_event` wait for work, and other threads' calls go on meanwhile. A signal handler may call the
+backend in the middle of another call of the same thread, so locks have to be re-entrant. If it raises
+KeyboardInterrupt, what the call has just made is lost to the library: release it where you can.
 """
 
 from __future__ import annotations
@@ -76,6 +76,8 @@ class Capability(StrEnum):
     """`replay` onto a capturing stream is recorded into that capture."""
     UPLOAD = "upload"
     """`upload` moves an executable to the device ahead of its first replay."""
+    TIMING = "timing"
+    """`record_timed_event`, `query_event`, ...: the host can wait for events, and time what is between."""
 
 
 class CaptureStatus(StrEnum):
@@ -206,12 +208,8 @@ class Recorder(ABC):
         Work that was enqueued on the stream before still runs, and is not recorded. `mode` is one of
         `Backend.capture_modes`.
 
-        Raises
-        ------
-        CaptureError
-            With reason ``"default_stream"``, if the stream is one that can never capture.
-        BaseException
-            Whatever is raised, even KeyboardInterrupt, this call leaves no capture behind.
+        Raises `CaptureError` with reason ``"default_stream"`` if the stream is one that can never capture.
+        Whatever is raised, even KeyboardInterrupt, this call leaves no capture behind.
         """
 
     @abstractmethod
@@ -401,11 +399,8 @@ class Backend(Recorder):
     def open(self) -> None:
         """Initialise the runtime. Called once, before any other method but `probe`.
 
-        Raises
-        ------
-        BackendUnavailableError
-            It can't run here after all. The message is the reason alone, as in `Availability`. Automatic
-            choice takes the next backend and keeps the reason.
+        Raises `BackendUnavailableError` if it can't run here after all. The message is the reason alone, as
+        in `Availability`. Automatic choice takes the next backend and keeps the reason.
         """
 
     def capabilities(self, device: int) -> Set[str]:
@@ -495,13 +490,10 @@ class Backend(Recorder):
         capture or not: keep the order, or raise `DriverError` or `UnsupportedError`. A backend with this
         capability needs `capture_info`.
 
-        Raises
-        ------
-        DriverError
-            The stream is capturing and the event was recorded outside its capture, or the event belongs to
-            another capture or to one that has ended. The reason is ``"foreign_capture"``, or ``"other"``
-            where the driver can't tell an event of an ended capture from one that is not valid. If that
-            breaks a capture in progress, `capture_status` is ``"invalidated"`` then.
+        Raises `DriverError` if the stream is capturing and the event was recorded outside its capture, or the
+        event belongs to another capture or to one that has ended. The reason is ``"foreign_capture"``, or
+        ``"other"`` where the driver can't tell an event of an ended capture from one that is not valid. If
+        that breaks a capture in progress, `capture_status` is ``"invalidated"`` then.
         """
         raise unsupported(self, Capability.EVENTS)
 
@@ -512,6 +504,27 @@ class Backend(Recorder):
         """Return at once whether all work on the stream is done. Raises like `synchronize`."""
         raise unsupported(self, Capability.EVENTS)
 
+    # ---- capability: timing --------------------------------------------------------------------
+
+    def record_timed_event(self, stream: Any) -> Any:
+        """Like `record_event` on a stream that is not capturing; the event notes the time of its mark."""
+        raise unsupported(self, Capability.TIMING)
+
+    def query_event(self, event: Any) -> bool:
+        """Return at once whether the work before the event is done. Captures restrict it like `query`.
+
+        Asked about all events that were recorded outside captures. May raise failures of the work.
+        """
+        raise unsupported(self, Capability.TIMING)
+
+    def synchronize_event(self, event: Any) -> None:
+        """Wait until the work before the event is done. Raises like `query_event`. Releases the GIL."""
+        raise unsupported(self, Capability.TIMING)
+
+    def elapsed_time(self, start: Any, end: Any) -> float:
+        """Return the milliseconds from one timed event to another one of the same device, both done."""
+        raise unsupported(self, Capability.TIMING)
+
     # ---- capability: enqueue -------------------------------------------------------------------
 
     def fill(self, stream: Any, dst: Any, value: int, nbytes: int | None) -> None:
@@ -521,28 +534,19 @@ class Backend(Recorder):
         thread calls. The caller keeps the memory alive. `value` and the sign and type of `nbytes`, which may
         be 0, have been checked.
 
-        Raises
-        ------
-        TypeError
-            The object is of the wrong kind. Raised by this call, not when the work runs, so that a capture
-            stays valid.
-        ValueError
-            The memory has too few bytes, can't be written, or belongs to another device. Likewise.
+        Raises TypeError if an object is of the wrong kind, and ValueError if the memory has too few bytes,
+        can't be written, or belongs to another device: in this call, so that a capture stays valid.
         """
         raise unsupported(self, Capability.ENQUEUE)
 
     def copy(self, stream: Any, dst: Any, src: Any, nbytes: int | None) -> None:
-        """Copy `nbytes` bytes from `src` to `dst`; by default all of `src`, which must fit into `dst`.
-
-        Raises like `fill`.
-        """
+        """Copy `nbytes` bytes from `src` to `dst`; by default all of `src`, which must fit. See `fill`."""
         raise unsupported(self, Capability.ENQUEUE)
 
     def launch(self, stream: Any, work: Any, /, *args: Any, **how: Any) -> None:
         """Enqueue `work`, whatever the backend accepts: a callable, a kernel, ...
 
-        Raises like `fill`, also for keywords that it does not know and for objects that can't be arguments;
-        functions of Python check their own when they run.
+        Raises like `fill`, also for unknown keywords and objects that can't be arguments of a kernel.
         """
         raise unsupported(self, Capability.ENQUEUE)
 

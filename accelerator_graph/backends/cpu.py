@@ -86,6 +86,7 @@ class CpuBackend(Backend):
             Capability.ENQUEUE,
             Capability.NODES,
             Capability.CHILD_GRAPHS,
+            Capability.TIMING,
         }
 
     def device_count(self) -> int:
@@ -145,6 +146,29 @@ class CpuBackend(Backend):
         """Return True if all work on the stream is done. Raises as `synchronize` does."""
         self._captures.check_waiting(stream, "query")
         return stream.worker.query()
+
+    # ---- capability: timing --------------------------------------------------------------------
+
+    def record_timed_event(self, stream: Stream) -> Event:
+        """Mark the present end of the stream's work. Every event outside captures notes its time."""
+        return self.record_event(stream)
+
+    def query_event(self, event: Event) -> bool:
+        """Return True if the work before the event is done. Its failures are left to the stream."""
+        self._captures.check_waiting(event, "query_event")
+        return event.latch is not None and event.latch.worker.has_reached(event.latch)
+
+    def synchronize_event(self, event: Event) -> None:
+        """Wait until the work before the event is done. Its failures are left to the stream."""
+        self._captures.check_waiting(event, "synchronize_event")
+        if event.latch is not None:
+            event.latch.worker.reach(event.latch)
+
+    def elapsed_time(self, start: Event, end: Event) -> float:
+        """Return the milliseconds between two events, by the clock `time.perf_counter_ns`."""
+        assert start.latch is not None
+        assert end.latch is not None
+        return (end.latch.time - start.latch.time) / 1e6
 
     # ---- capability: enqueue -------------------------------------------------------------------
 

@@ -24,7 +24,6 @@ from ._shared.codes import (
     CAPTURE_MODES,
     CAPTURE_STATUSES,
     LEGACY_STREAMS,
-    NOT_READY,
     PER_THREAD_STREAM,
     clamped,
     is_handle,
@@ -120,9 +119,12 @@ class CudaBackend(Lends):
 
     def record_event(self, stream: Any) -> Event:
         """Mark the present end of the stream's work with an event without timing."""
+        return self._record(stream, timed=False)
+
+    def _record(self, stream: Any, *, timed: bool) -> Event:
         context = self._driver.context_of(stream)
         with self._driver.current(context):
-            return Event(self._driver.new_event(stream), context)
+            return Event(self._driver.new_event(stream, timed=timed), context)
 
     def wait_event(self, stream: Any, event: Event) -> None:
         """Let later work on `stream` wait for the event."""
@@ -135,13 +137,29 @@ class CudaBackend(Lends):
 
     def query(self, stream: Any) -> bool:
         """Return True if all work on the stream is done."""
-        driver = self._driver
-        with driver.current_for(stream):
-            answer = driver.answer("cuStreamQuery", stream)
-        if answer[0] == NOT_READY:
-            return False
-        driver.checked("cuStreamQuery", answer)
-        return True
+        with self._driver.current_for(stream):
+            return self._driver.is_done("cuStreamQuery", stream)
+
+    # ---- capability: timing ----------------------------------------------------------------------
+
+    def record_timed_event(self, stream: Any) -> Event:
+        """Mark the present end of the stream's work with an event that notes the time."""
+        return self._record(stream, timed=True)
+
+    def query_event(self, event: Event) -> bool:
+        """Return True if the work before the event is done."""
+        with self._driver.current(event.context):
+            return self._driver.is_done("cuEventQuery", event.handle)
+
+    def synchronize_event(self, event: Event) -> None:
+        """Wait until the work before the event is done."""
+        with self._driver.current(event.context):
+            self._driver.call("cuEventSynchronize", event.handle)
+
+    def elapsed_time(self, start: Event, end: Event) -> float:
+        """Return the milliseconds between two events."""
+        with self._driver.current(start.context):
+            return float(self._driver.call("cuEventElapsedTime", start.handle, end.handle))
 
     # ---- capability: enqueue ---------------------------------------------------------------------
 

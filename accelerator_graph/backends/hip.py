@@ -31,7 +31,6 @@ from ._shared.codes import (
     CAPTURE_STATUSES,
     INVALIDATED,
     LEGACY_STREAMS,
-    NOT_READY,
     PER_THREAD_STREAM,
     SPECIAL_STREAMS,
     clamped,
@@ -136,9 +135,12 @@ class HipBackend(Lends):
 
     def record_event(self, stream: Any) -> Event:
         """Mark the present end of the stream's work with an event without timing."""
+        return self._record(stream, timed=False)
+
+    def _record(self, stream: Any, *, timed: bool) -> Event:
         device = self._driver.device_of(stream)
         with self._driver.current(device):
-            return _events.record(self._driver, int(stream), device)
+            return _events.record(self._driver, int(stream), device, timed=timed)
 
     def wait_event(self, stream: Any, event: Event) -> None:
         """Let later work on `stream` wait for the event."""
@@ -152,14 +154,28 @@ class HipBackend(Lends):
     def query(self, stream: Any) -> bool:
         """Return True if all work on the stream is done."""
         with self._driver.current_for(stream):
-            return self._is_done(stream)
+            return self._driver.is_done("hipStreamQuery", int(stream))
 
-    def _is_done(self, stream: Any) -> bool:
-        answer = self._driver.answer("hipStreamQuery", int(stream))
-        if answer[0] == NOT_READY:
-            return False
-        self._driver.checked("hipStreamQuery", answer)
-        return True
+    # ---- capability: timing ----------------------------------------------------------------------
+
+    def record_timed_event(self, stream: Any) -> Event:
+        """Mark the present end of the stream's work with an event that notes the time."""
+        return self._record(stream, timed=True)
+
+    def query_event(self, event: Event) -> bool:
+        """Return True if the work before the event is done."""
+        with self._driver.current(event.device):
+            return self._driver.is_done("hipEventQuery", event.handle)
+
+    def synchronize_event(self, event: Event) -> None:
+        """Wait until the work before the event is done."""
+        with self._driver.current(event.device):
+            self._driver.call("hipEventSynchronize", event.handle)
+
+    def elapsed_time(self, start: Event, end: Event) -> float:
+        """Return the milliseconds between two events."""
+        with self._driver.current(start.device):
+            return float(self._driver.call("hipEventElapsedTime", start.handle, end.handle))
 
     # ---- capability: enqueue ---------------------------------------------------------------------
 
@@ -229,7 +245,7 @@ class HipBackend(Lends):
         refuse_legacy(stream)
         if has_runs(int(stream)):
             with self.relaxed(stream):
-                settle(int(stream), partial(self._is_done, stream))
+                settle(int(stream), partial(self._driver.is_done, "hipStreamQuery", int(stream)))
         return _capture.begin(self._driver, stream, mode)
 
     def capture_end(self, token: Capture) -> Graph:
