@@ -23,6 +23,7 @@ from .replay import ReplayRules
 from .state import StateRules
 from .streams import StreamRules
 from .threads import ThreadRules
+from .timing import TimingRules
 from .waiting import WaitingRules
 from .work import WorkRules
 from .work_failures import WorkFailureRules
@@ -34,6 +35,7 @@ class AllRules(
     StreamRules,
     DeviceRules,
     EventRules,
+    TimingRules,
     WaitingRules,
     HandleRules,
     StateRules,
