@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from .errors import UnsupportedError as UnsupportedError
     from .inspection.description import GraphDescription as GraphDescription
     from .inspection.difference import diff as diff
+    from .inspection.profile import GraphProfile as GraphProfile
 
 __version__ = "0.1.0"
 
@@ -77,6 +78,7 @@ _NAMES = {
     ),
     ".inspection.description": "GraphDescription",
     ".inspection.difference": "diff",
+    ".inspection.profile": "GraphProfile",
 }
 """The public names by the module that defines them, which is imported on first use."""
 
