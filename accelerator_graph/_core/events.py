@@ -21,8 +21,8 @@ class _OwnedEvent(Owned):
 class Event:
     """A mark in a stream's work, made by `Stream.record`; `Stream.wait` waits for it.
 
-    `query`, `synchronize` and `elapsed_time` need the capability ``"timing"``. A capture forbids them where it
-    forbids `Stream.synchronize`.
+    `query`, `synchronize` and `elapsed_time` need the capability ``"timing"``. A capture forbids them where
+    it forbids `Stream.synchronize`.
     """
 
     __slots__ = ("__weakref__", "_captured", "_device", "_forks", "_native", "_timed")

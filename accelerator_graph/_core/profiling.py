@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 from ..backends.base import Capability, unsupported
 from ..backends.memory import memory_of
@@ -42,16 +43,15 @@ def replay_times(
         for array, copy in kept:
             backend.copy(native, copy, array, None)
         backend.synchronize(native)
-        try:
+        with ExitStack() as at_end:  # which goes on if an array can't be put back
+            at_end.callback(backend.synchronize, native)
+            for array, copy in kept:
+                at_end.callback(backend.copy, native, array, copy, None)
             for _ in range(WARM_UP):
                 launch()
             marks = [_mark(stream, launch) for _ in range(replays)]
             backend.synchronize(native)
             return [start.elapsed_time(end) * 1000 for start, end in marks]
-        finally:
-            for array, copy in kept:
-                backend.copy(native, array, copy, None)
-            backend.synchronize(native)
 
 
 def _mark(stream: Stream, launch: Callable[[], object]) -> tuple[Event, Event]:
