@@ -14,6 +14,9 @@ from .streams import Stream, captured_by
 WARM_UP = 3
 """How many replays come before those that are timed: the first ones may still load code."""
 
+_in_use: dict[int, object] = {}
+"""Copies on the host that the device may still use. They stay if their stream can't be waited for."""
+
 
 def replay_times(
     stream: Stream, launch: Callable[[], object], replays: int, state: Sequence[object]
@@ -39,19 +42,24 @@ def replay_times(
         raise GraphStateError(f"Graph.profile(): {captured_by(stream)}.")
     sizes = [memory_of(array, None, writable=True, device=True).nbytes for array in state]
     kept = [(array, bytearray(size)) for array, size in zip(state, sizes, strict=True)]
-    with stream._relaxed():
+    with stream._relaxed(), ExitStack() as at_end:  # which goes on if an array can't be put back
+        _in_use[id(kept)] = kept
+        at_end.callback(_finish, stream, kept)
         for array, copy in kept:
             backend.copy(native, copy, array, None)
         backend.synchronize(native)
-        with ExitStack() as at_end:  # which goes on if an array can't be put back
-            at_end.callback(backend.synchronize, native)
-            for array, copy in kept:
-                at_end.callback(backend.copy, native, array, copy, None)
-            for _ in range(WARM_UP):
-                launch()
-            marks = [_mark(stream, launch) for _ in range(replays)]
-            backend.synchronize(native)
-            return [start.elapsed_time(end) * 1000 for start, end in marks]
+        for array, copy in kept:
+            at_end.callback(backend.copy, native, array, copy, None)
+        for _ in range(WARM_UP):
+            launch()
+        marks = [_mark(stream, launch) for _ in range(replays)]
+        backend.synchronize(native)
+        return [start.elapsed_time(end) * 1000 for start, end in marks]
+
+
+def _finish(stream: Stream, kept: object) -> None:
+    stream._backend.synchronize(stream._native)
+    del _in_use[id(kept)]
 
 
 def _mark(stream: Stream, launch: Callable[[], object]) -> tuple[Event, Event]:

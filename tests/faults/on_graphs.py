@@ -154,6 +154,12 @@ def handles(bench: Bench, phase: Phase) -> None:
     assert graph.raw_cuda_graph_exec() == graph.raw_executable()
 
 
+def watched(bench: Bench) -> None:
+    """Capture a graph that C never launches, so that every call can be noted."""
+    captured(bench)
+    bench.graph.watch(bench.fork)
+
+
 def profile(bench: Bench, phase: Phase) -> None:
     assert bench.graph.profile(1, state=[A, C]).nodes == 4
 
@@ -219,7 +225,7 @@ GRAPHS = (
     run("bind", lambda bench, _: bench.graph.bind(bench.fork), check=replays),
     made("bind-first", lambda bench, _: bench.graph.bind(), failed=unless_instantiated),
     run("bound", lambda bench, _: bench.kept(), prepare=ready),
-    run("profile", profile, check=put_back),
+    run("profile", profile, prepare=watched, check=put_back),
     asked("debug-dump", dump, prepare=for_dump, check=whole_or_as_before),
     asked("num-nodes", lambda bench, _: bench.graph.num_nodes),
     asked("nodes", nodes, ignores=vendor.TELLING),
