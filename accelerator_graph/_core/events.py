@@ -21,8 +21,8 @@ class _OwnedEvent(Owned):
 class Event:
     """A mark in a stream's work, made by `Stream.record`; `Stream.wait` waits for it.
 
-    `query`, `synchronize` and `elapsed_time` need the capability ``"timing"``. A capture forbids them where
-    it forbids `Stream.synchronize`.
+    `query`, `synchronize` and `elapsed_time` need the capability ``"timing"``. During a capture, the first two
+    are not permitted where `Stream.synchronize` is not.
     """
 
     __slots__ = ("__weakref__", "_captured", "_device", "_forks", "_native", "_timed")
@@ -78,17 +78,18 @@ class Event:
                 f"elapsed_time: the events are of backend {backend.name!r}, device {self._device}, and of "
                 f"backend {theirs.backend.name!r}, device {end._device}; record both on one device."
             )
-        for name, event, native in (("start", self, ours), ("end", end, theirs)):
+        for name, event in (("start", self), ("end", end)):
             if not event._timed:
                 raise ValueError(
                     f"elapsed_time: the {name} event was recorded without a time; record it with "
                     "record(timing=True)."
                 )
-            if not backend.query_event(native.value):
-                raise GraphStateError(
-                    f"elapsed_time: the work before the {name} event is not done; synchronize() it first."
-                )
-        return backend.elapsed_time(ours.value, theirs.value)
+        passed = backend.elapsed_time(ours.value, theirs.value)
+        if passed is None:
+            raise GraphStateError(
+                "elapsed_time: the work before one of the events is not done; call its synchronize() first."
+            )
+        return passed
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an Event can't be pickled or copied: it belongs to its process; record another one.")

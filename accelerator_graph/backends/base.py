@@ -521,8 +521,8 @@ class Backend(Recorder):
         """Wait until the work before the event is done. Raises like `query_event`. Releases the GIL."""
         raise unsupported(self, Capability.TIMING)
 
-    def elapsed_time(self, start: Any, end: Any) -> float:
-        """Return the milliseconds from one timed event to another one of the same device, both done."""
+    def elapsed_time(self, start: Any, end: Any) -> float | None:
+        """Return the milliseconds between two timed events of a device; None if one of them is not done."""
         raise unsupported(self, Capability.TIMING)
 
     # ---- capability: enqueue -------------------------------------------------------------------

@@ -164,10 +164,12 @@ class CpuBackend(Backend):
         if event.latch is not None:
             event.latch.worker.reach(event.latch)
 
-    def elapsed_time(self, start: Event, end: Event) -> float:
+    def elapsed_time(self, start: Event, end: Event) -> float | None:
         """Return the milliseconds between two events, by the clock `time.perf_counter_ns`."""
         assert start.latch is not None
         assert end.latch is not None
+        if not (start.latch.is_set and end.latch.is_set):
+            return None
         return (end.latch.time - start.latch.time) / 1e6
 
     # ---- capability: enqueue -------------------------------------------------------------------

@@ -24,6 +24,7 @@ from ._shared.codes import (
     CAPTURE_MODES,
     CAPTURE_STATUSES,
     LEGACY_STREAMS,
+    NOT_READY,
     PER_THREAD_STREAM,
     clamped,
     is_handle,
@@ -156,10 +157,11 @@ class CudaBackend(Lends):
         with self._driver.current(event.context):
             self._driver.call("cuEventSynchronize", event.handle)
 
-    def elapsed_time(self, start: Event, end: Event) -> float:
-        """Return the milliseconds between two events."""
+    def elapsed_time(self, start: Event, end: Event) -> float | None:
+        """Return the milliseconds between two events; None if one of them is not done."""
         with self._driver.current(start.context):
-            return float(self._driver.call("cuEventElapsedTime", start.handle, end.handle))
+            answer = self._driver.answer("cuEventElapsedTime", start.handle, end.handle)
+        return None if answer[0] == NOT_READY else float(self._driver.checked("cuEventElapsedTime", answer))
 
     # ---- capability: enqueue ---------------------------------------------------------------------
 

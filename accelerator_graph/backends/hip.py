@@ -31,6 +31,7 @@ from ._shared.codes import (
     CAPTURE_STATUSES,
     INVALIDATED,
     LEGACY_STREAMS,
+    NOT_READY,
     PER_THREAD_STREAM,
     SPECIAL_STREAMS,
     clamped,
@@ -172,10 +173,11 @@ class HipBackend(Lends):
         with self._driver.current(event.device):
             self._driver.call("hipEventSynchronize", event.handle)
 
-    def elapsed_time(self, start: Event, end: Event) -> float:
-        """Return the milliseconds between two events."""
+    def elapsed_time(self, start: Event, end: Event) -> float | None:
+        """Return the milliseconds between two events; None if one of them is not done."""
         with self._driver.current(start.device):
-            return float(self._driver.call("hipEventElapsedTime", start.handle, end.handle))
+            answer = self._driver.answer("hipEventElapsedTime", start.handle, end.handle)
+        return None if answer[0] == NOT_READY else float(self._driver.checked("hipEventElapsedTime", answer))
 
     # ---- capability: enqueue ---------------------------------------------------------------------
 

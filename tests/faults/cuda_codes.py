@@ -31,7 +31,7 @@ CODES: dict[str, tuple[int, ...]] = {
     "cuDevicePrimaryCtxRetain": (2, 101, 999, UNKNOWN_CODE),
     "cuEventCreate": (1, 2, 201, 719),
     "cuEventDestroy": _DESTRUCTION,
-    "cuEventElapsedTime": (1, 201, 400, 600, 719, UNKNOWN_CODE),
+    "cuEventElapsedTime": (1, 201, 400, 719, UNKNOWN_CODE),
     "cuEventQuery": (1, 400, 700, 719, 900, 907, UNKNOWN_CODE),
     "cuEventRecord": _RECORDING,
     "cuEventSynchronize": (1, 400, 700, 719, 900, 907, UNKNOWN_CODE),

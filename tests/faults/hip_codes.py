@@ -30,7 +30,7 @@ CODES: dict[str, tuple[int, ...]] = {
     "hipDeviceGetStreamPriorityRange": (100, 999, UNKNOWN_CODE),
     "hipEventCreateWithFlags": (1, 2, 3, 719),
     "hipEventDestroy": _DESTRUCTION,
-    "hipEventElapsedTime": (1, 400, 600, 719, UNKNOWN_CODE),
+    "hipEventElapsedTime": (1, 400, 719, UNKNOWN_CODE),
     "hipEventQuery": (1, 400, 700, 719, 900, 907, UNKNOWN_CODE),
     "hipEventRecord": _RECORDING,
     "hipEventSynchronize": (1, 400, 700, 719, 900, 907, UNKNOWN_CODE),

@@ -188,7 +188,9 @@ class Explicit(Backend):
     def synchronize_event(self, event: Event) -> None:
         self.latch(event).wait()
 
-    def elapsed_time(self, start: Event, end: Event) -> float:
+    def elapsed_time(self, start: Event, end: Event) -> float | None:
+        if not (self.query_event(start) and self.query_event(end)):
+            return None
         return (self.latch(end).time - self.latch(start).time) * 1000
 
     def latch(self, event: Event) -> Latch:
