@@ -21,8 +21,8 @@ class _OwnedEvent(Owned):
 class Event:
     """A mark in a stream's work, made by `Stream.record`; `Stream.wait` waits for it.
 
-    `query`, `synchronize` and `elapsed_time` need the capability ``"timing"``. During a capture, the first two
-    are not permitted where `Stream.synchronize` is not.
+    `query`, `synchronize` and `elapsed_time` need the capability ``"timing"``. During a capture, the first
+    two are not permitted where `Stream.synchronize` is not.
     """
 
     __slots__ = ("__weakref__", "_captured", "_device", "_forks", "_native", "_timed")

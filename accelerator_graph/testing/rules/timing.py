@@ -118,6 +118,18 @@ class TimingRules(Case):
         self.skip_unless(False, "does work while it is enqueued")
 
     @needs(Capability.TIMING)
+    def test_answers_about_events_have_their_types(self) -> None:
+        """`query_event` answers with a bool, `elapsed_time` with a float, until the event is destroyed."""
+        backend, stream = self.backend, self.stream()
+        start, end = (backend.record_timed_event(stream.native) for _ in range(2))
+        backend.synchronize_event(end)
+        assert backend.query_event(start) is True
+        assert type(backend.elapsed_time(start, end)) is float
+        backend.destroy_event(start)
+        assert backend.query_event(end) is True
+        backend.destroy_event(end)
+
+    @needs(Capability.TIMING)
     def test_events_without_a_time_have_none(self) -> None:
         """`elapsed_time` of an event without timing is a ValueError, of anything else a TypeError."""
         stream = self.stream()
