@@ -7,6 +7,8 @@ python3 dev.py test [...]   ruff, mypy, then pytest on all cores; more arguments
 python3 dev.py test --cuda-python "12.9.*" [...]
 python3 dev.py test --hip-python "7.2.*" [...]
                             pytest alone, with that version of the binding
+python3 dev.py docs [--serve]
+                            the site, into site/; or served at an address that it prints
 
 The environment is made once, and again when pyproject.toml, setup.py, the C source or the Python version has
 changed.
@@ -33,18 +35,19 @@ WHEELS = {  # where the bindings can be had
 }
 
 
-def environment(binding: str = "", version: str = "") -> Path:
+def environment(extra: str = "", version: str = "") -> Path:
     """Return the Python of a complete environment, made first if it is missing or outdated.
 
-    With all bindings in their newest versions, or with one in the version that is named.
+    With all bindings in their newest versions, or with one extra of pyproject.toml: a binding in the version
+    that is named, or docs.
     """
-    folder = ROOT / (f".venv-{binding}-{version.rstrip('.*')}" if binding else ".venv")
+    folder = ROOT / "-".join(filter(None, (".venv", extra, version.rstrip(".*"))))
     python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     here = (platform.system(), platform.machine())
-    extras = [binding] if binding else [name for name, places in WHEELS.items() if here in places]
-    wanted = ["-e", f"{ROOT}[{','.join([*extras, 'test'])}]"]
-    if binding:
-        wanted.append(f"{binding}-python=={version}")
+    extras = [extra] if extra else [name for name, places in WHEELS.items() if here in places]
+    wanted = ["-e", f"{ROOT}[{','.join(extras if extra == 'docs' else [*extras, 'test'])}]"]
+    if version:
+        wanted.append(f"{extra}-python=={version}")
     elif "cuda" in extras and find_library("nvcuda" if sys.platform == "win32" else "cuda"):
         wanted.append("nvidia-cuda-nvrtc>=13,<14")  # the demo compiles its kernel where there is a GPU
     if {"cuda", "hip"} <= set(extras):
@@ -87,7 +90,12 @@ def pytest(python: Path, *arguments: str) -> None:
 
 def main(command: str = "", *arguments: str) -> None:
     """Run the command that was asked for."""
-    if command == "demo":
+    if command == "docs":
+        python = environment("docs")
+        run(python, "docs/tools/generate.py", cwd=ROOT)
+        how = ("serve",) if arguments == ("--serve",) else ("build", "--strict", *arguments)
+        run(python, "-m", "mkdocs", *how, cwd=ROOT)
+    elif command == "demo":
         run(environment(), "-m", "accelerator_graph", "demo", *arguments)
     elif command == "test" and arguments[:1] in (("--cuda-python",), ("--hip-python",)) and arguments[1:]:
         binding = arguments[0].split("-")[2]

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from .errors import Reason as Reason
     from .errors import UnknownBackendError as UnknownBackendError
     from .errors import UnsupportedError as UnsupportedError
+    from .inspection.description import GraphDescription as GraphDescription
+    from .inspection.difference import diff as diff
 
 __version__ = "0.1.0"
 
@@ -72,6 +74,8 @@ _NAMES = {
         "CaptureError DriverError EmptyGraphWarning GraphStateError OutOfMemoryError Reason "
         "UnknownBackendError UnsupportedError"
     ),
+    ".inspection.description": "GraphDescription",
+    ".inspection.difference": "diff",
 }
 """The public names by the module that defines them, which is imported on first use."""
 

@@ -20,9 +20,12 @@ from ._core.streams import Stream
 from ._interpreter.sure_exit import if_skipped, sure_exit
 from .backends import registry
 from .errors import GraphStateError
+from .inspection.description import GraphDescription
 from .interop import registry as interop
 
 T = TypeVar("T")
+_DESCRIBED = (".json", ".svg", ".png", ".pdf")
+"""The suffixes of files that the library writes itself, from the description."""
 
 
 class Graph(Lifecycle):
@@ -261,23 +264,51 @@ class Graph(Lifecycle):
         """Return the id of the graph's memory pool, for other graphs to share."""
         return self._runner_for("pool()").lease.shown
 
+    def describe(self) -> GraphDescription:
+        """Return what is in the graph: its nodes with their parameters, and the dependencies between them.
+
+        Raises
+        ------
+        GraphStateError
+            Nothing was captured, or the graph was not kept (``Graph(keep_graph=True)``).
+        UnsupportedError
+            The backend can't list nodes.
+        """
+        captured, home = self._kept("describe()"), self._home
+        assert home is not None
+        return GraphDescription.of(home.backend, home.device, captured.recorder.nodes(captured.value))
+
     def debug_dump(self, path: str | os.PathLike[str], verbose: bool = True) -> None:
-        """Write the graph in the DOT language.
+        """Write the graph to a file, whose suffix says what it is.
+
+        ``.json`` is the graph's description, which `GraphDescription.from_json` reads. ``.svg``, ``.png`` and
+        ``.pdf`` are drawn by Graphviz. Every other file is in the DOT language, written by the vendor where
+        the backend can have that.
 
         Parameters
         ----------
         path : path-like
             Where to. An existing file is replaced once the new one is whole.
         verbose : bool
-            Write the parameters of the nodes, too, where the backend knows them.
+            Have the vendor write the parameters of the nodes, too.
 
         Raises
         ------
         GraphStateError
             Nothing was captured, or the graph was not kept.
+        OSError
+            The file can't be written, or Graphviz is needed and not installed.
         """
         captured = self._kept("debug_dump()")
-        write_file(path, lambda name: captured.recorder.dump(captured.value, name, verbose))
+        suffix = os.path.splitext(os.fsdecode(path))[1].lower()
+
+        def write(name: str) -> None:
+            if suffix in _DESCRIBED or not captured.recorder.dump(captured.value, name, verbose):
+                from .inspection.files import write_description
+
+                write_description(self.describe(), suffix, name)
+
+        write_file(path, write)
 
     def raw_graph(self) -> int:
         """Return the vendor's handle of the graph. It stays owned by this object, until `reset`."""

@@ -14,9 +14,10 @@ import pytest
 import lanes
 from simulators.amd import runtime as amd
 from simulators.cuda.build import build
+from torch_cpu import environment as torch_cpu
 
 TESTS = Path(__file__).resolve().parent
-SIMULATOR_OF = {"software_driver": "cuda", "amd_runtime": "amd"}
+SIMULATOR_OF = {"software_driver": "cuda", "amd_runtime": "amd", "torch_python": "torch_cpu"}
 """The simulator that a fixture is for."""
 NEED_OF = {
     (TESTS / "backends/cuda", "backend"): "cuda",
@@ -160,3 +161,13 @@ def amd_runtime() -> Callable[[str], Path]:
     """Returns the folder with a version of AMD's runtime that runs on the CPU."""
     lanes.lack(lanes.missing("amd"))
     return amd.build
+
+
+@pytest.fixture(scope="session")
+def torch_python() -> Path:
+    """The Python of an environment with torch's build for the CPU."""
+    try:
+        return torch_cpu.make()
+    except LookupError as error:
+        lanes.lack(str(error))
+        raise

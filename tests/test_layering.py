@@ -35,6 +35,7 @@ RULES = [
     ("interop.base", "errors backends.base", ""),
     ("interop.registry", "errors _interpreter _plugins interop.base", ""),
     ("interop.torch interop._torch", "errors _interpreter backends.base interop.base interop._torch", ""),
+    ("inspection", "backends.base inspection", ""),
     (
         "interop.cuda_core interop.cupy interop.numba interop.warp",
         "errors backends.base interop.base interop.registry",
@@ -42,7 +43,11 @@ RULES = [
     ),
     ("interop", "interop", ""),
     ("_core", "errors _interpreter backends.base backends.registry interop.base interop.registry _core", ""),
-    ("api", "errors _interpreter backends.base backends.registry interop.base interop.registry _core", ""),
+    (
+        "api",
+        "errors _interpreter backends.base backends.registry interop.base interop.registry _core inspection",
+        "",
+    ),
     (
         "_graphed",
         "errors _interpreter backends.base backends.registry interop.base interop.registry _core api "
@@ -50,7 +55,8 @@ RULES = [
         "",
     ),
     ("compat", "errors _interpreter backends.registry interop.registry interop.torch _core api compat", ""),
-    (PACKAGE, "errors backends interop _core api _graphed compat testing", ""),
+    ("inspection", "backends.base inspection", ""),
+    (PACKAGE, "errors backends inspection interop _core api _graphed compat testing", ""),
     (
         "testing.programs testing._programs.drawing",
         f"{PACKAGE} _install backends backends.base testing",
@@ -66,7 +72,7 @@ RULES = [
     ),
     ("__main__", "_cli.command", ""),
     ("_cli.terminal", "", ""),
-    ("_cli", f"{PACKAGE} _install _core _cli _demo testing", ""),
+    ("_cli", f"{PACKAGE} _install _core inspection _cli _demo testing", ""),
     ("_demo.cuda", f"{PACKAGE} _demo", "cuda"),
     ("_demo.hip", f"{PACKAGE} _demo", "hip"),
     ("_demo", f"{PACKAGE} _plugins _cli.terminal _demo", ""),

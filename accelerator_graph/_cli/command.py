@@ -68,6 +68,23 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("-o", "--output", metavar="PATH", help="draw the graph into this file, in DOT")
     demo.set_defaults(run=run_demo, parser=demo)
 
+    about = "show a graph that Graph.debug_dump has written as JSON, or draw it"
+    show = commands.add_parser("show", help=about, description=sentence(about))
+    show.add_argument("file", metavar="FILE.json", help="the graph")
+    show.add_argument(
+        "-o",
+        "--output",
+        metavar="PATH",
+        help="draw it into this file: .svg, .png or .pdf by Graphviz, else DOT",
+    )
+    show.set_defaults(run=run_show, parser=show)
+
+    about = "say what is different in the second of two such graphs; the status is 1 if anything is"
+    diff = commands.add_parser("diff", help=about, description=sentence(about))
+    diff.add_argument("old", metavar="OLD.json", help="the earlier graph")
+    diff.add_argument("new", metavar="NEW.json", help="the later graph")
+    diff.set_defaults(run=run_diff, parser=diff)
+
     about = "check whether a backend keeps to the contract; the status is 1 if it breaks a rule"
     kit = commands.add_parser("conformance", help=about, description=sentence(about))
     kit.add_argument("backend", metavar="BACKEND", help="the backend's name")
@@ -152,6 +169,21 @@ def run_demo(options: argparse.Namespace) -> int:
     from .. import _demo
 
     return 0 if _demo.run(options.backend, options.size, options.steps, options.output) else 1
+
+
+def run_show(options: argparse.Namespace) -> int:
+    """Print a graph, or draw it into a file."""
+    from . import graphs
+
+    graphs.show(options.file, options.output)
+    return 0
+
+
+def run_diff(options: argparse.Namespace) -> int:
+    """Print what differs between two graphs. Returns 1 if anything does."""
+    from . import graphs
+
+    return 1 if graphs.differ(options.old, options.new) else 0
 
 
 def run_conformance(options: argparse.Namespace) -> int:

@@ -33,6 +33,7 @@ REFUSED: dict[str, dict[GraphState, str]] = {
     "bind()": _UNTIL_CAPTURED,
     "pool()": _UNTIL_CAPTURED,
     "num_nodes": _UNTIL_CAPTURED,
+    "describe()": _UNTIL_CAPTURED,
     "debug_dump()": _UNTIL_CAPTURED,
     "raw_graph()": _UNTIL_CAPTURED,
     "raw_executable()": _UNTIL_CAPTURED | {"captured": _NO_EXECUTABLE},

@@ -45,7 +45,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from ..errors import AcceleratorGraphError, UnsupportedError
 
@@ -101,14 +101,27 @@ class Availability(NamedTuple):
 
 
 class GraphNode(NamedTuple):
-    """One node of a graph."""
+    """One node of a graph. What its kind does not have, or the vendor does not tell, is None."""
 
     id: int
-    """Its index in the list of nodes."""
+    """Its index in the list of nodes, in which each comes after those that it depends on."""
     kind: str
     """In lower case: ``"kernel"``, ``"memset"``, ``"memcpy"``, ``"host"``, ``"empty"``, ``"graph"``, ..."""
     name: str = ""
-    """The name of the kernel or function, if it is known."""
+    """The name of the kernel or function, as the vendor spells it, if it is known."""
+    grid: tuple[int, int, int] | None = None
+    block: tuple[int, int, int] | None = None
+    """Of a kernel: its blocks, and the threads of a block, in each direction."""
+    shared_bytes: int | None = None
+    """Of a kernel: the dynamic shared memory of a block."""
+    source: int | None = None
+    target: int | None = None
+    """The addresses that are read and written; `target` is also what is allocated, freed or called."""
+    nbytes: int | None = None
+    value: int | None = None
+    """How many bytes are written, copied or allocated; of a fill, what each element is set to."""
+    bodies: tuple[GraphContents, ...] = ()
+    """Of a child graph or a conditional node: what is inside."""
 
 
 class GraphEdge(NamedTuple):
@@ -116,6 +129,11 @@ class GraphEdge(NamedTuple):
 
     source: int
     target: int
+    kind: str = ""
+    """``"programmatic"`` if the target may begin before the source has ended; else empty."""
+
+
+GraphContents: TypeAlias = tuple[list[GraphNode], list[GraphEdge]]
 
 
 class CaptureInfo(NamedTuple):
@@ -307,18 +325,16 @@ class Recorder(ABC):
         """Return the number of nodes; None if it is not known."""
         return None
 
-    def nodes(self, graph: Any) -> tuple[list[GraphNode], list[GraphEdge]]:
+    def nodes(self, graph: Any) -> GraphContents:
         """List the nodes and the dependencies of a graph."""
         raise unsupported(self, Capability.NODES)
 
-    def dump(self, graph: Any, path: str, verbose: bool) -> None:
-        """Write the graph to `path` in the DOT language: its nodes, and an arrow for each dependency.
+    def dump(self, graph: Any, path: str, verbose: bool) -> bool:
+        """Write the vendor's own drawing in the DOT language, and return True. `path` has any suffix.
 
-        By default drawn from `nodes`. The suffix of `path` is the library's choice and means nothing.
+        If the vendor has none, return False: the library draws what `nodes` lists.
         """
-        nodes, edges = self.nodes(graph)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(to_dot(nodes, edges))
+        return False
 
     def handle_int(self, obj: Any) -> int:
         """Return the handle of a stream, a graph or an executable: its own, from 1 to ``2**64 - 1``."""
@@ -578,19 +594,3 @@ def unsupported(backend: Recorder, capability: str) -> UnsupportedError:
         "capabilities() have it.",
         capability=str(capability),
     )
-
-
-def to_dot(nodes: list[GraphNode], edges: list[GraphEdge]) -> str:
-    """Draw a graph in the DOT language."""
-    lines = ["digraph accelerator_graph {", '  node [shape="box"];']
-    for node in nodes:
-        label = "\\n".join(map(_escaped, filter(None, (node.kind, node.name))))
-        lines.append(f'  n{node.id} [label="{label}"];')
-    lines.extend(f"  n{edge.source} -> n{edge.target};" for edge in edges)
-    return "\n".join([*lines, "}", ""])
-
-
-def _escaped(text: str) -> str:
-    """Return a text for a label of DOT, where backslashes and quotes have a meaning."""
-    shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
-    return shown.replace("\\", "\\\\").replace('"', '\\"')

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import platform
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, ClassVar
 
 from ._cpu.capture import MODES, Captures
-from ._cpu.graph import Executable, Graph
+from ._cpu.graph import Executable, Graph, Node, body_of
 from ._cpu.stream import Capture, Event, Stream
 from ._cpu.work import Call, caller, check_callable, run_calls
 from .base import (
@@ -25,6 +25,7 @@ from .base import (
     CaptureInfo,
     CaptureMode,
     CaptureStatus,
+    GraphContents,
     GraphEdge,
     GraphNode,
 )
@@ -234,13 +235,26 @@ class CpuBackend(Backend):
         """Return the number of recorded calls."""
         return len(graph.nodes)
 
-    def nodes(self, graph: Graph) -> tuple[list[GraphNode], list[GraphEdge]]:
+    def nodes(self, graph: Graph) -> GraphContents:
         """List the recorded calls in order, and the dependencies between them."""
-        nodes = [GraphNode(index, node.kind, node.name) for index, node in enumerate(graph.nodes)]
-        edges = [
-            GraphEdge(source, target) for target, node in enumerate(graph.nodes) for source in node.after
-        ]
-        return nodes, edges
+        return _contents(graph.nodes)
+
+
+def _contents(nodes: Sequence[Node]) -> GraphContents:
+    listed = [_listed(index, node) for index, node in enumerate(nodes)]
+    return listed, [GraphEdge(source, target) for target, node in enumerate(nodes) for source in node.after]
+
+
+def _listed(index: int, node: Node) -> GraphNode:
+    listed = GraphNode(index, node.kind, node.name)
+    match node.kind, node.call[1]:
+        case "memset", (memory, value):
+            return listed._replace(target=memory.address, nbytes=memory.nbytes, value=value)
+        case "memcpy", (target, source):
+            return listed._replace(target=target.address, source=source.address, nbytes=source.nbytes)
+        case "graph", _:
+            return listed._replace(bodies=(_contents(body_of(node.call)),))
+    return listed
 
 
 def _fill(memory: Memory, value: int) -> None:

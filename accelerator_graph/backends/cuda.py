@@ -37,8 +37,7 @@ from .base import (
     CaptureInfo,
     CaptureMode,
     CaptureStatus,
-    GraphEdge,
-    GraphNode,
+    GraphContents,
     LaunchFunction,
     Lends,
 )
@@ -275,17 +274,18 @@ class CudaBackend(Lends):
         """Return the number of nodes."""
         return _nodes.node_count(self._driver, graph.handle)
 
-    def nodes(self, graph: Graph) -> tuple[list[GraphNode], list[GraphEdge]]:
-        """List the nodes, with the names of kernels, and the dependencies."""
+    def nodes(self, graph: Graph) -> GraphContents:
+        """List the nodes, with their parameters, and the dependencies."""
         with self._driver.current(graph.context):
             return _nodes.list_nodes(self._driver, graph.handle)
 
-    def dump(self, graph: Graph, path: str, verbose: bool) -> None:
+    def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
         """Let the driver write the graph to `path` in the DOT language."""
         flags = self._driver.api.CUgraphDebugDot_flags
         wanted = flags.CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE if verbose else 0
         with self._driver.current(graph.context):
             self._driver.call("cuGraphDebugDotPrint", graph.handle, os.fsencode(path), wanted)
+        return True
 
     def handle_int(self, obj: Any) -> int:
         """Return the driver's handle of a stream, a graph or an executable."""

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from lanes import lack
 from processes import execute
 from torch_cpu import environment
 
@@ -27,22 +26,13 @@ PARTS = {
 """How many tests pass at least, by module; a process for each part."""
 
 
-@pytest.fixture(scope="module")
-def python() -> Path:
-    try:
-        return environment.make()
-    except LookupError as error:
-        lack(str(error))
-        raise
-
-
 @pytest.mark.parametrize("part", PARTS)
 def test_the_tests_that_want_torch_pass(
-    python: Path, part: str, record_property: Callable[[str, object], None]
+    torch_python: Path, part: str, record_property: Callable[[str, object], None]
 ) -> None:
     done = execute(
         [
-            *(str(python), "-m", "pytest", "-v", "-p", "no:cacheprovider", "--color=no"),
+            *(str(torch_python), "-m", "pytest", "-v", "-p", "no:cacheprovider", "--color=no"),
             *("-m", "needs", *(f"tests/{name}" for name in PARTS[part])),
         ],
         cwd=ROOT,

@@ -61,6 +61,12 @@ class Executable:
         self._plan = _NOTHING
 
 
+def body_of(call: Call) -> Sequence[Node]:
+    """Return the nodes that a call from `Executable.as_call` runs."""
+    plan: _Plan = call[0].__self__  # type: ignore[attr-defined]
+    return plan.nodes
+
+
 def _run_in_turn(plan: _Plan, previous: Latch | None, done: Latch) -> None:
     if previous is not None:
         previous.wait()
@@ -73,10 +79,10 @@ def _run_in_turn(plan: _Plan, previous: Latch | None, done: Latch) -> None:
 class _Plan:
     """What an executable runs."""
 
-    __slots__ = ("_branches", "_nodes", "calls")
+    __slots__ = ("_branches", "calls", "nodes")
 
     def __init__(self, nodes: Sequence[Node]) -> None:
-        self._nodes = nodes
+        self.nodes = nodes
         self.calls = [node.call for node in nodes]
         branches: dict[int, list[int]] = {}
         for index, node in enumerate(nodes):
@@ -88,7 +94,7 @@ class _Plan:
         if len(self._branches) < 2:
             run_calls(self.calls)
         else:
-            _Run(self._nodes).run(self._branches)
+            _Run(self.nodes).run(self._branches)
 
 
 _NOTHING = _Plan(())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import AcceleratorGraphError
-from ..base import GraphEdge, GraphNode
+from ..base import GraphContents, GraphEdge, GraphNode
 from .driver import Driver
 
 
@@ -30,23 +30,21 @@ def root_count(driver: Driver, graph: Any) -> int:
     return count
 
 
-def list_nodes(driver: Driver, graph: Any) -> tuple[list[GraphNode], list[GraphEdge]]:
-    """Return a graph's nodes and the dependencies between them."""
+def list_nodes(driver: Driver, graph: Any) -> GraphContents:
+    """Return a graph's nodes and the dependencies between them, and those of the graphs inside."""
     handles = node_handles(driver, graph)
-    nodes = []
-    for index, handle in enumerate(handles):
-        kind = kind_of(driver, handle)
-        nodes.append(GraphNode(index, kind, _kernel_name(driver, handle) if kind == "kernel" else ""))
+    reader = _Reader(driver)
+    nodes = [reader.read(index, handle) for index, handle in enumerate(handles)]
     # For CUDA 12 the binding has two functions. The one without the suffix refuses edges that have data.
     function = "cuGraphGetEdges_v2" if hasattr(driver.api, "cuGraphGetEdges_v2") else "cuGraphGetEdges"
     count = driver.call(function, graph)[-1]
     if count == 0:
         return nodes, []
-    sources, targets = driver.call(function, graph, count)[:2]
+    sources, targets, data = driver.call(function, graph, count)[:3]
     index_of = {int(handle): index for index, handle in enumerate(handles)}
     edges = [
-        GraphEdge(index_of[int(source)], index_of[int(target)])
-        for source, target in zip(sources, targets, strict=True)
+        GraphEdge(index_of[int(source)], index_of[int(target)], "programmatic" if int(each.type) else "")
+        for source, target, each in zip(sources, targets, data, strict=True)
     ]
     return nodes, edges
 
@@ -61,14 +59,81 @@ def kind_of(driver: Driver, node: Any) -> str:
     return name.removeprefix("CU_GRAPH_NODE_TYPE_").lower()
 
 
-def _kernel_name(driver: Driver, node: Any) -> str:
-    """Return the name of a kernel node's function, or an empty string if it is not known."""
-    try:
-        params = driver.call("cuGraphKernelNodeGetParams", node)
-        if int(params.func):
-            name = driver.call("cuFuncGetName", params.func)
-        else:
-            name = driver.call("cuKernelGetName", params.kern)
-    except AcceleratorGraphError:
-        return ""
-    return name.decode(errors="replace") if name else ""
+class _Reader:
+    """Reads the parameters of a graph's nodes. Names of functions are asked for once."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._names: dict[int, str] = {}
+
+    def read(self, index: int, handle: Any) -> GraphNode:
+        """Return one node; without parameters where the driver does not tell them."""
+        kind = kind_of(self._driver, handle)
+        node = GraphNode(index, kind)
+        read = getattr(self, f"_{kind}", None)
+        if read is None:
+            return node
+        try:
+            return read(node, handle)  # type: ignore[no-any-return]
+        except AcceleratorGraphError:
+            return node
+
+    def _kernel(self, node: GraphNode, handle: Any) -> GraphNode:
+        params = self._driver.call("cuGraphKernelNodeGetParams", handle)
+        return node._replace(
+            name=self._name(params),
+            grid=(params.gridDimX, params.gridDimY, params.gridDimZ),
+            block=(params.blockDimX, params.blockDimY, params.blockDimZ),
+            shared_bytes=params.sharedMemBytes,
+        )
+
+    def _name(self, params: Any) -> str:
+        """Return the name of a kernel node's function, or an empty string if it is not known."""
+        function = int(params.func)
+        key = function or int(params.kern)
+        if key not in self._names:
+            try:
+                if function:
+                    name = self._driver.call("cuFuncGetName", params.func)
+                else:
+                    name = self._driver.call("cuKernelGetName", params.kern)
+            except AcceleratorGraphError:
+                name = b""
+            self._names[key] = name.decode(errors="replace") if name else ""
+        return self._names[key]
+
+    def _memset(self, node: GraphNode, handle: Any) -> GraphNode:
+        params = self._driver.call("cuGraphMemsetNodeGetParams", handle)
+        nbytes = params.elementSize * params.width * max(params.height, 1)
+        return node._replace(target=int(params.dst), nbytes=nbytes, value=params.value)
+
+    def _memcpy(self, node: GraphNode, handle: Any) -> GraphNode:
+        params = self._driver.call("cuGraphMemcpyNodeGetParams", handle)
+        return node._replace(
+            target=_address(params.dstMemoryType, params.dstDevice, params.dstHost),
+            source=_address(params.srcMemoryType, params.srcDevice, params.srcHost),
+            nbytes=params.WidthInBytes * max(params.Height, 1) * max(params.Depth, 1),
+        )
+
+    def _host(self, node: GraphNode, handle: Any) -> GraphNode:
+        params = self._driver.call("cuGraphHostNodeGetParams", handle)
+        return node._replace(target=int(params.fn))
+
+    def _mem_alloc(self, node: GraphNode, handle: Any) -> GraphNode:
+        params = self._driver.call("cuGraphMemAllocNodeGetParams", handle)
+        return node._replace(target=int(params.dptr), nbytes=params.bytesize)
+
+    def _mem_free(self, node: GraphNode, handle: Any) -> GraphNode:
+        return node._replace(target=int(self._driver.call("cuGraphMemFreeNodeGetParams", handle)))
+
+    def _graph(self, node: GraphNode, handle: Any) -> GraphNode:
+        child = self._driver.call("cuGraphChildGraphNodeGetGraph", handle)
+        return node._replace(bodies=(list_nodes(self._driver, child),))
+
+
+def _address(memory: Any, device: Any, host: Any) -> int | None:
+    """Return the address of one side of a copy; None for an array."""
+    kind = memory.name.rpartition("_")[2]
+    if kind == "ARRAY":
+        return None
+    return int(host) if kind == "HOST" else int(device)

@@ -24,6 +24,7 @@ _OUT: dict[Any, Any] = {_HANDLE_OUT: c_void_p, _INT_OUT: c_int, _NUMBER_OUT: c_u
 _LAUNCH = (c_void_p, *(c_uint,) * 7, c_void_p, c_void_p, c_void_p)
 
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
+    "hipRuntimeGetVersion": (_INT_OUT,),
     # devices
     "hipGetDeviceCount": (_INT_OUT,),
     "hipGetDevice": (_INT_OUT,),
@@ -58,6 +59,12 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "hipGraphGetEdges": (c_void_p, c_void_p, c_void_p, c_void_p),
     "hipGraphNodeGetType": (c_void_p, _INT_OUT),
     "hipGraphKernelNodeGetParams": (c_void_p, c_void_p),
+    "hipGraphMemsetNodeGetParams": (c_void_p, c_void_p),
+    "hipGraphMemcpyNodeGetParams": (c_void_p, c_void_p),
+    "hipGraphHostNodeGetParams": (c_void_p, c_void_p),
+    "hipGraphMemAllocNodeGetParams": (c_void_p, c_void_p),
+    "hipGraphMemFreeNodeGetParams": (c_void_p, _HANDLE_OUT),
+    "hipGraphChildGraphNodeGetGraph": (c_void_p, _HANDLE_OUT),
     "hipGraphAddEmptyNode": (_HANDLE_OUT, c_void_p, c_void_p, c_size_t),
     "hipGraphAddDependencies": (c_void_p, c_void_p, c_void_p, c_size_t),
     "hipGraphDestroyNode": (c_void_p,),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ..._interpreter.process import after_fork
-from ...backends.base import CaptureMode, GraphEdge, GraphNode, LaunchFunction, Lends
+from ...backends.base import CaptureMode, GraphContents, LaunchFunction, Lends
 from ...errors import CaptureError
 from ..base import FrameworkRecorder, PoolId, Undo
 from .errors import as_driver_error, translated
@@ -252,13 +252,13 @@ class TorchRecorder(FrameworkRecorder):
         """Return the number of nodes."""
         return self.backend.node_count(recording.handle)
 
-    def nodes(self, recording: Recording) -> tuple[list[GraphNode], list[GraphEdge]]:
+    def nodes(self, recording: Recording) -> GraphContents:
         """List the nodes and the dependencies."""
         return self.backend.nodes(recording.handle)
 
-    def dump(self, recording: Recording, path: str, verbose: bool) -> None:
-        """Write the graph in the DOT language."""
-        self.backend.dump(recording.handle, path, verbose)
+    def dump(self, recording: Recording, path: str, verbose: bool) -> bool:
+        """Write the vendor's drawing, if there is one."""
+        return self.backend.dump(recording.handle, path, verbose)
 
     def handle_int(self, obj: Any) -> int:
         """Return the driver's handle."""

@@ -199,6 +199,38 @@ class NodeRules(Case):
         nodes, edges = self._listed(stream, lambda: (fill(), copy()))
         assert [(nodes[edge.source].kind, nodes[edge.target].kind) for edge in edges] == [tuple(kinds)]
 
+    @needs(Capability.ENQUEUE)
+    def test_parameters_of_fills_and_copies(self) -> None:
+        """A fill's and a copy's size, value and addresses are those that were recorded, or None."""
+        stream, source, target = self.stream(), self.used.buffer(8), self.used.buffer(8)
+        (fill, *_), _ = self._listed(stream, lambda: stream.fill(source, 7))
+        (copy, *_), _ = self._listed(stream, lambda: stream.copy(target, source))
+        (back, *_), _ = self._listed(stream, lambda: stream.copy(source, target))
+        for node in (fill, copy, back):
+            assert node.nbytes in (8, None)
+        assert fill.value in (7, None)
+        assert fill.source is None
+        assert fill.target in (copy.source, None)
+        assert (back.source, back.target) == (copy.target, copy.source)
+
+    def test_nodes_come_after_those_they_depend_on(self) -> None:
+        """In the list of nodes, each comes after all those that it depends on."""
+        stream, cell = self.stream(), self.cell()
+        sides = [self.stream() for _ in range(2)] if self.has(Capability.EVENTS) else []
+
+        def record() -> None:
+            for side in sides:
+                side.wait(stream)
+            for number in range(6):
+                self.enqueue(sides[number % 2] if sides and number % 3 else stream, self.cell())
+            for side in sides:
+                stream.wait(side)
+            self.enqueue(stream, cell)
+
+        _, edges = self._listed(stream, record)
+        assert edges
+        assert all(edge.source < edge.target for edge in edges)
+
     def _listed(self, stream: ag.Stream, record: Callable[[], object]) -> tuple[list[Any], list[GraphEdge]]:
         """Capture, and return nodes and dependencies."""
         backend, token = self.backend, self.begin(stream)

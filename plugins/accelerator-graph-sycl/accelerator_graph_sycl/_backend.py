@@ -311,14 +311,15 @@ class SyclBackend(Backend):
         types, pairs = (c_int * count)(), (c_size_t * (2 * edge_count))()
         self._library.call("nodes", graph.address, types, pairs)
         nodes = [GraphNode(index, _kind(number)) for index, number in enumerate(types)]
-        return nodes, [GraphEdge(*pairs[at : at + 2]) for at in range(0, 2 * edge_count, 2)]
+        return nodes, [GraphEdge(pairs[at], pairs[at + 1]) for at in range(0, 2 * edge_count, 2)]
 
-    def dump(self, graph: Handle, path: str, verbose: bool) -> None:
+    def dump(self, graph: Handle, path: str, verbose: bool) -> bool:
         """Let the runtime draw the graph, since only it knows the names of kernels."""
         with TemporaryDirectory() as folder:  # the runtime wants this suffix, and hides that it can't write
             drawing = Path(folder, "graph.dot")
             self._library.call("print", graph.address, os.fsencode(drawing), verbose)
             Path(path).write_bytes(drawing.read_bytes())
+        return True
 
     # ---- helpers -------------------------------------------------------------------------------
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from accelerator_graph.backends.base import (
-    GraphEdge,
-)
+import accelerator_graph as ag
+from accelerator_graph.backends.base import GraphEdge
 from accelerator_graph.backends.cpu import CpuBackend
+from accelerator_graph.inspection.drawing import to_dot
 from kit.explicit_runtime import Explicit
 from kit.planted.collection import caught_by
 
@@ -26,8 +26,8 @@ class HasNoEdges(CpuBackend):
 
 @caught_by("test_debug_dump_writes_a_dot_file")
 class DumpsNothing(CpuBackend):
-    def dump(self, graph: Any, path: str, verbose: bool) -> None:
-        pass
+    def dump(self, graph: Any, path: str, verbose: bool) -> bool:
+        return True
 
 
 @caught_by("test_is_empty_says_whether_anything_was_recorded")
@@ -50,9 +50,10 @@ class CountsStreams(Explicit):
 
 @caught_by("test_debug_dump_draws_every_dependency")
 class DumpsNoEdges(Explicit):
-    def dump(self, graph: Any, path: str, verbose: bool) -> None:
+    def dump(self, graph: Any, path: str, verbose: bool) -> bool:
         with open(path, "w", encoding="utf-8") as file:
             file.write("digraph {}")
+        return True
 
 
 @caught_by("test_num_nodes_counts_what_was_captured")
@@ -101,6 +102,31 @@ class DumpsTheLatestGraph(Explicit):
         self.latest = super().capture_end(token)
         return list(self.latest)
 
-    def dump(self, graph: Any, path: str, verbose: bool) -> None:
+    def dump(self, graph: Any, path: str, verbose: bool) -> bool:
         self.first = getattr(self, "first", graph)
-        super().dump(self.first, path, verbose)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(to_dot(ag.GraphDescription.of("planted", 0, self.nodes(self.first))))
+        return True
+
+
+@caught_by("test_parameters_of_fills_and_copies")
+class TellsWrongSizes(CpuBackend):
+    def nodes(self, graph: Any) -> Any:
+        nodes, edges = super().nodes(graph)
+        return [node._replace(nbytes=node.nbytes and 2 * node.nbytes) for node in nodes], edges
+
+
+@caught_by("test_parameters_of_fills_and_copies")
+class MixesUpSourceAndTarget(CpuBackend):
+    def nodes(self, graph: Any) -> Any:
+        nodes, edges = super().nodes(graph)
+        return [node._replace(source=node.target, target=node.source) for node in nodes], edges
+
+
+@caught_by("test_nodes_come_after_those_they_depend_on")
+class ListsTheLatestFirst(CpuBackend):
+    def nodes(self, graph: Any) -> Any:
+        nodes, edges = super().nodes(graph)
+        last = len(nodes) - 1
+        turned = [node._replace(id=last - node.id) for node in reversed(nodes)]
+        return turned, [GraphEdge(last - edge.source, last - edge.target) for edge in edges]

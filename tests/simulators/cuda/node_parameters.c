@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "graphs.h"
+#include "memory.h"
 #include "modules.h"
 
 static struct node *node_of(handle which, enum work_kind kind) {
@@ -33,5 +34,78 @@ API(2, 0, cuGraphMemsetNodeGetParams, 10000, cuGraphMemsetNodeGetParams, handle,
     const struct node *node = node_of(which, WORK_FILL);
     if (!node) return INVALID_VALUE;
     *answer = node->work.fill;
+    return SUCCESS;
+}
+
+struct side { /* of a copy */
+    size_t x, y, z, level;
+    int place; /* 1 host, 2 device */
+    void *host;
+    uint64_t device, array, reserved;
+    size_t pitch, height;
+};
+
+struct copy_params {
+    struct side source, target;
+    size_t width, height, depth;
+};
+
+static struct side side_of(void *address, size_t nbytes) {
+    const struct allocation *memory = allocation_around(address);
+    struct side side = {.pitch = nbytes, .height = 1};
+    if (memory && memory->place != ON_HOST) {
+        side.place = 2;
+        side.device = (uint64_t)(uintptr_t)address;
+    } else {
+        side.place = 1;
+        side.host = address;
+    }
+    return side;
+}
+
+API(2, 0, cuGraphMemcpyNodeGetParams, 10000, cuGraphMemcpyNodeGetParams, handle, which,
+    struct copy_params *, answer) {
+    const struct node *node = node_of(which, WORK_COPY);
+    if (!node) return INVALID_VALUE;
+    const struct work *work = &node->work;
+    *answer = (struct copy_params){side_of(work->source, work->nbytes), side_of(work->target, work->nbytes),
+        work->nbytes, 1, 1};
+    return SUCCESS;
+}
+
+struct host_params {
+    host_function function;
+    void *data;
+};
+
+API(2, 0, cuGraphHostNodeGetParams, 10000, cuGraphHostNodeGetParams, handle, which,
+    struct host_params *, answer) {
+    const struct node *node = node_of(which, WORK_HOST);
+    if (!node) return INVALID_VALUE;
+    *answer = (struct host_params){node->work.host, node->work.data};
+    return SUCCESS;
+}
+
+struct allocation_params {
+    unsigned char properties[88];
+    const void *access;
+    size_t accesses, nbytes;
+    uint64_t address;
+};
+
+API(2, 0, cuGraphMemAllocNodeGetParams, 11040, cuGraphMemAllocNodeGetParams, handle, which,
+    struct allocation_params *, answer) {
+    const struct node *node = node_of(which, WORK_ALLOC);
+    if (!node) return INVALID_VALUE;
+    *answer = (struct allocation_params){
+        .nbytes = node->work.memory->nbytes, .address = (uint64_t)(uintptr_t)node->work.memory->address};
+    return SUCCESS;
+}
+
+API(2, 0, cuGraphMemFreeNodeGetParams, 11040, cuGraphMemFreeNodeGetParams, handle, which,
+    uint64_t *, answer) {
+    const struct node *node = node_of(which, WORK_FREE);
+    if (!node) return INVALID_VALUE;
+    *answer = (uint64_t)(uintptr_t)node->work.memory->address;
     return SUCCESS;
 }

@@ -1,0 +1,35 @@
+"""Graphs in files: what is in one, and what differs between two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import accelerator_graph as ag
+
+from ..inspection.files import write_description
+from ..inspection.text import table
+
+
+def show(path: str, output: str | None) -> None:
+    """Print all nodes of a graph, or draw it into a file whose suffix says what it is."""
+    description = read(path)
+    if output is None:
+        print(table(description, most=len(description.nodes)))
+    else:
+        write_description(description, Path(output).suffix.lower(), output)
+
+
+def differ(old: str, new: str) -> bool:
+    """Print what is different in the second graph; return True if anything is."""
+    differences = ag.diff(read(old), read(new))
+    print("\n".join(differences) if differences else "the graphs are equal")
+    return bool(differences)
+
+
+def read(path: str) -> ag.GraphDescription:
+    """Read the description of a graph; ValueError with the file's name if it is not one."""
+    text = Path(path).read_text(encoding="utf-8")
+    try:
+        return ag.GraphDescription.from_json(text)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error

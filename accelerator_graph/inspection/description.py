@@ -1,0 +1,79 @@
+"""What is in a graph, as plain data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..backends.base import GraphContents, GraphEdge, GraphNode
+
+
+class GraphDescription(NamedTuple):
+    """What a graph contained when it was described.
+
+    Descriptions are values: they hold nothing of the graph, compare with ``==``, and go to JSON and back
+    unchanged. ``str()`` is a table for a terminal.
+    """
+
+    backend: str
+    """Name of the backend that captured it."""
+    device: int
+    """Ordinal of the device."""
+    nodes: tuple[GraphNode, ...]
+    """Each comes after those that it depends on; a node's `id` is its index."""
+    edges: tuple[GraphEdge, ...]
+    """The dependencies, ordered by target and source."""
+
+    @classmethod
+    def of(cls, backend: str, device: int, contents: GraphContents) -> GraphDescription:
+        """Make the description of what a backend has listed."""
+        nodes, edges = _ordered(contents)
+        return cls(backend, device, tuple(nodes), tuple(edges))
+
+    def kinds(self) -> dict[str, int]:
+        """Return how many nodes of each kind there are, those of child graphs included, most first."""
+        return dict(Counter(node.kind for node in all_nodes(self.nodes)).most_common())
+
+    def to_json(self, indent: int | None = None) -> str:
+        """Return the description as JSON, which `from_json` reads."""
+        from .serialization import to_json
+
+        return to_json(self, indent)
+
+    @classmethod
+    def from_json(cls, text: str) -> GraphDescription:
+        """Read what `to_json` has written.
+
+        Raises
+        ------
+        ValueError
+            The text is not a description, or was written by a later version of the schema.
+        """
+        from .serialization import from_json
+
+        return from_json(text)
+
+    def __str__(self) -> str:
+        from .text import table
+
+        return table(self)
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.kinds().items()) or "no nodes"
+        return f"<GraphDescription of a graph of {self.backend!r}, device {self.device}: {kinds}>"
+
+
+def all_nodes(nodes: tuple[GraphNode, ...] | list[GraphNode]) -> Iterator[GraphNode]:
+    """Yield the nodes, and after each node those of its bodies."""
+    for node in nodes:
+        yield node
+        for body in node.bodies:
+            yield from all_nodes(body[0])
+
+
+def _ordered(contents: GraphContents) -> GraphContents:
+    """Order the dependencies, in bodies too: vendors list them in any order."""
+    nodes, edges = contents
+    inside = [node._replace(bodies=tuple(map(_ordered, node.bodies))) for node in nodes]
+    return inside, sorted(edges, key=lambda edge: (edge.target, edge.source))

@@ -1,0 +1,145 @@
+"""What differs between two graphs, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+from ..backends.base import GraphEdge, GraphNode
+from .description import GraphDescription
+from .names import title
+from .text import count, size
+
+_FIELDS = {
+    "name": "calls {0} instead of {1}",
+    "grid": "has the grid {0} instead of {1}",
+    "block": "has the block {0} instead of {1}",
+    "shared_bytes": "has {0} of shared memory instead of {1}",
+    "nbytes": "is of {0} instead of {1}",
+    "value": "fills with {0} instead of {1}",
+    "source": "reads at {0} instead of {1}",
+    "target": "writes at {0} instead of {1}",
+}
+
+_MOST_PAIRS = 4_000_000
+"""Beyond this many pairs of nodes, difflib leaves out very frequent ones, so that it takes seconds."""
+
+
+def diff(a: GraphDescription, b: GraphDescription) -> list[str]:
+    """Return what is different in `b`, in a sentence for each difference; nothing if they are equal.
+
+    Nodes are paired by their order, kind and function, as lines are in a comparison of two texts. So a node
+    that was added in the middle is one difference.
+
+    Parameters
+    ----------
+    a, b : GraphDescription
+        The earlier and the later one.
+    """
+    said = [
+        f"{what}: {new} instead of {old}"
+        for what, old, new in (
+            ("backend", a.backend, b.backend),
+            ("device", a.device, b.device),
+        )
+        if old != new
+    ]
+    return [*said, *_contents(a.nodes, a.edges, b.nodes, b.edges, "")]
+
+
+def _contents(
+    nodes: Sequence[GraphNode],
+    edges: Sequence[GraphEdge],
+    new_nodes: Sequence[GraphNode],
+    new_edges: Sequence[GraphEdge],
+    where: str,
+) -> list[str]:
+    said: list[str] = []
+    pairs: dict[int, int] = {}
+    for operation, i, i_end, j, j_end in _operations(nodes, new_nodes):
+        if operation == "equal":
+            for old, new in zip(nodes[i:i_end], new_nodes[j:j_end], strict=True):
+                pairs[old.id] = new.id
+                said += _parameters(old, new, where)
+        else:
+            said += [f"{where}node {old.id} ({title(old)}) is gone" for old in nodes[i:i_end]]
+            said += [f"{where}node {new.id} ({title(new)}) is new" for new in new_nodes[j:j_end]]
+    return said + _dependencies(edges, new_edges, pairs, where)
+
+
+def _operations(
+    nodes: Sequence[GraphNode], new_nodes: Sequence[GraphNode]
+) -> list[tuple[str, int, int, int, int]]:
+    """Return how to make the new list of nodes from the old one, as difflib does."""
+    old, new = ([(node.kind, node.name) for node in each] for each in (nodes, new_nodes))
+    start = _common(old, new)
+    end = _common(old[start:][::-1], new[start:][::-1])
+    old_end, new_end = len(old) - end, len(new) - end
+    middle_old, middle_new = old[start:old_end], new[start:new_end]
+    frequent = len(middle_old) * len(middle_new) > _MOST_PAIRS
+    middle = SequenceMatcher(None, middle_old, middle_new, autojunk=frequent).get_opcodes()
+    return [
+        ("equal", 0, start, 0, start),
+        *((what, i + start, i_end + start, j + start, j_end + start) for what, i, i_end, j, j_end in middle),
+        ("equal", old_end, len(old), new_end, len(new)),
+    ]
+
+
+def _common(old: list[tuple[str, str]], new: list[tuple[str, str]]) -> int:
+    """Return how many elements two lists have in common at their beginnings."""
+    return next(
+        (index for index, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new))
+    )
+
+
+def _parameters(old: GraphNode, new: GraphNode, where: str) -> list[str]:
+    place = f"{where}node {new.id} ({title(new)})"
+    said = [
+        f"{place} {text.format(_shown(name, getattr(new, name)), _shown(name, getattr(old, name)))}"
+        for name, text in _FIELDS.items()
+        if getattr(old, name) != getattr(new, name)
+    ]
+    if len(old.bodies) != len(new.bodies):
+        said.append(f"{place} has {count(len(new.bodies), 'body')} instead of {len(old.bodies)}")
+    for before, after in zip(old.bodies, new.bodies, strict=False):
+        said += _contents(*before, *after, f"inside {place}: ")
+    return said
+
+
+def _dependencies(
+    edges: Sequence[GraphEdge], new_edges: Sequence[GraphEdge], pairs: dict[int, int], where: str
+) -> list[str]:
+    """Compare the dependencies between nodes that both graphs have."""
+    known = set(pairs.values())
+    old = {
+        (pairs[edge.source], pairs[edge.target]): edge.kind
+        for edge in edges
+        if edge.source in pairs and edge.target in pairs
+    }
+    new = {
+        (edge.source, edge.target): edge.kind
+        for edge in new_edges
+        if edge.source in known and edge.target in known
+    }
+    said = []
+    for source, target in sorted(old.keys() | new.keys()):
+        place = f"{where}node {target}"
+        if (source, target) not in new:
+            said.append(f"{place} does not wait for node {source} any more")
+        elif (source, target) not in old:
+            said.append(f"{place} waits for node {source}")
+        elif old[source, target] != new[source, target]:
+            kinds = old[source, target] or "ordinary", new[source, target] or "ordinary"
+            said.append(f"{place} waits for node {source} by a {kinds[1]} dependency instead of {kinds[0]}")
+    return said
+
+
+def _shown(name: str, value: object) -> str:
+    match name, value:
+        case _, None:
+            return "nothing"
+        case (("nbytes" | "shared_bytes"), int(nbytes)):
+            return size(nbytes)
+        case (("source" | "target"), int(address)):
+            return f"{address:#x}"
+    return str(value)

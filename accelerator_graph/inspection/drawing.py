@@ -1,0 +1,96 @@
+"""Drawings of a graph by Graphviz."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Sequence
+
+from ..backends.base import GraphEdge, GraphNode
+from .description import GraphDescription
+from .names import title
+from .text import details
+
+FORMATS = ("svg", "png", "pdf")
+_COLOURS = {
+    "kernel": "#cfe3ff",
+    "memset": "#d8f2dc",
+    "memcpy": "#d8f2dc",
+    "mem_alloc": "#ffe9c7",
+    "mem_free": "#ffe9c7",
+    "host": "#f3d9fa",
+}
+_OTHER = "#eeeeee"
+
+
+def draw(description: GraphDescription, form: str, path: str) -> None:
+    """Draw a graph.
+
+    Parameters
+    ----------
+    description : GraphDescription
+        The graph. Graphviz needs minutes for some thousands of nodes.
+    form : {"svg", "png", "pdf"}
+        The format.
+    path : str
+        The file to write.
+
+    Raises
+    ------
+    OSError
+        Graphviz is not installed, or failed.
+    """
+    try:
+        done = subprocess.run(
+            ["dot", f"-T{form}", "-o", path],
+            input=to_dot(description),
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            check=False,
+        )
+    except FileNotFoundError:
+        raise OSError(
+            f"a .{form} file is drawn by Graphviz, whose program `dot` was not found; install Graphviz, or "
+            "write a .dot or .json file."
+        ) from None
+    if done.returncode:
+        raise OSError(f"Graphviz failed: {done.stderr.strip()}. Write a .dot or .json file instead.")
+
+
+def to_dot(description: GraphDescription) -> str:
+    """Return a drawing in the DOT language, with a box around the contents of each node that has some."""
+    lines = [
+        "digraph accelerator_graph {",
+        '  graph [fontname="Helvetica", fontsize=11, color="#999999"];',
+        '  node [fontname="Helvetica", fontsize=11, shape=box, style="rounded,filled", color="#666666"];',
+        '  edge [color="#666666", arrowsize=0.7];',
+        *_contents(description.nodes, description.edges, "n"),
+    ]
+    return "\n".join([*lines, "}", ""])
+
+
+def _contents(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], prefix: str) -> Iterator[str]:
+    for node in nodes:
+        name = f"{prefix}{node.id}"
+        colour = _COLOURS.get(node.kind, _OTHER)
+        yield (
+            f'  {name} [label="{_quoted(title(node))}", fillcolor="{colour}", '
+            f'tooltip="{node.id}: {_quoted(" ".join(filter(None, (node.kind, details(node)))))}"];'
+        )
+        for number, body in enumerate(node.bodies):
+            yield f"  subgraph cluster_{name}_{number} {{"
+            yield f'  label="inside {node.id}";'
+            yield from _contents(*body, f"{name}_{number}_")
+            yield "  }"
+            yield from (
+                f"  {name} -> {name}_{number}_{first.id} [style=dotted, arrowhead=none];"
+                for first in body[0][:1]
+            )
+    for edge in edges:
+        look = " [style=dashed]" if edge.kind else ""
+        yield f"  {prefix}{edge.source} -> {prefix}{edge.target}{look};"
+
+
+def _quoted(text: str) -> str:
+    shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+    return shown.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,62 @@
+"""Names of kernels that a person can read."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes.util import find_library
+from functools import cache, lru_cache
+
+from ..backends.base import GraphNode
+
+
+@lru_cache(maxsize=4096)
+def demangled(name: str) -> str:
+    """Return the name of a function as it is written in C++.
+
+    The C++ library of the system knows how (``__cxa_demangle`` of the Itanium ABI, which CUDA and HIP use).
+    Other names, and all names where there is no such library, are returned as they are.
+    """
+    library = _library() if name.startswith("_Z") else None
+    if library is None:
+        return name
+    status = ctypes.c_int()
+    found = library.__cxa_demangle(name.encode(), None, None, ctypes.byref(status))
+    if not found:
+        return name
+    try:
+        return ctypes.string_at(found).decode(errors="replace")
+    finally:
+        library.free(found)
+
+
+@lru_cache(maxsize=4096)
+def short_name(name: str) -> str:
+    """Return the name of a function without its namespaces, template arguments and parameters."""
+    kept, depth = [], 0
+    for each in demangled(name).removeprefix("void ").replace("(anonymous namespace)", "{anonymous}"):
+        if each in ">)":
+            depth -= 1
+        elif each in "<(":
+            depth += 1
+        elif depth == 0:
+            kept.append(each)
+    return "".join(kept).rpartition("::")[2].strip() or name
+
+
+def title(node: GraphNode) -> str:
+    """Return the words that name a node: its kind, and the short name of what it calls."""
+    return " ".join(filter(None, (node.kind, short_name(node.name))))
+
+
+@cache
+def _library() -> ctypes.CDLL | None:
+    for name in filter(None, ("libstdc++.so.6", "libc++abi.so.1", find_library("c++abi"))):
+        try:
+            library = ctypes.CDLL(name)
+            library.__cxa_demangle.restype = ctypes.c_void_p
+        except (OSError, AttributeError):
+            continue
+        library.free.argtypes = [ctypes.c_void_p]
+        library.free.restype = None
+        return library
+    return None

@@ -1,0 +1,79 @@
+"""Descriptions as JSON, and back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ..backends.base import GraphContents, GraphEdge, GraphNode
+from .description import GraphDescription
+
+SCHEMA = 1
+"""The version of the schema. It changes when a field goes or changes its meaning; new fields do not count."""
+
+_TUPLES = ("grid", "block")
+_DEFAULTS = GraphNode._field_defaults
+
+
+def to_json(description: GraphDescription, indent: int | None) -> str:
+    """Return a description as JSON. Fields of nodes that say nothing are left out."""
+    return json.dumps(
+        {
+            "schema": SCHEMA,
+            "backend": description.backend,
+            "device": description.device,
+            **_contents(description.nodes, description.edges),
+        },
+        indent=indent,
+    )
+
+
+def from_json(text: str) -> GraphDescription:
+    """Read a description."""
+    data = json.loads(text)
+    if not isinstance(data, dict) or "schema" not in data:
+        raise ValueError("the text is not the description of a graph; read one that to_json() has written.")
+    if data["schema"] not in range(1, SCHEMA + 1):
+        raise ValueError(
+            f"the description has schema {data['schema']!r}, and this accelerator_graph reads up to "
+            f"{SCHEMA}; read it with the version that wrote it, or a later one."
+        )
+    try:
+        return GraphDescription.of(data["backend"], data["device"], _read(data))
+    except (KeyError, TypeError, IndexError) as error:
+        raise ValueError(f"the description is damaged ({error!r}); write it again with to_json().") from error
+
+
+def _contents(nodes: Any, edges: Any) -> dict[str, Any]:
+    return {"nodes": [_node(node) for node in nodes], "edges": [list(filter(_said, edge)) for edge in edges]}
+
+
+def _said(value: object) -> bool:
+    return value != ""
+
+
+def _node(node: GraphNode) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        name: value for name, value in node._asdict().items() if value != _DEFAULTS.get(name, ())
+    }
+    if node.bodies:
+        said["bodies"] = [_contents(*body) for body in node.bodies]
+    return said
+
+
+def _read(data: dict[str, Any]) -> GraphContents:
+    nodes = []
+    for each in data["nodes"]:
+        known = {name: value for name, value in each.items() if name in GraphNode._fields}
+        for name in _TUPLES:
+            if name in known:
+                known[name] = tuple(known[name])
+        known["bodies"] = tuple(map(_read, each.get("bodies", ())))
+        nodes.append(GraphNode(**known))
+    edges = [GraphEdge(*edge) for edge in data["edges"]]
+    ids = range(len(nodes))
+    if [node.id for node in nodes] != [*ids]:
+        raise IndexError("the nodes are not numbered in their order")
+    if not all(edge.source in ids and edge.target in ids for edge in edges):
+        raise IndexError("a dependency is of a node that is not there")
+    return nodes, edges

@@ -1,0 +1,89 @@
+"""A description as a table for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..backends.base import GraphEdge, GraphNode
+from .description import GraphDescription, all_nodes
+from .names import short_name
+
+
+def table(description: GraphDescription, most: int = 40) -> str:
+    """Return a headline, and a row for each node up to a number of rows; what is beyond is counted."""
+    nodes, edges = description.nodes, description.edges
+    inside = sum(1 for _ in all_nodes(nodes)) - len(nodes)
+    kinds = ", ".join(f"{count} {kind}" for kind, count in description.kinds().items())
+    headline = (
+        f"graph of {description.backend}, device {description.device}: "
+        f"{count(len(nodes), 'node')}{f' and {inside} inside them' if inside else ''}"
+        f"{f' ({kinds})' if kinds else ''}, {count(len(edges), 'dependency')}"
+    )
+    rows = list(_rows(nodes, edges))
+    more = max(len(rows) - most, 0)
+    lines = _aligned([("", "kind", "what", "after"), *rows[:most]]) if rows else []
+    return "\n".join([headline, *lines, *([f"... and {count(more, 'more node')}"] if more else [])])
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
+
+
+def details(node: GraphNode) -> str:
+    """Return what a node does, in a few words."""
+    parts = [short_name(node.name)] if node.name else []
+    if node.grid and node.block:
+        shared = f" {size(node.shared_bytes)} shared" if node.shared_bytes else ""
+        parts.append(f"<{_product(node.grid)} x {_product(node.block)}>{shared}")
+    if node.nbytes is not None:
+        parts.append(size(node.nbytes))
+    if node.value is not None:
+        parts.append(f"= {node.value}")
+    if node.source is not None:
+        parts.append(f"{node.source:#x} ->")
+    if node.target is not None and node.kind != "host":
+        parts.append(f"{node.target:#x}")
+    return " ".join(parts)
+
+
+def size(nbytes: int) -> str:
+    """Return a number of bytes in a unit that fits."""
+    amount, unit = float(nbytes), "B"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024 or unit == "GiB":
+            break
+        amount /= 1024
+    return f"{amount:.0f} {unit}" if amount >= 100 or amount == int(amount) else f"{amount:.1f} {unit}"
+
+
+def _rows(
+    nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], indent: str = ""
+) -> Iterator[tuple[str, str, str, str]]:
+    after: dict[int, list[str]] = {}
+    for edge in edges:
+        mark = "*" if edge.kind else ""
+        after.setdefault(edge.target, []).append(f"{edge.source}{mark}")
+    for node in nodes:
+        before = after.get(node.id, [])
+        shown = " ".join(before) if before != [str(node.id - 1)] else ""
+        yield f"{indent}{node.id}", node.kind, details(node), shown or ("" if before else "-")
+        for body in node.bodies:
+            yield from _rows(*body, indent + "  ")
+
+
+def _product(sizes: tuple[int, ...]) -> str:
+    *rest, last = sizes
+    while rest and last == 1:
+        *rest, last = rest
+    return ",".join(map(str, (*rest, last)))
+
+
+def _aligned(rows: list[tuple[str, str, str, str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    widths[0] = max(widths[0], 3)
+    return [
+        f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:<{widths[2]}}  {row[3]}".rstrip()
+        for row in rows
+    ]

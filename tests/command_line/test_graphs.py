@@ -1,0 +1,55 @@
+"""The commands `show` and `diff`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import accelerator_graph as ag
+from command_line.calls import command_line
+
+
+def captured(path: Path, times: int) -> Path:
+    with ag.Stream(backend="cpu") as stream, ag.Graph(keep_graph=True) as graph:
+        for _ in range(times):
+            stream.launch(print)
+    graph.debug_dump(path)
+    return path
+
+
+def test_show_prints_every_node(tmp_path: Path) -> None:
+    done = command_line("show", str(captured(tmp_path / "a.json", 50)))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("graph of cpu, device 0: 50 nodes (50 host), 49 dependencies\n")
+    assert done.stdout.splitlines()[-1].split() == ["49", "host", "print"]
+
+
+def test_show_draws_into_a_file(tmp_path: Path) -> None:
+    path = captured(tmp_path / "a.json", 2)
+    done = command_line("show", str(path), "-o", str(tmp_path / "a.dot"))
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert "n0 -> n1;" in (tmp_path / "a.dot").read_text(encoding="utf-8")
+
+
+def test_diff_has_the_status_of_diff(tmp_path: Path) -> None:
+    two, three = captured(tmp_path / "two.json", 2), captured(tmp_path / "three.json", 3)
+    same = command_line("diff", str(two), str(two))
+    assert (same.returncode, same.stdout) == (0, "the graphs are equal\n"), same.stderr
+    other = command_line("diff", str(two), str(three))
+    assert (other.returncode, other.stdout) == (1, "node 2 (host print) is new\n"), other.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(None, "No such file"), ("{}", "not the description of a graph"), ("x", "Expecting value")],
+)
+def test_files_that_hold_no_graph(tmp_path: Path, text: str | None, said: str) -> None:
+    path = tmp_path / "graph.json"
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    done = command_line("show", str(path))
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert said in done.stderr
+    assert str(path) in done.stderr

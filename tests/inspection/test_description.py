@@ -1,0 +1,114 @@
+"""What `describe` says of a graph, on the cpu backend."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph.backends.base import GraphEdge, GraphNode
+
+
+@pytest.fixture
+def stream():
+    with ag.Stream(backend="cpu") as stream:
+        yield stream
+
+
+def first(): ...
+
+
+def second(): ...
+
+
+def last(): ...
+
+
+def fork_and_join(stream):
+    """Capture a fill, a copy, and two branches that meet."""
+    target, source = (ctypes.c_char * 16)(), (ctypes.c_char * 16)()
+    with ag.Graph(keep_graph=True) as graph:
+        stream.fill(target, 7)
+        stream.copy(target, source)
+        side = ag.Stream(like=stream)
+        side.wait(stream)
+        side.launch(first)
+        stream.launch(second)
+        stream.wait(side)
+        stream.launch(last)
+    return graph, ctypes.addressof(target), ctypes.addressof(source)
+
+
+def test_nodes_and_dependencies(stream):
+    graph, target, source = fork_and_join(stream)
+    found = graph.describe()
+    assert (found.backend, found.device) == ("cpu", 0)
+    assert found.nodes == (
+        GraphNode(0, "memset", target=target, nbytes=16, value=7),
+        GraphNode(1, "memcpy", target=target, source=source, nbytes=16),
+        GraphNode(2, "host", "first"),
+        GraphNode(3, "host", "second"),
+        GraphNode(4, "host", "last"),
+    )
+    assert found.edges == (
+        GraphEdge(0, 1),
+        GraphEdge(1, 2),
+        GraphEdge(1, 3),
+        GraphEdge(2, 4),
+        GraphEdge(3, 4),
+    )
+    assert found.kinds() == {"host": 3, "memset": 1, "memcpy": 1}
+
+
+def test_a_graph_inside_a_graph(stream):
+    inner, *_ = fork_and_join(stream)
+    with ag.Graph(keep_graph=True) as outer:
+        inner.replay()
+    (node,) = outer.describe().nodes
+    assert node.kind == "graph"
+    nodes, edges = node.bodies[0]
+    assert (tuple(nodes), tuple(edges)) == (inner.describe().nodes, inner.describe().edges)
+
+
+def test_a_description_holds_nothing_of_the_graph(stream):
+    graph, *_ = fork_and_join(stream)
+    found = graph.describe()
+    graph.reset()
+    assert found.nodes[2].name == "first"
+    assert hash(found) == hash(ag.GraphDescription.from_json(found.to_json()))
+
+
+def test_a_graph_that_was_not_kept_says_how_to_keep_it(stream):
+    with ag.Graph() as graph:
+        stream.launch(first)
+    with pytest.raises(ag.GraphStateError, match="keep_graph=True"):
+        graph.describe()
+
+
+def test_an_empty_graph_object(stream):
+    with pytest.raises(ag.GraphStateError, match=r"describe\(\)"):
+        ag.Graph(backend="cpu").describe()
+
+
+def test_the_table(stream):
+    graph, target, source = fork_and_join(stream)
+    assert str(graph.describe()).splitlines() == [
+        "graph of cpu, device 0: 5 nodes (3 host, 1 memset, 1 memcpy), 5 dependencies",
+        f"     kind    what{' ' * (len(f'16 B {source:#x} -> {target:#x}') - 4)}  after",
+        f"0    memset  16 B = 7 {target:#x}{' ' * (len(f'{source:#x} -> ') - 4)}  -",
+        f"1    memcpy  16 B {source:#x} -> {target:#x}",
+        "2    host    first",
+        f"3    host    second{' ' * (len(f'16 B {source:#x} -> {target:#x}') - 6)}  1",
+        f"4    host    last{' ' * (len(f'16 B {source:#x} -> {target:#x}') - 4)}  2 3",
+    ]
+
+
+def test_a_long_table_ends_with_a_count(stream):
+    with ag.Graph(keep_graph=True) as graph:
+        for _ in range(100):
+            stream.launch(first)
+    lines = str(graph.describe()).splitlines()
+    assert lines[-1] == "... and 60 more nodes"
+    assert len(lines) == 43
+    assert repr(graph.describe()) == "<GraphDescription of a graph of 'cpu', device 0: 100 host>"

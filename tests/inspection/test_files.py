@@ -1,0 +1,80 @@
+"""Files that `debug_dump` writes, by their suffix."""
+
+from __future__ import annotations
+
+import shutil
+import xml.etree.ElementTree as ET
+
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph.backends.base import GraphEdge, GraphNode
+from accelerator_graph.inspection.drawing import to_dot
+
+
+def work(): ...
+
+
+@pytest.fixture
+def graph():
+    with ag.Stream(backend="cpu") as stream:
+        with ag.Graph(keep_graph=True) as inner:
+            stream.launch(work)
+            stream.launch(work)
+        with ag.Graph(keep_graph=True) as graph:
+            stream.launch(print)
+            inner.replay()
+        yield graph
+
+
+def test_json_is_the_description(graph, tmp_path):
+    graph.debug_dump(tmp_path / "graph.JSON")
+    text = (tmp_path / "graph.JSON").read_text(encoding="utf-8")
+    assert ag.GraphDescription.from_json(text) == graph.describe()
+
+
+@pytest.mark.parametrize("name", ["graph.dot", "graph", "graph.txt"])
+def test_any_other_file_is_dot(graph, tmp_path, name):
+    graph.debug_dump(tmp_path / name)
+    text = (tmp_path / name).read_text(encoding="utf-8")
+    assert text == to_dot(graph.describe())
+    assert text.startswith("digraph")
+    assert "n0 -> n1;" in text
+    assert "subgraph cluster_n1_0 {" in text
+    assert "n1_0_0 -> n1_0_1;" in text
+
+
+def test_names_are_quoted():
+    node = GraphNode(0, "kernel", 'say "hi"\\')
+    edges = [GraphEdge(0, 0, "programmatic")]
+    text = to_dot(ag.GraphDescription.of("cuda", 0, ([node], edges)))
+    assert r'label="kernel say \"hi\"\\"' in text
+    assert "n0 -> n0 [style=dashed];" in text
+
+
+@pytest.mark.skipif(not shutil.which("dot"), reason="Graphviz is not installed")
+@pytest.mark.parametrize(("suffix", "begins"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_pictures(graph, tmp_path, suffix, begins):
+    path = tmp_path / f"graph.{suffix}"
+    graph.debug_dump(path)
+    assert path.read_bytes().startswith(begins)
+    if suffix == "svg":
+        texts = {element.text for element in ET.parse(path).iter("{http://www.w3.org/2000/svg}text")}
+        assert {"host print", "graph", "host work", "inside 1"} <= texts
+
+
+def test_without_graphviz_the_error_says_what_to_do(graph, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(OSError, match=r"install Graphviz, or write a \.dot or \.json file"):
+        graph.debug_dump(tmp_path / "graph.svg")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_graphviz_that_fails_is_an_error(graph, tmp_path, monkeypatch):
+    program = tmp_path / "dot"
+    program.write_text("#!/bin/sh\necho 'out of paint' >&2\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(OSError, match="out of paint"):
+        graph.debug_dump(tmp_path / "graph.svg")
+    assert [path.name for path in tmp_path.iterdir()] == ["dot"]

@@ -1,0 +1,60 @@
+"""Descriptions as JSON, and back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from accelerator_graph import GraphDescription
+from accelerator_graph.backends.base import GraphEdge, GraphNode
+
+INSIDE = ([GraphNode(0, "memcpy", source=1, target=2, nbytes=3)], [])
+NODES = [
+    GraphNode(0, "kernel", "f", grid=(1, 2, 3), block=(32, 1, 1), shared_bytes=48),
+    GraphNode(1, "memset", target=2**63, nbytes=8, value=0),
+    GraphNode(2, "graph", bodies=(INSIDE, INSIDE)),
+]
+DESCRIPTION = GraphDescription.of("cuda", 1, (NODES, [GraphEdge(1, 2), GraphEdge(0, 1, "programmatic")]))
+
+
+def test_there_and_back():
+    assert GraphDescription.from_json(DESCRIPTION.to_json()) == DESCRIPTION
+    assert GraphDescription.from_json(DESCRIPTION.to_json(indent=2)) == DESCRIPTION
+    assert DESCRIPTION.edges == (GraphEdge(0, 1, "programmatic"), GraphEdge(1, 2))
+
+
+def test_only_what_is_known_is_written():
+    data = json.loads(DESCRIPTION.to_json())
+    assert data["schema"] == 1
+    assert data["nodes"][1] == {"id": 1, "kind": "memset", "target": 2**63, "nbytes": 8, "value": 0}
+    assert data["edges"] == [[0, 1, "programmatic"], [1, 2]]
+
+
+def test_fields_of_a_later_version_are_ignored():
+    data = json.loads(DESCRIPTION.to_json())
+    data["nodes"][0]["colour"] = "red"
+    assert GraphDescription.from_json(json.dumps(data | {"more": 1})) == DESCRIPTION
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[]", "not the description of a graph"),
+        ("{}", "not the description of a graph"),
+        ('{"schema": 99}', "has schema 99"),
+        ('{"schema": "new"}', "has schema 'new'"),
+        ('{"schema": 1, "backend": "cpu"}', "damaged"),
+        ('{"schema": 1, "backend": "cpu", "device": 0, "nodes": [{}], "edges": []}', "damaged"),
+        ('{"schema": 1, "backend": "cpu", "device": 0, "nodes": [], "edges": [[0, 1]]}', "damaged"),
+        ('{"schema": 1, "backend": "cpu", "device": 0, "nodes": 3, "edges": []}', "damaged"),
+    ],
+)
+def test_other_texts_are_refused(text, said):
+    with pytest.raises(ValueError, match=said):
+        GraphDescription.from_json(text)
+
+
+def test_a_text_that_is_not_json():
+    with pytest.raises(ValueError, match="Expecting value"):
+        GraphDescription.from_json("digraph {}")
