@@ -25,7 +25,6 @@ from dpctl.program import create_program_from_source
 
 from accelerator_graph.errors import DriverError
 
-
 LONG = 1 << 26
 """Turns of the kernel's loop that take a tenth of a second or more."""
 
