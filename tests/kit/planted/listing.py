@@ -123,7 +123,32 @@ class MixesUpSourceAndTarget(CpuBackend):
         return [node._replace(source=node.target, target=node.source) for node in nodes], edges
 
 
-@caught_by("test_nodes_are_in_the_order_of_recording")
+@caught_by("test_recorded_counts_the_nodes_so_far", "test_labels_name_the_nodes_recorded_inside")
+class CountsOneTooManyMeanwhile(CpuBackend):
+    def recorded(self, token: Any) -> Any:
+        return len(token.nodes) + 1
+
+
+@caught_by("test_recorded_counts_the_work_of_forks", "test_a_label_has_the_forks_and_not_what_is_joined")
+class CountsOneStream(Explicit):
+    def recorded(self, token: Any) -> int:
+        return sum(entry.stream is token.first for entry in token.entries)
+
+
+@caught_by("test_recorded_counts_the_nodes_so_far", "test_labels_name_the_nodes_recorded_inside")
+class CountingAddsANode(Explicit):
+    def recorded(self, token: Any) -> int:
+        self.enqueue(token.first, "empty", int)
+        return len(token.entries) - 1
+
+
+@caught_by("test_labels_name_the_nodes_recorded_inside")
+class NeverCountsMeanwhile(CpuBackend):
+    def recorded(self, token: Any) -> Any:
+        return 0
+
+
+@caught_by("test_nodes_are_in_the_order_of_recording", "test_labels_name_the_nodes_recorded_inside")
 class ListsTheLatestFirst(CpuBackend):
     def nodes(self, graph: Any) -> Any:
         nodes, edges = super().nodes(graph)
