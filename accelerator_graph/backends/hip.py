@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from ._hip import capture as _capture
 from ._hip import events as _events
 from ._hip import nodes as _nodes
+from ._hip import topology as _topology
 from ._hip.arrays import plain
 from ._hip.capture import Capture
 from ._hip.driver import Driver, Graph, Handle
@@ -291,11 +292,11 @@ class HipBackend(Lends):
 
     def is_empty(self, graph: Graph) -> bool:
         """Return True if the graph has no root. Counting the nodes would copy all of them."""
-        return _nodes.root_count(self._driver, graph.handle) == 0
+        return _topology.root_count(self._driver, graph.handle) == 0
 
     def node_count(self, graph: Graph) -> int:
         """Return the number of nodes."""
-        return _nodes.node_count(self._driver, graph.handle)
+        return _topology.node_count(self._driver, graph.handle)
 
     def nodes(self, graph: Graph) -> GraphContents:
         """List the nodes, with their parameters, and the dependencies."""
@@ -320,7 +321,7 @@ class HipBackend(Lends):
         """Return the number of nodes so far; None if the stream's capture is broken."""
         with self._driver.current_for(stream):
             graph = _capture.graph_of(self._driver, int(stream))
-            return _nodes.node_count(self._driver, graph) if graph else None
+            return _topology.node_count(self._driver, graph) if graph else None
 
     def borrow_graph(self, handle: int, stream: Any) -> Graph:
         """Return a graph that its owner has recorded on this stream."""
