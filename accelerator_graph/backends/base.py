@@ -104,7 +104,7 @@ class GraphNode(NamedTuple):
     """One node of a graph. What its kind does not have, or the vendor does not tell, is None."""
 
     id: int
-    """Its index in the list of nodes, which is in the order in which they were recorded."""
+    """Its index in the list of nodes, in which each comes after those that it depends on."""
     kind: str
     """In lower case: ``"kernel"``, ``"memset"``, ``"memcpy"``, ``"host"``, ``"empty"``, ``"graph"``, ..."""
     name: str = ""
@@ -243,8 +243,8 @@ class Recorder(ABC):
     def recorded(self, token: Any) -> int | None:
         """Return how many nodes the capture has recorded so far; None if that can't be known.
 
-        Called for labels, on the thread that began the capture. Counts the nodes of all streams that take
-        part, so that it is the `GraphNode.id` of the next one. Disturbs nothing.
+        Called for labels, on the thread that began the capture. Disturbs nothing. Counts the nodes of all
+        streams that take part. If it is known, `nodes` has to list them in the order of recording.
         """
         return None
 

@@ -36,11 +36,11 @@ class GraphDescription(NamedTuple):
     device: int
     """Ordinal of the device."""
     nodes: tuple[GraphNode, ...]
-    """In the order in which they were recorded; a node's `id` is its index."""
+    """Each comes after those that it depends on; a node's `id` is its index."""
     edges: tuple[GraphEdge, ...]
     """The dependencies, ordered by target and source."""
     labels: tuple[Label, ...] = ()
-    """In the order in which they began."""
+    """In the order in which they began. If there are labels, the nodes are in the order of recording."""
 
     @classmethod
     def of(

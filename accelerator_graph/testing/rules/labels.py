@@ -66,6 +66,24 @@ class LabelRules(Case):
         assert self.replayed(graph, cell) == applied(2)
         assert self.read(other) == applied(1)
 
+    @needs(Capability.ENQUEUE)
+    def test_nodes_are_in_the_order_of_recording(self) -> None:
+        """If `recorded` is known, nodes are listed in the order of recording, over several streams, too."""
+        stream, buffers = self.stream(), [self.used.buffer(8) for _ in range(6)]
+        self._counts(stream, [])
+        sides = [self.stream() for _ in range(2)] if self.has(Capability.EVENTS) else []
+        turns = [stream, stream, *sides, *reversed(sides)] if sides else [stream] * 6
+        with self.graph(stream, keep_graph=True) as graph:
+            for side in sides:
+                side.wait(stream)
+            for number, (turn, buffer) in enumerate(zip(turns, buffers, strict=True)):
+                turn.fill(buffer, number + 1)
+            for side in sides:
+                stream.wait(side)
+        values = [node.value for node in graph.describe().nodes if node.value is not None]
+        self.skip_unless(bool(values), "does not tell what fills write")
+        assert values == [1, 2, 3, 4, 5, 6]
+
     def _counts(self, stream: ag.Stream, steps: list[Callable[[], object]]) -> None:
         """Capture; check what is counted after each step, which records one piece of work."""
         backend, token = self.backend, self.begin(stream)
