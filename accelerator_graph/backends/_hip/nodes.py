@@ -9,7 +9,7 @@ from ctypes import byref, c_size_t, c_uint, c_void_p
 from ...errors import AcceleratorGraphError
 from ..base import GraphContents, GraphEdge, GraphNode
 from .driver import Driver
-from .topology import dependencies, in_order, node_handles
+from .topology import Edge, dependencies, in_order, node_handles
 
 _KINDS = [
     "kernel",
@@ -103,13 +103,13 @@ def list_nodes(driver: Driver, graph: int) -> GraphContents:
 
     Graphs inside are not changed, so their nodes are listed as the runtime does it.
     """
-    return _listed(driver, graph, in_order(driver, graph))
+    return _listed(driver, *in_order(driver, graph))
 
 
-def _listed(driver: Driver, graph: int, handles: list[int]) -> GraphContents:
+def _listed(driver: Driver, handles: list[int], pairs: list[Edge]) -> GraphContents:
     nodes = [_read(driver, index, handle) for index, handle in enumerate(handles)]
     index_of = {handle: index for index, handle in enumerate(handles)}
-    edges = [GraphEdge(index_of[source], index_of[target]) for source, target in dependencies(driver, graph)]
+    edges = [GraphEdge(index_of[source], index_of[target]) for source, target in pairs]
     return nodes, edges
 
 
@@ -195,7 +195,7 @@ def _mem_free(driver: Driver, node: GraphNode, handle: int) -> GraphNode:
 
 def _graph(driver: Driver, node: GraphNode, handle: int) -> GraphNode:
     body = driver.call("hipGraphChildGraphNodeGetGraph", handle)
-    return node._replace(bodies=(_listed(driver, body, node_handles(driver, body)),))
+    return node._replace(bodies=(_listed(driver, node_handles(driver, body), dependencies(driver, body)),))
 
 
 _READERS: dict[str, Callable[[Driver, GraphNode, int], GraphNode]] = {

@@ -75,8 +75,8 @@ def extra_node(driver: Driver, graph: int, use: Callable[[int], None]) -> Abstra
     return Between(begin, end)
 
 
-def in_order(driver: Driver, graph: int) -> list[int]:
-    """Return the handles of a graph's nodes in the order in which they were recorded.
+def in_order(driver: Driver, graph: int) -> tuple[list[int], list[Edge]]:
+    """Return a graph's nodes, in the order in which they were recorded, and its dependencies.
 
     AMD's runtime sorts the nodes by their dependencies. But it lists the dependencies in the order in which
     their sources were recorded, so every node that is no source becomes one for a moment. A runtime that
@@ -84,7 +84,7 @@ def in_order(driver: Driver, graph: int) -> list[int]:
     """
     nodes, edges = node_handles(driver, graph), dependencies(driver, graph)
     if edges == list(pairwise(nodes)):  # a line
-        return nodes
+        return nodes, edges
     last = sorted(set(nodes).difference(source for source, _ in edges))
 
     def use(extra: int) -> None:
@@ -94,4 +94,4 @@ def in_order(driver: Driver, graph: int) -> list[int]:
         nodes[:] = dict.fromkeys(source for source, _ in dependencies(driver, graph))
 
     with extra_node(driver, graph, use):
-        return nodes
+        return nodes, edges
