@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from types import TracebackType
 from typing import Self, TypeVar, cast
 
-from ._core import capture_table, liveness, ownership, pools, states, streams
+from ._core import capture_table, labels, liveness, ownership, pools, states, streams
 from ._core.call_site import caller
 from ._core.capture import CapturePlan
 from ._core.extension import calling
@@ -22,7 +22,7 @@ from ._interpreter.integers import integer
 from ._interpreter.sure_exit import if_skipped, sure_exit
 from .backends import registry
 from .errors import GraphStateError, UnsupportedError
-from .inspection.description import GraphDescription
+from .inspection.description import GraphDescription, Label
 from .inspection.profile import GraphProfile
 from .interop import registry as interop
 
@@ -268,7 +268,7 @@ class Graph(Lifecycle):
         return self._runner_for("pool()").lease.shown
 
     def describe(self) -> GraphDescription:
-        """Return what is in the graph: its nodes with their parameters, and the dependencies between them.
+        """Return what is in the graph: its nodes with their parameters, their dependencies and labels.
 
         Raises
         ------
@@ -279,7 +279,9 @@ class Graph(Lifecycle):
         """
         captured, home = self._kept("describe()"), self._home
         assert home is not None
-        return GraphDescription.of(home.backend, home.device, captured.recorder.nodes(captured.value))
+        contents = captured.recorder.nodes(captured.value)
+        labelled = labels.if_in_order(captured.labels, contents[1], captured.backend)
+        return GraphDescription.of(home.backend, home.device, contents, map(Label._make, labelled))
 
     def profile(self, replays: int = 20, state: Iterable[object] | None = None) -> GraphProfile:
         """Run the graph's work to find out how long it takes.
