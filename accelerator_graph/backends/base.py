@@ -220,9 +220,9 @@ class Recorder(ABC):
         nothing to destroy; after a KeyboardInterrupt, the library calls `capture_abandon` as well.
 
         Raises `DriverError` if the capture was invalidated: with the reason of the call that did it, or
-        ``"invalidated"``. Also if work on a forked stream was not waited for: with reason ``"unjoined"``, even
-        if the runtime's graphs would wait for it, so that the same program works on every backend. Whether a
-        fork without work has to be waited for is up to the backend.
+        ``"invalidated"``. Also if work on a forked stream was not waited for: with reason ``"unjoined"``,
+        even if the runtime's graphs would wait for it, so that the same program works on every backend.
+        Whether a fork without work has to be waited for is up to the backend.
         """
 
     def capture_abandon(self, token: Any) -> None:
