@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import accelerator_graph as ag
-from accelerator_graph.backends.base import Capability
+from accelerator_graph.backends.base import Capability, Lends
 
 from .._case import Case, applied, needs
 
@@ -92,6 +92,8 @@ class LabelRules(Case):
             for step in steps:
                 step()
                 found += [backend.recorded(token) for _ in range(2)]
+            if isinstance(backend, Lends):
+                assert backend.recorded_on(stream._native) == found[-1], "recorded_on and recorded differ"
         finally:
             graph = backend.capture_end(token)
         count = backend.node_count(graph)
