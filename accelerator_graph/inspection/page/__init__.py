@@ -13,7 +13,7 @@ from ..difference import Comparison, compare
 from ..lanes import lanes
 from ..names import demangled, short_name
 
-_SCRIPTS = ("cytoscape.min.js", "rows.js", "drawing.js", "page.js")
+_SCRIPTS = ("cytoscape.min.js", "rows.js", "words.js", "drawing.js", "page.js")
 
 
 def to_html(description: GraphDescription) -> str:
@@ -61,19 +61,15 @@ def _names(descriptions: Iterable[GraphDescription]) -> dict[str, tuple[str, str
 def _rows(comparison: Comparison, old: int, new: int) -> list[tuple[int | None, int | None]]:
     """Return the nodes of both graphs, those that are the same in one row."""
     rows: list[tuple[int | None, int | None]] = []
-    done = 0
-    gone = iter(sorted(set(range(old)) - comparison.pairs.keys()))
-    waiting = next(gone, old)
     partners = {b: a for a, b in comparison.pairs.items()}
+    done = 0
     for index in range(new):
         partner = partners.get(index)
-        while waiting < (partner if partner is not None else done):
-            rows.append((waiting, None))
-            waiting = next(gone, old)
+        if partner is not None:
+            rows += [(gone, None) for gone in range(done, partner)]
+            done = partner + 1
         rows.append((partner, index))
-        done = done if partner is None else partner + 1
-    rows += [(index, None) for index in (waiting, *gone) if index < old]
-    return rows
+    return rows + [(gone, None) for gone in range(done, old)]
 
 
 def _page(title: str, data: dict[str, Any]) -> str:
