@@ -18,6 +18,7 @@ const Drawing = (() => {
         ...font, shape: "round-rectangle", width: WIDTH, height: HEIGHT, label: "data(text)", "background-color": "data(fill)",
         "border-width": 1, "border-color": colour("edge"), "text-valign": "center", "text-wrap": "ellipsis",
         "text-max-width": WIDTH - 12, "min-zoomed-font-size": 6,
+        "z-index-compare": "manual", "z-index": 100,
       } },
       { selector: "node.group", style: {
         "background-color": colour("box"), "border-style": "double", "border-width": 4, "font-weight": "bold",
@@ -28,17 +29,19 @@ const Drawing = (() => {
       } },
       { selector: "node.box", style: {
         width: "data(width)", height: "data(height)", "background-color": colour("box"), "border-color": colour("line"),
-        events: "no", "z-index-compare": "manual", "z-index": "data(depth)", label: "",
+        events: "no", "z-index": "data(depth)", label: "",
       } },
       { selector: "node.hole", style: {
         "background-opacity": 0, "border-style": "dashed", "border-color": colour("line"), label: "", events: "no",
       } },
       marked("new"), marked("gone"), marked("changed"),
       { selector: "edge", style: {
-        ...line, width: 1.5, "target-arrow-shape": "triangle", "arrow-scale": 0.8, "curve-style": "data(curve)",
-        "taxi-direction": "data(direction)", "taxi-turn": "data(turn)", "taxi-turn-min-distance": 2,
-        "z-index-compare": "manual", "z-index": 50,
+        ...line, width: 1.5, "target-arrow-shape": "triangle", "arrow-scale": 0.8, "curve-style": "straight",
+        "taxi-direction": "downward", "taxi-turn-min-distance": 2, "z-index-compare": "manual", "z-index": 50,
       } },
+      { selector: "edge.fork", style: { "curve-style": "taxi", "taxi-turn": "7px" } },
+      { selector: "edge.join", style: { "curve-style": "taxi", "taxi-turn": "-7px" } },
+      { selector: "edge.across", style: { "curve-style": "taxi", "taxi-turn": "data(turn)", "taxi-direction": "rightward" } },
       { selector: "edge.programmatic", style: { "line-style": "dashed" } },
       { selector: "edge.inside", style: { "line-style": "dotted", "target-arrow-shape": "none" } },
       { selector: "node.hit", style: { "border-color": colour("hit"), "border-width": 3 } },
@@ -49,7 +52,6 @@ const Drawing = (() => {
         "border-color": colour("accent"), "border-width": 4, "border-style": "solid",
         "underlay-color": colour("accent"), "underlay-opacity": 0.25, "underlay-padding": 5, "underlay-shape": "round-rectangle",
       } },
-      { selector: "node:not(.box):not(.hole)", style: { "z-index-compare": "manual", "z-index": 100 } },
     ];
   }
 
@@ -103,13 +105,10 @@ const Drawing = (() => {
 
   function edge(source, target, kind) {
     const a = source.place, b = target.place;
-    const data = { id: `${a.index} ${b.index}`, source: `${a.index}`, target: `${b.index}`, curve: "taxi", direction: "downward", turn: "50%" };
-    if (a.column !== b.column) {
-      data.direction = a.column < b.column ? "rightward" : "leftward";
-      data.turn = `${Math.max(10, a.right - a.x + GAP / 4)}px`;
-    } else if (a.x === b.x) data.curve = "straight";
-    else data.turn = a.x < b.x ? "7px" : "-7px";
-    return { data, classes: kind };
+    const data = { id: `${a.index} ${b.index}`, source: `${a.index}`, target: `${b.index}` };
+    if (a.column === b.column) return { data, classes: `${kind} ${a.x === b.x ? "" : a.x < b.x ? "fork" : "join"}` };
+    data.turn = `${Math.max(10, a.right - a.x + GAP / 4)}px`;
+    return { data, classes: `${kind} across` };
   }
 
   // Returns the elements of one side.
@@ -148,9 +147,13 @@ const Drawing = (() => {
     return cytoscape({
       container, elements: [], style: style(), layout: { name: "preset" }, minZoom: 0.02, maxZoom: 3,
       autoungrabify: true, boxSelectionEnabled: false, autounselectify: true,
-      textureOnViewport: false, hideEdgesOnViewport: false,
     });
   }
 
-  return { colour, style, place, elements, view, HEIGHT };
+  // While thousands of small nodes are dragged, cytoscape moves a picture of them instead of drawing each.
+  function hasten(cy, rows) {
+    cy.renderer().textureOnViewport = rows > 1500 && cy.zoom() < 0.3;
+  }
+
+  return { colour, style, place, elements, view, hasten };
 })();

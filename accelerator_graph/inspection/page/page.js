@@ -10,7 +10,7 @@
     element.append(...children);
     return element;
   };
-  let shown = [], chosen = root.items[0] || null, matches = [], match = -1;
+  let shown = [], chosen = null, matches = [], match = -1;
 
   // ---- colours
 
@@ -120,8 +120,9 @@
 
   function everything() {
     cy.fit(cy.elements(), 30);
-    if (cy.zoom() > 1.2) cy.zoom({ level: 1.2, position: { x: 0, y: 0 } });
-    if (shown.length && cy.zoom() >= 1.2) cy.fit(cy.elements(), 30), cy.zoom(1.2), cy.center();
+    if (cy.zoom() <= 1.2) return;
+    cy.zoom(1.2);
+    cy.center();
   }
 
   function into(item) {
@@ -165,7 +166,7 @@
   function foldAll(open) {
     for (const group of Rows.groups(root)) group.open = open;
     while (chosen && chosen.parent && !chosen.parent.open) chosen = chosen.parent;
-    if (chosen === root) [chosen] = root.items;
+    if (chosen === root) chosen = null;
     draw();
     everything();
     showDetails();
@@ -192,7 +193,7 @@
 
   function showDetails() {
     if (!chosen) {
-      at("details").replaceChildren(nodes.length ? "Click a node to read its details." : "The graph has no nodes.");
+      at("details").replaceChildren(nodes.length ? at("reading").cloneNode(true) : "The graph has no nodes.");
       return;
     }
     if (chosen.isGroup) {
@@ -232,7 +233,7 @@
     matches = wanted ? root.leaves.filter((_, index) => haystacks[index].includes(exact || wanted)) : [];
     if (exact && !matches.length) matches = root.leaves.filter((_, index) => haystacks[index].includes(wanted));
     match = -1;
-    at("found").value = wanted ? Rows.count(matches.length, "match").replace("matchs", "matches") : "";
+    at("found").value = wanted ? Rows.count(matches.length, "match", "matches") : "";
     mark();
   }
 
@@ -278,6 +279,7 @@
     });
     view.cy.on("tap", () => view.canvas.focus({ preventScroll: true }));
     view.cy.on("viewport", () => {
+      Drawing.hasten(view.cy, shown.length);
       for (const other of views) {
         const { x, y } = other.cy.pan(), pan = view.cy.pan(), zoom = view.cy.zoom();
         if (other !== view && (x !== pan.x || y !== pan.y || other.cy.zoom() !== zoom)) other.cy.viewport({ zoom, pan: { ...pan } });
@@ -321,7 +323,7 @@
   at("fold").hidden = at("unfold").hidden = !hasGroups;
   at("summary").textContent = comparing
     ? (data.sentences.length ? Rows.count(data.sentences.length, "difference") : "The graphs are equal.")
-    : `${Rows.count(data.graphs[0].nodes.length, "node")}, ${Rows.count(data.graphs[0].edges.length, "line")} between them`;
+    : `${Rows.count(data.graphs[0].nodes.length, "node")}, ${Rows.count(data.graphs[0].edges.length, "dependency", "dependencies")}`;
   showLegend();
   draw();
   everything();

@@ -6,8 +6,8 @@ const Rows = (() => {
   const PART = 100;
   const SAME = 8;
 
-  function count(number, noun) {
-    return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+  function count(number, noun, plural = `${noun}s`) {
+    return `${number.toLocaleString("en")} ${number === 1 ? noun : plural}`;
   }
 
   function nodesOf(contents, prefix, lane) {
