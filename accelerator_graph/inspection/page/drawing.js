@@ -2,7 +2,7 @@
 
 // Draws the shown rows with cytoscape: one row below the other, in as many columns as the window is wide.
 const Drawing = (() => {
-  const WIDTH = 168, HEIGHT = 26, LANE = 186, ROW = 42, GAP = 70, INDENT = 10;
+  const WIDTH = 168, HEIGHT = 26, LANE = 186, ROW = 42, GAP = 84, INDENT = 10;
   const FEWEST = 24;
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -107,7 +107,7 @@ const Drawing = (() => {
     const a = source.place, b = target.place;
     const data = { id: `${a.index} ${b.index}`, source: `${a.index}`, target: `${b.index}` };
     if (a.column === b.column) return { data, classes: `${kind} ${a.x === b.x ? "" : a.x < b.x ? "fork" : "join"}` };
-    data.turn = `${Math.max(10, a.right - a.x + GAP / 4)}px`;
+    data.turn = `${a.right - a.x + GAP / 2}px`;
     return { data, classes: `${kind} across` };
   }
 

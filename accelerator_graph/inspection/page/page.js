@@ -191,9 +191,17 @@
     return list;
   }
 
+  function sentences() {
+    const most = 100;
+    const list = make("ul", {}, ...data.sentences.slice(0, most).map((each) => make("li", {}, each)));
+    if (data.sentences.length > most) list.append(make("li", {}, `and ${data.sentences.length - most} more`));
+    return list;
+  }
+
   function showDetails() {
     if (!chosen) {
       at("details").replaceChildren(nodes.length ? at("reading").cloneNode(true) : "The graph has no nodes.");
+      if (comparing && data.sentences.length) at("details").prepend(make("h2", {}, "What differs"), sentences());
       return;
     }
     if (chosen.isGroup) {

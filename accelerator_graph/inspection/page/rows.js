@@ -59,7 +59,7 @@ const Rows = (() => {
     const root = group("", []);
     let same = [];
     const flush = () => {
-      root.items.push(...(same.length < SAME ? same : [group(`${same.length} the same`, same)]));
+      root.items.push(...(same.length < SAME ? same : [group(`${same.length} the same`, same, { counted: true })]));
       same = [];
     };
     for (const [a, b] of rows) {
@@ -88,7 +88,7 @@ const Rows = (() => {
       parent.leaves = parent.leaves.concat(item.isGroup ? finish(item, depth + 1) : [item]);
     }
     const uids = [parent.leaves[0], parent.leaves.at(-1)].map((item) => item?.sides.find(Boolean).uid);
-    parent.name ||= `nodes ${uids[0]} to ${uids[1]}`;
+    if (!parent.name) Object.assign(parent, { name: `nodes ${uids[0]} to ${uids[1]}`, counted: true });
     return parent.leaves;
   }
 

@@ -24,7 +24,7 @@ const Words = (() => {
   function text(item, side, names) {
     if (item.isGroup) {
       const inside = item.leaves.filter((leaf) => leaf.sides[side]).length;
-      return item.open ? `▾ ${item.name}` : `▸ ${item.name}${/^\d/.test(item.name) ? "" : ` · ${Rows.count(inside, "node")}`}`;
+      return item.open ? `▾ ${item.name}` : `▸ ${item.name}${item.counted ? "" : ` (${inside})`}`;
     }
     return (SIGNS[item.mark] || "") + title(item.sides[side], names);
   }
