@@ -65,7 +65,12 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--backend", metavar="NAME", help="the default is the best one that can be used")
     demo.add_argument("--size", type=size, metavar="N", help="points along each side of the grid, 4 to 16384")
     demo.add_argument("--steps", type=steps, metavar="N", help="number of time steps, a multiple of 20")
-    demo.add_argument("-o", "--output", metavar="PATH", help="draw the graph into this file, in DOT")
+    demo.add_argument(
+        "-o",
+        "--output",
+        metavar="PATH",
+        help="draw the graph into this file: .html for a browser, .json for `show`, else DOT",
+    )
     demo.set_defaults(run=run_demo, parser=demo)
 
     about = "show a graph that Graph.debug_dump has written as JSON, or draw it"

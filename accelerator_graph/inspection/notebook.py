@@ -30,7 +30,8 @@ def _drawing(description: GraphDescription) -> Iterator[str]:
     places = lanes(len(nodes), edges)
     width = max(places, default=0) * _LANE + _WIDTH + 8
     height = len(nodes) * _ROW + 8
-    yield f'<svg width="{width}" height="{height}" style="flex: none" font-family="sans-serif" font-size="12">'
+    look = 'style="flex: none" font-family="sans-serif" font-size="12"'
+    yield f'<svg width="{width}" height="{height}" {look}>'
     for edge in edges:
         (x1, y1), (x2, y2) = ((places[node] * _LANE, node * _ROW) for node in (edge.source, edge.target))
         turn = y1 + _HEIGHT + 8 if x1 <= x2 else y2

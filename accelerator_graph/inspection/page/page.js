@@ -324,6 +324,19 @@
     showLegend();
   }
 
+  // A page is printed in light colours, with a picture of the whole graph.
+  addEventListener("beforeprint", () => {
+    document.documentElement.classList.add("printing");
+    repaint();
+    for (const view of views) {
+      view.printed.src = view.cy.png({ full: true, maxWidth: 3000, maxHeight: 3000, bg: Drawing.colour("page") });
+    }
+  });
+  addEventListener("afterprint", () => {
+    document.documentElement.classList.remove("printing");
+    repaint();
+  });
+
   for (const name of ["kind", ...Object.keys(scales)]) at("colour").append(make("option", { value: name }, name));
   at("colour").onchange = repaint;
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
