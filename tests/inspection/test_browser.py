@@ -6,6 +6,7 @@ from lanes import require
 
 pytestmark = require("browser")
 
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -15,11 +16,12 @@ from accelerator_graph.inspection.page import diff_to_html, to_html
 from browser import launched, watched
 from inspection.shapes import chain, described, forked_chain
 
-TIMEOUT = 120_000
+TIMEOUT = 60_000
 """In milliseconds, as playwright counts: ten thousand boxes take seconds, on a busy machine more."""
 
 SHOWN = "page.shown().length"
 CHOSEN = "page.chosen().sides.at(-1).uid"
+EDGES = "page.views[0].cy.edges().length"
 DRAWN = "page.views[0].cy.nodes().length"
 FILL = "page.views[0].cy.getElementById('0').style('background-color')"
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
@@ -51,6 +53,14 @@ def opened(chromium, tmp_path):
         assert found == []
 
 
+def until(view, condition):
+    """Wait for a condition; playwright's own way would need `eval`, which the pages forbid."""
+    end = time.monotonic() + TIMEOUT / 1000
+    while not view.evaluate(condition):
+        assert time.monotonic() < end, condition
+        view.wait_for_timeout(50)
+
+
 def details(view):
     return view.inner_text("#details")
 
@@ -66,9 +76,9 @@ def labelled(description, *labels):
 
 @pytest.mark.parametrize("count", [100, 10_000])
 def test_search_finds_a_node_and_keys_move_on(opened, count):
-    wanted = count - 7
+    wanted = count - 6
     view = opened(to_html(forked_chain(count)))
-    assert count if count == 100 else 100 <= view.evaluate(SHOWN) <= 300
+    assert view.evaluate(SHOWN) == 100
     assert "Each box is one piece of work" in details(view)
     view.keyboard.press("/")
     view.keyboard.type(f"step_{wanted}")
@@ -76,7 +86,7 @@ def test_search_finds_a_node_and_keys_move_on(opened, count):
     view.keyboard.press("Enter")
     assert view.evaluate(CHOSEN) == str(wanted)
     assert f"step_{wanted}" in details(view)
-    assert "8 × 1 × 1" in details(view)
+    assert "step_" in details(view).partition("waited for by")[2]
     view.keyboard.press("Escape")
     view.keyboard.press("ArrowDown")
     assert view.evaluate(CHOSEN) == str(wanted + 1)
@@ -90,15 +100,16 @@ def test_search_finds_a_node_and_keys_move_on(opened, count):
 def test_ten_thousand_nodes_are_drawn(opened):
     view = opened(to_html(forked_chain(10_000)))
     view.click("#unfold")
-    view.wait_for_function(f"{DRAWN} >= 10000")
+    until(view, f"{DRAWN} >= 10000")
     before = view.evaluate("page.views[0].cy.pan().x")
     view.mouse.move(400, 400)
     view.mouse.down()
-    view.mouse.move(460, 440)
+    view.mouse.move(460, 440, steps=4)
     view.mouse.up()
-    assert view.evaluate("page.views[0].cy.pan().x") == pytest.approx(before + 60, abs=2)
-    view.mouse.wheel(0, -200)
-    view.wait_for_function("page.views[0].cy.zoom() > 0.13")
+    until(view, f"page.views[0].cy.pan().x > {before} + 20")
+    assert view.evaluate(EDGES) == 0
+    view.press("#views .canvas", "Home")
+    until(view, f"{EDGES} > 10 && {EDGES} < 1500")
     view.click("#fold")
     assert view.evaluate(SHOWN) == 100
 
@@ -141,7 +152,7 @@ def test_dark_and_light_are_different_and_follow_the_system(opened):
     view = opened(to_html(forked_chain(30)))
     light = view.evaluate(BACKGROUND), view.evaluate(FILL)
     view.emulate_media(color_scheme="dark")
-    view.wait_for_function(f"{FILL} !== '{light[1]}'")
+    until(view, f"{FILL} !== '{light[1]}'")
     dark = opened(to_html(forked_chain(30)), "dark")
     assert (dark.evaluate(BACKGROUND), dark.evaluate(FILL)) == (
         view.evaluate(BACKGROUND),
@@ -176,9 +187,10 @@ def test_two_graphs_move_together_and_are_marked(opened):
     assert view.evaluate("page.views.map(({ cy }) => cy.$('.new').length)") == [0, 1]
     view.mouse.move(300, 500)
     view.mouse.wheel(0, -300)
-    view.wait_for_function(
+    until(
+        view,
         "page.views[0].cy.zoom() === page.views[1].cy.zoom()"
-        "&& page.views[0].cy.pan().x === page.views[1].cy.pan().x"
+        "&& page.views[0].cy.pan().x === page.views[1].cy.pan().x",
     )
     view.fill("#search", "extra")
     view.press("#search", "Enter")
@@ -190,7 +202,7 @@ def test_a_page_is_printed_light_with_the_whole_graph(opened):
     dark = view.evaluate(FILL)
     view.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert view.evaluate(FILL) != dark
-    view.wait_for_function("document.querySelector('.printed').naturalWidth > 300")
+    until(view, "document.querySelector('.printed').naturalWidth > 300")
     view.evaluate("dispatchEvent(new Event('afterprint'))")
     assert view.evaluate(FILL) == dark
     assert view.pdf().startswith(b"%PDF")

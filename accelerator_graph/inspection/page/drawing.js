@@ -3,7 +3,7 @@
 // Draws the shown rows with cytoscape: one row below the other, in as many columns as the window is wide.
 const Drawing = (() => {
   const WIDTH = 168, HEIGHT = 26, LANE = 186, ROW = 42, GAP = 84, INDENT = 10;
-  const FEWEST = 24;
+  const FEWEST = 24, MANY = 1500;
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
@@ -87,7 +87,7 @@ const Drawing = (() => {
         const { left, right, y } = shown[from].place;
         const wide = Math.max(6, 26 - item.depth * INDENT / 2);
         found.push({
-          classes: "box", position: { x: (left + right) / 2, y: (y + shown[to].place.y) / 2 }, selectable: false, grabbable: false,
+          classes: "box", position: { x: (left + right) / 2, y: (y + shown[to].place.y) / 2 }, pannable: true,
           data: {
             id: `box ${first} ${from}`, depth: item.depth, fill: "#000", width: right - left + WIDTH + 2 * wide,
             height: shown[to].place.y - y + HEIGHT + Math.max(2, 12 - 2 * item.depth),
@@ -105,13 +105,17 @@ const Drawing = (() => {
 
   function edge(source, target, kind) {
     const a = source.place, b = target.place;
-    const data = { id: `${a.index} ${b.index}`, source: `${a.index}`, target: `${b.index}` };
-    if (a.column === b.column) return { data, classes: `${kind} ${a.x === b.x ? "" : a.x < b.x ? "fork" : "join"}` };
-    data.turn = `${a.right - a.x + GAP / 2}px`;
-    return { data, classes: `${kind} across` };
+    const data = {
+      id: `${a.index} ${b.index}`, source: `${a.index}`, target: `${b.index}`, turn: `${a.right - a.x + GAP / 2}px`,
+    };
+    const course = a.column !== b.column ? "across" : a.x === b.x ? "" : a.x < b.x ? "fork" : "join";
+    return {
+      element: { data, classes: `${kind} ${course}` },
+      left: Math.min(a.x, b.x), right: Math.max(a.x, b.x), top: Math.min(a.y, b.y), bottom: Math.max(a.y, b.y),
+    };
   }
 
-  // Returns the elements of one side.
+  // Returns the nodes of one side, and its edges with what they reach.
   function elements(shown, rows, side, text, fill) {
     const of = new Map();
     for (const item of shown) {
@@ -125,7 +129,7 @@ const Drawing = (() => {
       const header = item.isGroup && item.open;
       found.push({
         classes: [item.isGroup ? (header ? "header" : "group") : hole ? "hole" : "", item.mark || ""].join(" "),
-        position: header ? { x: (left + right) / 2, y } : { x, y }, grabbable: false,
+        position: header ? { x: (left + right) / 2, y } : { x, y }, pannable: true,
         data: { id: `${index}`, text: hole ? "" : text(item, side), fill: fill(item, side), width: right - left + WIDTH },
       });
       if (hole) found.at(-1).classes = "hole";
@@ -137,10 +141,10 @@ const Drawing = (() => {
       for (const [source, kind] of sources) {
         if (!source || source === item) continue;
         const made = edge(source, item, kind);
-        edges.set(made.data.id, made);
+        edges.set(made.element.data.id, made);
       }
     }
-    return [...found, ...edges.values()];
+    return { nodes: found, edges: [...edges.values()] };
   }
 
   function view(container) {
@@ -150,10 +154,18 @@ const Drawing = (() => {
     });
   }
 
-  // While thousands of small nodes are dragged, cytoscape moves a picture of them instead of drawing each.
-  function hasten(cy, rows) {
-    cy.renderer().textureOnViewport = rows > 1500 && cy.zoom() < 0.3;
+  // Of thousands of edges only those are drawn that can be seen, since they take most of the time. While thousands of
+  // small nodes are dragged, cytoscape moves a picture of them instead of drawing each.
+  function addEdges(cy, edges) {
+    const many = edges.length > MANY, far = cy.zoom() < 0.25, { x1, x2, y1, y2 } = cy.extent();
+    const seen = (each) => each.left < x2 && each.right > x1 && each.top < y2 && each.bottom > y1;
+    cy.renderer().textureOnViewport = many && far;
+    cy.batch(() => {
+      cy.edges().remove();
+      cy.add((many ? (far ? [] : edges.filter(seen)) : edges).map((each) => each.element));
+    });
+    return many;
   }
 
-  return { colour, style, place, elements, view, hasten };
+  return { colour, style, place, elements, view, addEdges };
 })();

@@ -95,9 +95,12 @@
     const fill = painter();
     views.forEach((view, side) => {
       view.cy.batch(() => {
+        const elements = Drawing.elements(shown, rows, side, (...each) => Words.text(...each, data.names), fill);
         view.cy.elements().remove();
-        view.cy.add(Drawing.elements(shown, rows, side, (...each) => Words.text(...each, data.names), fill));
+        view.cy.add(elements.nodes);
+        view.edges = elements.edges;
       });
+      view.many = Drawing.addEdges(view.cy, view.edges);
     });
     mark();
   }
@@ -264,7 +267,7 @@
     ArrowLeft: () => (chosen?.isGroup ? chosen.open && toggle(chosen) : follow(sideNode()?.before)),
     Home: () => choose(shown[0]),
     End: () => choose(shown.at(-1)),
-    Enter: () => (chosen?.isGroup ? toggle(chosen) : chosen?.parent !== root && toggle(chosen.parent)),
+    Enter: () => (chosen?.isGroup ? toggle(chosen) : chosen && chosen.parent !== root && toggle(chosen.parent)),
     "+": () => zoomed(1.25),
     "=": () => zoomed(1.25),
     "-": () => zoomed(0.8),
@@ -287,7 +290,13 @@
     });
     view.cy.on("tap", () => view.canvas.focus({ preventScroll: true }));
     view.cy.on("viewport", () => {
-      Drawing.hasten(view.cy, shown.length);
+      if (view.many) {
+        clearTimeout(view.waiting);
+        view.waiting = setTimeout(() => {
+          Drawing.addEdges(view.cy, view.edges);
+          mark();
+        }, 120);
+      }
       for (const other of views) {
         const { x, y } = other.cy.pan(), pan = view.cy.pan(), zoom = view.cy.zoom();
         if (other !== view && (x !== pan.x || y !== pan.y || other.cy.zoom() !== zoom)) other.cy.viewport({ zoom, pan: { ...pan } });

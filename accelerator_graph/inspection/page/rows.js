@@ -92,15 +92,14 @@ const Rows = (() => {
     return parent.leaves;
   }
 
-  // Opens groups from the outside as long as few rows are shown; groups of what is the same stay folded.
-  function openSome(root, comparing) {
-    let shown = root.items.length;
-    const waiting = comparing ? [] : root.items.filter((item) => item.isGroup);
-    for (const each of waiting) {
-      if (shown + each.items.length > FEW) continue;
-      each.open = true;
-      shown += each.items.length;
-      waiting.push(...each.items.filter((item) => item.isGroup));
+  // Opens whole levels of groups, from the outside, as long as few rows are shown.
+  function openSome(root) {
+    let level = [root], shown = 0;
+    while (level.length) {
+      shown += level.reduce((sum, each) => sum + each.items.length, 0);
+      if (shown > FEW) return;
+      for (const each of level) each.open = true;
+      level = level.flatMap((each) => each.items.filter((item) => item.isGroup));
     }
   }
 
@@ -112,7 +111,7 @@ const Rows = (() => {
     const root = data.rows ? compared(data.rows, sides, data.changes) : byLabel(itemsOf(sides[0]), data.graphs[0].labels);
     finish(root, 0);
     root.open = true;
-    openSome(root, Boolean(data.rows));
+    if (!data.rows) openSome(root);
     return root;
   }
 
