@@ -104,7 +104,7 @@ class GraphNode(NamedTuple):
     """One node of a graph. What its kind does not have, or the vendor does not tell, is None."""
 
     id: int
-    """Its index in the list of nodes, which is in the order in which they were recorded."""
+    """Its index in the list of nodes, in which each comes after those that it depends on."""
     kind: str
     """In lower case: ``"kernel"``, ``"memset"``, ``"memcpy"``, ``"host"``, ``"empty"``, ``"graph"``, ..."""
     name: str = ""

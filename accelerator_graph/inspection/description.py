@@ -21,7 +21,7 @@ class GraphDescription(NamedTuple):
     device: int
     """Ordinal of the device."""
     nodes: tuple[GraphNode, ...]
-    """In the order in which they were recorded; a node's `id` is its index."""
+    """Each comes after those that it depends on; a node's `id` is its index."""
     edges: tuple[GraphEdge, ...]
     """The dependencies, ordered by target and source."""
 

@@ -174,7 +174,12 @@ INSTANTIATE, LAUNCH, ROOTS = "cuGraphInstantiate", "cuGraphLaunch", "cuGraphGetR
 SET_PLACE, EXCHANGE = "cuCtxSetCurrent", "cuThreadExchangeStreamCaptureMode"
 RELAXES = {"cuStreamGetCtx", "cuCtxGetCurrent", SET_PLACE, EXCHANGE}
 """What is called to relax a thread and to undo that."""
-NAMING = frozenset(("cuGraphKernelNodeGetParams", "cuFuncGetName", "cuKernelGetName"))
+TELLING = frozenset(
+    (
+        *("cuGraphKernelNodeGetParams", "cuGraphMemsetNodeGetParams", "cuGraphMemcpyNodeGetParams"),
+        *("cuFuncGetName", "cuKernelGetName"),
+    )
+)
 """Functions without which a kernel has no name, and that is all."""
 
 WAIT, DESTROY_NODE = "cuStreamWaitEvent", ""

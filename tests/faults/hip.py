@@ -200,7 +200,12 @@ INSTANTIATE, LAUNCH, ROOTS = "hipGraphInstantiateWithFlags", "hipGraphLaunch", "
 SET_PLACE, EXCHANGE = "hipSetDevice", "hipThreadExchangeStreamCaptureMode"
 RELAXES = {"hipStreamGetDevice", "hipGetDevice", SET_PLACE, EXCHANGE}
 """What is called to relax a thread and to undo that."""
-NAMING = frozenset(("hipGraphKernelNodeGetParams",))
+TELLING = frozenset(
+    (
+        *("hipGraphKernelNodeGetParams", "hipGraphMemsetNodeGetParams", "hipGraphMemcpyNodeGetParams"),
+        "hipRuntimeGetVersion",
+    )
+)
 """Functions without which a kernel has no name, and that is all."""
 
 WAIT, DESTROY_NODE = "hipStreamWaitEvent", "hipGraphDestroyNode"

@@ -209,7 +209,7 @@ GRAPHS = (
     run("bound", lambda bench, _: bench.kept(), prepare=ready),
     asked("debug-dump", dump, prepare=for_dump, check=whole_or_as_before),
     asked("num-nodes", lambda bench, _: bench.graph.num_nodes),
-    asked("nodes", nodes, ignores=vendor.NAMING),
+    asked("nodes", nodes, ignores=vendor.TELLING),
     made("raw-handles", handles, prepare=instantiated),
     kept("reset", reset, prepare=ready, check=refused),
     Operation("reset-capturing", reset, capturing),

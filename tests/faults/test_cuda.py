@@ -20,6 +20,7 @@ CALLED = frozenset(
         *("cuEventCreate", "cuEventDestroy", "cuEventRecord", "cuFuncGetName"),
         *("cuGraphDebugDotPrint", "cuGraphDestroy", "cuGraphExecDestroy", "cuGraphGetEdges"),
         *("cuGraphGetNodes", "cuGraphGetRootNodes", "cuGraphInstantiate", "cuGraphKernelNodeGetParams"),
+        *("cuGraphMemcpyNodeGetParams", "cuGraphMemsetNodeGetParams"),
         *("cuGraphLaunch", "cuGraphNodeGetType", "cuGraphUpload", "cuInit", "cuLaunchKernel"),
         *("cuMemcpyAsync", "cuMemsetD8Async", "cuStreamBeginCapture", "cuStreamCreateWithPriority"),
         *("cuStreamDestroy", "cuStreamEndCapture", "cuStreamGetCaptureInfo", "cuStreamGetCtx"),

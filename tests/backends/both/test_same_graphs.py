@@ -66,7 +66,9 @@ def captured(
     with graph:
         body(work, streams, memory, cells)
     assert graph._runner.captured is not None
-    nodes, edges = backend.nodes(graph._runner.captured.value)
+    listed, edges = backend.nodes(graph._runner.captured.value)
+    # Each backend has memory of its own, and the shim tells nothing of fills and copies.
+    nodes = [node._replace(source=None, target=None, nbytes=None, value=None) for node in listed]
     for _ in range(3):
         graph.replay()
     streams[0].synchronize()

@@ -13,6 +13,7 @@ from accelerator_graph.backends._hip import driver, nodes
 from accelerator_graph.backends._hip.driver import Driver, Graph
 from accelerator_graph.backends._hip.events import Event
 from accelerator_graph.backends._hip.runs import Executable, has_runs, settle
+from accelerator_graph.backends.base import GraphNode
 from backends.hip.fakes import API, FakeRuntime, untouched
 from backends.tools import MODES, prepare
 
@@ -194,16 +195,17 @@ def test_a_device_count_that_fails(monkeypatch):
 def test_a_node_that_the_binding_does_not_know_is_unknown(fake):
     backend, _ = fake
     (node,), edges = backend.nodes(Graph(21, 3))
-    assert (node, edges) == ((0, "unknown", ""), [])
+    assert (node, edges) == (GraphNode(0, "unknown"), [])
 
 
-def test_the_name_of_a_kernel_that_cannot_be_had_is_empty():
-    def fails(*args):
+def test_a_node_whose_parameters_cannot_be_had_has_none():
+    def call(function, *args):
+        if function == "hipGraphNodeGetType":
+            return 0
         raise errors.DriverError("")
 
-    assert nodes._kernel_name(SimpleNamespace(call=fails), 41) == ""
-    nothing = SimpleNamespace(call=lambda *args: None)
-    assert nodes._kernel_name(nothing, 41) == ""
+    assert nodes._read(SimpleNamespace(call=call), 3, 41) == GraphNode(3, "kernel")
+    assert nodes._name(SimpleNamespace(), None) == ""
 
 
 # ---- replays -------------------------------------------------------------------------------------

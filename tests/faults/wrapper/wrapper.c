@@ -50,6 +50,7 @@ static int go(struct function *function, word *arguments);
 #define A6 A5, f
 #define A11 A6, g, h, i, j, k
 
+FUNCTION(hipRuntimeGetVersion, "I", P1, A1)
 FUNCTION(hipGetDeviceCount, "I", P1, A1)
 FUNCTION(hipGetDevice, "I", P1, A1)
 FUNCTION(hipSetDevice, ".", P1, A1)
@@ -80,6 +81,12 @@ FUNCTION(hipGraphGetRootNodes, "g.P", P3, A3)
 FUNCTION(hipGraphGetEdges, "g..P", P4, A4)
 FUNCTION(hipGraphNodeGetType, ".I", P2, A2)
 FUNCTION(hipGraphKernelNodeGetParams, "..", P2, A2)
+FUNCTION(hipGraphMemsetNodeGetParams, "..", P2, A2)
+FUNCTION(hipGraphMemcpyNodeGetParams, "..", P2, A2)
+FUNCTION(hipGraphHostNodeGetParams, "..", P2, A2)
+FUNCTION(hipGraphMemAllocNodeGetParams, "..", P2, A2)
+FUNCTION(hipGraphMemFreeNodeGetParams, "..", P2, A2)
+FUNCTION(hipGraphChildGraphNodeGetGraph, "..", P2, A2)
 FUNCTION(hipGraphAddEmptyNode, "Pg..", P4, A4)
 FUNCTION(hipGraphAddDependencies, "g...", P4, A4)
 FUNCTION(hipGraphDestroyNode, ".", P1, A1)

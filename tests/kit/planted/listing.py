@@ -123,7 +123,7 @@ class MixesUpSourceAndTarget(CpuBackend):
         return [node._replace(source=node.target, target=node.source) for node in nodes], edges
 
 
-@caught_by("test_nodes_are_in_the_order_of_recording")
+@caught_by("test_nodes_come_after_those_they_depend_on")
 class ListsTheLatestFirst(CpuBackend):
     def nodes(self, graph: Any) -> Any:
         nodes, edges = super().nodes(graph)
