@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
+from typing import Any
+
 import accelerator_graph as ag
 from accelerator_graph.backends.base import GraphEdge, GraphNode
 
@@ -26,3 +30,11 @@ def forked_chain(count: int) -> ag.GraphDescription:
 def chain(*names: str) -> ag.GraphDescription:
     nodes = [GraphNode(index, "kernel", name) for index, name in enumerate(names)]
     return described(nodes, [GraphEdge(index, index + 1) for index in range(len(names) - 1)])
+
+
+def labelled(description: ag.GraphDescription, *labels: tuple[str, int, int, str, int]) -> Any:
+    """A description with labels: name, first node, end, file and line."""
+    fields = ("name", "start", "stop", "file", "line")
+    data = json.loads(description.to_json())
+    data["labels"] = [dict(zip(fields, each, strict=True)) for each in labels]
+    return SimpleNamespace(**description._asdict(), to_json=lambda: json.dumps(data))

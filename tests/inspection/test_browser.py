@@ -7,14 +7,13 @@ from lanes import require
 pytestmark = require("browser")
 
 import time
-from types import SimpleNamespace
 
 import pytest
 
 from accelerator_graph.backends.base import GraphNode
 from accelerator_graph.inspection.page import diff_to_html, to_html
 from browser import launched, watched
-from inspection.shapes import chain, described, forked_chain
+from inspection.shapes import chain, described, forked_chain, labelled
 
 TIMEOUT = 60_000
 """In milliseconds, as playwright counts: ten thousand boxes take seconds, on a busy machine more."""
@@ -63,15 +62,6 @@ def until(view, condition):
 
 def details(view):
     return view.inner_text("#details")
-
-
-def labelled(description, *labels):
-    named = [dict(zip(("name", "start", "stop", "file", "line"), each, strict=True)) for each in labels]
-    return SimpleNamespace(
-        **description._asdict(),
-        to_json=description.to_json,
-        labels=[SimpleNamespace(**each) for each in named],
-    )
 
 
 @pytest.mark.parametrize("count", [100, 10_000])

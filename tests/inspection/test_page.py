@@ -6,7 +6,6 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +14,7 @@ from accelerator_graph.backends.base import GraphNode
 from accelerator_graph.inspection import page
 from accelerator_graph.inspection.files import write_difference
 from accelerator_graph.inspection.page import diff_to_html, to_html
-from inspection.shapes import chain, described, forked_chain
+from inspection.shapes import chain, described, forked_chain, labelled
 
 FOLDER = Path(page.__file__).parent
 HURTFUL = "</script><img src=x onerror=alert(1)><!--{{title}}&amp;\u2028\ud800"
@@ -93,10 +92,9 @@ def test_names_stay_in_their_place():
 
 
 def test_labels_are_taken_over():
-    label = SimpleNamespace(name="attention", start=1, stop=3, file="model.py", line=7)
-    description = chain("a", "b", "c")
-    labelled = SimpleNamespace(**description._asdict(), to_json=description.to_json, labels=(label,))
-    assert Elements(to_html(labelled)).data["graphs"][0]["labels"] == [vars(label)]
+    text = to_html(labelled(chain("a", "b", "c"), ("attention", 1, 3, "model.py", 7)))
+    expected = {"name": "attention", "start": 1, "stop": 3, "file": "model.py", "line": 7}
+    assert Elements(text).data["graphs"][0]["labels"] == [expected]
 
 
 def test_a_comparison_has_what_both_have_in_one_row():

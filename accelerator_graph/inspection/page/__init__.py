@@ -38,10 +38,7 @@ def diff_to_html(a: GraphDescription, b: GraphDescription, titles: tuple[str, st
 def _graph(description: GraphDescription) -> dict[str, Any]:
     data: dict[str, Any] = json.loads(description.to_json())
     _add_lanes(data, description.nodes, description.edges)
-    data["labels"] = [
-        {"name": each.name, "start": each.start, "stop": each.stop, "file": each.file, "line": each.line}
-        for each in getattr(description, "labels", ())
-    ]
+    data.setdefault("labels", [])
     return data
 
 

@@ -2,7 +2,7 @@
 
 // Draws the shown rows with cytoscape: one row below the other, in as many columns as the window is wide.
 const Drawing = (() => {
-  const WIDTH = 168, HEIGHT = 26, LANE = 186, ROW = 42, GAP = 84, INDENT = 10;
+  const WIDTH = 168, HEIGHT = 26, LANE = 186, ROW = 46, GAP = 84, INDENT = 10;
   const FEWEST = 24, MANY = 1500;
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -39,8 +39,8 @@ const Drawing = (() => {
         ...line, width: 1.5, "target-arrow-shape": "triangle", "arrow-scale": 0.8, "curve-style": "straight",
         "taxi-direction": "downward", "taxi-turn-min-distance": 2, "z-index-compare": "manual", "z-index": 50,
       } },
-      { selector: "edge.fork", style: { "curve-style": "taxi", "taxi-turn": "7px" } },
-      { selector: "edge.join", style: { "curve-style": "taxi", "taxi-turn": "-7px" } },
+      { selector: "edge.fork", style: { "curve-style": "taxi", "taxi-turn": "6px" } },
+      { selector: "edge.join", style: { "curve-style": "taxi", "taxi-turn": "-6px" } },
       { selector: "edge.across", style: { "curve-style": "taxi", "taxi-turn": "data(turn)", "taxi-direction": "rightward" } },
       { selector: "edge.programmatic", style: { "line-style": "dashed" } },
       { selector: "edge.inside", style: { "line-style": "dotted", "target-arrow-shape": "none" } },
