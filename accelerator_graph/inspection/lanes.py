@@ -13,8 +13,8 @@ MOST_LANES = 16
 def lanes(count: int, edges: Sequence[GraphEdge]) -> list[int]:
     """Return a lane for each of a number of nodes, which are one below the other in their order.
 
-    A chain stays in its lane. Where it forks, the successor with the longest way to go keeps the lane. A lane
-    is taken again once all successors of its last node are placed.
+    A chain stays in its lane. Where it forks, the successor with the longest way to go keeps the lane. The
+    others go to lanes that have been empty since the fork, so that the line to them passes no other node.
     """
     before: list[list[int]] = [[] for _ in range(count)]
     last, length, heir = [-1] * count, [0] * count, [-1] * count
@@ -30,7 +30,8 @@ def lanes(count: int, edges: Sequence[GraphEdge]) -> list[int]:
         kept = [placed[source] for source in before[node] if source < node and heir[source] == node]
         lane = min((each for each in kept if heir[tips[each]] == node), default=-1)
         if lane < 0:
-            free = (each for each, tip in enumerate(tips) if last[tip] <= node)
+            since = min(before[node], default=node)
+            free = (each for each, tip in enumerate(tips) if max(tip, last[tip]) <= since)
             lane = next(free, min(len(tips), MOST_LANES - 1))
         tips[lane : lane + 1] = [node]
         placed.append(lane)

@@ -20,8 +20,19 @@ from inspection.shapes import forked_chain
         (4, [(0, 1), (0, 2), (1, 3), (2, 3)], [0, 0, 1, 0]),
         (5, [(0, 1), (0, 2), (2, 3), (1, 4), (3, 4)], [0, 1, 0, 0, 0]),
         (7, [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (3, 5), (4, 6), (5, 6)], [0, 0, 1, 0, 0, 1, 0]),
+        (6, [(0, 1), (0, 2), (2, 3), (0, 5), (1, 4), (3, 4), (4, 5)], [0, 1, 0, 0, 0, 0]),
+        (6, [(0, 1), (0, 2), (0, 4), (2, 3), (3, 5), (4, 5)], [0, 1, 0, 0, 2, 0]),
     ],
-    ids=["nothing", "no dependencies", "a chain", "a fork", "the longer branch goes on", "a lane again"],
+    ids=[
+        "nothing",
+        "no dependencies",
+        "a chain",
+        "a fork",
+        "the longer branch goes on",
+        "a lane again",
+        "a dependency on an early node",
+        "no line through a node",
+    ],
 )
 def test_lanes(count, edges, expected):
     assert lanes(count, [GraphEdge(*each) for each in edges]) == expected

@@ -25,9 +25,11 @@ const Rows = (() => {
     return { isGroup: true, name, items, open: false, ...more };
   }
 
+  // A body stands to the right of all lanes around it, so that no edge of another node runs through it.
   function itemsOf(nodes) {
+    const beside = 1 + nodes.reduce((most, node) => Math.max(most, node.lane), 0);
     return nodes.flatMap((node) => [{ sides: [node] }, ...(node.bodies || []).map((body, number) => {
-      const inside = nodesOf(body, `${node.uid}/${number}/`, node.lane + 1);
+      const inside = nodesOf(body, `${node.uid}/${number}/`, beside);
       if (inside.length) inside[0].insideOf = node;
       return group(`inside ${node.uid}`, itemsOf(inside));
     })]);
