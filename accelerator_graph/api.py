@@ -35,7 +35,7 @@ class Graph(Lifecycle):
     ----------
     keep_graph : bool
         Keep the graph beside its executable: you then call `instantiate` (or leave it to the first replay),
-        and `debug_dump` and `raw_graph` work.
+        and `describe`, `debug_dump` and `raw_graph` work.
     pool : PoolId or torch.cuda.MemPool, optional
         The memory pool to share, from `graph_pool_handle`, another graph's `pool`, or torch. A ``MemPool``
         is kept alive as long as its memory is in use.

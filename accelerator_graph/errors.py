@@ -43,7 +43,8 @@ _EXPLANATIONS: dict[str, str] = {
     ),
     "foreign_capture": (
         "the stream belongs to another capture, or waits for work outside its own capture; wait for that "
-        "work before the capture begins, or use a stream of your own"
+        "work before the capture begins, or take its stream into the capture: let it wait for the captured "
+        "one before the work"
     ),
     "device_lost": "the device's context is lost; nothing on it works again before the process is restarted",
 }
@@ -168,8 +169,6 @@ class CaptureError(AcceleratorGraphError, RuntimeError):
         The driver's error code; None if the driver did not fail.
     code_name : str
         The driver's name for that code.
-    site : str or None
-        File and line of the call that broke the capture, if it is known.
     """
 
     def __init__(
@@ -179,13 +178,11 @@ class CaptureError(AcceleratorGraphError, RuntimeError):
         reason: Reason = "other",
         code: int | None = None,
         code_name: str = "",
-        site: str | None = None,
     ) -> None:
         super().__init__(message)
         self.reason: Reason = reason
         self.code = code
         self.code_name = code_name
-        self.site = site
 
 
 class EmptyGraphWarning(UserWarning):

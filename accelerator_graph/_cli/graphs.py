@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import accelerator_graph as ag
@@ -35,5 +36,9 @@ def read(path: str) -> ag.GraphDescription:
     text = Path(path).read_text(encoding="utf-8")
     try:
         return ag.GraphDescription.from_json(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{path} is not JSON; name a .json file that Graph.debug_dump has written."
+        ) from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import accelerator_graph as ag
@@ -36,6 +37,7 @@ def facts(backend: str | None) -> dict[str, Any]:
     return {
         "version": ag.__version__,
         "location": os.path.dirname(ag.__file__),
+        "source_tree": in_source_tree(),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "backends": backends,
@@ -78,6 +80,11 @@ def problem_of(backend: str) -> str:
     return ""
 
 
+def in_source_tree() -> bool:
+    """Return True if this is not an installed copy, but the one that a checkout contains."""
+    return (Path(ag.__file__).parents[1] / "pyproject.toml").exists()
+
+
 def extension_in_words() -> str:
     """Return whether replays go through the C extension, and why not."""
     if extension.fast is not None:
@@ -85,7 +92,8 @@ def extension_in_words() -> str:
     try:
         importlib.import_module("accelerator_graph._core._fast")
     except ModuleNotFoundError:
-        return f"not built, so replays go through Python, which is slower. {_install.with_extension()}"
+        where = " in this source tree; an installed copy may have it" if in_source_tree() else ""
+        return f"not built{where}, so replays go through Python, which is slower. {_install.with_extension()}"
     except ImportError as error:
         return f"can't be loaded ({error}), so replays go through Python. {_install.with_extension()}"
     return f"not used, since {extension.SWITCH} is set"
@@ -93,7 +101,8 @@ def extension_in_words() -> str:
 
 def text(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines for people."""
-    yield from wrapped(f"accelerator_graph {found['version']} in {found['location']}")
+    place = f"the source tree {found['location']}" if found["source_tree"] else found["location"]
+    yield from wrapped(f"accelerator_graph {found['version']} in {place}")
     yield from wrapped(f"Python {found['python']}, {found['platform']}")
     yield from ("", "Backends")
     yield from rows([(row["name"], *backend_in_words(row)) for row in found["backends"]], "  ")

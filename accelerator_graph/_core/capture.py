@@ -297,7 +297,8 @@ def why_empty(backend: Backend) -> str:
     if backend.recording == "explicit":
         return "this backend records only work that is enqueued through accelerator_graph.Stream"
     return (
-        "the work may have gone to another stream or device; make that stream the current one, or capture it"
+        "the work may have gone to another stream or device, or have run at once, as ordinary Python and "
+        "NumPy do; enqueue it on the captured stream, or capture the stream that it goes to"
     )
 
 

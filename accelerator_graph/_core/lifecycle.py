@@ -58,7 +58,7 @@ class Lifecycle:
         check_input_liveness: bool | None = None,
     ) -> None:
         if not isinstance(keep_graph, bool):
-            raise TypeError(f"keep_graph must be True or False, not {keep_graph!r}.")
+            raise TypeError(f"keep_graph must be True or False, not {keep_graph!r}; a pool goes to pool=.")
         pools.check_pool(pool)
         self._keep_graph = keep_graph
         self._debug = False

@@ -47,7 +47,17 @@ def diff(a: GraphDescription, b: GraphDescription) -> list[str]:
     ----------
     a, b : GraphDescription
         The earlier and the later one.
+
+    Raises
+    ------
+    TypeError
+        One of them is not a description.
     """
+    for each in (a, b):
+        if not isinstance(each, GraphDescription):
+            raise TypeError(
+                f"diff: the arguments must be descriptions, such as graph.describe(), not {each!r}."
+            )
     return compare(a, b).sentences
 
 

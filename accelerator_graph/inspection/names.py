@@ -32,6 +32,8 @@ def demangled(name: str) -> str:
 @lru_cache(maxsize=4096)
 def short_name(name: str) -> str:
     """Return the name of a function without its namespaces, template arguments and parameters."""
+    if ".<locals>." in name:  # a function of Python's
+        return name.rpartition(".<locals>.")[2]
     kept, depth = [], 0
     for each in demangled(name).removeprefix("void ").replace("(anonymous namespace)", "{anonymous}"):
         if each in ">)":

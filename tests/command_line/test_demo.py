@@ -27,7 +27,7 @@ def test_demo_gets_the_same_bits_and_draws_the_graph(tmp_path: Path) -> None:
     assert str(drawing) in output
     text = drawing.read_text(encoding="utf-8")
     assert text.startswith("digraph")
-    assert text.count("diffuse_rows") == 40
+    assert text.count('label="host diffuse_rows"') == 40
     assert "->" in text
 
 

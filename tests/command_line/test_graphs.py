@@ -56,7 +56,11 @@ def test_diff_has_the_status_of_diff(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [(None, "No such file"), ("{}", "not the description of a graph"), ("x", "Expecting value")],
+    [
+        (None, "No such file"),
+        ("{}", "not the description of a graph"),
+        ("x", "not JSON; name a .json file"),
+    ],
 )
 def test_files_that_hold_no_graph(tmp_path: Path, text: str | None, said: str) -> None:
     path = tmp_path / "graph.json"

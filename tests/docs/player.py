@@ -28,6 +28,8 @@ def main(steps: str) -> None:
 
             stack.enter_context(taking_part())
         warnings.simplefilter("error")
+        # torch's own, on threads of its own: autograd's have no context before their first matrix product
+        warnings.filterwarnings("ignore", "Attempting to run cuBLAS", UserWarning)
         for step in json.loads(Path(steps).read_text(encoding="utf-8")):
             if step["kind"] == "file":
                 _write(Path(step["argument"]), step["text"])

@@ -19,6 +19,8 @@ def test_mangled_names_are_demangled():
     [
         ("squash", "squash"),
         ("", ""),
+        ("step.<locals>.<lambda>", "<lambda>"),
+        ("Solver.step", "Solver.step"),
         ("_Znot_mangled", "_Znot_mangled"),
         ("void cutlass::Kernel2<cutlass::gemm<float, (bool)1>>(Params)", "Kernel2"),
         ("(anonymous namespace)::fill<int>(int*)", "fill"),
