@@ -12,67 +12,24 @@
   };
   let shown = [], chosen = null, matches = [], match = -1;
 
-  // ---- colours
-
-  const FAMILIES = { mem_alloc: "alloc", mem_free: "alloc", conditional: "graph" };
-  const KNOWN = ["kernel", "memset", "memcpy", "host", "alloc", "graph"];
-  const family = (kind) => (KNOWN.includes(FAMILIES[kind] || kind) ? FAMILIES[kind] || kind : "other");
-  // A number for each node. A measured time is one more line here.
-  const NUMBERS = { size: { of: (node) => node.nbytes, show: Words.size } };
-
   const nodes = root.leaves.flatMap((item) => item.sides.filter(Boolean));
-  const scales = {};
-  for (const [name, { of }] of Object.entries(NUMBERS)) {
-    const values = nodes.map(of).filter((value) => value != null);
-    if (values.length) scales[name] = values.reduce((a, b) => Math.max(a, b), 0);
-  }
-
-  function mixed(share) {
-    const parts = (name) => Drawing.colour(name).match(/[0-9a-f]{2}/gi).map((part) => parseInt(part, 16));
-    const [low, high] = [parts("low"), parts("high")];
-    return `rgb(${low.map((from, index) => Math.round(from + (high[index] - from) * share)).join(",")})`;
-  }
-
-  function painter() {
-    const by = at("colour").value, colours = new Map(), shades = Array.from({ length: 21 }, (_, step) => mixed(step / 20));
-    const ofKind = (kind) => {
-      if (!colours.has(kind)) colours.set(kind, Drawing.colour(family(kind)));
-      return colours.get(kind);
-    };
-    return (item, side) => {
-      if (item.isGroup || !item.sides[side]) return Drawing.colour("box");
-      const node = item.sides[side];
-      if (by === "kind") return ofKind(node.kind);
-      const value = NUMBERS[by].of(node);
-      return value == null ? Drawing.colour("box")
-        : shades[Math.round((20 * Math.log1p(value)) / Math.log1p(scales[by] || 1))];
-    };
-  }
+  const scales = Colours.scales(nodes);
 
   function showLegend() {
     const by = at("colour").value;
-    const entry = (fill, text) => {
+    const entries = Colours.legend(by, scales[by], nodes).map(([fill, text, count]) => {
       const swatch = make("span", { className: "swatch" });
       swatch.style.background = fill;
-      return make("li", {}, swatch, text);
-    };
-    if (by !== "kind") {
-      at("legend").replaceChildren(
-        entry(mixed(0), `${by} 0`), entry(mixed(1), `${by} ${NUMBERS[by].show(scales[by])}`), entry(Drawing.colour("box"), `no ${by}`),
-      );
-      return;
-    }
-    const counts = new Map();
-    for (const { kind } of nodes) counts.set(kind, (counts.get(kind) || 0) + 1);
-    at("legend").replaceChildren(...[...counts].sort((a, b) => b[1] - a[1])
-      .map(([kind, count]) => entry(Drawing.colour(family(kind)), `${kind} ${comparing ? "" : count.toLocaleString("en")}`)));
+      return make("li", {}, swatch, comparing || count === undefined ? text : `${text} ${count.toLocaleString("en")}`);
+    });
     if (comparing) {
       const words = [["new", "+ new"], ["gone", "− gone"], ["changed", "≠ changed"]];
-      at("legend").append(...words.map(([className, text]) => {
+      entries.push(...words.map(([className, text]) => {
         const count = root.leaves.filter((item) => item.mark === className).length;
         return make("li", { className }, `${text}: ${count}`);
       }));
     }
+    at("legend").replaceChildren(...entries);
   }
 
   // ---- the drawing
@@ -92,7 +49,7 @@
     shown = Rows.visible(root);
     const { clientWidth, clientHeight } = views[0].canvas;
     const rows = Drawing.place(shown, clientWidth / Math.max(1, clientHeight));
-    const fill = painter();
+    const by = at("colour").value, fill = Colours.painter(by, scales[by]);
     views.forEach((view, side) => {
       view.cy.batch(() => {
         const elements = Drawing.elements(shown, rows, side, (...each) => Words.text(...each, data.names), fill);
