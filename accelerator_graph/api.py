@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from types import TracebackType
 from typing import Self, TypeVar, cast
 
-from ._core import capture_table, liveness, ownership, pools, states, streams
+from ._core import capture_table, labels, liveness, ownership, pools, states, streams
 from ._core.call_site import caller
 from ._core.capture import CapturePlan
 from ._core.extension import calling
@@ -20,7 +20,7 @@ from ._core.streams import Stream
 from ._interpreter.sure_exit import if_skipped, sure_exit
 from .backends import registry
 from .errors import GraphStateError
-from .inspection.description import GraphDescription
+from .inspection.description import GraphDescription, Label
 from .interop import registry as interop
 
 T = TypeVar("T")
@@ -265,7 +265,7 @@ class Graph(Lifecycle):
         return self._runner_for("pool()").lease.shown
 
     def describe(self) -> GraphDescription:
-        """Return what is in the graph: its nodes with their parameters, and the dependencies between them.
+        """Return what is in the graph: its nodes with their parameters, their dependencies and labels.
 
         Raises
         ------
@@ -276,7 +276,9 @@ class Graph(Lifecycle):
         """
         captured, home = self._kept("describe()"), self._home
         assert home is not None
-        return GraphDescription.of(home.backend, home.device, captured.recorder.nodes(captured.value))
+        contents = captured.recorder.nodes(captured.value)
+        labelled = labels.if_in_order(captured.labels, contents[1], captured.backend)
+        return GraphDescription.of(home.backend, home.device, contents, map(Label._make, labelled))
 
     def debug_dump(self, path: str | os.PathLike[str], verbose: bool = True) -> None:
         """Write the graph to a file, whose suffix says what it is.

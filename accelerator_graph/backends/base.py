@@ -15,7 +15,7 @@ calls `open` once, and then, for each graph::
 
     create_stream, device_of, capabilities     at any time after `open`
     relaxed, synchronize                       unless the user turned the preparation off
-    capture_status, capture_begin              on the capturing thread
+    capture_status, capture_begin              on the capturing thread; `recorded` as well
       fill, copy, launch, record_event, ...    the captured work, from any thread
     capture_end                                on the capturing thread; capture_abandon instead if the
                                                captured code raised, or after an interrupt
@@ -57,7 +57,7 @@ library keeps supporting the previous version for a while, so a plug-in written 
 
 CaptureMode = Literal["default", "global", "thread_local", "relaxed"]
 """What the driver refuses while a capture is in progress: illegal calls of all threads, of the capturing
-thread, or none. ``"default"`` is the backend's first one."""
+thread, or none, as CUDA's modes do. ``"default"`` is the backend's first one."""
 
 
 class Capability(StrEnum):
@@ -203,8 +203,7 @@ class Recorder(ABC):
     def capture_begin(self, stream: Any, mode: CaptureMode) -> Any:
         """Begin a capture on a stream that is not capturing; return a token for `capture_end`.
 
-        Work that was enqueued on the stream before still runs, and is not recorded. `mode` is one of
-        `Backend.capture_modes`.
+        Work enqueued before still runs, and is not recorded. `mode` is one of `Backend.capture_modes`.
 
         Raises
         ------
@@ -240,6 +239,14 @@ class Recorder(ABC):
         """
         with suppress(AcceleratorGraphError):
             self.destroy_graph(self.capture_end(token))
+
+    def recorded(self, token: Any) -> int | None:
+        """Return how many nodes the capture has recorded so far; None if that can't be known.
+
+        Called for labels, on the thread that began the capture. Disturbs nothing. Counts the nodes of all
+        streams that take part. If it is known, `nodes` has to list them in the order of recording.
+        """
+        return None
 
     # ---- graphs and executables ----------------------------------------------------------------
 
@@ -368,8 +375,7 @@ class Backend(Recorder):
 
     capture_modes: ClassVar[tuple[CaptureMode, ...]] = ("default",)
     """The capture modes; ``"default"`` means the first. ``("default",)`` if there is one way only, else names
-    from ``"global"``, ``"thread_local"`` and ``"relaxed"``, which mean what CUDA's modes mean: while a
-    capture is in progress, illegal calls are refused in all threads, in the capturing thread, or nowhere."""
+    from ``"global"``, ``"thread_local"`` and ``"relaxed"``, which mean what `CaptureMode` says."""
 
     stream_modules: ClassVar[frozenset[str]] = frozenset()
     """Top-level packages of the classes of the runtime's own stream objects; the library asks `as_stream`
@@ -453,9 +459,8 @@ class Backend(Recorder):
         """Wait until all work on the stream is done, replays included. Releases the GIL while it waits.
 
         A capturing stream can't be waited for: that is a `DriverError` with reason ``"illegal_call"``, or
-        ``"invalidated"`` if the capture was broken before. If it breaks the capture, `capture_status` is
-        ``"invalidated"`` then. A backend that records explicitly may raise `CaptureError` instead, or return
-        at once, since nothing runs.
+        ``"invalidated"`` if the capture was broken before. A backend that records explicitly may raise
+        `CaptureError` instead, or return at once, since nothing runs.
         """
 
     def current_stream(self, device: int | None = None) -> Any | None:
@@ -492,16 +497,14 @@ class Backend(Recorder):
         ordered after the event. Streams of a capture can wait only for events of the same capture, because a
         replay could not preserve any other order; that refuses its own earlier events, too. Otherwise,
         waiting for an event of its own has no effect on a stream. The two may be on different devices, in a
-        capture or not: keep the order, or raise `DriverError` or `UnsupportedError`. A backend with this
-        capability needs `capture_info`.
+        capture or not: keep the order, or raise `DriverError` or `UnsupportedError`.
 
         Raises
         ------
         DriverError
             The stream is capturing and the event was recorded outside its capture, or the event belongs to
             another capture or to one that has ended. The reason is ``"foreign_capture"``, or ``"other"``
-            where the driver can't tell an event of an ended capture from one that is not valid. If that
-            breaks a capture in progress, `capture_status` is ``"invalidated"`` then.
+            where the driver can't tell an event of an ended capture from one that is not valid.
         """
         raise unsupported(self, Capability.EVENTS)
 
@@ -558,10 +561,7 @@ class Backend(Recorder):
         """
 
     def capture_info(self, stream: Any) -> CaptureInfo | None:
-        """Return facts about the capture that the stream takes part in. Disturbs nothing.
-
-        None if there is no capture, or on a backend without the capability ``"events"``.
-        """
+        """Return facts about the stream's capture; None without one. Required for ``"events"``."""
         return None
 
     def relaxed(self, stream: Any) -> AbstractContextManager[None]:
@@ -577,6 +577,10 @@ class Lends(Backend):
     """Base class of a backend whose captures a framework can record itself, as torch does on CUDA."""
 
     __slots__ = ()
+
+    def recorded_on(self, stream: Any) -> int | None:
+        """Return what `recorded` does, for a capture that was begun on this stream by a framework."""
+        return None
 
     @abstractmethod
     def borrow_graph(self, handle: int, stream: Any) -> Any:

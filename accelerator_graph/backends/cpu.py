@@ -196,6 +196,10 @@ class CpuBackend(Backend):
         """End the capture if it has not ended, and throw away what was recorded."""
         self._captures.close(token)
 
+    def recorded(self, token: Capture) -> int | None:
+        """Return the number of calls that were recorded so far."""
+        return len(token.nodes) if token.status is CaptureStatus.ACTIVE else None
+
     # ---- graphs and executables ----------------------------------------------------------------
 
     def instantiate(self, graph: Graph) -> Executable:

@@ -218,6 +218,10 @@ class CudaBackend(Lends):
         """End the capture and throw away what was recorded."""
         _capture.abandon(self._driver, token)
 
+    def recorded(self, token: Capture) -> int | None:
+        """Return the number of nodes so far."""
+        return self.recorded_on(token.handle)
+
     # ---- graphs and executables ------------------------------------------------------------------
 
     def instantiate(self, graph: Graph) -> Executable:
@@ -292,6 +296,12 @@ class CudaBackend(Lends):
         return int(obj.handle if isinstance(obj, Handle) else obj)
 
     # ---- captures that a framework records -------------------------------------------------------
+
+    def recorded_on(self, stream: Any) -> int | None:
+        """Return the number of nodes so far; None if the stream's capture is broken."""
+        with self._driver.current_for(stream):
+            graph = _capture.graph_of(self._driver, stream)
+            return None if graph is None else _nodes.node_count(self._driver, graph)
 
     def borrow_graph(self, handle: int, stream: Any) -> Graph:
         """Return a graph that its owner has recorded on this stream."""

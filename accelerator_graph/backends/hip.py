@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from ._hip import capture as _capture
 from ._hip import events as _events
 from ._hip import nodes as _nodes
+from ._hip import topology as _topology
 from ._hip.arrays import plain
 from ._hip.capture import Capture
 from ._hip.driver import Driver, Graph, Handle
@@ -240,6 +241,10 @@ class HipBackend(Lends):
         """End the capture and throw away what was recorded."""
         _capture.abandon(self._driver, token)
 
+    def recorded(self, token: Capture) -> int | None:
+        """Return the number of nodes so far."""
+        return self.recorded_on(token.handle)
+
     # ---- graphs and executables ------------------------------------------------------------------
 
     def instantiate(self, graph: Graph) -> Executable:
@@ -287,11 +292,11 @@ class HipBackend(Lends):
 
     def is_empty(self, graph: Graph) -> bool:
         """Return True if the graph has no root. Counting the nodes would copy all of them."""
-        return _nodes.root_count(self._driver, graph.handle) == 0
+        return _topology.root_count(self._driver, graph.handle) == 0
 
     def node_count(self, graph: Graph) -> int:
         """Return the number of nodes."""
-        return _nodes.node_count(self._driver, graph.handle)
+        return _topology.node_count(self._driver, graph.handle)
 
     def nodes(self, graph: Graph) -> GraphContents:
         """List the nodes, with their parameters, and the dependencies."""
@@ -311,6 +316,12 @@ class HipBackend(Lends):
         return int(obj.handle if isinstance(obj, Handle) else obj)
 
     # ---- captures that a framework records -------------------------------------------------------
+
+    def recorded_on(self, stream: Any) -> int | None:
+        """Return the number of nodes so far; None if the stream's capture is broken."""
+        with self._driver.current_for(stream):
+            graph = _capture.graph_of(self._driver, int(stream))
+            return _topology.node_count(self._driver, graph) if graph else None
 
     def borrow_graph(self, handle: int, stream: Any) -> Graph:
         """Return a graph that its owner has recorded on this stream."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from ..backends.base import GraphEdge, GraphNode
-from .description import GraphDescription
+from .description import GraphDescription, Label
+from .grouping import short_names
 from .names import title
 from .text import count, size
 
@@ -41,7 +43,7 @@ def diff(a: GraphDescription, b: GraphDescription) -> list[str]:
     """Return what is different in `b`, in a sentence for each difference; nothing if they are equal.
 
     Nodes are paired by their order, kind and function, as lines are in a comparison of two texts. So a node
-    that was added in the middle is one difference.
+    that was added in the middle is one difference. Labels are paired by their names.
 
     Parameters
     ----------
@@ -72,7 +74,7 @@ def compare(a: GraphDescription, b: GraphDescription) -> Comparison:
         if old != new
     ]
     inside = _contents(a.nodes, a.edges, b.nodes, b.edges, "")
-    return inside._replace(sentences=[*said, *inside.sentences])
+    return inside._replace(sentences=[*said, *inside.sentences, *_labels(a, b)])
 
 
 def _contents(
@@ -165,6 +167,32 @@ def _dependencies(
             kinds = old[source, target] or "ordinary", new[source, target] or "ordinary"
             sentence = f"{place} waits for node {source} by a {kinds[1]} dependency instead of {kinds[0]}"
             yield target, sentence
+
+
+def _labels(a: GraphDescription, b: GraphDescription) -> list[str]:
+    """Compare the labels by their names and those around them; where they are written does not count."""
+    old, new = _sizes(a), _sizes(b)
+    said = [f"{name} is gone" for name in old if name not in new]
+    for name, nodes in new.items():
+        if name not in old:
+            said.append(f"{name} is new")
+        elif nodes != old[name]:
+            said.append(f"{name} has {count(nodes, 'node')} instead of {old[name]}")
+    return said
+
+
+def _sizes(description: GraphDescription) -> dict[str, int]:
+    """Return how many nodes each label has. A name that is used again gets a number."""
+    used: Counter[str] = Counter()
+    sizes = {}
+    around: list[Label] = []
+    for label in description.labels:
+        around = [outer for outer in around if label.stop <= outer.stop and label.start < outer.stop]
+        around.append(label)
+        name = f"label {' / '.join(short_names(around))!r}"
+        used[name] += 1
+        sizes[f"{name}, number {used[name]}," if used[name] > 1 else name] = label.stop - label.start
+    return sizes
 
 
 def _shown(name: str, value: object) -> str:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from types import SimpleNamespace
-from typing import Any
-
 import accelerator_graph as ag
 from accelerator_graph.backends.base import GraphEdge, GraphNode
+from accelerator_graph.inspection.description import Label
 
 
 def described(nodes: list[GraphNode], edges: list[GraphEdge]) -> ag.GraphDescription:
@@ -32,9 +29,8 @@ def chain(*names: str) -> ag.GraphDescription:
     return described(nodes, [GraphEdge(index, index + 1) for index in range(len(names) - 1)])
 
 
-def labelled(description: ag.GraphDescription, *labels: tuple[str, int, int, str, int]) -> Any:
+def labelled(
+    description: ag.GraphDescription, *labels: tuple[str, int, int, str, int]
+) -> ag.GraphDescription:
     """A description with labels: name, first node, end, file and line."""
-    fields = ("name", "start", "stop", "file", "line")
-    data = json.loads(description.to_json())
-    data["labels"] = [dict(zip(fields, each, strict=True)) for each in labels]
-    return SimpleNamespace(**description._asdict(), to_json=lambda: json.dumps(data))
+    return description._replace(labels=tuple(Label(*each) for each in labels))

@@ -83,7 +83,7 @@ def test_a_page_needs_no_other_file():
 
 
 def test_names_stay_in_their_place():
-    description = chain(HURTFUL)._replace(backend=HURTFUL)
+    description = labelled(chain(HURTFUL), (HURTFUL, 0, 1, HURTFUL, 3))._replace(backend=HURTFUL)
     elements = Elements(to_html(description))
     assert elements.count("script") == SCRIPTS
     assert elements.count("img") == 0

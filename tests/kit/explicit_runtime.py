@@ -239,6 +239,9 @@ class Explicit(Backend):
     def capture_abandon(self, token: Recording) -> None:
         token.close()
 
+    def recorded(self, token: Recording) -> int | None:
+        return len(token.entries)
+
     # ---- graphs --------------------------------------------------------------------------------
 
     def instantiate(self, graph: Any) -> Executable:

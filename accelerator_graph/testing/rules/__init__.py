@@ -14,6 +14,7 @@ from .handles import HandleRules
 from .inspection import DumpRules, NodeRules
 from .interrupts import InterruptRules
 from .isolation import IsolationRules
+from .labels import LabelRules
 from .lifetime import LifetimeRules
 from .members import MemberRules
 from .memory import MemoryRules
@@ -53,6 +54,7 @@ class AllRules(
     PoolRules,
     MemoryRules,
     NodeRules,
+    LabelRules,
     DumpRules,
 ):
     """The rules of all topics."""
