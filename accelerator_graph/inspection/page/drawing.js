@@ -25,7 +25,8 @@ const Drawing = (() => {
       } },
       { selector: "node.header", style: {
         "background-opacity": 0, "border-width": 0, "font-weight": "bold", color: colour("soft"), width: "data(width)",
-        "text-halign": "center", "text-max-width": "data(width)",
+        "text-halign": "center", "text-max-width": "data(width)", "text-background-color": colour("box"),
+        "text-background-opacity": 1, "text-background-padding": 3,
       } },
       { selector: "node.box", style: {
         width: "data(width)", height: "data(height)", "background-color": colour("box"), "border-color": colour("line"),
