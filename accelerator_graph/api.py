@@ -27,7 +27,7 @@ from .inspection.profile import GraphProfile
 from .interop import registry as interop
 
 T = TypeVar("T")
-_DESCRIBED = (".json", ".svg", ".png", ".pdf")
+_DESCRIBED = (".json", ".html", ".svg", ".png", ".pdf")
 """The suffixes of files that the library writes itself, from the description."""
 
 
@@ -331,9 +331,10 @@ class Graph(Lifecycle):
     def debug_dump(self, path: str | os.PathLike[str], verbose: bool = True) -> None:
         """Write the graph to a file, whose suffix says what it is.
 
-        ``.json`` is the graph's description, which `GraphDescription.from_json` reads. ``.svg``, ``.png`` and
-        ``.pdf`` are drawn by Graphviz. Every other file is in the DOT language, written by the vendor where
-        the backend can have that.
+        ``.json`` is the graph's description, which `GraphDescription.from_json` reads. ``.html`` is a page on
+        which the graph can be looked at in a browser, without a network. ``.svg``, ``.png`` and ``.pdf`` are
+        drawn by Graphviz. Every other file is in the DOT language, written by the vendor where the backend
+        can have that.
 
         Parameters
         ----------

@@ -78,6 +78,11 @@ class GraphDescription(NamedTuple):
 
         return table(self)
 
+    def _repr_html_(self) -> str:
+        from .notebook import to_html
+
+        return to_html(self)
+
     def __repr__(self) -> str:
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.kinds().items()) or "no nodes"
         return f"<GraphDescription of a graph of {self.backend!r}, device {self.device}: {kinds}>"

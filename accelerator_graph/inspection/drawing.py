@@ -72,6 +72,11 @@ def to_dot(description: GraphDescription) -> str:
     return "\n".join([*lines, "}", ""])
 
 
+def colour(kind: str) -> str:
+    """Return the colour of a kind of node, on which black text can be read."""
+    return _COLOURS.get(kind, _OTHER)
+
+
 def _labelled(description: GraphDescription) -> Iterator[str]:
     """Yield the nodes, with a box around those that have the same label."""
     around: tuple[Label, ...] = ()
@@ -90,9 +95,8 @@ def _labelled(description: GraphDescription) -> Iterator[str]:
 def _nodes(nodes: Sequence[GraphNode], prefix: str) -> Iterator[str]:
     for node in nodes:
         name = f"{prefix}{node.id}"
-        colour = _COLOURS.get(node.kind, _OTHER)
         yield (
-            f'  {name} [label="{_quoted(title(node))}", fillcolor="{colour}", '
+            f'  {name} [label="{_quoted(title(node))}", fillcolor="{colour(node.kind)}", '
             f'tooltip="{node.id}: {_quoted(" ".join(filter(None, (node.kind, details(node)))))}"];'
         )
         for number, body in enumerate(node.bodies):
