@@ -50,6 +50,8 @@ def environment(extra: str = "", version: str = "") -> Path:
         wanted.append(f"{extra}-python=={version}")
     elif "cuda" in extras and find_library("nvcuda" if sys.platform == "win32" else "cuda"):
         wanted.append("nvidia-cuda-nvrtc>=13,<14")  # the demo compiles its kernel where there is a GPU
+    if not extra and any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))):
+        wanted.append("playwright>=1.49")  # opens the pages of graphs in it
     if {"cuda", "hip"} <= set(extras):
         wanted.append("nvidia-cuda-runtime>=13,<14")  # the headers for tests/simulators/hip_on_cuda
 

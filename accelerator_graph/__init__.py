@@ -24,11 +24,14 @@ if TYPE_CHECKING:
     from . import testing as testing
     from ._core.current_stream import current_stream as current_stream
     from ._core.current_stream import is_current_stream_capturing as is_current_stream_capturing
+    from ._core.events import Event as Event
+    from ._core.labels import label as label
+    from ._core.module_labels import ModuleLabels as ModuleLabels
+    from ._core.module_labels import label_modules as label_modules
     from ._core.pools import AnyPool as AnyPool
     from ._core.pools import PoolId as PoolId
     from ._core.pools import graph_pool_handle as graph_pool_handle
     from ._core.states import GraphState as GraphState
-    from ._core.streams import Event as Event
     from ._core.streams import Stream as Stream
     from ._graphed.decorator import CacheInfo as CacheInfo
     from ._graphed.decorator import Graphed as Graphed
@@ -48,22 +51,28 @@ if TYPE_CHECKING:
     from .errors import CaptureError as CaptureError
     from .errors import DriverError as DriverError
     from .errors import EmptyGraphWarning as EmptyGraphWarning
+    from .errors import EmptyLabelWarning as EmptyLabelWarning
     from .errors import GraphStateError as GraphStateError
     from .errors import OutOfMemoryError as OutOfMemoryError
     from .errors import Reason as Reason
     from .errors import UnknownBackendError as UnknownBackendError
     from .errors import UnsupportedError as UnsupportedError
     from .inspection.description import GraphDescription as GraphDescription
+    from .inspection.description import Label as Label
     from .inspection.difference import diff as diff
+    from .inspection.profile import GraphProfile as GraphProfile
 
 __version__ = "0.1.0"
 
 _NAMES = {
     "": "api backends compat errors interop testing",
+    "._core.labels": "label",
+    "._core.module_labels": "ModuleLabels label_modules",
     "._core.pools": "AnyPool PoolId graph_pool_handle",
     "._core.current_stream": "current_stream is_current_stream_capturing",
     "._core.states": "GraphState",
-    "._core.streams": "Event Stream",
+    "._core.events": "Event",
+    "._core.streams": "Stream",
     "._graphed.decorator": "CacheInfo Graphed graphed",
     "._graphed.torch.callables": "make_graphed_callables",
     ".api": "Graph current_graph graph is_graph_available",
@@ -71,11 +80,12 @@ _NAMES = {
     ".backends.registry": "use_backend",
     ".errors": (
         "AcceleratorGraphError BackendContractError BackendError BackendLoadError BackendUnavailableError "
-        "CaptureError DriverError EmptyGraphWarning GraphStateError OutOfMemoryError Reason "
-        "UnknownBackendError UnsupportedError"
+        "CaptureError DriverError EmptyGraphWarning EmptyLabelWarning GraphStateError OutOfMemoryError "
+        "Reason UnknownBackendError UnsupportedError"
     ),
-    ".inspection.description": "GraphDescription",
+    ".inspection.description": "GraphDescription Label",
     ".inspection.difference": "diff",
+    ".inspection.profile": "GraphProfile",
 }
 """The public names by the module that defines them, which is imported on first use."""
 

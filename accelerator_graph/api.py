@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from types import TracebackType
 from typing import Self, TypeVar, cast
 
-from ._core import capture_table, liveness, ownership, pools, states, streams
+from ._core import capture_table, labels, liveness, ownership, pools, states, streams
 from ._core.call_site import caller
 from ._core.capture import CapturePlan
 from ._core.extension import calling
 from ._core.files import write_file
 from ._core.lifecycle import Lifecycle
 from ._core.modes import CaptureMode, check_mode
+from ._core.profiling import replay_times
 from ._core.side_streams import beside_current
 from ._core.streams import Stream
+from ._interpreter.integers import integer
 from ._interpreter.sure_exit import if_skipped, sure_exit
 from .backends import registry
-from .errors import GraphStateError
-from .inspection.description import GraphDescription
+from .errors import GraphStateError, UnsupportedError
+from .inspection.description import GraphDescription, Label
+from .inspection.profile import GraphProfile
 from .interop import registry as interop
 
 T = TypeVar("T")
-_DESCRIBED = (".json", ".svg", ".png", ".pdf")
+_DESCRIBED = (".json", ".html", ".svg", ".png", ".pdf")
 """The suffixes of files that the library writes itself, from the description."""
 
 
@@ -265,7 +268,7 @@ class Graph(Lifecycle):
         return self._runner_for("pool()").lease.shown
 
     def describe(self) -> GraphDescription:
-        """Return what is in the graph: its nodes with their parameters, and the dependencies between them.
+        """Return what is in the graph: its nodes with their parameters, their dependencies and labels.
 
         Raises
         ------
@@ -276,14 +279,62 @@ class Graph(Lifecycle):
         """
         captured, home = self._kept("describe()"), self._home
         assert home is not None
-        return GraphDescription.of(home.backend, home.device, captured.recorder.nodes(captured.value))
+        contents = captured.recorder.nodes(captured.value)
+        labelled = labels.if_in_order(captured.labels, contents[1], captured.backend)
+        return GraphDescription.of(home.backend, home.device, contents, map(Label._make, labelled))
+
+    def profile(self, replays: int = 20, state: Iterable[object] | None = None) -> GraphProfile:
+        """Run the graph's work to find out how long it takes.
+
+        Replays the graph three times to warm up, and then as often as `replays` says, with an event before
+        and after each. The work is really done, so its outputs, and whatever else it changes, change. Goes
+        where `replay` would go, and waits until all is done.
+
+        Parameters
+        ----------
+        replays : int
+            How many replays are timed.
+        state : iterable of arrays, optional
+            Memory that the work changes and that is to be as it was afterwards, even if a replay fails: it
+            is copied to the host before, and back at the end. Arrays as in `Stream.copy`.
+
+        Returns
+        -------
+        GraphProfile
+            The times in microseconds; ``str()`` says how long a replay takes.
+
+        Raises
+        ------
+        GraphStateError
+            Nothing was captured, or the stream is being captured.
+        TypeError, ValueError
+            An argument is of the wrong type or value. Nothing has run.
+        UnsupportedError
+            The backend has no events with timing.
+        DriverError
+            The work failed.
+        """
+        runner = self._runner_for("profile()")
+        replays = integer(replays, "profile: replays")
+        if replays < 1:
+            raise ValueError(f"profile: replays must be 1 or more, not {replays}.")
+        arrays = [] if state is None else list(state)
+        self._make_ready(runner)
+        stream = runner.destination().held()
+        times = replay_times(stream, runner.bind(stream, self), replays, arrays)
+        try:
+            nodes: int | None = runner.num_nodes()
+        except UnsupportedError:
+            nodes = None
+        return GraphProfile(stream.backend, stream.device, nodes, tuple(times))
 
     def debug_dump(self, path: str | os.PathLike[str], verbose: bool = True) -> None:
         """Write the graph to a file, whose suffix says what it is.
 
-        ``.json`` is the graph's description, which `GraphDescription.from_json` reads. ``.svg``, ``.png`` and
-        ``.pdf`` are drawn by Graphviz. Every other file is in the DOT language, written by the vendor where
-        the backend can have that.
+        ``.json`` is the graph's description, which `GraphDescription.from_json` reads. ``.html`` is a page on
+        which the graph can be looked at in a browser, without a network. ``.svg``, ``.png`` and ``.pdf`` are
+        drawn by Graphviz. Every other file is in the DOT language, written by the vendor where the backend
+        can have that.
 
         Parameters
         ----------

@@ -189,6 +189,10 @@ class EmptyGraphWarning(UserWarning):
     """Issued when a capture recorded nothing, usually because the work went to another stream or device."""
 
 
+class EmptyLabelWarning(UserWarning):
+    """Issued when a capture recorded nothing inside a `label`, for the same reasons."""
+
+
 def driver_error(
     *, backend: str, call: str, code: int | None, code_name: str, reason: Reason = "other", detail: str = ""
 ) -> DriverError:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import pytest
 
+import browser
 from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.backends.hip import HipBackend
 from simulators.amd import runtime as amd
@@ -97,6 +98,12 @@ LANES = {
         frozenset(("type_checkers",)),
         f"{REQUIRED}=1 python3 dev.py test tests/type_checking",
     ),
+    "browser": Lane(
+        "a browser",
+        "the pages of graphs, in Chromium",
+        frozenset(("browser",)),
+        f"{REQUIRED}=1 python3 dev.py test tests/inspection/test_browser.py",
+    ),
     "opencl": Lane(
         "the OpenCL plug-in",
         "command buffers of two versions, and none, on PoCL and on Intel's runtime for the CPU",
@@ -172,6 +179,8 @@ def lacking(need: str) -> str:
                 if there
                 else "CuPy is not installed"
             )
+        case "browser":
+            return browser.missing() or lacking("rest")
         case "torch":
             return "" if importlib.util.find_spec("torch") else "torch is not installed"
     raise ValueError(f"{need!r} must be one of the needs of a lane in tests/lanes.py.")
@@ -236,8 +245,9 @@ def sampled() -> str:
 def lane_of(needs: frozenset[str]) -> str:
     """Return the lane that a test with these needs runs in, in this process."""
     needs -= {"rest"}
-    if "gpus" in needs:
-        return "gpus"
+    for lane in ("gpus", "browser"):
+        if lane in needs:
+            return lane
     here = os.environ.get(SIMULATOR)
     if here or needs <= LANES["cpu"].needs:
         return here or "cpu"
@@ -263,7 +273,7 @@ def summary(ran: Mapping[str, int], left_out: Iterable[str]) -> list[str]:
     unmet = [frozenset(needs.split()) for needs in left_out]
     for name, lane in LANES.items():
         if not ran.get(name) and (not lane.needs or any(needs <= lane.needs for needs in unmet)):
-            reason = lacking(name) if name in ("gpu", "gpus", "rest") else missing(name)
+            reason = lacking(name) if name in ("browser", "gpu", "gpus", "rest") else missing(name)
             reason = reason or (lacking("gpu") if "gpu" in name else "") or "its tests were not selected"
             lines.append(f"{lane.title:26}     not run  {lane.proves}; run {lane.command}")
             reasons[reason.partition(". ")[0]].append(lane.title)

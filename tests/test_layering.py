@@ -42,7 +42,12 @@ RULES = [
         "",
     ),
     ("interop", "interop", ""),
-    ("_core", "errors _interpreter backends.base backends.registry interop.base interop.registry _core", ""),
+    (
+        "_core",
+        "errors _interpreter backends.base backends.memory backends.registry interop.base interop.registry "
+        "_core",
+        "",
+    ),
     (
         "api",
         "errors _interpreter backends.base backends.registry interop.base interop.registry _core inspection",

@@ -65,7 +65,12 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--backend", metavar="NAME", help="the default is the best one that can be used")
     demo.add_argument("--size", type=size, metavar="N", help="points along each side of the grid, 4 to 16384")
     demo.add_argument("--steps", type=steps, metavar="N", help="number of time steps, a multiple of 20")
-    demo.add_argument("-o", "--output", metavar="PATH", help="draw the graph into this file, in DOT")
+    demo.add_argument(
+        "-o",
+        "--output",
+        metavar="PATH",
+        help="draw the graph into this file: .html for a browser, .json for `show`, else DOT",
+    )
     demo.set_defaults(run=run_demo, parser=demo)
 
     about = "show a graph that Graph.debug_dump has written as JSON, or draw it"
@@ -75,7 +80,7 @@ def parser() -> argparse.ArgumentParser:
         "-o",
         "--output",
         metavar="PATH",
-        help="draw it into this file: .svg, .png or .pdf by Graphviz, else DOT",
+        help="draw it into this file: .html for a browser; .svg, .png or .pdf by Graphviz; else DOT",
     )
     show.set_defaults(run=run_show, parser=show)
 
@@ -83,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
     diff = commands.add_parser("diff", help=about, description=sentence(about))
     diff.add_argument("old", metavar="OLD.json", help="the earlier graph")
     diff.add_argument("new", metavar="NEW.json", help="the later graph")
+    diff.add_argument("-o", "--output", metavar="PATH.html", help="draw them side by side on this page")
     diff.set_defaults(run=run_diff, parser=diff)
 
     about = "check whether a backend keeps to the contract; the status is 1 if it breaks a rule"
@@ -183,7 +189,7 @@ def run_diff(options: argparse.Namespace) -> int:
     """Print what differs between two graphs. Returns 1 if anything does."""
     from . import graphs
 
-    return 1 if graphs.differ(options.old, options.new) else 0
+    return 1 if graphs.differ(options.old, options.new, options.output) else 0
 
 
 def run_conformance(options: argparse.Namespace) -> int:

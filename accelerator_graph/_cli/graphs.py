@@ -7,7 +7,7 @@ from pathlib import Path
 
 import accelerator_graph as ag
 
-from ..inspection.files import write_description
+from ..inspection.files import write_description, write_difference
 from ..inspection.text import table
 
 
@@ -20,10 +20,14 @@ def show(path: str, output: str | None) -> None:
         write_description(description, Path(output).suffix.lower(), output)
 
 
-def differ(old: str, new: str) -> bool:
-    """Print what is different in the second graph; return True if anything is."""
-    differences = ag.diff(read(old), read(new))
-    print("\n".join(differences) if differences else "the graphs are equal")
+def differ(old: str, new: str, output: str | None) -> bool:
+    """Print what is different in the second graph, or draw both; return True if anything is different."""
+    graphs = read(old), read(new)
+    differences = ag.diff(*graphs)
+    if output is None:
+        print("\n".join(differences) if differences else "the graphs are equal")
+    else:
+        write_difference(*graphs, (old, new), output)
     return bool(differences)
 
 

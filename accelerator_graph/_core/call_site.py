@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from types import FrameType
-
-from ..errors import EmptyGraphWarning
 
 Site = tuple[str, int]
 """A file and a line."""
 
 
-def warn_of_nothing(message: str) -> None:
-    """Issue an `EmptyGraphWarning` for the first line outside of this package."""
-    warnings.warn(message, EmptyGraphWarning, stacklevel=_outside()[0])
-
-
 def caller() -> Site:
     """Return the first file and line outside of this package on the stack."""
-    frame = _outside()[1]
+    frame = outside()[1]
     return frame.f_code.co_filename, frame.f_lineno
 
 
-def _outside() -> tuple[int, FrameType]:
+def outside() -> tuple[int, FrameType]:
     """Return the first frame outside of this package, and the `stacklevel` of the caller's warning for it."""
     level, frame = 1, sys._getframe(1)
     package = __name__.partition(".")[0]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from weakref import ref
 
 from .._interpreter.threads import this_thread
-from ..backends.base import Backend, Capability, CaptureStatus, Recorder
+from ..backends.base import Capability, CaptureStatus, Recorder
 from ..errors import (
     AcceleratorGraphError,
     CaptureError,
@@ -21,6 +21,7 @@ from ..errors import (
 from ..interop.base import Framework, FrameworkRecorder, Undo
 from . import capture_table, gc_pause, stream_stack, streams
 from .call_site import Site
+from .labels import LabelledRange, Mark, ranges
 from .modes import CaptureMode, native_mode
 from .ownership import Callback, Owned
 from .pools import AnyPool, Lease
@@ -47,7 +48,9 @@ class CapturePlan(NamedTuple):
 class Captured(Owned):
     """A graph that was captured."""
 
-    __slots__ = ()
+    __slots__ = ("labels",)
+
+    labels: tuple[LabelledRange, ...]
 
     def act(self) -> None:
         """Destroy the graph."""
@@ -85,6 +88,7 @@ class Capture:
         "backend",
         "begun_at",
         "home",
+        "labels",
         "lease",
         "native",
         "recorder",
@@ -111,6 +115,7 @@ class Capture:
         self.recorder: Recorder = stream._backend
         self.thread = threading.current_thread()
         self.begun_at: Site | None = None
+        self.labels: list[Mark] = []
         self._undos: list[Undo] = []
         self._token: Any = _NO_TOKEN
         self._key = next(_keys)
@@ -236,7 +241,24 @@ class Capture:
             raise capture_error(f"{self.subject} did not become a graph", error) from error
         self._token = _NO_TOKEN
         self._leave()
+        captured.labels = self._labelled(captured) if self.labels else ()
         return captured
+
+    def _labelled(self, captured: Captured) -> tuple[LabelledRange, ...]:
+        try:
+            count = self.recorder.node_count(captured.value)
+        except AcceleratorGraphError:  # labels are not worth a graph
+            return ()
+        return ranges(self.labels, count, self.backend)
+
+    def recorded(self) -> int | None:
+        """Return how many nodes there are so far; None if that is not known, or nothing is recorded now."""
+        if self._token is _NO_TOKEN:
+            return None
+        try:
+            return self.recorder.recorded(self._token)
+        except AcceleratorGraphError:  # a capture that is broken says so at its end
+            return None
 
     def abandon(self) -> None:
         """End the capture and discard the recording. Calling it twice is fine."""
@@ -290,16 +312,6 @@ class Capture:
                 stream_stack.leave(self)
             finally:
                 self.lease.captured()
-
-
-def why_empty(backend: Backend) -> str:
-    """Return why a capture on a backend may have recorded nothing, and the way out: a clause."""
-    if backend.recording == "explicit":
-        return "this backend records only work that is enqueued through accelerator_graph.Stream"
-    return (
-        "the work may have gone to another stream or device, or have run at once, as ordinary Python and "
-        "NumPy do; enqueue it on the captured stream, or capture the stream that it goes to"
-    )
 
 
 def _abandon_all(unfinished: dict[int, Capture]) -> None:

@@ -9,6 +9,7 @@ from .._interpreter.process import after_fork
 
 if TYPE_CHECKING:
     from ..backends.base import Backend
+    from .labels import Mark
 
 
 class Retaining(Protocol):
@@ -25,6 +26,11 @@ class LiveCapture(Protocol):
     """The backend of the captured stream, even where a framework records."""
     native: Any
     """The captured stream, as the backend knows it."""
+    labels: list[Mark]
+    """The labels, in the order in which they began."""
+
+    def recorded(self) -> int | None:
+        """Return how many nodes there are so far; None if that is not known."""
 
     def who(self) -> str:
         """Return who is capturing, and the way out: a clause for a message."""

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from ..backends import registry
-from ..errors import GraphStateError
+from ..errors import EmptyGraphWarning, GraphStateError
 from . import liveness, ownership, pools, states, streams
-from .call_site import warn_of_nothing
-from .capture import Capture, Captured, CapturePlan, why_empty
+from .capture import Capture, Captured, CapturePlan
 from .current_stream import stream_to_capture
+from .empty import warn_of_nothing, why_empty
 from .modes import CaptureMode, check_mode
 from .replay import Runner
 from .states import GraphState
@@ -166,7 +166,7 @@ class Lifecycle:
         """Warn that a capture recorded nothing."""
         assert self._home is not None
         message = f"{subject} recorded nothing: {why_empty(self._home._backend)}."
-        warn_of_nothing(self._worded("empty capture", message))
+        warn_of_nothing(self._worded("empty capture", message), EmptyGraphWarning)
 
     def _capture_here(self, what: str) -> Capture:
         """Return the capture that is under way, if this thread may end it."""

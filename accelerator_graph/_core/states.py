@@ -35,6 +35,7 @@ REFUSED: dict[str, dict[GraphState, str]] = {
     "num_nodes": _UNTIL_CAPTURED,
     "describe()": _UNTIL_CAPTURED,
     "debug_dump()": _UNTIL_CAPTURED,
+    "profile()": _UNTIL_CAPTURED,
     "raw_graph()": _UNTIL_CAPTURED,
     "raw_executable()": _UNTIL_CAPTURED | {"captured": _NO_EXECUTABLE},
     "raw_cuda_graph()": _UNTIL_CAPTURED,

@@ -1,4 +1,4 @@
-"""Streams, events, and who owns them."""
+"""Streams, and who owns them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ..backends.base import Backend, Capability, CaptureInfo, CaptureStatus, uns
 from ..errors import AcceleratorGraphError, GraphStateError
 from ..interop.base import Framework
 from . import capture_table, ownership, stream_stack
+from .events import Event
 from .framework_streams import placed
 from .ownership import Owned
 from .stream_lookup import find
@@ -52,26 +53,6 @@ class FrameworkCurrent:
 
 
 Owner = OwnedStream | Borrowed | FrameworkCurrent
-
-
-class _OwnedEvent(Owned):
-    __slots__ = ()
-
-    def act(self) -> None:
-        """Destroy the event."""
-        self.backend.destroy_event(self.value)
-
-
-class Event:
-    """A mark in a stream's work, made by `Stream.record`; `Stream.wait` waits for it."""
-
-    __slots__ = ("__weakref__", "_native")
-
-    def __init__(self, backend: Backend, native: Any) -> None:
-        self._native = _OwnedEvent(backend, backend, native)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("an Event can't be pickled or copied: it belongs to its process; record another one.")
 
 
 class Stream:
@@ -188,11 +169,30 @@ class Stream:
         self._check()
         return self._backend.query(self._native)
 
-    def record(self) -> Event:
-        """Mark the present end of the stream's work."""
+    def record(self, *, timing: bool = False) -> Event:
+        """Mark the present end of the stream's work.
+
+        Parameters
+        ----------
+        timing : bool
+            Let the event note the time, for `Event.elapsed_time`. Needs the capability ``"timing"``.
+
+        Raises
+        ------
+        GraphStateError
+            The stream was closed, or it is being captured and `timing` is True: what is captured does not
+            run, so it has no time.
+        """
         self._check()
         ownership.drain()
-        return Event(self._backend, self._backend.record_event(self._native))
+        backend, captured = self._backend, self._is_capturing()
+        if timing and captured:
+            raise GraphStateError(
+                "record(timing=True): the stream is being captured, and what is captured does not run; "
+                "record events around replay() instead."
+            )
+        native = (backend.record_timed_event if timing else backend.record_event)(self._native)
+        return Event(backend, native, self._device, timed=timing, captured=captured)
 
     def wait(self, other: Event | Stream | Any) -> None:
         """Let later work on this stream wait for an event, or for all work so far on another stream.

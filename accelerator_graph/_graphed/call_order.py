@@ -6,9 +6,10 @@ from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 from .._core.current_stream import current as current_or_none
+from .._core.events import Event
 from .._core.ownership import Owned
 from .._core.replay import make_room
-from .._core.streams import Event, FrameworkCurrent, Stream
+from .._core.streams import FrameworkCurrent, Stream
 from ..api import Graph
 from ..backends.base import Capability, CaptureStatus
 from ..errors import CaptureError

@@ -15,7 +15,7 @@ calls `open` once, and then, for each graph::
 
     create_stream, device_of, capabilities     at any time after `open`
     relaxed, synchronize                       unless the user turned the preparation off
-    capture_status, capture_begin              on the capturing thread
+    capture_status, capture_begin              on the capturing thread; `recorded` as well
       fill, copy, launch, record_event, ...    the captured work, from any thread
     capture_end                                on the capturing thread; capture_abandon instead if the
                                                captured code raised, or after an interrupt
@@ -31,10 +31,10 @@ back, and passes each to its ``destroy_`` method, never while the same thread is
 backend. The library ignores a `DriverError` from these methods, and calls none of them in a forked child for
 objects of the parent, nor at the interpreter's exit. Failures of the driver are raised as the exceptions of
 `accelerator_graph.errors` and as no others. Unless a method says otherwise, calls may come from any thread,
-even from one that has never touched the device, and several threads may call at once. Only `synchronize`
-waits for work, and other threads' calls go on meanwhile. A signal handler may call the backend in the middle
-of another call of the same thread, so locks have to be re-entrant. If it raises KeyboardInterrupt, what the
-call has just made is lost to the library: release it where you can.
+even from one that has never touched the device, and several threads may call at once. Only `synchronize` and
+`synchronize_event` wait for work, and other threads' calls go on meanwhile. A signal handler may call the
+backend in the middle of another call of the same thread, so locks have to be re-entrant. If it raises
+KeyboardInterrupt, what the call has just made is lost to the library: release it where you can.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ library keeps supporting the previous version for a while, so a plug-in written 
 
 CaptureMode = Literal["default", "global", "thread_local", "relaxed"]
 """What the driver refuses while a capture is in progress: illegal calls of all threads, of the capturing
-thread, or none. ``"default"`` is the backend's first one."""
+thread, or none, as CUDA's modes do. ``"default"`` is the backend's first one."""
 
 
 class Capability(StrEnum):
@@ -76,6 +76,8 @@ class Capability(StrEnum):
     """`replay` onto a capturing stream is recorded into that capture."""
     UPLOAD = "upload"
     """`upload` moves an executable to the device ahead of its first replay."""
+    TIMING = "timing"
+    """`record_timed_event`, `query_event`, ...: the host can wait for events, and time what is between."""
 
 
 class CaptureStatus(StrEnum):
@@ -203,15 +205,10 @@ class Recorder(ABC):
     def capture_begin(self, stream: Any, mode: CaptureMode) -> Any:
         """Begin a capture on a stream that is not capturing; return a token for `capture_end`.
 
-        Work that was enqueued on the stream before still runs, and is not recorded. `mode` is one of
-        `Backend.capture_modes`.
+        Work enqueued before still runs, and is not recorded. `mode` is one of `Backend.capture_modes`.
 
-        Raises
-        ------
-        CaptureError
-            With reason ``"default_stream"``, if the stream is one that can never capture.
-        BaseException
-            Whatever is raised, even KeyboardInterrupt, this call leaves no capture behind.
+        Raises `CaptureError` with reason ``"default_stream"`` if the stream is one that can never capture.
+        Whatever is raised, even KeyboardInterrupt, this call leaves no capture behind.
         """
 
     @abstractmethod
@@ -222,13 +219,10 @@ class Recorder(ABC):
         stream that took part is capturing any more. If it raises, there is no graph and no capture left, and
         nothing to destroy; after a KeyboardInterrupt, the library calls `capture_abandon` as well.
 
-        Raises
-        ------
-        DriverError
-            The capture was invalidated: with the reason of the call that did it, or ``"invalidated"``. Or
-            work on a forked stream was not waited for: with reason ``"unjoined"``, even if the runtime's
-            graphs would wait for it, so that the same program works on every backend. Whether a fork
-            without work has to be waited for is up to the backend.
+        Raises `DriverError` if the capture was invalidated: with the reason of the call that did it, or
+        ``"invalidated"``. Also if work on a forked stream was not waited for: with reason ``"unjoined"``,
+        even if the runtime's graphs would wait for it, so that the same program works on every backend.
+        Whether a fork without work has to be waited for is up to the backend.
         """
 
     def capture_abandon(self, token: Any) -> None:
@@ -240,6 +234,14 @@ class Recorder(ABC):
         """
         with suppress(AcceleratorGraphError):
             self.destroy_graph(self.capture_end(token))
+
+    def recorded(self, token: Any) -> int | None:
+        """Return how many nodes the capture has recorded so far; None if that can't be known.
+
+        Called for labels, on the thread that began the capture. Disturbs nothing. Counts the nodes of all
+        streams that take part. If it is known, `nodes` has to list them in the order of recording.
+        """
+        return None
 
     # ---- graphs and executables ----------------------------------------------------------------
 
@@ -330,10 +332,7 @@ class Recorder(ABC):
         raise unsupported(self, Capability.NODES)
 
     def dump(self, graph: Any, path: str, verbose: bool) -> bool:
-        """Write the vendor's own drawing in the DOT language, and return True. `path` has any suffix.
-
-        If the vendor has none, return False: the library draws what `nodes` lists.
-        """
+        """Write the vendor's drawing, as DOT for any suffix; return False if it has none: `nodes` is drawn."""
         return False
 
     def handle_int(self, obj: Any) -> int:
@@ -348,11 +347,10 @@ class Backend(Recorder):
     with a `reason` from `accelerator_graph.errors`, and `UnsupportedError` when the installed driver is too
     old. The vendor's own exceptions never come out of a backend, except as the cause of these. A call that
     raises has made, recorded and enqueued nothing. What a backend itself refuses is a `driver_error` with
-    ``code=None``, the method as `call`, and a `code_name` of its own.
-
-    If work fails when it runs, the next `synchronize` or `query` of its stream raises that, where the runtime
-    reports it. The stream of a run is the one given to `replay`; what becomes of the rest of the run is up to
-    the runtime. Streams, graphs and executables go on working, unless the reason is ``"device_lost"``.
+    ``code=None``, the method as `call`, and a `code_name` of its own. If work fails when it runs, the next
+    `synchronize` or `query` of its stream raises that, where the runtime reports it. The stream of a run is
+    the one given to `replay`; what becomes of the rest of the run is up to the runtime. In all these cases,
+    streams, graphs and executables go on working, unless the reason is ``"device_lost"``.
     """
 
     __slots__ = ()
@@ -371,8 +369,7 @@ class Backend(Recorder):
 
     capture_modes: ClassVar[tuple[CaptureMode, ...]] = ("default",)
     """The capture modes; ``"default"`` means the first. ``("default",)`` if there is one way only, else names
-    from ``"global"``, ``"thread_local"`` and ``"relaxed"``, which mean what CUDA's modes mean: while a
-    capture is in progress, illegal calls are refused in all threads, in the capturing thread, or nowhere."""
+    from ``"global"``, ``"thread_local"`` and ``"relaxed"``, which mean what `CaptureMode` says."""
 
     stream_modules: ClassVar[frozenset[str]] = frozenset()
     """Top-level packages of the runtime's own stream objects, about which the library asks `as_stream`. Empty
@@ -404,11 +401,8 @@ class Backend(Recorder):
     def open(self) -> None:
         """Initialise the runtime. Called once, before any other method but `probe`.
 
-        Raises
-        ------
-        BackendUnavailableError
-            It can't run here after all. The message is the reason alone, as in `Availability`. Automatic
-            choice takes the next backend and keeps the reason.
+        Raises `BackendUnavailableError` if it can't run here after all. The message is the reason alone, as
+        in `Availability`. Automatic choice takes the next backend and keeps the reason.
         """
 
     def capabilities(self, device: int) -> Set[str]:
@@ -456,9 +450,8 @@ class Backend(Recorder):
         """Wait until all work on the stream is done, replays included. Releases the GIL while it waits.
 
         A capturing stream can't be waited for: that is a `DriverError` with reason ``"illegal_call"``, or
-        ``"invalidated"`` if the capture was broken before. If it breaks the capture, `capture_status` is
-        ``"invalidated"`` then. A backend that records explicitly may raise `CaptureError` instead, or return
-        at once, since nothing runs.
+        ``"invalidated"`` if the capture was broken before. A backend that records explicitly may raise
+        `CaptureError` instead, or return at once, since nothing runs.
         """
 
     def current_stream(self, device: int | None = None) -> Any | None:
@@ -496,16 +489,11 @@ class Backend(Recorder):
         ordered after the event. Streams of a capture can wait only for events of the same capture, because a
         replay could not preserve any other order; that refuses its own earlier events, too. Otherwise,
         waiting for an event of its own has no effect on a stream. The two may be on different devices, in a
-        capture or not: keep the order, or raise `DriverError` or `UnsupportedError`. A backend with this
-        capability needs `capture_info`.
+        capture or not: keep the order, or raise `DriverError` or `UnsupportedError`.
 
-        Raises
-        ------
-        DriverError
-            The stream is capturing and the event was recorded outside its capture, or the event belongs to
-            another capture or to one that has ended. The reason is ``"foreign_capture"``, or ``"other"``
-            where the driver can't tell an event of an ended capture from one that is not valid. If that
-            breaks a capture in progress, `capture_status` is ``"invalidated"`` then.
+        Raises `DriverError` if the stream is capturing and the event was recorded outside its capture, or the
+        event belongs to another capture or to one that has ended. The reason is ``"foreign_capture"``, or
+        ``"other"`` where the driver can't tell an event of an ended capture from one that is not valid.
         """
         raise unsupported(self, Capability.EVENTS)
 
@@ -516,6 +504,26 @@ class Backend(Recorder):
         """Return at once whether all work on the stream is done. Raises like `synchronize`."""
         raise unsupported(self, Capability.EVENTS)
 
+    # ---- capability: timing --------------------------------------------------------------------
+
+    def record_timed_event(self, stream: Any) -> Any:
+        """Like `record_event` on a stream that is not capturing; the event notes the time of its mark."""
+        raise unsupported(self, Capability.TIMING)
+
+    def query_event(self, event: Any) -> bool:
+        """Return at once whether the work before an event, timed or not, is done; not asked about events that
+        were recorded in a capture. Raises like `query`, but may leave failures of the work to that.
+        """
+        raise unsupported(self, Capability.TIMING)
+
+    def synchronize_event(self, event: Any) -> None:
+        """Wait until the work before the event is done. Raises like `query_event`. Releases the GIL."""
+        raise unsupported(self, Capability.TIMING)
+
+    def elapsed_time(self, start: Any, end: Any) -> float | None:
+        """Return the milliseconds between two timed events of a device; None if one of them is not done."""
+        raise unsupported(self, Capability.TIMING)
+
     # ---- capability: enqueue -------------------------------------------------------------------
 
     def fill(self, stream: Any, dst: Any, value: int, nbytes: int | None) -> None:
@@ -525,28 +533,19 @@ class Backend(Recorder):
         thread calls. The caller keeps the memory alive. Which objects are memory is up to the backend; the
         host's need not be. `value` and the sign and type of `nbytes`, which may be 0, have been checked.
 
-        Raises
-        ------
-        TypeError
-            The object is of the wrong kind. Raised by this call, not when the work runs, so that a capture
-            stays valid.
-        ValueError
-            The memory has too few bytes, can't be written, or belongs to another device. Likewise.
+        Raises TypeError if an object is of the wrong kind, and ValueError if the memory has too few bytes,
+        can't be written, or belongs to another device: in this call, so that a capture stays valid.
         """
         raise unsupported(self, Capability.ENQUEUE)
 
     def copy(self, stream: Any, dst: Any, src: Any, nbytes: int | None) -> None:
-        """Copy `nbytes` bytes from `src` to `dst`; by default all of `src`, which must fit into `dst`.
-
-        Raises like `fill`.
-        """
+        """Copy `nbytes` bytes from `src` to `dst`; by default all of `src`, which must fit. See `fill`."""
         raise unsupported(self, Capability.ENQUEUE)
 
     def launch(self, stream: Any, work: Any, /, *args: Any, **how: Any) -> None:
         """Enqueue `work`, whatever the backend accepts: a callable, a kernel, ...
 
-        Raises like `fill`, also for keywords that it does not know and for objects that can't be arguments;
-        functions of Python check their own when they run.
+        Raises like `fill`, also for unknown keywords and objects that can't be arguments of a kernel.
         """
         raise unsupported(self, Capability.ENQUEUE)
 
@@ -562,10 +561,7 @@ class Backend(Recorder):
         """
 
     def capture_info(self, stream: Any) -> CaptureInfo | None:
-        """Return facts about the capture that the stream takes part in. Disturbs nothing.
-
-        None if there is no capture, or on a backend without the capability ``"events"``.
-        """
+        """Return facts about the stream's capture; None without one. Required for ``"events"``."""
         return None
 
     def relaxed(self, stream: Any) -> AbstractContextManager[None]:
@@ -581,6 +577,10 @@ class Lends(Backend):
     """Base class of a backend whose captures a framework can record itself, as torch does on CUDA."""
 
     __slots__ = ()
+
+    def recorded_on(self, stream: Any) -> int | None:
+        """Return what `recorded` does, for a capture that was begun on this stream by a framework."""
+        return None
 
     @abstractmethod
     def borrow_graph(self, handle: int, stream: Any) -> Any:

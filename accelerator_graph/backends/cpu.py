@@ -86,6 +86,7 @@ class CpuBackend(Backend):
             Capability.ENQUEUE,
             Capability.NODES,
             Capability.CHILD_GRAPHS,
+            Capability.TIMING,
         }
 
     def device_count(self) -> int:
@@ -146,6 +147,31 @@ class CpuBackend(Backend):
         self._captures.check_waiting(stream, "query")
         return stream.worker.query()
 
+    # ---- capability: timing --------------------------------------------------------------------
+
+    def record_timed_event(self, stream: Stream) -> Event:
+        """Mark the present end of the stream's work. Every event outside captures notes its time."""
+        return self.record_event(stream)
+
+    def query_event(self, event: Event) -> bool:
+        """Return True if the work before the event is done. Its failures are left to the stream."""
+        self._captures.check_waiting(event, "query_event")
+        return event.latch is not None and event.latch.worker.has_reached(event.latch)
+
+    def synchronize_event(self, event: Event) -> None:
+        """Wait until the work before the event is done. Its failures are left to the stream."""
+        self._captures.check_waiting(event, "synchronize_event")
+        if event.latch is not None:
+            event.latch.worker.reach(event.latch)
+
+    def elapsed_time(self, start: Event, end: Event) -> float | None:
+        """Return the milliseconds between two events, by the clock `time.perf_counter_ns`."""
+        assert start.latch is not None
+        assert end.latch is not None
+        if not (start.latch.is_set and end.latch.is_set):
+            return None
+        return (end.latch.time - start.latch.time) / 1e6
+
     # ---- capability: enqueue -------------------------------------------------------------------
 
     def fill(self, stream: Stream, dst: Any, value: int, nbytes: int | None) -> None:
@@ -195,6 +221,10 @@ class CpuBackend(Backend):
     def capture_abandon(self, token: Capture) -> None:
         """End the capture if it has not ended, and throw away what was recorded."""
         self._captures.close(token)
+
+    def recorded(self, token: Capture) -> int | None:
+        """Return the number of calls that were recorded so far."""
+        return len(token.nodes) if token.status is CaptureStatus.ACTIVE else None
 
     # ---- graphs and executables ----------------------------------------------------------------
 

@@ -120,9 +120,12 @@ class CudaBackend(Lends):
 
     def record_event(self, stream: Any) -> Event:
         """Mark the present end of the stream's work with an event without timing."""
+        return self._record(stream, timed=False)
+
+    def _record(self, stream: Any, *, timed: bool) -> Event:
         context = self._driver.context_of(stream)
         with self._driver.current(context):
-            return Event(self._driver.new_event(stream), context)
+            return Event(self._driver.new_event(stream, timed=timed), context)
 
     def wait_event(self, stream: Any, event: Event) -> None:
         """Let later work on `stream` wait for the event."""
@@ -135,13 +138,30 @@ class CudaBackend(Lends):
 
     def query(self, stream: Any) -> bool:
         """Return True if all work on the stream is done."""
-        driver = self._driver
-        with driver.current_for(stream):
-            answer = driver.answer("cuStreamQuery", stream)
-        if answer[0] == NOT_READY:
-            return False
-        driver.checked("cuStreamQuery", answer)
-        return True
+        with self._driver.current_for(stream):
+            return self._driver.is_done("cuStreamQuery", stream)
+
+    # ---- capability: timing ----------------------------------------------------------------------
+
+    def record_timed_event(self, stream: Any) -> Event:
+        """Mark the present end of the stream's work with an event that notes the time."""
+        return self._record(stream, timed=True)
+
+    def query_event(self, event: Event) -> bool:
+        """Return True if the work before the event is done."""
+        with self._driver.current(event.context):
+            return self._driver.is_done("cuEventQuery", event.handle)
+
+    def synchronize_event(self, event: Event) -> None:
+        """Wait until the work before the event is done."""
+        with self._driver.current(event.context):
+            self._driver.call("cuEventSynchronize", event.handle)
+
+    def elapsed_time(self, start: Event, end: Event) -> float | None:
+        """Return the milliseconds between two events; None if one of them is not done."""
+        with self._driver.current(start.context):
+            answer = self._driver.answer("cuEventElapsedTime", start.handle, end.handle)
+        return None if answer[0] == NOT_READY else float(self._driver.checked("cuEventElapsedTime", answer))
 
     # ---- capability: enqueue ---------------------------------------------------------------------
 
@@ -218,6 +238,10 @@ class CudaBackend(Lends):
         """End the capture and throw away what was recorded."""
         _capture.abandon(self._driver, token)
 
+    def recorded(self, token: Capture) -> int | None:
+        """Return the number of nodes so far."""
+        return self.recorded_on(token.handle)
+
     # ---- graphs and executables ------------------------------------------------------------------
 
     def instantiate(self, graph: Graph) -> Executable:
@@ -292,6 +316,12 @@ class CudaBackend(Lends):
         return int(obj.handle if isinstance(obj, Handle) else obj)
 
     # ---- captures that a framework records -------------------------------------------------------
+
+    def recorded_on(self, stream: Any) -> int | None:
+        """Return the number of nodes so far; None if the stream's capture is broken."""
+        with self._driver.current_for(stream):
+            graph = _capture.graph_of(self._driver, stream)
+            return None if graph is None else _nodes.node_count(self._driver, graph)
 
     def borrow_graph(self, handle: int, stream: Any) -> Graph:
         """Return a graph that its owner has recorded on this stream."""

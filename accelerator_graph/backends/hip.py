@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from ._hip import capture as _capture
 from ._hip import events as _events
 from ._hip import nodes as _nodes
+from ._hip import topology as _topology
 from ._hip.arrays import plain
 from ._hip.capture import Capture
 from ._hip.driver import Driver, Graph, Handle
@@ -136,9 +137,12 @@ class HipBackend(Lends):
 
     def record_event(self, stream: Any) -> Event:
         """Mark the present end of the stream's work with an event without timing."""
+        return self._record(stream, timed=False)
+
+    def _record(self, stream: Any, *, timed: bool) -> Event:
         device = self._driver.device_of(stream)
         with self._driver.current(device):
-            return _events.record(self._driver, int(stream), device)
+            return _events.record(self._driver, int(stream), device, timed=timed)
 
     def wait_event(self, stream: Any, event: Event) -> None:
         """Let later work on `stream` wait for the event."""
@@ -152,14 +156,29 @@ class HipBackend(Lends):
     def query(self, stream: Any) -> bool:
         """Return True if all work on the stream is done."""
         with self._driver.current_for(stream):
-            return self._is_done(stream)
+            return self._driver.is_done("hipStreamQuery", int(stream))
 
-    def _is_done(self, stream: Any) -> bool:
-        answer = self._driver.answer("hipStreamQuery", int(stream))
-        if answer[0] == NOT_READY:
-            return False
-        self._driver.checked("hipStreamQuery", answer)
-        return True
+    # ---- capability: timing ----------------------------------------------------------------------
+
+    def record_timed_event(self, stream: Any) -> Event:
+        """Mark the present end of the stream's work with an event that notes the time."""
+        return self._record(stream, timed=True)
+
+    def query_event(self, event: Event) -> bool:
+        """Return True if the work before the event is done."""
+        with self._driver.current(event.device):
+            return self._driver.is_done("hipEventQuery", event.handle)
+
+    def synchronize_event(self, event: Event) -> None:
+        """Wait until the work before the event is done."""
+        with self._driver.current(event.device):
+            self._driver.call("hipEventSynchronize", event.handle)
+
+    def elapsed_time(self, start: Event, end: Event) -> float | None:
+        """Return the milliseconds between two events; None if one of them is not done."""
+        with self._driver.current(start.device):
+            answer = self._driver.answer("hipEventElapsedTime", start.handle, end.handle)
+        return None if answer[0] == NOT_READY else float(self._driver.checked("hipEventElapsedTime", answer))
 
     # ---- capability: enqueue ---------------------------------------------------------------------
 
@@ -229,7 +248,7 @@ class HipBackend(Lends):
         refuse_legacy(stream)
         if has_runs(int(stream)):
             with self.relaxed(stream):
-                settle(int(stream), partial(self._is_done, stream))
+                settle(int(stream), partial(self._driver.is_done, "hipStreamQuery", int(stream)))
         return _capture.begin(self._driver, stream, mode)
 
     def capture_end(self, token: Capture) -> Graph:
@@ -239,6 +258,10 @@ class HipBackend(Lends):
     def capture_abandon(self, token: Capture) -> None:
         """End the capture and throw away what was recorded."""
         _capture.abandon(self._driver, token)
+
+    def recorded(self, token: Capture) -> int | None:
+        """Return the number of nodes so far."""
+        return self.recorded_on(token.handle)
 
     # ---- graphs and executables ------------------------------------------------------------------
 
@@ -287,11 +310,11 @@ class HipBackend(Lends):
 
     def is_empty(self, graph: Graph) -> bool:
         """Return True if the graph has no root. Counting the nodes would copy all of them."""
-        return _nodes.root_count(self._driver, graph.handle) == 0
+        return _topology.root_count(self._driver, graph.handle) == 0
 
     def node_count(self, graph: Graph) -> int:
         """Return the number of nodes."""
-        return _nodes.node_count(self._driver, graph.handle)
+        return _topology.node_count(self._driver, graph.handle)
 
     def nodes(self, graph: Graph) -> GraphContents:
         """List the nodes, with their parameters, and the dependencies."""
@@ -311,6 +334,12 @@ class HipBackend(Lends):
         return int(obj.handle if isinstance(obj, Handle) else obj)
 
     # ---- captures that a framework records -------------------------------------------------------
+
+    def recorded_on(self, stream: Any) -> int | None:
+        """Return the number of nodes so far; None if the stream's capture is broken."""
+        with self._driver.current_for(stream):
+            graph = _capture.graph_of(self._driver, int(stream))
+            return _topology.node_count(self._driver, graph) if graph else None
 
     def borrow_graph(self, handle: int, stream: Any) -> Graph:
         """Return a graph that its owner has recorded on this stream."""

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ..backends.base import GraphContents, GraphEdge, GraphNode
+
+
+class Label(NamedTuple):
+    """A label: a name for the nodes from `start` up to, and without, `stop`.
+
+    A label that lies within an earlier one is nested in it.
+    """
+
+    name: str
+    start: int
+    stop: int
+    file: str
+    """The file in which the label was written. For a module, the one in which its ``forward`` is."""
+    line: int
+    """The line in that file."""
 
 
 class GraphDescription(NamedTuple):
@@ -24,12 +39,16 @@ class GraphDescription(NamedTuple):
     """Each comes after those that it depends on; a node's `id` is its index."""
     edges: tuple[GraphEdge, ...]
     """The dependencies, ordered by target and source."""
+    labels: tuple[Label, ...] = ()
+    """In the order in which they began. If there are labels, the nodes are in the order of recording."""
 
     @classmethod
-    def of(cls, backend: str, device: int, contents: GraphContents) -> GraphDescription:
+    def of(
+        cls, backend: str, device: int, contents: GraphContents, labels: Iterable[Label] = ()
+    ) -> GraphDescription:
         """Make the description of what a backend has listed."""
         nodes, edges = _ordered(contents)
-        return cls(backend, device, tuple(nodes), tuple(edges))
+        return cls(backend, device, tuple(nodes), tuple(edges), tuple(labels))
 
     def kinds(self) -> dict[str, int]:
         """Return how many nodes of each kind there are, those of child graphs included, most first."""
@@ -58,6 +77,11 @@ class GraphDescription(NamedTuple):
         from .text import table
 
         return table(self)
+
+    def _repr_html_(self) -> str:
+        from .notebook import to_html
+
+        return to_html(self)
 
     def __repr__(self) -> str:
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.kinds().items()) or "no nodes"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
+from typing import NamedTuple
 
 from ..backends.base import GraphEdge, GraphNode
-from .description import GraphDescription
+from .description import GraphDescription, Label
+from .grouping import short_names
 from .names import title
 from .text import count, size
 
@@ -25,11 +28,22 @@ _MOST_PAIRS = 4_000_000
 """Beyond this many pairs of nodes, difflib leaves out very frequent ones, so that it takes seconds."""
 
 
+class Comparison(NamedTuple):
+    """What differs between two graphs."""
+
+    sentences: list[str]
+    """All differences, in words."""
+    pairs: dict[int, int]
+    """The nodes that both graphs have: the id in the first one to the id in the second one."""
+    changes: dict[int, list[str]]
+    """What is different in a node that both have, in words, by its id in the second graph."""
+
+
 def diff(a: GraphDescription, b: GraphDescription) -> list[str]:
     """Return what is different in `b`, in a sentence for each difference; nothing if they are equal.
 
     Nodes are paired by their order, kind and function, as lines are in a comparison of two texts. So a node
-    that was added in the middle is one difference.
+    that was added in the middle is one difference. Labels are paired by their names.
 
     Parameters
     ----------
@@ -46,6 +60,11 @@ def diff(a: GraphDescription, b: GraphDescription) -> list[str]:
             raise TypeError(
                 f"diff: the arguments must be descriptions, such as graph.describe(), not {each!r}."
             )
+    return compare(a, b).sentences
+
+
+def compare(a: GraphDescription, b: GraphDescription) -> Comparison:
+    """Pair the nodes of two graphs, and say what differs."""
     said = [
         f"{what}: {new} instead of {old}"
         for what, old, new in (
@@ -54,7 +73,8 @@ def diff(a: GraphDescription, b: GraphDescription) -> list[str]:
         )
         if old != new
     ]
-    return [*said, *_contents(a.nodes, a.edges, b.nodes, b.edges, "")]
+    inside = _contents(a.nodes, a.edges, b.nodes, b.edges, "")
+    return inside._replace(sentences=[*said, *inside.sentences, *_labels(a, b)])
 
 
 def _contents(
@@ -63,18 +83,24 @@ def _contents(
     new_nodes: Sequence[GraphNode],
     new_edges: Sequence[GraphEdge],
     where: str,
-) -> list[str]:
+) -> Comparison:
     said: list[str] = []
     pairs: dict[int, int] = {}
+    changes: dict[int, list[str]] = {}
     for operation, i, i_end, j, j_end in _operations(nodes, new_nodes):
         if operation == "equal":
             for old, new in zip(nodes[i:i_end], new_nodes[j:j_end], strict=True):
                 pairs[old.id] = new.id
-                said += _parameters(old, new, where)
+                if different := _parameters(old, new, where):
+                    changes[new.id] = different
+                    said += different
         else:
             said += [f"{where}node {old.id} ({title(old)}) is gone" for old in nodes[i:i_end]]
             said += [f"{where}node {new.id} ({title(new)}) is new" for new in new_nodes[j:j_end]]
-    return said + _dependencies(edges, new_edges, pairs, where)
+    for target, sentence in _dependencies(edges, new_edges, pairs, where):
+        changes.setdefault(target, []).append(sentence)
+        said.append(sentence)
+    return Comparison(said, pairs, changes)
 
 
 def _operations(
@@ -112,14 +138,14 @@ def _parameters(old: GraphNode, new: GraphNode, where: str) -> list[str]:
     if len(old.bodies) != len(new.bodies):
         said.append(f"{place} has {count(len(new.bodies), 'body')} instead of {len(old.bodies)}")
     for before, after in zip(old.bodies, new.bodies, strict=False):
-        said += _contents(*before, *after, f"inside {place}: ")
+        said += _contents(*before, *after, f"inside {place}: ").sentences
     return said
 
 
 def _dependencies(
     edges: Sequence[GraphEdge], new_edges: Sequence[GraphEdge], pairs: dict[int, int], where: str
-) -> list[str]:
-    """Compare the dependencies between nodes that both graphs have."""
+) -> Iterator[tuple[int, str]]:
+    """Compare the dependencies between nodes that both graphs have; yield a sentence with its target."""
     known = set(pairs.values())
     old = {
         (pairs[edge.source], pairs[edge.target]): edge.kind
@@ -131,17 +157,42 @@ def _dependencies(
         for edge in new_edges
         if edge.source in known and edge.target in known
     }
-    said = []
     for source, target in sorted(old.keys() | new.keys()):
         place = f"{where}node {target}"
         if (source, target) not in new:
-            said.append(f"{place} does not wait for node {source} any more")
+            yield target, f"{place} does not wait for node {source} any more"
         elif (source, target) not in old:
-            said.append(f"{place} waits for node {source}")
+            yield target, f"{place} waits for node {source}"
         elif old[source, target] != new[source, target]:
             kinds = old[source, target] or "ordinary", new[source, target] or "ordinary"
-            said.append(f"{place} waits for node {source} by a {kinds[1]} dependency instead of {kinds[0]}")
+            sentence = f"{place} waits for node {source} by a {kinds[1]} dependency instead of {kinds[0]}"
+            yield target, sentence
+
+
+def _labels(a: GraphDescription, b: GraphDescription) -> list[str]:
+    """Compare the labels by their names and those around them; where they are written does not count."""
+    old, new = _sizes(a), _sizes(b)
+    said = [f"{name} is gone" for name in old if name not in new]
+    for name, nodes in new.items():
+        if name not in old:
+            said.append(f"{name} is new")
+        elif nodes != old[name]:
+            said.append(f"{name} has {count(nodes, 'node')} instead of {old[name]}")
     return said
+
+
+def _sizes(description: GraphDescription) -> dict[str, int]:
+    """Return how many nodes each label has. A name that is used again gets a number."""
+    used: Counter[str] = Counter()
+    sizes = {}
+    around: list[Label] = []
+    for label in description.labels:
+        around = [outer for outer in around if label.stop <= outer.stop and label.start < outer.stop]
+        around.append(label)
+        name = f"label {' / '.join(short_names(around))!r}"
+        used[name] += 1
+        sizes[f"{name}, number {used[name]}," if used[name] > 1 else name] = label.stop - label.start
+    return sizes
 
 
 def _shown(name: str, value: object) -> str:

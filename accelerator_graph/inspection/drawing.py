@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator, Sequence
+from itertools import count, takewhile
 
 from ..backends.base import GraphEdge, GraphNode
-from .description import GraphDescription
+from .description import GraphDescription, Label
+from .grouping import place, runs, short_names
 from .names import title
 from .text import details
 
@@ -64,28 +66,52 @@ def to_dot(description: GraphDescription) -> str:
         '  graph [fontname="Helvetica", fontsize=11, color="#999999"];',
         '  node [fontname="Helvetica", fontsize=11, shape=box, style="rounded,filled", color="#666666"];',
         '  edge [color="#666666", arrowsize=0.7];',
-        *_contents(description.nodes, description.edges, "n"),
+        *_labelled(description),
+        *_edges(description.edges, "n"),
     ]
     return "\n".join([*lines, "}", ""])
 
 
-def _contents(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], prefix: str) -> Iterator[str]:
+def colour(kind: str) -> str:
+    """Return the colour of a kind of node, on which black text can be read."""
+    return _COLOURS.get(kind, _OTHER)
+
+
+def _labelled(description: GraphDescription) -> Iterator[str]:
+    """Yield the nodes, with a box around those that have the same label."""
+    around: tuple[Label, ...] = ()
+    boxes = count()
+    for labels, start, stop in runs(description):
+        same = len(list(takewhile(lambda pair: pair[0] is pair[1], zip(around, labels, strict=False))))
+        yield from ["  }"] * (len(around) - same)
+        for name, label in [*zip(short_names(labels), labels, strict=True)][same:]:
+            yield f"  subgraph cluster_label_{next(boxes)} {{"
+            yield f'  label="{_quoted(name)}"; tooltip="{_quoted(place(label))}"; style=rounded;'
+        around = labels
+        yield from _nodes(description.nodes[start:stop], "n")
+    yield from ["  }"] * len(around)
+
+
+def _nodes(nodes: Sequence[GraphNode], prefix: str) -> Iterator[str]:
     for node in nodes:
         name = f"{prefix}{node.id}"
-        colour = _COLOURS.get(node.kind, _OTHER)
         yield (
-            f'  {name} [label="{_quoted(title(node))}", fillcolor="{colour}", '
+            f'  {name} [label="{_quoted(title(node))}", fillcolor="{colour(node.kind)}", '
             f'tooltip="{node.id}: {_quoted(" ".join(filter(None, (node.kind, details(node)))))}"];'
         )
         for number, body in enumerate(node.bodies):
             yield f"  subgraph cluster_{name}_{number} {{"
             yield f'  label="inside {node.id}";'
-            yield from _contents(*body, f"{name}_{number}_")
+            yield from _nodes(body[0], f"{name}_{number}_")
+            yield from _edges(body[1], f"{name}_{number}_")
             yield "  }"
             yield from (
                 f"  {name} -> {name}_{number}_{first.id} [style=dotted, arrowhead=none];"
                 for first in body[0][:1]
             )
+
+
+def _edges(edges: Sequence[GraphEdge], prefix: str) -> Iterator[str]:
     for edge in edges:
         look = " [style=dashed]" if edge.kind else ""
         yield f"  {prefix}{edge.source} -> {prefix}{edge.target}{look};"

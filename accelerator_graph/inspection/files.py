@@ -7,9 +7,34 @@ from .drawing import FORMATS, draw, to_dot
 
 
 def write_description(description: GraphDescription, suffix: str, path: str) -> None:
-    """Write ``.json``, a drawing as ``.svg``, ``.png`` or ``.pdf``, or for any other suffix DOT."""
+    """Write ``.json``, a page as ``.html``, a drawing as ``.svg``, ``.png`` or ``.pdf``, or else DOT."""
     if suffix.removeprefix(".") in FORMATS:
         draw(description, suffix.removeprefix("."), path)
         return
+    if suffix == ".json":
+        text = description.to_json(indent=1)
+    elif suffix == ".html":
+        from .page import to_html
+
+        text = to_html(description)
+    else:
+        text = to_dot(description)
     with open(path, "w", encoding="utf-8") as file:
-        file.write(description.to_json(indent=1) if suffix == ".json" else to_dot(description))
+        file.write(text)
+
+
+def write_difference(a: GraphDescription, b: GraphDescription, titles: tuple[str, str], path: str) -> None:
+    """Write a page with two graphs side by side.
+
+    Raises
+    ------
+    ValueError
+        The suffix is not ``.html``.
+    """
+    if not path.lower().endswith(".html"):
+        raise ValueError(f"two graphs side by side are a page, whose name must end in .html, not {path!r}.")
+    from .page import diff_to_html
+
+    text = diff_to_html(a, b, titles)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ..backends.base import GraphContents, GraphEdge, GraphNode
-from .description import GraphDescription
+from .description import GraphDescription, Label
 
 SCHEMA = 1
 """The version of the schema. It changes when a field goes or changes its meaning; new fields do not count."""
@@ -23,6 +23,7 @@ def to_json(description: GraphDescription, indent: int | None) -> str:
             "backend": description.backend,
             "device": description.device,
             **_contents(description.nodes, description.edges),
+            **({"labels": [label._asdict() for label in description.labels]} if description.labels else {}),
         },
         indent=indent,
     )
@@ -39,7 +40,9 @@ def from_json(text: str) -> GraphDescription:
             f"{SCHEMA}; read it with the version that wrote it, or a later one."
         )
     try:
-        return GraphDescription.of(data["backend"], data["device"], _read(data))
+        contents = _read(data)
+        labels = _labels(data.get("labels", ()), len(contents[0]))
+        return GraphDescription.of(data["backend"], data["device"], contents, labels)
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"the description is damaged ({error!r}); write it again with to_json().") from error
 
@@ -59,6 +62,13 @@ def _node(node: GraphNode) -> dict[str, Any]:
     if node.bodies:
         said["bodies"] = [_contents(*body) for body in node.bodies]
     return said
+
+
+def _labels(data: Any, count: int) -> list[Label]:
+    labels = [Label(**{name: each[name] for name in Label._fields}) for each in data]
+    if not all(0 <= label.start < label.stop <= count for label in labels):
+        raise IndexError("a label is of nodes that are not there")
+    return labels
 
 
 def _read(data: dict[str, Any]) -> GraphContents:

@@ -6,11 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from ..backends.base import GraphEdge, GraphNode
 from .description import GraphDescription, all_nodes
+from .grouping import place, runs, short_names
 from .names import short_name
 
 
 def table(description: GraphDescription, most: int = 40) -> str:
-    """Return a headline, and a row for each node up to a number of rows; what is beyond is counted."""
+    """Return a headline, and a row for each node up to a number of rows; what is beyond is counted.
+
+    Where the labels change, a line between the rows names them.
+    """
     nodes, edges = description.nodes, description.edges
     inside = sum(1 for _ in all_nodes(nodes)) - len(nodes)
     kinds = ", ".join(f"{count} {kind}" for kind, count in description.kinds().items())
@@ -22,7 +26,12 @@ def table(description: GraphDescription, most: int = 40) -> str:
     rows = list(_rows(nodes, edges))
     more = max(len(rows) - most, 0)
     lines = _aligned([("", "kind", "what", "after"), *rows[:most]]) if rows else []
-    return "\n".join([headline, *lines, *([f"... and {count(more, 'more node')}"] if more else [])])
+    headings = _headings(description)
+    body = []
+    for (number, *_), line in zip(rows[:most], lines[1:], strict=True):
+        body += [*headings.pop(number, ()), line]
+    end = [f"... and {count(more, 'more node')}"] if more else []
+    return "\n".join([headline, *lines[:1], *body, *end])
 
 
 def count(number: int, noun: str) -> str:
@@ -56,6 +65,17 @@ def size(nbytes: int) -> str:
             break
         amount /= 1024
     return f"{amount:.0f} {unit}" if amount >= 100 or amount == int(amount) else f"{amount:.1f} {unit}"
+
+
+def _headings(description: GraphDescription) -> dict[str, list[str]]:
+    """Return the line that names the labels, by the first node that has them; nothing without labels."""
+    if not description.labels:
+        return {}
+    return {
+        str(start): [f"[{' / '.join(short_names(labels))}] {place(labels[-1])}" if labels else "[no label]"]
+        for labels, start, _ in runs(description)
+        if labels or start
+    }
 
 
 def _rows(

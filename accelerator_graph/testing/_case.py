@@ -94,11 +94,23 @@ class Case(ABC):
                 assert self.status(stream) is CaptureStatus.NONE, f"left capturing: {stream}"
                 stream.synchronize()
             assert is_same(ag.current_stream(), before), f"the current stream is {ag.current_stream()}"
-        finally:
-            for graph in list(self._graphs):
-                if graph.state == "capturing":
-                    with suppress(ag.errors.AcceleratorGraphError):  # which would hide the error of the test
-                        graph.reset()
+        except BaseException:
+            self._complete_work()
+            raise
+
+    def _complete_work(self) -> None:
+        """End the captures and wait for the work of a test that stopped early.
+
+        Its memory goes with the exception. No other error may hide that one.
+        """
+        for graph in list(self._graphs):
+            if graph.state == "capturing":
+                with suppress(ag.errors.AcceleratorGraphError):
+                    graph.reset()
+        for stream in self.open_streams():
+            with suppress(AssertionError, ag.errors.AcceleratorGraphError):
+                if self.status(stream) is CaptureStatus.NONE:
+                    in_thread(stream.synchronize, self.time_limit / 4, "conformance")
 
     # ---- making things -------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ PROMISES = {
     Capability.NODES: "The nodes of a graph and their dependencies can be listed.",
     Capability.CHILD_GRAPHS: "A replay onto a capturing stream is recorded into that capture.",
     Capability.UPLOAD: "An executable can be moved to the device ahead of its first replay.",
+    Capability.TIMING: "The host can wait for events, and read the time between two of them.",
 }
 """The promise to users behind each capability."""
 

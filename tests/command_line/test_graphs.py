@@ -32,6 +32,20 @@ def test_show_draws_into_a_file(tmp_path: Path) -> None:
     assert "n0 -> n1;" in (tmp_path / "a.dot").read_text(encoding="utf-8")
 
 
+def test_show_and_diff_make_pages(tmp_path: Path) -> None:
+    two, three = captured(tmp_path / "two.json", 2), captured(tmp_path / "three.json", 3)
+    done = command_line("show", str(two), "-o", str(tmp_path / "two.html"))
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert "Graph of cpu, device 0" in (tmp_path / "two.html").read_text(encoding="utf-8")
+    done = command_line("diff", str(two), str(three), "-o", str(tmp_path / "both.html"))
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    assert "node 2 (host print) is new" in (tmp_path / "both.html").read_text(encoding="utf-8")
+    done = command_line("diff", str(two), str(two), "-o", str(tmp_path / "both.svg"))
+    assert done.returncode == 1
+    assert "must end in .html" in done.stderr
+    assert not (tmp_path / "both.svg").exists()
+
+
 def test_diff_has_the_status_of_diff(tmp_path: Path) -> None:
     two, three = captured(tmp_path / "two.json", 2), captured(tmp_path / "three.json", 3)
     same = command_line("diff", str(two), str(two))

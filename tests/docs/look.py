@@ -1,6 +1,6 @@
 """Open the pages of the built site in a browser: python tests/docs/look.py [SCREENSHOTS [PAGE ...]]
 
-Needs playwright and a Chromium (`chromium` on the path), and `python3 dev.py docs` to have run. Each page is
+Needs playwright and a Chromium on the path, and `python3 dev.py docs` to have run. Each page is
 opened in light and dark, wide and as narrow as a telephone. The status is 1 if a page logs an error, lacks a
 file, asks another host for one, or is wider than the window. The pages are drawn into the folder SCREENSHOTS.
 """
@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import functools
 import http.server
-import shutil
 import sys
 import threading
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+TESTS = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(TESTS))
 
-SITE = Path(__file__).resolve().parents[2] / "site"
+from browser import launched, watched
+
+SITE = TESTS.parent / "site"
 WIDTHS = {"wide": 1280, "narrow": 400}
 TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
@@ -34,8 +36,7 @@ def main(folder: str = "", *chosen: str) -> int:
     pages = sorted(path.parent.relative_to(SITE).as_posix() for path in SITE.rglob("index.html"))
     pages = [page for page in pages if not chosen or page in chosen]
     wrong = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+    with launched() as browser:
         for width, pixels in WIDTHS.items():
             for scheme in ("light", "dark"):
                 view = browser.new_page(viewport={"width": pixels, "height": 900}, color_scheme=scheme)
@@ -50,21 +51,9 @@ def main(folder: str = "", *chosen: str) -> int:
                     wrong += [f"{page} ({width}, {scheme}): {what}" for what in found]
                     found.clear()
                 view.close()
-        browser.close()
     server.shutdown()
     print(*wrong, f"{len(pages)} pages, {len(wrong)} findings", sep="\n")
     return 1 if wrong or not pages else 0
-
-
-def watched(view: Page, address: str) -> list[str]:
-    """Return a list to which is added what a page logs as an error, lacks, or asks of another host."""
-    found: list[str] = []
-    ours = (address, "data:", "blob:")
-    view.on("console", lambda each: each.type in ("error", "warning") and found.append(each.text))
-    view.on("pageerror", lambda error: found.append(str(error)))
-    view.on("request", lambda each: each.url.startswith(ours) or found.append(f"asks for {each.url}"))
-    view.on("response", lambda each: each.status >= 400 and found.append(f"{each.status} for {each.url}"))
-    return found
 
 
 if __name__ == "__main__":

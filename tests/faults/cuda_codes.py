@@ -15,6 +15,7 @@ REASONS = {
     904: "unjoined",
     905: "foreign_capture",
     906: "default_stream",
+    907: "illegal_call",
     908: "wrong_thread",
 }
 
@@ -30,7 +31,10 @@ CODES: dict[str, tuple[int, ...]] = {
     "cuDevicePrimaryCtxRetain": (2, 101, 999, UNKNOWN_CODE),
     "cuEventCreate": (1, 2, 201, 719),
     "cuEventDestroy": _DESTRUCTION,
+    "cuEventElapsedTime": (1, 201, 400, 719, UNKNOWN_CODE),
+    "cuEventQuery": (1, 400, 700, 719, 900, 907, UNKNOWN_CODE),
     "cuEventRecord": _RECORDING,
+    "cuEventSynchronize": (1, 400, 700, 719, 900, 907, UNKNOWN_CODE),
     "cuGraphDestroy": _DESTRUCTION,
     "cuGraphExecDestroy": _DESTRUCTION,
     "cuGraphInstantiate": _GRAPHS,
@@ -57,7 +61,7 @@ LATE = frozenset(
         *("cuCtxSetCurrent", "cuEventDestroy", "cuEventRecord", "cuGraphDestroy", "cuGraphExecDestroy"),
         *("cuGraphLaunch", "cuGraphUpload", "cuLaunchKernel", "cuMemcpyAsync", "cuMemsetD8Async"),
         *("cuStreamBeginCapture", "cuStreamDestroy", "cuStreamEndCapture", "cuStreamSynchronize"),
-        *("cuStreamQuery", "cuStreamWaitEvent"),
+        *("cuEventQuery", "cuEventSynchronize", "cuStreamQuery", "cuStreamWaitEvent"),
     )
 )
 

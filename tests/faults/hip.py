@@ -11,6 +11,7 @@ from typing import Any
 
 from accelerator_graph._core import replay
 from accelerator_graph._core.extension import fast
+from accelerator_graph.api import Graph
 from accelerator_graph.backends import registry
 from accelerator_graph.backends._hip import capture
 from accelerator_graph.backends._hip import driver as _hip_driver
@@ -228,6 +229,7 @@ DESTROYS = {
 }
 ABANDON, OVER = capture.abandon.__code__, capture._over.__code__
 
+_PROFILE = Graph.profile.__code__
 _ASKED_IN_C = {replay.refuse_capturing.__code__, replay.Binding._launch_locked.__code__}
 _ANSWER, _CALL = _hip_driver.Driver.answer.__code__, _hip_driver.Driver.call.__code__
 
@@ -242,7 +244,7 @@ def unsaid(function: str, codes: list[Any]) -> bool:
         return True
     if any(code.co_name == "_launch_and_mark" for code in codes) and "hipEvent" in function:
         return True  # a run whose end can't be marked is waited for
-    if function == IS_CAPTURING and fast is not None and {*codes} >= _ASKED_IN_C:
+    if function == IS_CAPTURING and fast is not None and {*codes} >= _ASKED_IN_C and _PROFILE not in codes:
         return True
     unchecked = _ANSWER in codes and codes[codes.index(_ANSWER) + 1] is not _CALL
     return unchecked and function == "hipEventDestroy"

@@ -30,7 +30,10 @@ CODES: dict[str, tuple[int, ...]] = {
     "hipDeviceGetStreamPriorityRange": (100, 999, UNKNOWN_CODE),
     "hipEventCreateWithFlags": (1, 2, 3, 719),
     "hipEventDestroy": _DESTRUCTION,
+    "hipEventElapsedTime": (1, 400, 719, UNKNOWN_CODE),
+    "hipEventQuery": (1, 400, 700, 719, 900, 907, UNKNOWN_CODE),
     "hipEventRecord": _RECORDING,
+    "hipEventSynchronize": (1, 400, 700, 719, 900, 907, UNKNOWN_CODE),
     "hipGetDevice": _DEVICES,
     "hipGetLastError": (1, 719, UNKNOWN_CODE),
     "hipGraphDebugDotPrint": (1, 304, UNKNOWN_CODE),
@@ -62,7 +65,9 @@ LATE = frozenset(
     (
         *(
             "hipEventDestroy",
+            "hipEventQuery",
             "hipEventRecord",
+            "hipEventSynchronize",
             "hipGraphDestroy",
             "hipGraphDestroyNode",
             "hipGraphExecDestroy",

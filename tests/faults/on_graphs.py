@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from contextlib import suppress
 from functools import partial
@@ -153,6 +154,23 @@ def handles(bench: Bench, phase: Phase) -> None:
     assert graph.raw_cuda_graph_exec() == graph.raw_executable()
 
 
+def watched(bench: Bench) -> None:
+    """Capture a graph that C never launches, so that every call can be noted."""
+    captured(bench)
+    bench.graph.watch(bench.fork)
+
+
+def profile(bench: Bench, phase: Phase) -> None:
+    assert bench.graph.profile(1, state=[A, C]).nodes == 4
+
+
+def put_back(bench: Bench, error: Exception | None) -> None:
+    now = found()
+    if error is None or re.search("GraphLaunch|Event|StreamSynchronize", str(error)):
+        assert (now[0], now[2]) == (NOTHING[0], NOTHING[2]), "what was given as state has changed"
+    replays(bench, error)
+
+
 def drop(bench: Bench, phase: Phase) -> None:
     bench.graph = bench.kept = None
     ownership.drain()
@@ -207,6 +225,7 @@ GRAPHS = (
     run("bind", lambda bench, _: bench.graph.bind(bench.fork), check=replays),
     made("bind-first", lambda bench, _: bench.graph.bind(), failed=unless_instantiated),
     run("bound", lambda bench, _: bench.kept(), prepare=ready),
+    run("profile", profile, prepare=watched, check=put_back),
     asked("debug-dump", dump, prepare=for_dump, check=whole_or_as_before),
     asked("num-nodes", lambda bench, _: bench.graph.num_nodes),
     asked("nodes", nodes, ignores=vendor.TELLING),

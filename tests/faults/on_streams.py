@@ -54,6 +54,20 @@ def record(bench: Bench, phase: Phase = no_phase) -> None:
     bench.kept = bench.stream.record()
 
 
+def record_timed(bench: Bench, phase: Phase = no_phase) -> None:
+    bench.kept = bench.stream.record(timing=True)
+
+
+def record_two(bench: Bench) -> None:
+    bench.kept = bench.stream.record(timing=True), bench.stream.record(timing=True)
+    bench.stream.synchronize()
+
+
+def elapsed(bench: Bench, phase: Phase) -> None:
+    start, end = bench.kept
+    assert start.elapsed_time(end) >= 0
+
+
 def drop(bench: Bench, phase: Phase) -> None:
     bench.kept = None
     ownership.drain()
@@ -69,6 +83,10 @@ STREAMS = (
     Operation("stream-record", record),
     Operation("stream-wait-event", lambda b, _: b.fork.wait(b.kept), record),
     Operation("stream-wait-stream", lambda b, _: b.fork.wait(b.stream)),
+    Operation("stream-record-timed", record_timed),
+    Operation("event-query", lambda b, _: b.kept.query(), record),
+    Operation("event-synchronize", lambda b, _: b.kept.synchronize(), record_timed),
+    Operation("event-elapsed-time", elapsed, record_two),
     Operation("stream-query", lambda b, _: b.stream.query()),
     Operation("stream-synchronize", lambda b, _: b.stream.synchronize()),
     Operation("stream-fill", fill),

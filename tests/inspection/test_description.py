@@ -104,6 +104,31 @@ def test_the_table(stream):
     ]
 
 
+def test_the_table_with_labels(stream):
+    with ag.Graph(keep_graph=True) as graph:
+        stream.launch(first)
+        with ag.label("block"):
+            stream.launch(first)
+            with ag.label("block.linear"):
+                stream.launch(second)
+            stream.launch(first)
+        stream.launch(last)
+    outer, inner = (f"test_description.py:{label.line}" for label in graph.describe().labels)
+    assert str(graph.describe()).splitlines() == [
+        "graph of cpu, device 0: 5 nodes (5 host), 4 dependencies",
+        "     kind  what    after",
+        "0    host  first   -",
+        f"[block] {outer}",
+        "1    host  first",
+        f"[block / linear] {inner}",
+        "2    host  second",
+        f"[block] {outer}",
+        "3    host  first",
+        "[no label]",
+        "4    host  last",
+    ]
+
+
 def test_a_long_table_ends_with_a_count(stream):
     with ag.Graph(keep_graph=True) as graph:
         for _ in range(100):

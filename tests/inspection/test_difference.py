@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from accelerator_graph import GraphDescription, diff
+from accelerator_graph import GraphDescription, Label, diff
 from accelerator_graph.backends.base import GraphEdge, GraphNode
 
 
@@ -60,6 +60,36 @@ def test_inside_a_child_graph():
     assert diff(described(child(1)), described(child(2))) == [
         "inside node 0 (graph): node 0 (memset) fills with 2 instead of 1"
     ]
+
+
+def labelled(*labels):
+    nodes = described(*[kernel("f")] * 6)
+    return nodes._replace(labels=tuple(Label(name, start, stop, "", 0) for name, start, stop in labels))
+
+
+def test_labels():
+    old = labelled(("model", 0, 6), ("model.a", 0, 2), ("model.b", 2, 4), ("d", 5, 6))
+    new = labelled(("model", 0, 5), ("model.a", 0, 2), ("c", 2, 4), ("d", 5, 6))
+    assert diff(old, new) == [
+        "label 'model / b' is gone",
+        "label 'model / d' is gone",
+        "label 'model' has 5 nodes instead of 6",
+        "label 'model / c' is new",
+        "label 'd' is new",
+    ]
+
+
+def test_labels_of_one_name_are_counted():
+    old, new = labelled(("a", 0, 2), ("a", 2, 4)), labelled(("a", 0, 2), ("a", 2, 3), ("a", 3, 4))
+    assert diff(old, new) == [
+        "label 'a', number 2, has 1 node instead of 2",
+        "label 'a', number 3, is new",
+    ]
+
+
+def test_a_line_that_moved_is_no_difference():
+    old, new = (labelled(("a", 0, 2))._replace(labels=(Label("a", 0, 2, "x.py", line),)) for line in (3, 4))
+    assert diff(old, new) == []
 
 
 def test_where_they_come_from():

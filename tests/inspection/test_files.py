@@ -9,7 +9,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import GraphEdge, GraphNode
-from accelerator_graph.inspection.drawing import to_dot
+from accelerator_graph.inspection.drawing import draw, to_dot
 
 
 def work(): ...
@@ -50,6 +50,52 @@ def test_names_are_quoted():
     text = to_dot(ag.GraphDescription.of("cuda", 0, ([node], edges)))
     assert r'label="kernel say \"hi\"\\"' in text
     assert "n0 -> n0 [style=dashed];" in text
+
+
+LABELLED = ag.GraphDescription.of(
+    "cuda",
+    0,
+    ([GraphNode(index, "host", f"f{index}") for index in range(6)], [GraphEdge(0, 5)]),
+    [
+        ag.Label("a", 0, 3, "x.py", 1),
+        ag.Label("a.b", 1, 2, "x.py", 2),
+        ag.Label('say "c"', 2, 5, "x.py", 3),
+    ],
+)
+"""The last two labels overlap, as those of generators can."""
+
+
+def test_labels_are_boxes():
+    lines = [line.strip() for line in to_dot(LABELLED).splitlines()]
+    inside, path = {}, []
+    for line in lines:
+        if line.startswith("label="):
+            path.append(line.split('"')[1])
+        elif line == "}" and path:
+            path.pop()
+        elif "fillcolor" in line:
+            inside[line.split()[0]] = [*path]
+    assert path == []
+    assert inside == {
+        "n0": ["a"],
+        "n1": ["a", "b"],
+        "n2": ["a", "say \\"],
+        "n3": ["say \\"],
+        "n4": ["say \\"],
+        "n5": [],
+    }
+
+
+@pytest.mark.skipif(not shutil.which("dot"), reason="Graphviz is not installed")
+def test_labels_are_drawn(tmp_path):
+    draw(LABELLED, "svg", str(tmp_path / "graph.svg"))
+    texts = [each.text for each in ET.parse(tmp_path / "graph.svg").iter("{http://www.w3.org/2000/svg}text")]
+    assert sorted(each for each in texts if each and not each.startswith("host")) == [
+        "a",
+        "b",
+        'say "c"',
+        'say "c"',
+    ]
 
 
 @pytest.mark.skipif(not shutil.which("dot"), reason="Graphviz is not installed")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from accelerator_graph import GraphDescription
+from accelerator_graph import GraphDescription, Label
 from accelerator_graph.backends.base import GraphEdge, GraphNode
 
 INSIDE = ([GraphNode(0, "memcpy", source=1, target=2, nbytes=3)], [])
@@ -29,6 +29,26 @@ def test_only_what_is_known_is_written():
     assert data["schema"] == 1
     assert data["nodes"][1] == {"id": 1, "kind": "memset", "target": 2**63, "nbytes": 8, "value": 0}
     assert data["edges"] == [[0, 1, "programmatic"], [1, 2]]
+
+
+def test_labels():
+    labels = (Label("a", 0, 3, "model.py", 7), Label("b", 1, 2, "model.py", 9))
+    labelled = DESCRIPTION._replace(labels=labels)
+    assert GraphDescription.from_json(labelled.to_json()) == labelled
+    data = json.loads(labelled.to_json())
+    assert data["schema"] == 1
+    assert data["labels"][1] == {"name": "b", "start": 1, "stop": 2, "file": "model.py", "line": 9}
+    assert "labels" not in json.loads(DESCRIPTION.to_json())
+    data["labels"][0]["colour"] = "red"
+    assert GraphDescription.from_json(json.dumps(data)) == labelled
+
+
+@pytest.mark.parametrize("change", [{"start": 2, "stop": 2}, {"stop": 4}, {"start": -1}, {"start": "0"}])
+def test_labels_of_nodes_that_are_not_there_are_refused(change):
+    label = Label("a", 0, 3, "model.py", 7)._asdict() | change
+    text = json.dumps(json.loads(DESCRIPTION.to_json()) | {"labels": [label]})
+    with pytest.raises(ValueError, match="damaged"):
+        GraphDescription.from_json(text)
 
 
 def test_fields_of_a_later_version_are_ignored():

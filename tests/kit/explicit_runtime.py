@@ -6,6 +6,7 @@ Streams are queues with a thread each. No call breaks a recording: what is illeg
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -30,8 +31,10 @@ PATIENCE = 20
 class Latch:
     def __init__(self) -> None:
         self.event = threading.Event()
+        self.time = 0.0
 
     def set(self) -> None:
+        self.time = time.perf_counter()
         self.event.set()
 
     def wait(self) -> None:
@@ -130,7 +133,7 @@ class Explicit(Backend):
         return Availability(True)
 
     def capabilities(self, device: int) -> Any:
-        return {Capability.ENQUEUE, Capability.EVENTS, Capability.NODES}
+        return {Capability.ENQUEUE, Capability.EVENTS, Capability.NODES, Capability.TIMING}
 
     def device_count(self) -> int:
         return 1
@@ -175,6 +178,24 @@ class Explicit(Backend):
         else:
             stream.recording = other
             self.link(other, stream, event.nodes)
+
+    def record_timed_event(self, stream: Queue) -> Event:
+        return self.record_event(stream)
+
+    def query_event(self, event: Event) -> bool:
+        return self.latch(event).event.is_set()
+
+    def synchronize_event(self, event: Event) -> None:
+        self.latch(event).wait()
+
+    def elapsed_time(self, start: Event, end: Event) -> float | None:
+        if not (self.query_event(start) and self.query_event(end)):
+            return None
+        return (self.latch(end).time - self.latch(start).time) * 1000
+
+    def latch(self, event: Event) -> Latch:
+        assert event.latch is not None
+        return event.latch
 
     def link(self, recording: Recording, stream: Queue, nodes: frozenset[int]) -> None:
         recording.ends[stream] = recording.ends.get(stream, frozenset()) | nodes
@@ -238,6 +259,9 @@ class Explicit(Backend):
 
     def capture_abandon(self, token: Recording) -> None:
         token.close()
+
+    def recorded(self, token: Recording) -> int | None:
+        return len(token.entries)
 
     # ---- graphs --------------------------------------------------------------------------------
 

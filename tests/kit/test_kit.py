@@ -18,7 +18,7 @@ import accelerator_graph as ag
 from accelerator_graph._core import states
 from accelerator_graph.backends.base import Backend
 from accelerator_graph.testing import BackendConformance, CheckResult, Work, _check, check_backend
-from accelerator_graph.testing._case import Case
+from accelerator_graph.testing._case import Case, applied
 from accelerator_graph.testing._conformance import test_names as names_of_tests
 from accelerator_graph.testing.rules import ALL
 from accelerator_graph.testing.rules.events import NOT_WAITED
@@ -226,6 +226,29 @@ def test_expected_failures_are_those_of_the_last_class(register: Any) -> None:
 
     register(without_a_fault.Whole)
     run("test_each_replay_runs_the_work_once", Mended)
+
+
+@pytest.mark.parametrize("stop", [SkipTest, ZeroDivisionError])
+def test_work_is_done_before_a_test_that_stops_early_lets_go_of_its_memory(stop: type[Exception]) -> None:
+    """Work that is still in progress would write where other memory is by then."""
+
+    class Stops(BackendConformance):
+        shared: Any
+
+        def work(self) -> Work:
+            return works.FailingWork("cpu")
+
+        def test_stops(self) -> None:
+            type(self).shared = self.cell()
+            streams = [self.stream() for _ in range(10)]
+            for stream in streams:
+                self.used.fail(stream)
+            self.enqueue_slow(streams[-1], self.shared, times=100)
+            raise stop
+
+    with pytest.raises(stop):
+        run("test_stops", Stops)
+    assert Stops.shared.value == applied(100)
 
 
 def test_rule_can_be_replaced_or_removed(register: Any) -> None:

@@ -28,6 +28,7 @@ KINDS = {
     "listing": "lists other nodes and dependencies than the graph's",
     "destroying": "destroys early, late, or with an error",
     "threads": "loses replays under threads, or knows only one thread",
+    "timing": "is wrong about when events are done, or about the time between them",
     "waiting": "waits where nothing has to be waited for, or lets others wait",
 }
 for kind in KINDS:

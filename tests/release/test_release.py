@@ -25,6 +25,7 @@ pytestmark = require("cpu")
 
 ROOT = Path(__file__).resolve().parents[2]
 SWITCH = "ACCELERATOR_GRAPH_EXTENSION"
+PAGE = "accelerator_graph/inspection/page"
 NO_COMPILER = {"CC": "/nowhere/cc", "LDSHARED": "/nowhere/cc -shared", SWITCH: ""}
 Build = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -97,11 +98,13 @@ def test_a_wheel_has_what_is_installed_and_no_sources(choice: str, sdist: Path, 
         }
     suffixes = {Path(name).suffix for name in names if ".dist-info/" not in name}
     compiled = {".so", ".pyd"} & suffixes
-    assert suffixes - compiled == {".py", ".pyi", ".typed"}
+    assert suffixes - compiled == {".py", ".pyi", ".typed", ".css", ".html", ".js", ".txt"}
     assert (len(compiled) == 1) == (choice == "always")
     assert built.name.endswith("-py3-none-any.whl") == (choice == "never")
     assert texts["WHEEL"].count("Root-Is-Purelib: true") == (choice == "never")
     assert {"accelerator_graph/py.typed", "accelerator_graph/_core/_fast.pyi"} <= set(names)
+    page = {path.relative_to(ROOT).as_posix() for path in (ROOT / PAGE).iterdir() if path.is_file()}
+    assert page - set(names) == {f"{PAGE}/README.md"}
     modules = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("accelerator_graph/**/*.py")}
     assert modules == {name for name in names if name.endswith(".py")}
     assert texts["LICENSE"] == (ROOT / "LICENSE").read_text(encoding="utf-8")

@@ -53,6 +53,9 @@ class CpuRecorder(FrameworkRecorder):
         recording.leave()
         self.backend.capture_abandon(recording.token)
 
+    def recorded(self, recording):
+        return self.backend.recorded(recording.token)
+
     def instantiate(self, graph):
         return self.backend.instantiate(graph)
 

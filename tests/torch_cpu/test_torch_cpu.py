@@ -20,7 +20,12 @@ pytestmark = pytest.mark.starts("torch_cpu")
 PARTS = {
     "callables": {"graphed/test_callables.py": 43},
     "refused": {"graphed/test_callables_refused.py": 55},
-    "others": {"core/test_liveness.py": 12, "torch_cpu/itself.py": 10, "compat/test_compat.py": 3},
+    "others": {
+        "core/test_liveness.py": 12,
+        "torch_cpu/itself.py": 10,
+        "torch_cpu/labels.py": 9,
+        "compat/test_compat.py": 3,
+    },
     "examples": {"examples/on_torch_cpu.py": 9},
 }
 """How many tests pass at least, by module; a process for each part."""

@@ -33,6 +33,9 @@ def capture() -> None:
     assert_type(g.watch(b"data"), bytes)
     assert_type(ag.current_graph(), ag.Graph | None)
     assert_type(s.record(), ag.Event)
+    assert_type(s.record(timing=True).elapsed_time(s.record(timing=True)), float)
+    assert_type(s.record().query(), bool)
+    assert_type(g.profile(state=[b"data"]), ag.GraphProfile)
     with ag.graph(g, stream=s) as same:
         assert_type(same, ag.Graph)
     g.replays()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]

@@ -118,12 +118,12 @@ class Captures:
 
         return Between(begin, end)
 
-    def check_waiting(self, stream: Stream, call: str) -> None:
-        """Raise an error if a capture forbids waiting for the stream. The capture is broken then."""
+    def check_waiting(self, waited: Stream | Event, call: str) -> None:
+        """Raise an error if a capture forbids waiting for a stream or event. The capture is broken then."""
         if not self._open:
             return
         with self._lock:
-            own, thread = _of(stream), threading.current_thread()
+            own, thread = _of(waited), threading.current_thread()
             others = () if thread in self._relaxed.values() else self._open
             broken = [own] if own else [each for each in others if each.forbids_waiting(thread)]
             for capture in broken:
@@ -132,8 +132,8 @@ class Captures:
             raise _error(call, "CAPTURE_UNSUPPORTED", "illegal_call")
 
 
-def _of(stream: Stream) -> Capture | None:
-    capture = stream.capture
+def _of(member: Stream | Event) -> Capture | None:
+    capture = member.capture
     return None if capture is None or capture.status is CaptureStatus.NONE else capture
 
 

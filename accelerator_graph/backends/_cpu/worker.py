@@ -37,19 +37,22 @@ class Stopped(Exception):
 class Latch:
     """A point in a worker's queue that others can wait for."""
 
-    __slots__ = ("_lock", "failure", "is_set", "worker")
+    __slots__ = ("_lock", "failure", "is_set", "time", "worker")
 
     def __init__(self, worker: Worker) -> None:
         self.worker: Worker = worker
         self.is_set: bool = False
         self.failure: Failure | None = None
         """The worker's failure at that point. Every stream that waits for the latch takes it over."""
+        self.time: int = 0
+        """When the worker reached it, in nanoseconds."""
         self._lock = threading.Lock()
         self._lock.acquire()
 
     def __call__(self) -> None:
         """Be reached by the worker: as a piece of its work."""
         self.failure = self.worker._failure
+        self.time = time.perf_counter_ns()
         self.set()
 
     def set(self) -> None:
@@ -110,23 +113,28 @@ class Worker:
         if not self._is_done():
             if not self.deserted:
                 return False
-            self._wait("query")  # no other thread would do it
+            self._wait(self.mark(), "query")  # no other thread would do it
         self._raise_failure()
         return True
 
     def synchronize(self) -> None:
         """Wait until everything has been done; raise the first failure since the last call."""
         if getattr(here, "worker", None) is self:
-            raise DriverError(
-                "backend 'cpu': a callable can't synchronize the stream that it runs on, since it would wait "
-                "for itself; synchronize from another thread.",
-                backend="cpu",
-                call="synchronize",
-                code_name="WOULD_DEADLOCK",
-                reason="illegal_call",
-            )
-        self._wait("synchronize")
+            raise _would_deadlock("synchronize")
+        self._wait(self.mark(), "synchronize")
         self._raise_failure()
+
+    def has_reached(self, latch: Latch) -> bool:
+        """Return True if the worker has reached one of its latches."""
+        if not latch.is_set and self.deserted:
+            self._wait(latch, "query_event")  # no other thread would do the work before it
+        return latch.is_set
+
+    def reach(self, latch: Latch) -> None:
+        """Wait until the worker has reached one of its latches."""
+        if not latch.is_set and getattr(here, "worker", None) is self:
+            raise _would_deadlock("synchronize_event")
+        self._wait(latch, "synchronize_event")
 
     def finish(self, deadline: float) -> None:
         """Wait until everything has been done or the deadline has passed; report a failure."""
@@ -224,9 +232,9 @@ class Worker:
         if self._failure is None:
             self._failure = latch.failure
 
-    def _wait(self, call: str) -> None:
+    def _wait(self, latch: Latch, call: str) -> None:
         try:
-            self.mark().wait()
+            latch.wait()
         except Stopped:
             detail = (
                 "the interpreter's exit has stopped the stream's thread in the middle of its work; "
@@ -270,3 +278,14 @@ def _finish() -> None:
     for thread in threading.enumerate():
         if isinstance(thread, WorkerThread):
             thread.worker.finish(deadline)
+
+
+def _would_deadlock(call: str) -> DriverError:
+    return DriverError(
+        "backend 'cpu': a callable can't synchronize the stream that it runs on, since it would wait for "
+        "itself; synchronize from another thread.",
+        backend="cpu",
+        call=call,
+        code_name="WOULD_DEADLOCK",
+        reason="illegal_call",
+    )

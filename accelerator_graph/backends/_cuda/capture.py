@@ -12,6 +12,8 @@ from .._shared.codes import ILLEGAL_STATE, PER_THREAD_STREAM, no_graph
 from ..base import CaptureMode
 from .driver import Driver, Graph, Handle
 
+_ACTIVE = 1  # CU_STREAM_CAPTURE_STATUS_ACTIVE
+
 
 class Capture(Handle):
     """A capture on the stream `handle`, which this thread begins."""
@@ -77,6 +79,15 @@ def abandon(driver: Driver, capture: Capture) -> None:
         with suppress(AcceleratorGraphError):
             driver.keep(answer, "cuStreamEndCapture", capture.handle)
     _over(driver, capture, answer[0] if answer else (None, None))
+
+
+def graph_of(driver: Driver, stream: Any) -> Any | None:
+    """Return the graph that a stream is recording into; None if there is none, or the capture is broken."""
+    # For CUDA 12 the binding has two functions. The one without the suffix refuses edges that have data.
+    newer = hasattr(driver.api, "cuStreamGetCaptureInfo_v3")
+    function = "cuStreamGetCaptureInfo_v3" if newer else "cuStreamGetCaptureInfo"
+    status, _, graph, *_ = driver.call(function, stream)
+    return graph if int(status) == _ACTIVE and int(graph) else None
 
 
 def _is_capturing(driver: Driver, capture: Capture) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from ..._interpreter.sure_exit import Between
 from ...errors import DriverError
-from .._shared.codes import SPECIAL_STREAMS
+from .._shared.codes import NOT_READY, SPECIAL_STREAMS
 from .._shared.keeping import ASKED
 from .errors import call_broke, call_failed
 from .probe import import_driver, version_text
@@ -111,6 +111,14 @@ class Driver:
             self.broke(function, error)
         return answer
 
+    def is_done(self, function: str, handle: Any) -> bool:
+        """Return the answer of a query; raise its error."""
+        answer = self.answer(function, handle)
+        if answer[0] == NOT_READY:
+            return False
+        self.checked(function, answer)
+        return True
+
     def keep(self, answers: list[Any], function: str, arg: Any, *before: Any) -> None:
         """Like `answer`, but append `before` and the answer to a list, where no interrupt can lose them."""
         try:
@@ -171,9 +179,10 @@ class Driver:
         code, version = self.api.cuDriverGetVersion()
         return version_text(version) if code is self.success else "?"
 
-    def new_event(self, stream: Any) -> Any:
-        """Return a new event without timing that marks the present end of a stream's work."""
-        event = self.call("cuEventCreate", self.api.CUevent_flags.CU_EVENT_DISABLE_TIMING)
+    def new_event(self, stream: Any, *, timed: bool = False) -> Any:
+        """Return a new event that marks the present end of a stream's work."""
+        flags = self.api.CUevent_flags
+        event = self.call("cuEventCreate", flags.CU_EVENT_DEFAULT if timed else flags.CU_EVENT_DISABLE_TIMING)
         try:
             self.call("cuEventRecord", event, stream)
         except BaseException:

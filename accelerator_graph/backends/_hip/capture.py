@@ -86,6 +86,13 @@ def abandon(driver: Driver, capture: Capture) -> None:
     _over(driver, capture, graph, codes[0] if codes else None)
 
 
+def graph_of(driver: Driver, stream: int) -> int:
+    """Return the graph that a stream is recording into; 0 if there is none, or the capture is broken."""
+    graph = c_void_p()
+    status, _ = driver.call("hipStreamGetCaptureInfo_v2", stream, byref(graph), None, None)
+    return graph.value or 0 if status == _ACTIVE else 0
+
+
 def _end(driver: Driver, capture: Capture, graph: c_void_p, codes: list[int]) -> None:
     keep(codes, driver.function("hipStreamEndCapture"), capture.handle, byref(graph))
 

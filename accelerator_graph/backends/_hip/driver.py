@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from ..._interpreter.sure_exit import Between
 from ...errors import DriverError, UnsupportedError
-from .._shared.codes import SPECIAL_STREAMS
+from .._shared.codes import NOT_READY, SPECIAL_STREAMS
 from .._shared.keeping import ASKED, keep
 from .errors import call_failed
 from .library import Library, import_hip, prepare
@@ -97,6 +97,14 @@ class Driver:
         code = self.function(function)(*arguments)
         return (code, *[place.value for place in places])
 
+    def is_done(self, function: str, handle: int) -> bool:
+        """Return the answer of a query; raise its error."""
+        answer = self.answer(function, handle)
+        if answer[0] == NOT_READY:
+            return False
+        self.checked(function, answer)
+        return True
+
     def destroy(self, function: str, handle: Handle) -> None:
         """Destroy what a handle stands for, unless a call that was interrupted has done so."""
         answers = handle.destroyed = handle.destroyed or []
@@ -136,9 +144,10 @@ class Driver:
         """Clear this thread's last error in the runtime, since a framework would take it for its own."""
         self.function("hipGetLastError")()
 
-    def new_event(self, stream: int) -> int:
-        """Return a new event without timing that marks the present end of a stream's work."""
-        event: int = self.call("hipEventCreateWithFlags", int(self.api.hipEventDisableTiming))
+    def new_event(self, stream: int, *, timed: bool = False) -> int:
+        """Return a new event that marks the present end of a stream's work."""
+        flags = self.api.hipEventDefault if timed else self.api.hipEventDisableTiming
+        event: int = self.call("hipEventCreateWithFlags", int(flags))
         try:
             self.call("hipEventRecord", event, stream)
         except BaseException:

@@ -55,12 +55,12 @@ def position(driver: Driver, stream: int) -> Position:
     return Position(status, capture, tuple((c_void_p * count.value).from_address(place.value)))
 
 
-def record(driver: Driver, stream: int, device: int) -> Event:
-    """Mark the present end of a stream's work with an event without timing."""
+def record(driver: Driver, stream: int, device: int, *, timed: bool) -> Event:
+    """Mark the present end of a stream's work."""
     here = position(driver, stream)
     if here.status == _INVALIDATED:
         raise _refused(driver, "record_event", "invalidated", explain("invalidated"))
-    return Event(driver.new_event(stream), device, here.capture, here.nodes)
+    return Event(driver.new_event(stream, timed=timed), device, here.capture, here.nodes)
 
 
 def wait(driver: Driver, stream: int, event: Event) -> None:

@@ -11,14 +11,20 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
-from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
+from ctypes import POINTER, c_char_p, c_float, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
 from threading import Lock
 from typing import Any
 
 NAME = "libamdhip64.so"
 
 _HANDLE_OUT, _INT_OUT, _NUMBER_OUT = POINTER(c_void_p), POINTER(c_int), POINTER(c_ulonglong)
-_OUT: dict[Any, Any] = {_HANDLE_OUT: c_void_p, _INT_OUT: c_int, _NUMBER_OUT: c_ulonglong}
+_FLOAT_OUT = POINTER(c_float)
+_OUT: dict[Any, Any] = {
+    _HANDLE_OUT: c_void_p,
+    _INT_OUT: c_int,
+    _NUMBER_OUT: c_ulonglong,
+    _FLOAT_OUT: c_float,
+}
 """The type that a function writes, by the type of the pointer to it."""
 
 _LAUNCH = (c_void_p, *(c_uint,) * 7, c_void_p, c_void_p, c_void_p)
@@ -41,6 +47,9 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "hipEventCreateWithFlags": (_HANDLE_OUT, c_uint),
     "hipEventRecord": (c_void_p, c_void_p),
     "hipEventDestroy": (c_void_p,),
+    "hipEventQuery": (c_void_p,),
+    "hipEventSynchronize": (c_void_p,),
+    "hipEventElapsedTime": (_FLOAT_OUT, c_void_p, c_void_p),
     # work
     "hipMemsetAsync": (c_void_p, c_int, c_size_t, c_void_p),
     "hipMemcpyAsync": (c_void_p, c_void_p, c_size_t, c_int, c_void_p),

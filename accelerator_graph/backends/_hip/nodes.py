@@ -9,6 +9,7 @@ from ctypes import byref, c_size_t, c_uint, c_void_p
 from ...errors import AcceleratorGraphError
 from ..base import GraphContents, GraphEdge, GraphNode
 from .driver import Driver
+from .topology import Edge, dependencies, in_order, node_handles
 
 _KINDS = [
     "kernel",
@@ -97,48 +98,19 @@ class _AllocationParameters(ctypes.Structure):
     )
 
 
-def node_handles(driver: Driver, graph: int) -> list[int]:
-    """Return the handles of a graph's nodes."""
-    count = c_size_t(node_count(driver, graph))
-    if not count.value:
-        return []
-    handles = (c_void_p * count.value)()
-    driver.call("hipGraphGetNodes", graph, handles, byref(count))
-    return list(handles[: count.value])  # type: ignore[arg-type]
-
-
-def node_count(driver: Driver, graph: int) -> int:
-    """Return the number of a graph's nodes."""
-    count = c_size_t()
-    driver.call("hipGraphGetNodes", graph, None, byref(count))
-    return count.value
-
-
-def root_count(driver: Driver, graph: int) -> int:
-    """Return the number of a graph's nodes that depend on no other node."""
-    count = c_size_t()
-    driver.call("hipGraphGetRootNodes", graph, None, byref(count))
-    return count.value
-
-
 def list_nodes(driver: Driver, graph: int) -> GraphContents:
-    """Return a graph's nodes and the dependencies between them, and those of the graphs inside."""
-    handles = node_handles(driver, graph)
+    """Return a graph's nodes and the dependencies between them, and those of the graphs inside.
+
+    Graphs inside are not changed, so their nodes are listed as the runtime does it.
+    """
+    return _listed(driver, *in_order(driver, graph))
+
+
+def _listed(driver: Driver, handles: list[int], pairs: list[Edge]) -> GraphContents:
     nodes = [_read(driver, index, handle) for index, handle in enumerate(handles)]
     index_of = {handle: index for index, handle in enumerate(handles)}
-    edges = [GraphEdge(index_of[source], index_of[target]) for source, target in dependencies(driver, graph)]
+    edges = [GraphEdge(index_of[source], index_of[target]) for source, target in pairs]
     return nodes, edges
-
-
-def dependencies(driver: Driver, graph: int) -> list[tuple[int, int]]:
-    """Return the handles of the nodes at both ends of each edge."""
-    count = c_size_t()
-    driver.call("hipGraphGetEdges", graph, None, None, byref(count))
-    if not count.value:
-        return []
-    sources, targets = (c_void_p * count.value)(), (c_void_p * count.value)()
-    driver.call("hipGraphGetEdges", graph, sources, targets, byref(count))
-    return list(zip(sources, targets, strict=True))
 
 
 def kind_of(driver: Driver, node: int) -> str:
@@ -223,7 +195,7 @@ def _mem_free(driver: Driver, node: GraphNode, handle: int) -> GraphNode:
 
 def _graph(driver: Driver, node: GraphNode, handle: int) -> GraphNode:
     body = driver.call("hipGraphChildGraphNodeGetGraph", handle)
-    return node._replace(bodies=(list_nodes(driver, body),))
+    return node._replace(bodies=(_listed(driver, node_handles(driver, body), dependencies(driver, body)),))
 
 
 _READERS: dict[str, Callable[[Driver, GraphNode, int], GraphNode]] = {

@@ -7,13 +7,10 @@ A graph that begins with one node does not have that problem.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from ctypes import byref, c_void_p
+from contextlib import AbstractContextManager, nullcontext
 
-from ..._interpreter.sure_exit import Between
-from .._shared.keeping import keep
 from .driver import Driver
-from .nodes import dependencies, node_handles, root_count
+from .topology import add_dependencies, dependencies, extra_node, node_handles, root_count
 
 
 def one_root(driver: Driver, graph: int) -> AbstractContextManager[None]:
@@ -21,22 +18,11 @@ def one_root(driver: Driver, graph: int) -> AbstractContextManager[None]:
 
     An executable is a copy of the graph, and keeps the node.
     """
-    add, destroy = driver.function("hipGraphAddEmptyNode"), driver.function("hipGraphDestroyNode")
-    first = c_void_p()
-    codes: list[int] = []
+    if root_count(driver, graph) < 2:
+        return nullcontext()
 
-    def begin() -> None:
-        if root_count(driver, graph) < 2:
-            return
-        targets = {target for _, target in dependencies(driver, graph)}
-        roots = [node for node in node_handles(driver, graph) if node not in targets]
-        keep(codes, add, byref(first), graph, None, 0)
-        driver.checked("hipGraphAddEmptyNode", (codes[0],))
-        sources = (c_void_p * len(roots))(*[first.value] * len(roots))
-        driver.call("hipGraphAddDependencies", graph, sources, (c_void_p * len(roots))(*roots), len(roots))
-
-    def end() -> None:
-        if codes == [0]:
-            keep(codes, destroy, first)  # so that a second call does nothing
-
-    return Between(begin, end)
+    targets = {target for _, target in dependencies(driver, graph)}
+    roots = [node for node in node_handles(driver, graph) if node not in targets]
+    return extra_node(
+        driver, graph, lambda first: add_dependencies(driver, graph, [(first, root) for root in roots])
+    )

@@ -15,6 +15,7 @@ CAPABILITIES = frozenset(
         Capability.HANDLES,
         Capability.NODES,
         Capability.UPLOAD,
+        Capability.TIMING,
     )
 )
 CAPTURE_MODES: tuple[CaptureMode, ...] = ("thread_local", "global", "relaxed")

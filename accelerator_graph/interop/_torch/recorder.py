@@ -244,6 +244,10 @@ class TorchRecorder(FrameworkRecorder):
         """Move the executable to the device."""
         self.backend.upload(executable.handle, stream)
 
+    def recorded(self, recording: Recording) -> int | None:
+        """Return the number of nodes so far."""
+        return self.backend.recorded_on(recording.stream)
+
     def is_empty(self, recording: Recording) -> bool:
         """Return True if nothing was recorded."""
         return self.backend.is_empty(recording.handle)

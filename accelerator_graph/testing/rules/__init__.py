@@ -14,6 +14,7 @@ from .handles import HandleRules
 from .inspection import DumpRules, NodeRules
 from .interrupts import InterruptRules
 from .isolation import IsolationRules
+from .labels import LabelRules
 from .lifetime import LifetimeRules
 from .members import MemberRules
 from .memory import MemoryRules
@@ -23,6 +24,7 @@ from .replay import ReplayRules
 from .state import StateRules
 from .streams import StreamRules
 from .threads import ThreadRules
+from .timing import TimingRules
 from .waiting import WaitingRules
 from .work import WorkRules
 from .work_failures import WorkFailureRules
@@ -34,6 +36,7 @@ class AllRules(
     StreamRules,
     DeviceRules,
     EventRules,
+    TimingRules,
     WaitingRules,
     HandleRules,
     StateRules,
@@ -53,6 +56,7 @@ class AllRules(
     PoolRules,
     MemoryRules,
     NodeRules,
+    LabelRules,
     DumpRules,
 ):
     """The rules of all topics."""

@@ -190,6 +190,10 @@ class OpenclBackend(Backend):
         """End the capture if it has not ended, and throw away what was recorded."""
         self._runtime.captures.close(token)
 
+    def recorded(self, token: Capture) -> int | None:
+        """Return the number of commands so far."""
+        return len(token.nodes)
+
     # ---- graphs and executables ----------------------------------------------------------------
 
     def instantiate(self, graph: Graph) -> Executable:

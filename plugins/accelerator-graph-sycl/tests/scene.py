@@ -25,6 +25,9 @@ from dpctl.program import create_program_from_source
 
 from accelerator_graph.errors import DriverError
 
+LONG = 1 << 26
+"""Turns of the kernel's loop that take a tenth of a second or more."""
+
 
 class Scene:
     def __init__(self) -> None:
@@ -39,6 +42,7 @@ class Scene:
         self.library.call("end", ended.address)
         self.executable = Handle(self.library, "delete_executable")
         self.library.call("finalize", ended.address, byref(self.executable.slot))
+        self.running = Handle(self.library, "delete_executable")
         self.outside, self.before = self.work(self.a), self.work(self.s)
         self.a.wait()
         self.s.wait()
@@ -73,6 +77,18 @@ class Scene:
         self.library.call("wait_event", self.a.addressof_ref(), self.inside[1].address, graph)
         latest = self.record(self.a)
         self.library.call("wait_event", self.s.addressof_ref(), latest.address, None)
+
+    def free_in_use(self, *, replayed: bool) -> None:
+        """Free memory that a long kernel on queue a is using, and expect that this waited for the kernel."""
+        memory = MemoryUSMShared(4, queue=self.own)
+        graph = self.begin(self.a) if replayed else None
+        self.a.submit_async(self.kernel, [memory, c_uint32(1), c_uint32(1), c_uint64(LONG)], [1])
+        if graph is not None:
+            self.library.call("end", graph.address)
+            self.library.call("finalize", graph.address, byref(self.running.slot))
+            self.library.call("replay", self.running.address, self.a.addressof_ref())
+        del memory
+        _true(self.library.ask("query", self.a.addressof_ref()))
 
     def kinds(self, graph: Handle) -> Counter[str]:
         if graph.address is None:
@@ -177,6 +193,8 @@ STEPS: dict[str, Callable[[Scene], object]] = {
     "dpctl memory memset s": lambda x: x.memory.memset(7),
     "dpctl memory new s": lambda x: setattr(x, "more", MemoryUSMShared(4, queue=x.s)),
     "dpctl memory free s": lambda x: delattr(x, "memory"),
+    "dpctl memory free, in use by a kernel": lambda x: x.free_in_use(replayed=False),
+    "dpctl memory free, in use by a replay": lambda x: x.free_in_use(replayed=True),
     "dpctl program s": lambda x: create_program_from_source(x.s, SOURCE),
 }
 

@@ -78,6 +78,8 @@ dpctl memory copy_from_host s               +memcpy
 dpctl memory memset s                       +memset
 dpctl memory new s                          nothing
 dpctl memory free s                         nothing
+dpctl memory free, in use by a kernel       nothing
+dpctl memory free, in use by a replay       SIGSEGV
 dpctl program s                             nothing
 """
 

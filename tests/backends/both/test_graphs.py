@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import accelerator_graph as ag
 from accelerator_graph import errors
 from backends.tools import check_forked, diamond, recorded, replayed
 
@@ -52,3 +53,17 @@ def test_a_graph_may_have_two_executables(backend, stream, block):
     backend.synchronize(stream)
     assert block.read() == bytes([7] * block.nbytes)
     backend.destroy_executable(first)
+
+
+def test_a_profile_times_replays_and_puts_the_memory_of_the_device_back(backend, stream, block):
+    name = backend.name
+    home = ag.Stream(backend=name)
+    home.fill(block, 3)
+    with home, ag.Graph() as graph:
+        home.fill(block, 7)
+    profile = graph.profile(5, state=[block])
+    assert block.read() == bytes([3] * block.nbytes)
+    assert (profile.backend, profile.device, profile.nodes, profile.replays) == (name, 0, 1, 5)
+    assert all(0 < time < 1e7 for time in profile.times)
+    graph.profile(1)
+    assert block.read() == bytes([7] * block.nbytes)

@@ -50,6 +50,35 @@ def branches(backend, kernels, stream, cells, lengths, join):
     return graph
 
 
+def test_branches_are_listed_in_the_order_of_recording_and_not_changed(backend, stream, block):
+    """AMD's runtime sorts nodes by their dependencies; the end of each branch here is a leaf."""
+    sides = [stream, *(backend.create_stream(0) for _ in range(3))]
+    turns = [0, 1, 2, 3, 3, 2, 1, 1, 0, 2, 3]
+
+    def work():
+        for side in sides[1:]:
+            linked(backend, stream, side)
+        for value, turn in enumerate(turns):
+            backend.fill(sides[turn], block, value, None)
+        for side in sides[1:]:
+            linked(backend, side, stream)
+
+    graph = captured(backend, stream, work)
+    executable = backend.instantiate(graph)
+    before = nodes_of(graph.handle), edges_of(graph.handle)
+    for _ in range(2):
+        nodes, edges = backend.nodes(graph)
+        assert [node.value for node in nodes] == list(range(len(turns)))
+        branches_of = [(turns[edge.source], turns[edge.target]) for edge in edges]
+        assert sorted(branches_of) == [(0, 0), (1, 1), (1, 1), (2, 2), (2, 2), (3, 3), (3, 3)]
+        assert all(edge.source < edge.target for edge in edges)
+    assert (nodes_of(graph.handle), edges_of(graph.handle)) == before
+    backend.destroy_executable(executable)
+    backend.destroy_graph(graph)
+    for side in sides[1:]:
+        backend.destroy_stream(side)
+
+
 SHAPES = [(1, 1), (1, 2), (3, 1), (1, 2, 3), (2, 1, 2, 1)]
 
 

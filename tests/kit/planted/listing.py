@@ -123,7 +123,47 @@ class MixesUpSourceAndTarget(CpuBackend):
         return [node._replace(source=node.target, target=node.source) for node in nodes], edges
 
 
-@caught_by("test_nodes_come_after_those_they_depend_on")
+@caught_by("test_recorded_counts_the_nodes_so_far", "test_labels_name_the_nodes_recorded_inside")
+class CountsOneTooManyMeanwhile(CpuBackend):
+    def recorded(self, token: Any) -> Any:
+        return len(token.nodes) + 1
+
+
+@caught_by("test_recorded_counts_the_work_of_forks", "test_a_label_has_the_forks_and_not_what_is_joined")
+class CountsOneStream(Explicit):
+    def recorded(self, token: Any) -> int:
+        return sum(entry.stream is token.first for entry in token.entries)
+
+
+@caught_by("test_recorded_counts_the_nodes_so_far", "test_labels_name_the_nodes_recorded_inside")
+class CountingAddsANode(Explicit):
+    def recorded(self, token: Any) -> int:
+        self.enqueue(token.first, "empty", int)
+        return len(token.entries) - 1
+
+
+@caught_by("test_labels_name_the_nodes_recorded_inside")
+class NeverCountsMeanwhile(CpuBackend):
+    def recorded(self, token: Any) -> Any:
+        return 0
+
+
+@caught_by("test_nodes_are_in_the_order_of_recording")
+class SortsByDepth(CpuBackend):
+    """As AMD's runtime does."""
+
+    def nodes(self, graph: Any) -> Any:
+        nodes, edges = super().nodes(graph)
+        depths = [0] * len(nodes)
+        for edge in sorted(edges, key=lambda edge: edge.target):
+            depths[edge.target] = max(depths[edge.target], depths[edge.source] + 1)
+        order = sorted(range(len(nodes)), key=depths.__getitem__)
+        new = {old: index for index, old in enumerate(order)}
+        turned = [nodes[old]._replace(id=index) for index, old in enumerate(order)]
+        return turned, [GraphEdge(new[edge.source], new[edge.target]) for edge in edges]
+
+
+@caught_by("test_nodes_come_after_those_they_depend_on", "test_labels_name_the_nodes_recorded_inside")
 class ListsTheLatestFirst(CpuBackend):
     def nodes(self, graph: Any) -> Any:
         nodes, edges = super().nodes(graph)

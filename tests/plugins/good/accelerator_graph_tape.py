@@ -7,7 +7,7 @@ it is its own executable: replaying runs what is written on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from threading import RLock
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from accelerator_graph.backends.base import (
     GraphEdge,
     GraphNode,
 )
-from accelerator_graph.errors import CaptureError
+from accelerator_graph.errors import CaptureError, driver_error
 
 
 class Entry(NamedTuple):
@@ -36,14 +36,29 @@ class TapeStream:
 
     def __init__(self) -> None:
         self.tape: list[Entry] | None = None
+        self.failure: Exception | None = None
         self.lock = RLock()  # re-entrant: a signal handler may enqueue work in the middle of a replay
 
     def enqueue(self, entry: Entry) -> None:
         with self.lock:
             if self.tape is None:
-                entry.run()
+                self.run([entry])
             else:
                 self.tape.append(entry)
+
+    def run(self, entries: Iterable[Entry]) -> None:
+        """Run them without other work in between. The first failure ends that, and waits to be asked for."""
+        with self.lock:
+            try:
+                for entry in entries:
+                    entry.run()
+            except Exception as error:
+                self.failure = self.failure or error
+
+    def take_failure(self) -> Exception | None:
+        with self.lock:
+            failure, self.failure = self.failure, None
+            return failure
 
 
 class TapeBackend(Backend):
@@ -79,6 +94,11 @@ class TapeBackend(Backend):
     def synchronize(self, stream: TapeStream) -> None:
         if stream.tape is not None:
             raise CaptureError("a stream can't be synchronized while it captures.", reason="illegal_call")
+        failure = stream.take_failure()
+        if failure is not None:
+            raise driver_error(
+                backend=self.name, call="launch", code=None, code_name="WORK_FAILED", detail=repr(failure)
+            ) from failure
 
     def as_stream(self, obj: object) -> TapeStream | None:
         return obj if isinstance(obj, TapeStream) else None
@@ -122,9 +142,7 @@ class TapeBackend(Backend):
         return graph
 
     def replay(self, executable: list[Entry], stream: TapeStream) -> None:
-        with stream.lock:  # no other thread's work comes between
-            for entry in executable:
-                entry.run()
+        stream.run(executable)
 
     def destroy_graph(self, graph: list[Entry]) -> None: ...  # it may still be in use as an executable
 

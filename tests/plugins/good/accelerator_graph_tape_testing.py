@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from accelerator_graph.testing.works.host import HostWork
+from accelerator_graph import Stream
+from accelerator_graph.testing.works.host import HostWork, fails
 
 
 class TapeWork(HostWork):
     """A piece of work is a callable, and a cell is in the memory of the process."""
 
-    def __init__(self) -> None:
-        super().__init__("tape")
+    def __init__(self, backend: str = "tape") -> None:
+        super().__init__(backend)
+
+    def fail(self, stream: Stream) -> bool:
+        stream.launch(fails)
+        return True

@@ -48,6 +48,18 @@ EXPORT hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
     return FORWARD(cuEventRecord, event, stream);
 }
 
+EXPORT hipError_t hipEventQuery(hipEvent_t event) { return FORWARD(cuEventQuery, event); }
+
+EXPORT hipError_t hipEventSynchronize(hipEvent_t event) { return FORWARD(cuEventSynchronize, event); }
+
+EXPORT hipError_t hipEventElapsedTime(float *milliseconds, hipEvent_t start, hipEvent_t end) {
+    float passed;
+    REFUSE_IF(!milliseconds, hipErrorInvalidValue);
+    TRY(driver_enter() ?: cuda.cuEventElapsedTime(&passed, start, end));
+    *milliseconds = passed;
+    return answer_hip(hipSuccess);
+}
+
 /* ---- capture ------------------------------------------------------------------------------------- */
 
 EXPORT hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode) {

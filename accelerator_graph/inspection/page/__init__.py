@@ -1,0 +1,85 @@
+"""A graph, or two side by side, as one page for a browser that needs no network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from ..description import GraphDescription, all_nodes
+from ..difference import Comparison, compare
+from ..lanes import lanes
+from ..names import demangled, short_name
+
+_SCRIPTS = ("cytoscape.min.js", "rows.js", "words.js", "drawing.js", "colours.js", "page.js")
+
+
+def to_html(description: GraphDescription) -> str:
+    """Return a page on which a graph can be panned, zoomed, searched and folded."""
+    title = f"Graph of {description.backend}, device {description.device}"
+    return _page(title, {"graphs": [_graph(description)], "names": _names([description])})
+
+
+def diff_to_html(a: GraphDescription, b: GraphDescription, titles: tuple[str, str]) -> str:
+    """Return a page with two graphs side by side, and what is new, gone and changed in the second one."""
+    comparison = compare(a, b)
+    data = {
+        "graphs": [{**_graph(each), "title": title} for each, title in zip((a, b), titles, strict=True)],
+        "names": _names([a, b]),
+        "rows": _rows(comparison, len(a.nodes), len(b.nodes)),
+        "changes": comparison.changes,
+        "sentences": comparison.sentences,
+    }
+    return _page(f"What differs: {titles[0]} and {titles[1]}", data)
+
+
+def _graph(description: GraphDescription) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(description.to_json())
+    _add_lanes(data, description.nodes, description.edges)
+    data.setdefault("labels", [])
+    return data
+
+
+def _add_lanes(data: dict[str, Any], nodes: Any, edges: Any) -> None:
+    data["lanes"] = lanes(len(nodes), edges)
+    for each, node in zip(data["nodes"], nodes, strict=True):
+        for body, contents in zip(each.get("bodies", ()), node.bodies, strict=True):
+            _add_lanes(body, *contents)
+
+
+def _names(descriptions: Iterable[GraphDescription]) -> dict[str, tuple[str, str]]:
+    """Return the short and the whole name of each function."""
+    found = {node.name for each in descriptions for node in all_nodes(each.nodes) if node.name}
+    return {name: (short_name(name), demangled(name)) for name in sorted(found)}
+
+
+def _rows(comparison: Comparison, old: int, new: int) -> list[tuple[int | None, int | None]]:
+    """Return the nodes of both graphs, those that are the same in one row."""
+    rows: list[tuple[int | None, int | None]] = []
+    partners = {b: a for a, b in comparison.pairs.items()}
+    done = 0
+    for index in range(new):
+        partner = partners.get(index)
+        if partner is not None:
+            rows += [(gone, None) for gone in range(done, partner)]
+            done = partner + 1
+        rows.append((partner, index))
+    return rows + [(gone, None) for gone in range(done, old)]
+
+
+def _page(title: str, data: dict[str, Any]) -> str:
+    folder = files(__package__)
+    parts = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.html", "page.css")}
+    scripts = "\n".join(
+        f"<script>\n{folder.joinpath(name).read_text(encoding='utf-8')}</script>" for name in _SCRIPTS
+    )
+    values = {
+        "title": escape(title.encode(errors="replace").decode()),
+        "style": parts["page.css"],
+        "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
+        "scripts": scripts,
+    }
+    first, *rest = parts["page.html"].split("{{")
+    return first + "".join(values[name] + text for name, _, text in (each.partition("}}") for each in rest))

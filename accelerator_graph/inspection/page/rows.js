@@ -1,0 +1,130 @@
+"use strict";
+
+// What the page shows: a tree of groups, whose leaves are rows. A row has one node, or in a comparison up to two.
+const Rows = (() => {
+  const FEW = 300;
+  const PART = 100;
+  const SAME = 8;
+
+  function count(number, noun, plural = `${noun}s`) {
+    return `${number.toLocaleString("en")} ${number === 1 ? noun : plural}`;
+  }
+
+  function nodesOf(contents, prefix, lane) {
+    const nodes = contents.nodes.map((node) => ({
+      ...node, uid: prefix + node.id, lane: contents.lanes[node.id] + lane, before: [], after: [], labels: [],
+    }));
+    for (const [source, target, kind] of contents.edges) {
+      nodes[target].before.push({ node: nodes[source], kind: kind || "" });
+      nodes[source].after.push({ node: nodes[target], kind: kind || "" });
+    }
+    return nodes;
+  }
+
+  function group(name, items, more) {
+    return { isGroup: true, name, items, open: false, ...more };
+  }
+
+  // A body stands to the right of all lanes around it, so that no edge of another node runs through it.
+  function itemsOf(nodes) {
+    const beside = 1 + nodes.reduce((most, node) => Math.max(most, node.lane), 0);
+    return nodes.flatMap((node) => [{ sides: [node] }, ...(node.bodies || []).map((body, number) => {
+      const inside = nodesOf(body, `${node.uid}/${number}/`, beside);
+      if (inside.length) inside[0].insideOf = node;
+      return group(`inside ${node.uid}`, itemsOf(inside));
+    })]);
+  }
+
+  function byLabel(items, labels) {
+    const sorted = [...labels].sort((a, b) => a.start - b.start || b.stop - a.stop);
+    const root = group("", []);
+    const stack = [{ group: root, stop: Infinity }];
+    for (const item of items) {
+      if (!item.isGroup) {
+        const id = item.sides[0].id;
+        while (stack.at(-1).stop <= id) stack.pop();
+        while (sorted.length && sorted[0].start <= id) {
+          const label = sorted.shift();
+          if (label.stop <= id) continue;
+          const inner = group(label.name, [], { label });
+          stack.at(-1).group.items.push(inner);
+          stack.push({ group: inner, stop: Math.min(label.stop, stack.at(-1).stop) });
+        }
+        item.sides[0].labels = stack.slice(1).map((each) => each.group.label);
+      }
+      stack.at(-1).group.items.push(item);
+    }
+    return root;
+  }
+
+  function compared(rows, sides, changes) {
+    const root = group("", []);
+    let same = [];
+    const flush = () => {
+      root.items.push(...(same.length < SAME ? same : [group(`${same.length} the same`, same, { counted: true })]));
+      same = [];
+    };
+    for (const [a, b] of rows) {
+      const item = { sides: [a === null ? null : sides[0][a], b === null ? null : sides[1][b]] };
+      item.mark = a === null ? "new" : b === null ? "gone" : changes[b] ? "changed" : "";
+      item.sentences = b === null ? [] : changes[b] || [];
+      if (!item.mark) same.push(item);
+      else { flush(); root.items.push(item); }
+    }
+    flush();
+    return root;
+  }
+
+  function finish(parent, depth) {
+    while (parent.items.length > FEW) {
+      const parts = [];
+      for (let at = 0; at < parent.items.length; at += PART) {
+        parts.push(group("", parent.items.slice(at, at + PART)));
+      }
+      parent.items = parts;
+    }
+    parent.depth = depth;
+    parent.leaves = [];
+    for (const item of parent.items) {
+      item.parent = parent;
+      parent.leaves = parent.leaves.concat(item.isGroup ? finish(item, depth + 1) : [item]);
+    }
+    const uids = [parent.leaves[0], parent.leaves.at(-1)].map((item) => item?.sides.find(Boolean).uid);
+    if (!parent.name) Object.assign(parent, { name: `nodes ${uids[0]} to ${uids[1]}`, counted: true });
+    return parent.leaves;
+  }
+
+  // Opens whole levels of groups, from the outside, as long as few rows are shown.
+  function openSome(root) {
+    let level = [root], shown = 0;
+    while (level.length) {
+      shown += level.reduce((sum, each) => sum + each.items.length, 0);
+      if (shown > FEW) return;
+      for (const each of level) each.open = true;
+      level = level.flatMap((each) => each.items.filter((item) => item.isGroup));
+    }
+  }
+
+  function tree(data) {
+    const sides = data.graphs.map((graph) => nodesOf(graph, "", 0));
+    if (data.rows) {
+      data.graphs.forEach((graph, side) => byLabel(sides[side].map((node) => ({ sides: [node] })), graph.labels));
+    }
+    const root = data.rows ? compared(data.rows, sides, data.changes) : byLabel(itemsOf(sides[0]), data.graphs[0].labels);
+    finish(root, 0);
+    root.open = true;
+    if (!data.rows) openSome(root);
+    return root;
+  }
+
+  // Returns what is shown: the rows and the names of groups, in order.
+  function visible(parent) {
+    return parent.items.flatMap((item) => (item.isGroup && item.open ? [item, ...visible(item)] : [item]));
+  }
+
+  function groups(parent) {
+    return parent.items.flatMap((item) => (item.isGroup ? [item, ...groups(item)] : []));
+  }
+
+  return { tree, visible, groups, count };
+})();

@@ -1,0 +1,58 @@
+"use strict";
+
+// What the page says about a node.
+const Words = (() => {
+  const UNITS = ["B", "KiB", "MiB", "GiB"];
+  const SIGNS = { new: "+ ", gone: "− ", changed: "≠ " };
+
+  function size(bytes) {
+    let unit = 0;
+    while (bytes >= 1024 && unit < UNITS.length - 1) { bytes /= 1024; unit += 1; }
+    return `${Number.isInteger(bytes) || bytes >= 100 ? bytes.toFixed(0) : bytes.toFixed(1)} ${UNITS[unit]}`;
+  }
+
+  const address = (value) => `0x${BigInt(value).toString(16)}`;
+  const product = (sizes) => sizes.join(" × ");
+  const place = (label) => `${label.name}${label.file ? ` (${label.file}:${label.line})` : ""}`;
+
+  function title(node, names) {
+    const name = node.name ? (names[node.name] || [node.name])[0] : "";
+    if (name) return node.kind === "kernel" ? name : `${node.kind} ${name}`;
+    return node.nbytes == null ? node.kind : `${node.kind} ${size(node.nbytes)}`;
+  }
+
+  function text(item, side, names) {
+    if (item.isGroup) {
+      const inside = item.leaves.filter((leaf) => leaf.sides[side]).length;
+      return item.open ? `▾ ${item.name}` : `▸ ${item.name}${item.counted ? "" : ` (${inside})`}`;
+    }
+    return (SIGNS[item.mark] || "") + title(item.sides[side], names);
+  }
+
+  // Returns pairs of a word and what it is; what the graph does not tell is left out.
+  function facts(node, names) {
+    const is = (value, shown) => (value == null ? "" : shown(value));
+    return [
+      ["node", node.uid],
+      ["kind", node.kind],
+      ["function", node.name ? (names[node.name] || [0, node.name])[1] : ""],
+      ["grid", is(node.grid, product)],
+      ["block", is(node.block, product)],
+      ["shared memory", is(node.shared_bytes, size)],
+      ["size", is(node.nbytes, (bytes) => (bytes < 1024 ? size(bytes) : `${size(bytes)} (${bytes.toLocaleString("en")} B)`))],
+      ["value", is(node.value, String)],
+      ["reads at", is(node.source, address)],
+      [/memset|memcpy/.test(node.kind) ? "writes at" : "address", is(node.target, address)],
+      ["label", node.labels.map(place).join(" › ")],
+    ].filter(([, shown]) => shown !== "");
+  }
+
+  // Returns what a search looks through, in lower case.
+  function haystack(node, names) {
+    return [
+      `#${node.uid}`, title(node, names), ...facts(node, names).slice(1).map(([, shown]) => shown),
+    ].join("\n").toLowerCase();
+  }
+
+  return { size, address, place, title, text, facts, haystack };
+})();

@@ -1,0 +1,174 @@
+"""`Graph.profile`, on the cpu backend: how often it runs the work, what it puts back, what it refuses."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph._core.profiling import WARM_UP
+
+SECONDS = 0.003
+
+
+@pytest.fixture
+def stream():
+    return ag.Stream(backend="cpu")
+
+
+def captured(stream, *work):
+    with stream, ag.Graph() as graph:
+        for each in work:
+            stream.launch(*each)
+    return graph
+
+
+def test_it_runs_the_work_that_often_and_times_each_replay(stream):
+    runs = []
+    graph = captured(stream, (runs.append, 1), (time.sleep, SECONDS))
+    began = time.perf_counter()
+    profile = graph.profile(replays=5)
+    seen = (time.perf_counter() - began) * 1e6
+    assert len(runs) == 5 + WARM_UP
+    assert (profile.backend, profile.device, profile.nodes, profile.replays) == ("cpu", 0, 2, 5)
+    assert all(time >= SECONDS * 1e6 for time in profile.times)
+    assert sum(profile.times) < seen
+    assert profile.least <= profile.median <= profile.most
+
+
+def test_it_says_how_long_a_replay_takes():
+    profile = ag.GraphProfile("cuda", 1, 7, (12.34, 11.0, 1500.0, 2e6))
+    assert (profile.median, profile.least, profile.most) == (756.17, 11.0, 2e6)
+    assert str(profile) == ("graph of cuda, device 1, 7 nodes: 756 us a replay (median of 4; 11 us to 2 s)")
+    assert str(profile._replace(nodes=None, times=(1500.0,))) == (
+        "graph of cuda, device 1: 1.5 ms a replay (median of 1; 1.5 ms to 1.5 ms)"
+    )
+
+
+def test_twenty_replays_unless_it_is_told(stream):
+    assert captured(stream, (int,)).profile().replays == 20
+
+
+def increase(array):
+    array += 1
+
+
+def test_it_puts_back_what_it_is_given(stream):
+    given, other = np.arange(6.0).reshape(2, 3), np.zeros(3)
+    empty, plain = np.zeros(0), bytearray(b"abc")
+    graph = captured(stream, (increase, given), (increase, other), (plain.__setitem__, 0, 7))
+    graph.profile(4, state=(array for array in (given, empty, plain)))
+    assert given.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert plain == b"abc"
+    assert other.tolist() == [4 + WARM_UP] * 3
+    graph.replay()
+    stream.synchronize()
+    assert given[0, 0] == 1
+
+
+def test_work_before_it_is_part_of_the_state(stream):
+    array = np.zeros(2)
+    graph = captured(stream, (increase, array))
+    stream.launch(time.sleep, 0.05)
+    stream.launch(array.fill, 8)
+    graph.profile(2, state=[array])
+    assert array.tolist() == [8, 8]
+
+
+def test_it_puts_back_when_a_replay_fails(stream):
+    array = np.zeros(2)
+    graph = captured(stream, (increase, array), (lambda: 1 / 0,))
+    with pytest.raises(ag.DriverError, match="ZeroDivisionError"):
+        graph.profile(2, state=[array])
+    assert array.tolist() == [0, 0]
+    stream.synchronize()
+
+
+def test_it_puts_back_when_the_launch_fails(stream, monkeypatch):
+    array, launches = np.zeros(2), []
+    graph = captured(stream, (increase, array))
+    record = ag.Stream.record
+
+    def fails_late(self, *, timing=False):
+        launches.append(1)
+        if len(launches) == 6:
+            raise KeyboardInterrupt
+        return record(self, timing=timing)
+
+    monkeypatch.setattr(ag.Stream, "record", fails_late)
+    with pytest.raises(KeyboardInterrupt):
+        graph.profile(4, state=[array])
+    assert array.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "message"),
+    [
+        ({"replays": 0}, ValueError, "replays must be 1 or more, not 0"),
+        ({"replays": 2.5}, TypeError, "replays"),
+        ({"state": [b"abc"]}, ValueError, "read-only"),
+        ({"state": [np.zeros((4, 4))[:, ::2]]}, ValueError, "not contiguous"),
+        ({"state": [object()]}, TypeError, "no memory that can be found"),
+        ({"state": [4096]}, ValueError, "pass nbytes"),
+        ({"state": 5}, TypeError, "iterable"),
+    ],
+)
+def test_bad_arguments_are_refused_before_anything_runs(stream, how, error, message):
+    runs = []
+    graph = captured(stream, (runs.append, 1))
+    with pytest.raises(error, match=message):
+        graph.profile(**how)
+    stream.synchronize()
+    assert runs == []
+
+
+def test_a_graph_without_a_capture_is_refused(stream):
+    with pytest.raises(ag.GraphStateError, match=r"Graph\.profile\(\): nothing was captured"):
+        ag.Graph().profile()
+    with stream, ag.Graph() as graph:
+        stream.launch(int)
+        with pytest.raises(ag.GraphStateError, match="is being captured"):
+            graph.profile()
+
+
+def test_a_stream_that_is_being_captured_is_refused_and_the_capture_goes_on(stream):
+    runs = []
+    graph = captured(stream, (runs.append, 1))
+    with stream, ag.Graph() as other:
+        with pytest.raises(ag.GraphStateError, match="a graph of this thread is capturing"):
+            graph.profile()
+        stream.launch(runs.append, 2)
+    assert runs == []
+    other.replay()
+    stream.synchronize()
+    assert runs == [2]
+
+
+@pytest.mark.parametrize("mode", ["global", "thread_local", "relaxed"])
+def test_a_capture_on_another_stream_is_not_disturbed(stream, mode):
+    array = np.zeros(2)
+    graph = captured(stream, (increase, array))
+    with ag.Stream(backend="cpu") as elsewhere, ag.Graph(capture_error_mode=mode) as other:
+        graph.profile(2, state=[array])
+        elsewhere.launch(int)
+    assert other.num_nodes == 1
+
+
+def test_a_kept_graph_is_made_ready_and_goes_where_replays_go(stream):
+    array = np.zeros(2)
+    with stream, ag.Graph(keep_graph=True) as graph:
+        stream.launch(increase, array)
+    assert graph.state == "captured"
+    assert graph.profile(1).nodes == 1
+    assert graph.state == "ready"
+
+
+def test_watched_arrays_are_checked(stream):
+    array = np.zeros(2)
+    graph = captured(stream, (int,))
+    graph.watch(array)
+    del array
+    with pytest.raises(ag.GraphStateError, match="gone"):
+        graph.profile(1)

@@ -1,0 +1,133 @@
+"""Events that are wrong about what is done, or when."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from accelerator_graph.backends.cpu import CpuBackend
+from kit.explicit_runtime import Event, Explicit, Queue
+from kit.planted.collection import caught_by
+
+
+@caught_by("test_event_is_done_when_the_work_before_it_is")
+class EventsAreDoneAtOnce(CpuBackend):
+    def query_event(self, event: Any) -> bool:
+        return True
+
+
+@caught_by("test_event_is_done_when_the_work_before_it_is", "test_elapsed_time_is_in_milliseconds")
+class DoesNotWaitForEvents(CpuBackend):
+    def synchronize_event(self, event: Any) -> None:
+        pass
+
+
+@caught_by("test_event_does_not_wait_for_later_work")
+class WaitsForTheWholeStream(CpuBackend):
+    def synchronize_event(self, event: Any) -> None:
+        event.latch.worker.synchronize()
+
+
+@caught_by("test_elapsed_time_is_in_milliseconds")
+class TimesInSeconds(CpuBackend):
+    def elapsed_time(self, start: Any, end: Any) -> float | None:
+        passed = super().elapsed_time(start, end)
+        return None if passed is None else passed / 1000
+
+
+@caught_by("test_elapsed_time_is_in_milliseconds")
+class TimesInMicroseconds(Explicit):
+    def elapsed_time(self, start: Event, end: Event) -> float | None:
+        passed = super().elapsed_time(start, end)
+        return None if passed is None else passed * 1000
+
+
+@caught_by("test_elapsed_time_is_in_milliseconds")
+class TimesHaveNoSign(Explicit):
+    def elapsed_time(self, start: Event, end: Event) -> float | None:
+        passed = super().elapsed_time(start, end)
+        return None if passed is None else abs(passed)
+
+
+@caught_by("test_time_of_undone_work_is_refused")
+class TimesUndoneWork(Explicit):
+    """What is not done counts until now."""
+
+    def elapsed_time(self, start: Event, end: Event) -> float | None:
+        if self.query_event(end):
+            return super().elapsed_time(start, end)
+        return (time.perf_counter() - self.latch(start).time) * 1000
+
+
+@caught_by("test_time_of_a_replay_is_the_time_of_its_work")
+class NotesTheTimeOfTheCall(Explicit):
+    """The time at which an event was recorded, instead of the time at which the stream got there."""
+
+    def record_timed_event(self, stream: Queue) -> Event:
+        event = super().record_timed_event(stream)
+        event.called = time.perf_counter()  # type: ignore[attr-defined]
+        return event
+
+    def elapsed_time(self, start: Any, end: Any) -> float | None:
+        passed: float = end.called - start.called
+        return passed * 1000
+
+
+@caught_by("test_event_can_be_read_after_its_stream_and_on_any_thread")
+class EventsOfAThread(CpuBackend):
+    """Events belong to the thread that has recorded them."""
+
+    def open(self) -> None:
+        super().open()
+        self.local = threading.local()
+
+    def record_timed_event(self, stream: Any) -> Any:
+        event = super().record_timed_event(stream)
+        self.local.__dict__.setdefault("events", []).append(event)
+        return event
+
+    def synchronize_event(self, event: Any) -> None:
+        if event in self.local.__dict__.get("events", ()):
+            super().synchronize_event(event)
+
+
+@caught_by("test_event_can_be_read_after_its_stream_and_on_any_thread")
+class EventsGoWithTheirStream(Explicit):
+    """The time of an event is lost with its stream."""
+
+    def elapsed_time(self, start: Event, end: Event) -> float | None:
+        return 0.0 if end.stream.closed else super().elapsed_time(start, end)
+
+
+@caught_by("test_events_and_queries_wait_for_nothing")
+class QueriesOfEventsWait(CpuBackend):
+    def query_event(self, event: Any) -> bool:
+        self.synchronize_event(event)
+        return True
+
+
+@caught_by("test_waiting_for_an_event_holds_up_no_other_thread")
+class OneLockForEvents(Explicit):
+    def open(self) -> None:
+        self.lock = threading.RLock()
+
+    def synchronize_event(self, event: Event) -> None:
+        with self.lock:
+            super().synchronize_event(event)
+
+    def query(self, stream: Queue) -> bool:
+        with self.lock:
+            return super().query(stream)
+
+
+@caught_by("test_answers_about_events_have_their_types")
+class AnswersWithNumbers(CpuBackend):
+    def query_event(self, event: Any) -> bool:
+        return int(super().query_event(event))  # type: ignore[return-value]
+
+
+@caught_by("test_events_without_timing_are_only_waited_for_by_streams")
+class TimesWithoutSayingSo(CpuBackend):
+    def capabilities(self, device: int) -> Any:
+        return super().capabilities(device) - {"timing"}
