@@ -169,6 +169,9 @@ class EveryCapability(CpuBackend, Lends):
     def failed(self, code: int) -> None:
         raise DriverError(f"a launch returned {code}.")
 
+    def recorded_on(self, stream: Any) -> int | None:
+        return None if stream.capture is None else self.recorded(stream.capture)
+
     def borrow_graph(self, handle: int, stream: Any) -> Any:
         return Graph(self.objects[handle].nodes)
 
