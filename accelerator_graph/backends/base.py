@@ -332,7 +332,7 @@ class Recorder(ABC):
         raise unsupported(self, Capability.NODES)
 
     def dump(self, graph: Any, path: str, verbose: bool) -> bool:
-        """Write the vendor's drawing in DOT, for any suffix. False if there is none: then `nodes` is drawn."""
+        """Write the vendor's drawing in DOT, for any suffix. Return False if it has none; see `nodes`."""
         return False
 
     def handle_int(self, obj: Any) -> int:
