@@ -465,10 +465,10 @@ class Backend(Recorder):
     def as_stream(self, obj: object) -> Any | None:
         """Return the stream that `obj` stands for: the runtime's own object, or a handle as `int`.
 
-        Imports nothing to find out. The stream is equal, by ``==``, each time and to the one that
-        `create_stream` returned, and has the same capture status. Its owner keeps it alive and destroys it,
-        never the library; a destroyed one need not be recognised. None if it is not a stream, or an int
-        without the capability ``"handles"``; ValueError if it is a stream that can't be used.
+        Imports nothing to find out. A handle stands for the same stream each time, and for the one that
+        `create_stream` returned: the handle and the capture status are the same. Its owner keeps it alive and
+        destroys it; a destroyed one need not be recognised. None if it is not a stream, or an int without the
+        capability ``"handles"``; ValueError if it is a stream that can't be used.
         """
         return None
 
