@@ -147,6 +147,8 @@ class HipBackend(Lends):
     def wait_event(self, stream: Any, event: Event) -> None:
         """Let later work on `stream` wait for the event."""
         with self._driver.current_for(stream):
+            if event.capture:
+                _events.refuse_other_device(self._driver, stream, event)
             _events.wait(self._driver, int(stream), event)
 
     def destroy_event(self, event: Event) -> None:

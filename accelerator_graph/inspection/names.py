@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes.util import find_library
 from functools import cache, lru_cache
 
 from ..backends.base import GraphNode
@@ -52,6 +51,8 @@ def title(node: GraphNode) -> str:
 
 @cache
 def _library() -> ctypes.CDLL | None:
+    from ctypes.util import find_library
+
     for name in filter(None, ("libstdc++.so.6", "libc++abi.so.1", find_library("c++abi"))):
         try:
             library = ctypes.CDLL(name)

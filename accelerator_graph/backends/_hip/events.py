@@ -10,12 +10,14 @@ capture, the runtime answers success but forgets the order: this module raises a
 from __future__ import annotations
 
 from ctypes import byref, c_size_t, c_void_p
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ...errors import DriverError, Reason, explain
+from ...errors import DriverError, Reason, UnsupportedError, explain
 from .._shared.codes import LEGACY_STREAMS
 from .driver import Driver, Handle
 
+_DEVICES_TOGETHER = 7_02_00000
+"""The version from which captures over two devices work: 6.4.3 crashes when it instantiates one."""
 _INVALIDATED = 2
 _ADD = 0  # hipStreamAddCaptureDependencies
 
@@ -53,6 +55,16 @@ def position(driver: Driver, stream: int) -> Position:
     if not count.value or not place.value:
         return Position(status, capture, ())
     return Position(status, capture, tuple((c_void_p * count.value).from_address(place.value)))
+
+
+def refuse_other_device(driver: Driver, stream: Any, event: Event) -> None:
+    """Raise `UnsupportedError` for a fork to another device where that would end the process later on."""
+    if driver.call("hipRuntimeGetVersion") >= _DEVICES_TOGETHER or driver.device_of(stream) == event.device:
+        return
+    raise UnsupportedError(
+        "backend 'hip': HIP 6.4 crashes on a graph over two devices; capture a graph for each device, or use "
+        "HIP 7.2."
+    )
 
 
 def record(driver: Driver, stream: int, device: int, *, timed: bool) -> Event:
