@@ -165,6 +165,7 @@ def profile(bench: Bench, phase: Phase) -> None:
 
 
 def put_back(bench: Bench, error: Exception | None) -> None:
+    vendor.quiesce()  # if the last wait has failed, the copies are still under way
     now = found()
     if error is None or re.search("GraphLaunch|Event|StreamSynchronize", str(error)):
         assert (now[0], now[2]) == (NOTHING[0], NOTHING[2]), "what was given as state has changed"
