@@ -74,7 +74,7 @@ def run(
 
 
 def found(name: str, work: str | None) -> Backend:
-    """Return the backend; if there is none of that name, say how the module of the work can register it."""
+    """Return the backend; an unknown name is an error that says how the work's module can register one."""
     try:
         return ag.backends.get(name)
     except UnknownBackendError as error:

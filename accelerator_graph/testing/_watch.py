@@ -1,4 +1,4 @@
-"""Sees every exception that a method of the backend lets out, whoever calls it and catches it."""
+"""Notices every exception that a backend's method raises, even if the library catches it."""
 
 from __future__ import annotations
 

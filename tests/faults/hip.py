@@ -202,10 +202,7 @@ SET_PLACE, EXCHANGE = "hipSetDevice", "hipThreadExchangeStreamCaptureMode"
 RELAXES = {"hipStreamGetDevice", "hipGetDevice", SET_PLACE, EXCHANGE}
 """What is called to relax a thread and to undo that."""
 TELLING = frozenset(
-    (
-        *("hipGraphKernelNodeGetParams", "hipGraphMemsetNodeGetParams", "hipGraphMemcpyNodeGetParams"),
-        "hipRuntimeGetVersion",
-    )
+    (*("hipGraphKernelNodeGetParams", "hipGraphMemsetNodeGetParams", "hipGraphMemcpyNodeGetParams"),)
 )
 """Functions without which a kernel has no name, and that is all."""
 

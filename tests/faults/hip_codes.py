@@ -83,6 +83,7 @@ NO_STREAM = (400, 709)
 """What the runtime answers for a handle that is none."""
 
 OPENING = {"hipGetDeviceCount": (1, 2, 3, 101, 999, 1052, UNKNOWN_CODE)}
+OPENING["hipRuntimeGetVersion"] = OPENING["hipGetDeviceCount"]
 """The calls that are made before there is a backend."""
 
 NO_DEVICE = ("hipGetDeviceCount", 100)

@@ -39,7 +39,16 @@ class Graph(Handle):
 class Driver:
     """The HIP runtime, initialised."""
 
-    __slots__ = ("_ending", "_library", "api", "device_count", "name", "pointer_type", "stream_type")
+    __slots__ = (
+        "_ending",
+        "_library",
+        "api",
+        "device_count",
+        "name",
+        "pointer_type",
+        "stream_type",
+        "version",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -54,6 +63,8 @@ class Driver:
         else:
             self.checked("hipGetDeviceCount", (code,))
         self.device_count: int = 0 if code else count
+        self.version: int = self.call("hipRuntimeGetVersion")
+        """The runtime's version: 10,000,000 for the first number, 100,000 for the second, then the build."""
 
     # ---- calls ---------------------------------------------------------------------------------
 

@@ -59,7 +59,7 @@ def position(driver: Driver, stream: int) -> Position:
 
 def refuse_other_device(driver: Driver, stream: Any, event: Event) -> None:
     """Raise `UnsupportedError` for a fork to another device where that would end the process later on."""
-    if driver.call("hipRuntimeGetVersion") >= _DEVICES_TOGETHER or driver.device_of(stream) == event.device:
+    if driver.version >= _DEVICES_TOGETHER or driver.device_of(stream) == event.device:
         return
     raise UnsupportedError(
         "backend 'hip': HIP 6.4 crashes on a graph over two devices; capture a graph for each device, or use "

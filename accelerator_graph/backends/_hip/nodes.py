@@ -165,7 +165,7 @@ def _memset(driver: Driver, node: GraphNode, handle: int) -> GraphNode:
 
 
 def _memcpy(driver: Driver, node: GraphNode, handle: int) -> GraphNode:
-    if driver.call("hipRuntimeGetVersion") < _COPIES_TELL:
+    if driver.version < _COPIES_TELL:
         return node
     found = _CopyParameters()
     driver.call("hipGraphMemcpyNodeGetParams", handle, byref(found))

@@ -21,7 +21,7 @@ _REASONS: dict[int, Reason] = {
 
 
 class translated:
-    """A context manager that raises errors of torch's graph methods as `DriverError`."""
+    """A context manager that turns errors of torch's graph methods into `DriverError`."""
 
     def __init__(self, backend: Backend, call: str) -> None:
         self._backend = backend
