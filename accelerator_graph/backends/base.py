@@ -45,9 +45,15 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from ..errors import AcceleratorGraphError, UnsupportedError
+from ._contract.contents import GraphContents as GraphContents
+from ._contract.contents import GraphEdge as GraphEdge
+from ._contract.contents import GraphNode as GraphNode
+from ._contract.launch import LaunchFunction as LaunchFunction
+from ._contract.launch import SameContext as SameContext
+from ._contract.launch import SameStream as SameStream
 
 BACKEND_API_VERSIONS = (1,)
 """The versions of this contract that the library supports, in ascending order.
@@ -102,81 +108,11 @@ class Availability(NamedTuple):
     """A known defect of the installed versions and how to fix it, in sentences. The backend is usable."""
 
 
-class GraphNode(NamedTuple):
-    """One node of a graph. What its kind does not have, or the vendor does not tell, is None."""
-
-    id: int
-    """Its index in the list of nodes, in which each comes after those that it depends on."""
-    kind: str
-    """In lower case: ``"kernel"``, ``"memset"``, ``"memcpy"``, ``"host"``, ``"empty"``, ``"graph"``, ..."""
-    name: str = ""
-    """The name of the kernel or function, as the vendor spells it, if it is known."""
-    grid: tuple[int, int, int] | None = None
-    block: tuple[int, int, int] | None = None
-    """Of a kernel: its blocks, and the threads of a block, in each direction."""
-    shared_bytes: int | None = None
-    """Of a kernel: the dynamic shared memory of a block."""
-    source: int | None = None
-    target: int | None = None
-    """What is read and written, as address or handle; `target` is also what is allocated, freed or called."""
-    nbytes: int | None = None
-    value: int | None = None
-    """How many bytes are written, copied or allocated; of a fill, what each element is set to."""
-    bodies: tuple[GraphContents, ...] = ()
-    """Of a child graph or a conditional node: what is inside."""
-
-
-class GraphEdge(NamedTuple):
-    """One dependency: the node `target` runs after the node `source`."""
-
-    source: int
-    target: int
-    kind: str = ""
-    """``"programmatic"`` if the target may begin before the source has ended; else empty."""
-
-
-GraphContents: TypeAlias = tuple[list[GraphNode], list[GraphEdge]]
-
-
 class CaptureInfo(NamedTuple):
     """What a backend knows about a capture in progress."""
 
     id: int
     """A number shared by all streams of one capture, and by no other capture in progress."""
-
-
-class SameStream(NamedTuple):
-    """A condition of a `LaunchFunction`: the executable's latest run was on this same stream."""
-
-    address: int
-    """Address of a ``void *`` in which the backend notes the stream of the latest run. It lives as long as
-    the executable."""
-
-
-class SameContext(NamedTuple):
-    """A condition of a `LaunchFunction`: the calling thread's current context is the right one."""
-
-    address: int
-    """Address of an ``int current(void **context)``, which returns 0 on success."""
-    context: int
-    """The context that it has to store."""
-
-
-class LaunchFunction(NamedTuple):
-    """A function ``int launch(void *executable, void *stream)`` of the vendor's library."""
-
-    address: int
-    """Called with the handles of executable and stream, as `handle_int` returns them, on any thread and
-    without the GIL. Returns 0 on success."""
-    failed: Callable[[int], object]
-    """Raises the `DriverError` for another return code. Called right afterwards, on the same thread."""
-    guard: SameStream | SameContext | None = None
-    """While this is not met, the library calls `replay`, or what `bind` returned, instead. `SameStream` needs
-    a backend whose `serialises_replays` is False."""
-    capturing: int = 0
-    """Address of an ``int capturing(void *stream, int *status)``; 0 if there is none. The library calls it
-    before every launch. Unless it returns 0 and the status is 0, the library calls `replay`, or what `bind`
-    returned, instead. Required if `Backend.replay_ignores_captures` is True."""
 
 
 class Recorder(ABC):

@@ -1,0 +1,1 @@
+"""Types of the contract that `accelerator_graph.backends.base` exports."""

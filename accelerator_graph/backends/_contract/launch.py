@@ -1,0 +1,40 @@
+"""Functions of a vendor's library that the library calls itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class SameStream(NamedTuple):
+    """A condition of a `LaunchFunction`: the executable's latest run was on this same stream."""
+
+    address: int
+    """Address of a ``void *`` in which the backend notes the stream of the latest run. It lives as long as
+    the executable."""
+
+
+class SameContext(NamedTuple):
+    """A condition of a `LaunchFunction`: the calling thread's current context is the right one."""
+
+    address: int
+    """Address of an ``int current(void **context)``, which returns 0 on success."""
+    context: int
+    """The context that it has to store."""
+
+
+class LaunchFunction(NamedTuple):
+    """A function ``int launch(void *executable, void *stream)`` of the vendor's library."""
+
+    address: int
+    """Called with the handles of executable and stream, as `handle_int` returns them, on any thread and
+    without the GIL. Returns 0 on success."""
+    failed: Callable[[int], object]
+    """Raises the `DriverError` for another return code. Called right afterwards, on the same thread."""
+    guard: SameStream | SameContext | None = None
+    """While this is not met, the library calls `replay`, or what `bind` returned, instead. `SameStream` needs
+    a backend whose `serialises_replays` is False."""
+    capturing: int = 0
+    """Address of an ``int capturing(void *stream, int *status)``; 0 if there is none. The library calls it
+    before every launch. Unless it returns 0 and the status is 0, the library calls `replay`, or what `bind`
+    returned, instead. Required if `Backend.replay_ignores_captures` is True."""
