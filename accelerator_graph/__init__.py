@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from .api import is_graph_available as is_graph_available
     from .backends.base import CaptureMode as CaptureMode
     from .backends.registry import use_backend as use_backend
+    from .diagnosis.verification import Verification as Verification
+    from .diagnosis.verification import verify as verify
     from .errors import AcceleratorGraphError as AcceleratorGraphError
     from .errors import BackendContractError as BackendContractError
     from .errors import BackendError as BackendError
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from .errors import Reason as Reason
     from .errors import UnknownBackendError as UnknownBackendError
     from .errors import UnsupportedError as UnsupportedError
+    from .errors import VerificationError as VerificationError
     from .inspection.description import GraphDescription as GraphDescription
     from .inspection.description import Label as Label
     from .inspection.difference import diff as diff
@@ -78,10 +81,11 @@ _NAMES = {
     ".api": "Graph current_graph graph is_graph_available",
     ".backends.base": "CaptureMode",
     ".backends.registry": "use_backend",
+    ".diagnosis.verification": "Verification verify",
     ".errors": (
         "AcceleratorGraphError BackendContractError BackendError BackendLoadError BackendUnavailableError "
         "CaptureError DriverError EmptyGraphWarning EmptyLabelWarning GraphStateError OutOfMemoryError "
-        "Reason UnknownBackendError UnsupportedError"
+        "Reason UnknownBackendError UnsupportedError VerificationError"
     ),
     ".inspection.description": "GraphDescription Label",
     ".inspection.difference": "diff",

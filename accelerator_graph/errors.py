@@ -7,7 +7,10 @@ and sent to another process. ``docs/errors.md`` has a heading for each class and
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from .diagnosis.verification import Verification
 
 Reason = Literal[
     "out_of_memory",
@@ -183,6 +186,20 @@ class CaptureError(AcceleratorGraphError, RuntimeError):
         self.reason: Reason = reason
         self.code = code
         self.code_name = code_name
+
+
+class VerificationError(AcceleratorGraphError, AssertionError):
+    """Raised when `verify` has found that replays give other results than eager runs.
+
+    Attributes
+    ----------
+    report : Verification or None
+        What was found: the cause, the arrays, and where.
+    """
+
+    def __init__(self, message: str, *, report: Verification | None = None) -> None:
+        super().__init__(message)
+        self.report: Verification | None = report
 
 
 class EmptyGraphWarning(UserWarning):

@@ -129,6 +129,15 @@ class Framework(ABC):
         """Return True if `obj` is a random generator that can take part in a capture that it records."""
         return False
 
+    def random_state(self, device: int, generators: Sequence[object]) -> Undo | None:
+        """Return what sets random numbers back to where they are now; it may be called many times.
+
+        These are the numbers that this thread's work draws by default on a device, and those of the given
+        generators, for which `takes_generator` has returned True. None if the framework draws none, or its
+        generators can't be set.
+        """
+        return None
+
     def observe(self, pool: PoolId, used: Callable[[object], Undo]) -> Undo | None:
         """Call `used` for each array that this thread's work uses from now on; return the undo.
 

@@ -103,6 +103,20 @@ class Torch(Framework):
         """Return True if `obj` is a ``torch.Generator`` of a device."""
         return isinstance(obj, self.torch.Generator) and obj.device.type == "cuda"
 
+    def random_state(self, device: int, generators: Sequence[object]) -> Undo:
+        """Return what sets torch's generators of the host and of a device, and the given ones, back."""
+        torch = self.torch
+        state, on_host = torch.cuda.get_rng_state(device), torch.get_rng_state()
+        others: list[tuple[Any, Any]] = [(each, each.get_state()) for each in generators]  # type: ignore[attr-defined]
+
+        def restore() -> None:
+            torch.cuda.set_rng_state(state, device)
+            torch.set_rng_state(on_host)
+            for generator, before in others:
+                generator.set_state(before)
+
+        return restore
+
     def observe(self, pool: PoolId, used: Callable[[object], Undo]) -> Undo:
         """Call `used` for each tensor from before the capture that torch's operators use."""
         from ._torch.observer import observe

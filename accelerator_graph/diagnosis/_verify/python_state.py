@@ -1,0 +1,155 @@
+"""What a function keeps from call to call: its arrays, and the Python references that no replay follows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+_MISSING = object()
+_SIMPLE = (int, float, complex, str, bytes, bool)
+_MOST = 20_000
+"""How many references are looked at."""
+
+
+class Slot(NamedTuple):
+    """A place that holds a reference: an attribute, an item, a closure's variable or a global."""
+
+    name: str
+    get: Callable[[], Any]
+    set: Callable[[Any], object]
+
+
+class PythonState:
+    """The references that a function can reach, as they were when this was made.
+
+    Followed are the variables and globals of the function and of functions of its own package, attributes,
+    and the items of lists and dicts.
+    """
+
+    def __init__(self, function: Any, is_array: Callable[[Any], bool]) -> None:
+        self._is_array = is_array
+        package = getattr(function, "__module__", None) or ""
+        self._package = package.partition(".")[0]
+        self._saved = [(slot, slot.get()) for slot in self._slots(function)]
+
+    def restore(self) -> None:
+        """Put back the references that were changed since."""
+        for slot, value in self._saved:
+            if slot.get() is not value:
+                slot.set(value)
+
+    def values(self) -> Iterator[tuple[str, Any]]:
+        """Yield what was found, with its name."""
+        yield from ((slot.name, value) for slot, value in self._saved if value is not _MISSING)
+
+    def changed(self) -> list[tuple[str, Any, Any]]:
+        """Return the numbers, texts and arrays that are others now: the name, the value then, the value now."""
+        found = []
+        for slot, value in self._saved:
+            now = slot.get()
+            if now is value or now is _MISSING or value is _MISSING:
+                continue
+            simple = isinstance(value, _SIMPLE) and isinstance(now, _SIMPLE) and now != value
+            if simple or (self._is_array(now) and self._is_array(value)):
+                found.append((slot.name, value, now))
+        return found
+
+    def _slots(self, function: Any) -> Iterator[Slot]:
+        rest: list[tuple[str, Any]] = [("", function)]
+        seen: set[int] = set()
+        count = 0
+        while rest and count < _MOST:
+            name, x = rest.pop(0)
+            if id(x) in seen:
+                continue
+            seen.add(id(x))
+            for slot in _slots_of(name, x):
+                value = slot.get()
+                count += 1
+                yield slot
+                if self._followed(value):
+                    rest.append((slot.name, value))
+            rest += _inside(name, x)
+
+    def _followed(self, value: Any) -> bool:
+        """Return True for objects whose insides may be the state of a user's function."""
+        if isinstance(value, list | dict | partial | MethodType):
+            return True
+        if isinstance(value, type | ModuleType) or self._is_array(value):
+            return False
+        if isinstance(value, FunctionType):
+            return value.__module__ is not None and value.__module__.partition(".")[0] == self._package
+        package = type(value).__module__.partition(".")[0]
+        ours = package not in sys.stdlib_module_names or package in ("__main__", "types")
+        return ours and package != __name__.partition(".")[0] and hasattr(value, "__dict__")
+
+
+def _inside(name: str, x: Any) -> list[tuple[str, Any]]:
+    """Return the functions and objects that a callable is made of."""
+    if isinstance(x, MethodType):
+        return [("", x.__func__), ("self", x.__self__)]
+    if isinstance(x, partial):
+        return [("", x.func), *((f"args[{i}]", each) for i, each in enumerate(x.args))]
+    if isinstance(x, FunctionType):
+        return [("", x.__wrapped__)] if hasattr(x, "__wrapped__") else []
+    forward = getattr(type(x), "forward", None) or getattr(type(x), "__call__", None)
+    return [("", forward)] if isinstance(forward, FunctionType) and not name else []
+
+
+def _slots_of(name: str, x: Any) -> Iterator[Slot]:
+    if isinstance(x, FunctionType):
+        for variable, cell in zip(x.__code__.co_freevars, x.__closure__ or (), strict=True):
+            yield _cell(variable, cell)
+        for variable in dict.fromkeys(_names(x.__code__)):
+            value = x.__globals__.get(variable, _MISSING)
+            if value is not _MISSING and not isinstance(value, type | ModuleType):
+                yield _item(variable, x.__globals__, variable)
+    elif isinstance(x, dict):
+        for i, key in enumerate(list(x)):
+            shown = repr(key) if isinstance(key, str | int) else f"key {i}"
+            yield _item(f"{name}[{shown}]", x, key)
+    elif isinstance(x, list):
+        for i in range(len(x)):
+            yield _element(f"{name}[{i}]", x, i)
+    else:
+        attributes = getattr(x, "__dict__", None)
+        if isinstance(attributes, dict):
+            for key in list(attributes):
+                yield _item(f"{name}.{key}" if name else str(key), attributes, key)
+
+
+def _cell(name: str, cell: CellType) -> Slot:
+    def get() -> Any:
+        try:
+            return cell.cell_contents
+        except ValueError:  # the variable has no value yet
+            return _MISSING
+
+    return Slot(name, get, lambda value: setattr(cell, "cell_contents", value))
+
+
+def _item(name: str, where: dict[Any, Any], key: Any) -> Slot:
+    def put(value: Any) -> None:
+        if value is not _MISSING:
+            where[key] = value
+
+    return Slot(name, lambda: where.get(key, _MISSING), put)
+
+
+def _element(name: str, where: list[Any], i: int) -> Slot:
+    def put(value: Any) -> None:
+        if i < len(where) and value is not _MISSING:
+            where[i] = value
+
+    return Slot(name, lambda: where[i] if i < len(where) else _MISSING, put)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """Yield the names that a function, and the functions in it, may look up in its module."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
