@@ -138,6 +138,14 @@ class Framework(ABC):
         """
         return None
 
+    def fill_new(self, which: int) -> Undo | None:
+        """Fill arrays that this thread makes without contents from now on; return the undo.
+
+        `which` is 0 or 1: one of two patterns, harmless as numbers and as indices, that differ in every
+        element. It shows which elements nobody writes. None if the framework can't do that.
+        """
+        return None
+
     def observe(self, pool: PoolId, used: Callable[[object], Undo]) -> Undo | None:
         """Call `used` for each array that this thread's work uses from now on; return the undo.
 

@@ -97,6 +97,21 @@ class CuPy(Framework):
             with memory.end:
                 self._sweep()
 
+    def fill_new(self, which: int) -> Undo:
+        """Fill all memory that this thread allocates, on its current stream: with ones, or zeros."""
+        cuda = self.cupy.cuda
+        allocate = cuda.get_allocator()
+
+        def filled(size: int) -> Any:
+            memory = allocate(size)
+            if size:
+                memory.memset_async(1 - which, size)
+            return memory
+
+        with ExitStack() as undo:
+            undo.enter_context(cuda.using_allocator(filled))
+            return undo.pop_all().close
+
     def _sweep(self) -> None:
         for memory in list(self._ended):
             if memory.free():

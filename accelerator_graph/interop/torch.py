@@ -117,6 +117,12 @@ class Torch(Framework):
 
         return restore
 
+    def fill_new(self, which: int) -> Undo:
+        """Fill tensors that operators make without contents."""
+        from ._torch.uninitialised import fill_new
+
+        return fill_new(self.torch, which)
+
     def observe(self, pool: PoolId, used: Callable[[object], Undo]) -> Undo:
         """Call `used` for each tensor from before the capture that torch's operators use."""
         from ._torch.observer import observe

@@ -14,6 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from accelerator_graph.interop._torch.uninitialised import fill_new
 from accelerator_graph.interop.base import Framework, FrameworkRecorder
 
 NAME = "torch_cpu"
@@ -35,6 +36,16 @@ class TorchOnCpu(Framework):
 
     def recorder(self, backend, pool, device, generators):
         return CpuRecorder(backend, pool)
+
+    def takes_generator(self, obj):
+        return isinstance(obj, torch.Generator)
+
+    def random_state(self, device, generators):
+        states = [(each, each.get_state()) for each in (torch.default_generator, *generators)]
+        return lambda: [generator.set_state(state) for generator, state in states]
+
+    def fill_new(self, which):
+        return fill_new(torch, which)
 
 
 class CpuRecorder(FrameworkRecorder):

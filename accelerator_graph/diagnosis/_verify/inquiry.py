@@ -73,10 +73,10 @@ class Inquiry:
     def _expect(self, data: list[bytes] | None = None) -> Expectation:
         """Run eagerly until it is known how far the runs differ."""
         trial = self._trial
-        runs = [trial.eager(data), trial.eager(data, beside=True)]
+        runs = [trial.eager(data), trial.eager(data, beside=True, filled=1)]
         expected = Expectation(trial.targets, runs, self._tolerance)
         if not expected.repeatable:
-            runs += [trial.eager(data) for _ in range(_MORE_RUNS)]
+            runs += [trial.eager(data, filled=i % 2) for i in range(_MORE_RUNS)]
             expected = Expectation(trial.targets, runs, self._tolerance)
         return expected
 
@@ -118,15 +118,23 @@ class Inquiry:
                 "whether eager runs write them"
             )
             self._doubts.append(_finding(place, None, text, stable))
-        else:
+        if len(stable) < len(kept):
             self._notes.append(f"neither eager runs nor replays write {_count(kept, place)} of {place.name}")
 
     def _eager_writes(self, i: int, elements: list[int]) -> bool:
-        """Return True if eager runs write elements: other arguments give other values there."""
+        """Return True if it is certain that eager runs, which agree in these elements, write them.
+
+        It is where new arrays are filled with different patterns. Elsewhere the whole array has to be
+        concerned, and to follow the arguments: a part may hold what was in the memory before.
+        """
+        place = self._trial.targets[i]
+        if self._trial.shows_unwritten(place):
+            return True
+        if len(elements) < place.nbytes // place.elements.size:
+            return False
         for data in self._variations():
             contents = self._trial.eager(data).contents[i]
-            place = self._trial.targets[i]
-            if set(differing(contents, self._expected.contents[i], place.elements)) & set(elements):
+            if contents != self._expected.contents[i]:
                 return contents == self._trial.eager(data).contents[i]
         return False
 
@@ -156,7 +164,13 @@ class Inquiry:
 
     def _agrees(self) -> list[Finding]:
         """Compare a replay with eager runs."""
-        return self._compare(self._expected, self._one, "unknown", "")
+        found = self._compare(self._expected, self._one, "unknown", "")
+        for i, place in enumerate(self._trial.targets):
+            unstable = self._expected.unstable[i] - self._ignored.get(i, frozenset())
+            if unstable and not found:
+                text = f"eager runs differ among themselves in {_count(sorted(unstable), place)} of {place.name}"
+                self._doubts.append(_finding(place, None, text, sorted(unstable)))
+        return found
 
     def _compare(self, expected: Expectation, run: Run, cause: Cause, when: str) -> list[Finding]:
         found = []

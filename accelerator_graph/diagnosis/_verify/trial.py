@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from ..._core import stream_stack
 from ..._core.side_streams import side_of
+from ...interop import registry as interop
+from ...interop.base import Undo
+from .elements import differing
 from .places import Place, read_all, wait
 from .program import Program
 
@@ -91,14 +96,15 @@ class Trial:
         beside: bool = False,
         python: bool = True,
         random: bool = True,
-        around: Callable[[Callable[[], Any]], Any] = lambda run: run(),
+        filled: int = 0,
     ) -> Run:
-        """Run eagerly; `beside` the current stream if that is asked for."""
+        """Run eagerly, `beside` the current stream if that is asked for; new arrays hold one of two patterns."""
         program = self.program
         self.restore(program.inputs, data, python)
         if random:
             program.random.restore()
-        results = around(self._beside if beside else program.eager)
+        with self._filling(filled):
+            results = self._beside() if beside else program.eager()
         self.eager_runs += 1
         found = [*results, *program.inputs, *program.state]
         if not self.targets:
@@ -107,6 +113,28 @@ class Trial:
             self._kept, self._held = shared, []
         self._check(found)
         return Run(read_all(program.stream, found), {})
+
+    @contextmanager
+    def _filling(self, which: int) -> Iterator[None]:
+        """Let frameworks fill new arrays with one of two patterns, as far as they can."""
+        undos: list[Undo] = []
+        try:
+            for framework in interop.active(self.program.stream.backend):
+                undos.extend(filter(None, (framework.fill_new(which),)))
+            yield
+        finally:
+            stream_stack.undo(undos)
+
+    def shows_unwritten(self, place: Place) -> bool:
+        """Return True if a new array like this one is filled, so that eager runs show who writes it."""
+        if place.array_type.kind == "place":
+            return False
+        contents = []
+        for which in (0, 1):
+            with self._filling(which):
+                new = Place(place.array_type.empty_like(place.array), place.array_type, place.name)
+            contents += read_all(self.program.stream, [new])
+        return len(differing(*contents, place.elements)) == place.nbytes // place.elements.size
 
     def _beside(self) -> list[Place]:
         stream = self.program.stream
