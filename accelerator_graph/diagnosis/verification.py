@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._graphed.call_order import current_stream
 from .._interpreter.integers import integer
 from ..errors import VerificationError, capture_error
 from .._core.streams import captured_by
-from ._verify.inquiry import Inquiry
-from ._verify.program import FunctionProgram
+from ..api import Graph
+from ._verify.case import Case
+from ._verify.inquiry import verdict
+from ._verify.program import FunctionProgram, GraphProgram
 from ._verify.report import Cause, Finding, Verdict, Verification
 from ._verify.trial import Trial
 
@@ -18,21 +20,29 @@ __all__ = ["Cause", "Finding", "Verdict", "Verification", "verify"]
 
 
 def verify(
-    function: Callable[..., Any],
+    function: Callable[..., Any] | Graph,
     /,
     *inputs: Any,
+    outputs: Any = None,
+    reference: Callable[..., Any] | None = None,
     state: Any = None,
     tolerance: float | None = None,
     rounds: int = 3,
 ) -> Verification:
-    """Capture a function and compare the replays of its graph with eager runs.
+    """Capture a function, or take a graph, and compare replays with eager runs.
 
     Parameters
     ----------
-    function : callable
-        The function. It enqueues work on the current stream, and returns arrays, nested at will.
+    function : callable or Graph
+        The function. It enqueues work on the current stream, and returns arrays, nested at will. Or a graph
+        that you have captured.
     *inputs
-        Its arguments.
+        The arguments of the function. For a graph: the arguments of its reference, with the arrays that the
+        graph reads.
+    outputs
+        For a graph: the arrays that it writes, nested as the result of the reference.
+    reference : callable
+        For a graph: the function that does the same eagerly.
     state : iterable of arrays and modules, optional
         What else the function reads and writes. By default the arrays that it can reach: the parameters and
         buffers of modules, attributes, variables of the enclosing function and globals that it names.
@@ -64,16 +74,36 @@ def verify(
         raise ValueError(f"verify: rounds must be at least 1, not {rounds}.")
     if tolerance is not None and not (isinstance(tolerance, int | float) and tolerance >= 0):
         raise ValueError(f"verify: tolerance must be a number of at least 0, not {tolerance!r}.")
-    stream = current_stream()
-    if stream._is_capturing():
-        raise capture_error("verify can't run", reason="foreign_capture", fact=captured_by(stream))
-    program = FunctionProgram(function, inputs, state, stream)
+    program = _program(function, inputs, outputs, reference, state)
+    if program.stream._is_capturing():
+        fact = captured_by(program.stream)
+        raise capture_error("verify can't run", reason="foreign_capture", fact=fact)
     trial = Trial(program)
     try:
-        report = Inquiry(trial, tolerance, rounds).verdict()
+        report = verdict(Case(trial, tolerance, rounds))
     finally:
         trial.put_back()
         program.close()
     if report.verdict == "wrong":
         raise VerificationError(str(report), report=report)
     return report
+
+
+def _program(
+    function: Callable[..., Any] | Graph,
+    inputs: Sequence[Any],
+    outputs: Any,
+    reference: Callable[..., Any] | None,
+    state: Any,
+) -> FunctionProgram:
+    if isinstance(function, Graph):
+        if not callable(reference):
+            raise TypeError(
+                "verify: a graph is compared with eager runs of a function; pass reference=, and outputs=."
+            )
+        return GraphProgram(function, reference, inputs, outputs, state)
+    if not callable(function):
+        raise TypeError(f"verify: the function must be a callable or a Graph, not {function!r}.")
+    if reference is not None or outputs is not None:
+        raise TypeError("verify: outputs= and reference= belong to a graph; a function is its own reference.")
+    return FunctionProgram(function, inputs, state, current_stream())

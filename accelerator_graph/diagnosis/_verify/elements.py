@@ -61,18 +61,20 @@ class Elements(NamedTuple):
 
     def varied(self, data: bytes, factor: float) -> bytes:
         """Return floating-point numbers in another order, and scaled; nothing leaves the range they had."""
-        size = self.size
-        turn = (len(data) // size // 3) * size
-        data = data[turn:] + data[:turn]
+        turn = (len(data) // self.size // 3) * self.size
+        return self.scaled(data[turn:] + data[:turn], factor)
+
+    def scaled(self, data: bytes, factor: float) -> bytes:
+        """Return floating-point numbers times a factor of at most 1."""
         if factor == 1.0:
             return data
+        scaled = [x * factor for x in self.numbers(data)]
         if self.name == "bfloat16":
-            scaled = struct.pack(f"<{len(data) // 2}f", *[x * factor for x in self.numbers(data)])
+            wide = struct.pack(f"<{len(scaled)}f", *scaled)
             out = bytearray(len(data))
-            out[0::2], out[1::2] = scaled[2::4], scaled[3::4]
+            out[0::2], out[1::2] = wide[2::4], wide[3::4]
             return bytes(out)
-        kind = _FORMATS[self.name]
-        return struct.pack(f"<{len(data) // size}{kind}", *[x * factor for x in self.numbers(data)])
+        return struct.pack(f"<{len(scaled)}{_FORMATS[self.name]}", *scaled)
 
 
 class Difference(NamedTuple):

@@ -70,12 +70,14 @@ class Place:
         else:
             self.array_type.assign(self.array, dense)
 
-    def poison(self, stream: Stream, which: int) -> bytes:
-        """Fill the array with one of two patterns, and return the contents."""
-        pattern = self.elements.pattern(which)
-        data = pattern * (self.nbytes // len(pattern))
-        self.write(stream, data)
-        return data
+    @property
+    def count(self) -> int:
+        """The number of elements."""
+        return self.nbytes // self.elements.size
+
+    def pattern(self, which: int) -> bytes:
+        """Return contents that nobody would write: one of two patterns."""
+        return self.elements.pattern(which) * self.count
 
 
 def read_all(stream: Stream, places: Sequence[Place]) -> list[bytes]:

@@ -37,6 +37,8 @@ class Program(ABC):
     python: PythonState
     random: RandomState
     name: str
+    given_graph: bool
+    """Whether the graph was captured by the caller."""
 
     def eager(self) -> list[Place]:
         """Run eagerly, and return the arrays in the result."""
@@ -67,6 +69,8 @@ class Program(ABC):
 
 class FunctionProgram(Program):
     """A function, whose graph is captured here, into a pool of its own."""
+
+    given_graph = False
 
     def __init__(
         self, function: Callable[..., Any], inputs: Sequence[Any], state: Any, stream: Stream
@@ -121,7 +125,7 @@ class FunctionProgram(Program):
         statics = stream_stack.within(stream, self._static_inputs)
         by_id = {id(leaf): static for leaf, static in zip(self._leaves, statics, strict=True)}
         self.fed = [
-            Place(static, place.array_type, place.name)
+            place if static is place.array else Place(static, place.array_type, place.name)
             for static, place in zip(statics, self.inputs, strict=True)
         ]
         made = self.graph = Graph(keep_graph=True)
@@ -150,6 +154,26 @@ class FunctionProgram(Program):
                 static.requires_grad_()
             made.append(place.array_type.as_argument(static, leaf))
         return made
+
+
+class GraphProgram(FunctionProgram):
+    """A graph that the caller has captured, and the function that it has to agree with."""
+
+    given_graph = True
+
+    def __init__(
+        self, g: Graph, reference: Callable[..., Any], inputs: Sequence[Any], outputs: Any, state: Any
+    ) -> None:
+        stream = g._runner_for("verify()").destination().held()
+        super().__init__(reference, inputs, state, stream)
+        self.graph = g
+        self.outputs = list(arrays_in(outputs, "outputs", self._reader))
+
+    def capture(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Leave the graph to the caller."""
 
 
 def is_module(x: Any) -> bool:

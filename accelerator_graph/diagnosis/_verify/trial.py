@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..._core import stream_stack
 from ..._core.side_streams import side_of
@@ -13,6 +13,8 @@ from ...interop.base import Undo
 from .elements import differing
 from .places import Place, read_all, wait
 from .program import Program
+
+_NOTHING: Mapping[int, bytes] = {}
 
 
 class Changing(Exception):
@@ -42,48 +44,69 @@ class Trial:
         self._first = [*program.inputs, *program.state]
         self._before = read_all(program.stream, self._first)
         self._python, self._random = program.python, program.random
-        self._kept: list[Place] = []
         self.saved: list[bytes] = []
-        self._written: list[bytes] = []
+        """The contents of the arguments and of the state with which every run begins."""
+        self._now: dict[Place, bytes] = {}
 
     def put_back(self) -> None:
         """Leave arguments, state, references and random numbers as they were before the first run."""
-        stream = self.program.stream
-        for place, data in zip(self._first, self._before, strict=True):
-            place.write(stream, data)
-        wait(stream)
+        self._write(self._first, self._before)
         self._python.restore()
         self._random.restore()
 
+    def _write(self, places: Sequence[Place], contents: Sequence[bytes]) -> None:
+        """Set the contents of arrays, where they are not known to be these."""
+        stream = self.program.stream
+        for place, data in zip(places, contents, strict=True):
+            if self._now.get(place) != data:
+                place.write(stream, data)
+        wait(stream)
+        self._now.update(zip(places, contents, strict=True))
+
+    def _read(self, results: Sequence[Place], places: Sequence[Place]) -> list[bytes]:
+        """Read the contents of results and of other arrays, once all work is done."""
+        found = read_all(self.program.stream, [*results, *places])
+        for i, place in enumerate(places, len(results)):
+            if self._now.get(place) == found[i]:
+                found[i] = self._now[place]  # so that equal contents are kept once
+            self._now[place] = found[i]
+        return found
+
     def warm_up(self) -> None:
-        """Run eagerly once: what is made in the first call is there in all others."""
-        program, stream = self.program, self.program.stream
-        results = program.eager()
-        self.eager_runs += 1
-        wait(stream)
-        for place, data in zip(self._first, self._before, strict=True):
-            place.write(stream, data)
-        wait(stream)
-        self._random.restore()
+        """Run eagerly twice: what is made in the first calls is there in all others.
+
+        A result that lies in the same memory both times is state.
+        """
+        program = self.program
+        one, other = self._warm_up_once(), self._warm_up_once()
         program.look_again()
         known = [*program.inputs, *program.state]
-        self._kept = [each for each in results if not any(each.overlaps(other) for other in known)]
-        self._held = results
-        self._save()
+        program.state += [
+            each
+            for each in other
+            if any(each.overlaps(before) for before in one)
+            and not any(each.overlaps(place) for place in known)
+        ]
+        self._now.clear()
+        self.saved = self._read([], [*program.inputs, *program.state])
 
-    def _save(self) -> None:
-        program = self.program
-        self.saved = read_all(program.stream, [*program.inputs, *program.state])
+    def _warm_up_once(self) -> list[Place]:
+        results = self.program.eager()
+        wait(self.program.stream)
+        self.eager_runs += 1
+        self._now.clear()
+        self._write(self._first, self._before)
+        self._random.restore()
+        return results
 
-    def restore(
-        self, fed: Sequence[Place], data: Sequence[bytes] | None = None, python: bool = True
+    def _restore(
+        self, fed: Sequence[Place], data: Sequence[bytes] | None, start: Mapping[int, bytes], python: bool
     ) -> None:
-        """Put arguments, state, and on request references, back; `data` are other arguments."""
-        stream, count = self.program.stream, len(self.program.inputs)
-        self._written = [*(self.saved[:count] if data is None else data), *self.saved[count:]]
-        for place, contents in zip([*fed, *self.program.state], self._written, strict=True):
-            place.write(stream, contents)
-        wait(stream)
+        count = len(self.program.inputs)
+        contents = [*(self.saved[:count] if data is None else data), *self.saved[count:]]
+        for i, other in start.items():
+            contents[i - self.results] = other
+        self._write([*fed, *self.program.state], contents)
         if python:
             self.program.python.restore()
 
@@ -93,26 +116,39 @@ class Trial:
         self,
         data: Sequence[bytes] | None = None,
         *,
+        start: Mapping[int, bytes] = _NOTHING,
         beside: bool = False,
         python: bool = True,
         random: bool = True,
         filled: int = 0,
     ) -> Run:
-        """Run eagerly, `beside` the current stream if that is asked for; new arrays hold one of two patterns."""
+        """Run eagerly.
+
+        Parameters
+        ----------
+        data : sequence of bytes, optional
+            Other arguments.
+        start : mapping of int to bytes
+            What arguments or state hold at the beginning instead, by the index of the target.
+        beside : bool
+            Run beside the current stream.
+        python, random : bool
+            Put references and random numbers back first.
+        filled : int
+            With which of two patterns frameworks fill new arrays.
+        """
         program = self.program
-        self.restore(program.inputs, data, python)
+        self._restore(program.inputs, data, start, python)
         if random:
             program.random.restore()
         with self._filling(filled):
             results = self._beside() if beside else program.eager()
         self.eager_runs += 1
-        found = [*results, *program.inputs, *program.state]
+        others = [*program.inputs, *program.state]
         if not self.targets:
-            self.targets, self.results = found, len(results)
-            shared = [each for each in self._kept if any(each.overlaps(other) for other in results)]
-            self._kept, self._held = shared, []
-        self._check(found)
-        return Run(read_all(program.stream, found), {})
+            self.targets, self.results = [*results, *others], len(results)
+        self._check([*results, *others])
+        return Run(self._read(results, others), {})
 
     @contextmanager
     def _filling(self, which: int) -> Iterator[None]:
@@ -134,7 +170,7 @@ class Trial:
             with self._filling(which):
                 new = Place(place.array_type.empty_like(place.array), place.array_type, place.name)
             contents += read_all(self.program.stream, [new])
-        return len(differing(*contents, place.elements)) == place.nbytes // place.elements.size
+        return len(differing(*contents, place.elements)) == place.count
 
     def _beside(self) -> list[Place]:
         stream = self.program.stream
@@ -147,36 +183,40 @@ class Trial:
     def capture(self) -> None:
         """Capture the graph, with everything as before a run."""
         program = self.program
-        self.restore(program.inputs)
+        self._restore(program.inputs, None, _NOTHING, python=True)
         program.random.restore()
         program.capture()
-        known = [*program.fed, *program.state, *self._kept]
+        self._now.clear()
+        known = [*program.fed, *program.state]
         self.poisoned = [
             i
             for i, place in enumerate(program.outputs)
             if place.writable and not any(place.overlaps(other) for other in known)
         ]
         self._check([*program.outputs, *program.fed, *program.state])
+        for target, output in zip(self.targets, program.outputs, strict=False):
+            target.name = output.name
 
     def replay(
         self,
         data: Sequence[bytes] | None = None,
         *,
+        start: Mapping[int, bytes] = _NOTHING,
         pattern: int = 0,
         random: bool = True,
-        around: Callable[[Callable[[], Any]], Any] = lambda run: run(),
     ) -> Run:
-        """Replay the graph, with its own outputs filled with one of two patterns."""
+        """Replay the graph, with its own outputs filled with one of two patterns; else as `eager`."""
         program = self.program
-        self.restore(program.fed, data)
+        self._restore(program.fed, data, start, python=False)
         if random:
             program.random.restore()
-        patterns = {i: program.outputs[i].poison(program.stream, pattern) for i in self.poisoned}
+        patterns = {i: program.outputs[i].pattern(pattern) for i in self.poisoned}
+        for i, data_before in patterns.items():
+            program.outputs[i].write(program.stream, data_before)
         wait(program.stream)
-        around(program.replay)
+        results = program.replay()
         self.replays += 1
-        found = [*program.outputs, *program.fed, *program.state]
-        return Run(read_all(program.stream, found), patterns)
+        return Run(self._read(results, [*program.fed, *program.state]), patterns)
 
     def _check(self, found: list[Place]) -> None:
         alike = len(found) == len(self.targets)

@@ -1,0 +1,141 @@
+"""Do replays follow the arguments, the state, and what Python changes?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .case import Case
+from .expectation import Mismatch
+from .report import Cause, Finding
+
+_MOST = 256
+"""How many arrays are tried one by one."""
+
+
+def first_arguments(case: Case) -> list[Finding]:
+    """Compare replays with eager runs, with the caller's arguments."""
+    wrong = case.wrong(case.mismatches(case.expected, case.base), "")
+    if not wrong:
+        for i in range(len(case.trial.targets)):
+            unstable = sorted(case.expected.unstable[i] - case.ignored.get(i, frozenset()))
+            if unstable:
+                text = f"eager runs differ among themselves in {case.count(i, unstable)}"
+                case.doubts.append(case.finding(i, None, text, unstable))
+        return []
+    return _explained(case, wrong, None, "unknown", "")
+
+
+def other_arguments(case: Case) -> list[Finding]:
+    """Compare with other arguments."""
+    for data in case.variations():
+        wrong = case.wrong(case.mismatches(case.expect(data), case.trial.replay(data)), "")
+        if wrong:
+            return _explained(case, wrong, data, "frozen", " for other arguments")
+    return []
+
+
+def other_state(case: Case) -> list[Finding]:
+    """Compare with the floating-point numbers of the state scaled."""
+    trial = case.trial
+    first = trial.results + len(case.program.inputs)
+    start = {
+        i: trial.targets[i].elements.scaled(trial.saved[i - trial.results], 0.75)
+        for i in range(first, len(trial.targets))
+        if trial.targets[i].elements.floating and trial.targets[i].nbytes and trial.targets[i].writable
+    }
+    if not start:
+        return []
+    wrong = case.wrong(case.mismatches(case.expect(None, start), trial.replay(start=start)), "")
+    if not wrong:
+        return []
+    return _explained(case, wrong, None, "unknown", " once the state has changed")
+
+
+def _explained(
+    case: Case, wrong: Sequence[Mismatch], data: Sequence[bytes] | None, cause: Cause, when: str
+) -> list[Finding]:
+    """Find out why arrays are wrong; `cause` is what remains if no experiment tells."""
+    untouched = [each for each in wrong if _is_untouched(case, each, data)]
+    if untouched:
+        return [
+            case.finding(
+                each.target,
+                "not_written",
+                f"the replay leaves {case.count(each.target, each.difference.indices)} as it was, and eager runs "
+                "write it",
+                each.difference.indices,
+                each,
+            )
+            for each in untouched
+        ]
+    unread = _unread(case) if case.program.given_graph or data is None else ""
+    if unread:
+        cause, when = "stale_address", f"{when}, and no replay reads the memory that {unread} has now"
+    return [
+        case.finding(each.target, cause, f"{case.difference(each)}{when}", each.difference.indices, each)
+        for each in wrong
+    ]
+
+
+def _is_untouched(case: Case, mismatch: Mismatch, data: Sequence[bytes] | None) -> bool:
+    """Return True if a replay keeps what an argument or a state held before, where eager runs write."""
+    trial, i = case.trial, mismatch.target
+    if i < trial.results:
+        return False
+    place = trial.targets[i]
+    for which in (0, 1):
+        pattern = place.pattern(which)
+        start, size = {i: pattern}, place.elements.size
+        replayed, run = trial.replay(data, start=start).contents[i], trial.eager(data, start=start).contents[i]
+        for j in mismatch.difference.indices:
+            part = slice(j * size, (j + 1) * size)
+            if replayed[part] != pattern[part] or run[part] == pattern[part]:
+                return False
+    return True
+
+
+def _unread(case: Case) -> str:
+    """Return the name of an array that eager runs depend on and replays do not."""
+    trial = case.trial
+    count = len(case.program.inputs)
+    base = case.base.contents
+    for i in range(trial.results, min(len(trial.targets), trial.results + _MOST)):
+        place, index = trial.targets[i], i - trial.results
+        if not (place.elements.floating and place.nbytes and place.writable):
+            continue
+        if index < count and not case.program.given_graph:
+            continue
+        start = {i: place.elements.scaled(trial.saved[index], 0.75)}
+        replayed = trial.replay(start=start).contents
+        if any(replayed[k] != base[k] for k in range(len(base)) if k != i):
+            continue
+        if any(k != i for k in (each.target for each in case.mismatches(case.expected, trial.eager(start=start)))):
+            return place.name
+    return ""
+
+
+def python_changes(case: Case) -> list[Finding]:
+    """Run eagerly twice without putting back the references that Python has changed."""
+    trial, python = case.trial, case.program.python
+    trial.eager()
+    changed = python.changed()
+    if not changed:
+        return []
+    second = trial.eager(python=False)
+    python.restore()
+    moved = [each for each in case.mismatches(case.expected, second) if each.kind == "wrong"]
+    name, before, after = changed[0]
+    cause: Cause = "stale_address"
+    what = f"{name} becomes another array in every eager run"
+    if isinstance(before, (int, float, complex, str, bytes)):
+        cause, what = "frozen", f"{name} changes from {before!r} to {after!r} in an eager run, and in no replay"
+    return [
+        case.finding(
+            each.target,
+            cause,
+            f"{what}, and {trial.targets[each.target].name} depends on it",
+            each.difference.indices,
+            each,
+        )
+        for each in moved
+    ]
