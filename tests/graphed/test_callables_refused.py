@@ -40,6 +40,52 @@ def test_backward_twice_is_refused(pair):
     pair[0](x_of()).sum().backward()
 
 
+def _new_data(module, sample):
+    module[0].weight.data = module[0].weight.data.clone()
+
+
+def _new_parameter(module, sample):
+    module[0].weight = torch.nn.Parameter(module[0].weight.detach().clone())
+
+
+def _new_buffer(module, sample):
+    module.scale = module.scale.clone()
+
+
+def _removed(module, sample):
+    del module.scale
+
+
+def _new_sample(module, sample):
+    sample.data = sample.data.clone()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (_new_data, "parameter '0.weight' was moved to other memory"),
+        (_new_parameter, "parameter '0.weight' was moved to other memory"),
+        (_new_buffer, "buffer 'scale' was moved to other memory"),
+        (_removed, "buffer 'scale' was removed"),
+        (_new_sample, "sample argument 0 was moved to other memory"),
+    ],
+)
+def test_what_was_moved_before_the_first_call_is_refused(change, words):
+    module, sample = net(), x_of()
+    module.register_buffer("scale", torch.ones(3))
+    weight, scale = module[0].weight, module.scale
+    kept = weight.data, scale, sample.detach()
+    make(module, (sample,))
+    change(module, sample)
+    for _ in range(2):
+        with pytest.raises(ag.GraphStateError, match=re.escape(f"callable 0 (Sequential): {words}")):
+            module(x_of())
+    weight.data, sample.data = kept[0], kept[2]
+    module[0].weight = weight
+    module.register_buffer("scale", scale) if change is _removed else setattr(module, "scale", scale)
+    module(x_of()).sum().backward()
+
+
 def test_gradients_of_gradients_are_refused():
     g = make(lambda x: (x**2).sum(), (x_of(grad=True),))
     x = x_of(grad=True)

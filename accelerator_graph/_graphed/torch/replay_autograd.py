@@ -9,6 +9,7 @@ from typing import Any
 
 from ...errors import GraphStateError
 from .captured_passes import Passes
+from .fixed_addresses import FixedAddresses
 from .static_tensors import GradAliases, copying, storage_of
 
 Prepare = Callable[[], Callable[[], None]]
@@ -22,6 +23,8 @@ class _Calls:
     """Counts how often the static tensors were overwritten."""
 
     count: int = 0
+    checked: bool = False
+    """Whether the addresses were compared."""
 
 
 def replaying(
@@ -101,8 +104,12 @@ def _forward(
     """Return what replays the forward pass on arguments, which parameters may follow."""
     copy_in = copying(passes.torch, f"{passes.name}: argument", passes.statics)
     detach = passes.torch.Tensor.detach
+    addresses = FixedAddresses(passes)
 
     def replay(values: Sequence[Any]) -> tuple[Any, ...]:
+        if not calls.checked:
+            addresses.check()
+            calls.checked = True
         launch = prepare()
         if aliases.aliases:
             aliases.replace()

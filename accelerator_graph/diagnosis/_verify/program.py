@@ -164,7 +164,7 @@ class GraphProgram(FunctionProgram):
     def __init__(
         self, g: Graph, reference: Callable[..., Any], inputs: Sequence[Any], outputs: Any, state: Any
     ) -> None:
-        stream = g._runner_for("verify()").destination().held()
+        stream = g._runner_for("replay()").destination().held()
         super().__init__(reference, inputs, state, stream)
         self.graph = g
         self.outputs = list(arrays_in(outputs, "outputs", self._reader))
