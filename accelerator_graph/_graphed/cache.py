@@ -17,6 +17,7 @@ from .arrays import check_arguments
 from .call_order import CallOrder, current_stream
 from .recorded_call import RecordedCall, Swap, record
 from .signature import Call, Reader
+from .verified import check_first
 
 _REMEMBERED = 256
 _WARNED_OF = 64
@@ -35,6 +36,7 @@ class Options(NamedTuple):
     outputs: str
     pool: PoolId | None
     on_capture_error: str
+    verify: str | None
 
     def __deepcopy__(self, memo: object) -> Options:
         return self  # a copied pool id would not keep its pool
@@ -51,6 +53,8 @@ class Options(NamedTuple):
             raise ValueError(f"outputs must be 'copy' or 'static', not {self.outputs!r}.")
         if self.on_capture_error not in ("raise", "eager"):
             raise ValueError(f"on_capture_error must be 'raise' or 'eager', not {self.on_capture_error!r}.")
+        if self.verify not in (None, "first"):
+            raise ValueError(f"verify must be 'first' or None, not {self.verify!r}.")
 
 
 class CacheInfo(NamedTuple):
@@ -129,17 +133,19 @@ class GraphCache:
             stream = current_stream()
             if stream._is_capturing():
                 return None
-            names = self.reader.array_names(call.values, names)
+            labels = self.reader.array_names(call.values, names)
             array_types = [self.reader.array_types[type(leaf)] for leaf in call.leaves]
-            check_arguments(call.leaves, array_types, names, stream)
+            check_arguments(call.leaves, array_types, labels, stream)
             if uncaptured.calls >= self._options.warmup:
                 with Between(partial(_capturing.setdefault, "now", call), partial(_end_capturing, call)):
                     if _capturing.get("now") is call:
-                        recorded = self._record(call, run, names, stream)
+                        recorded = self._record(call, run, labels, stream)
         except CaptureError as error:
             self._give_up(uncaptured, error, function)
         if recorded is None:
             return uncaptured
+        if self._options.verify:
+            check_first(recorded, getattr(function, "__wrapped__", run), call, names, stream)
         self._add(call.key, recorded)
         return recorded
 

@@ -10,6 +10,7 @@ from .._core.pools import AnyPool, check_pool
 from .._interpreter.integers import integer
 from .cache import CacheInfo, Options
 from .function import Graphed
+from .verified import wanted
 
 __all__ = ["CacheInfo", "Graphed", "graphed"]
 
@@ -30,6 +31,7 @@ def graphed(
     outputs: Literal["copy", "static"] = "copy",
     pool: AnyPool | None = None,
     on_capture_error: Literal["raise", "eager"] = "raise",
+    verify: Literal["first"] | None = None,
 ) -> Graphed[P, R]: ...
 
 
@@ -42,6 +44,7 @@ def graphed(
     outputs: Literal["copy", "static"] = "copy",
     pool: AnyPool | None = None,
     on_capture_error: Literal["raise", "eager"] = "raise",
+    verify: Literal["first"] | None = None,
 ) -> Callable[[Callable[P, R]], Graphed[P, R]]: ...
 
 
@@ -55,6 +58,7 @@ def graphed(
     outputs: Literal["copy", "static"] = "copy",
     pool: AnyPool | None = None,
     on_capture_error: Literal["raise", "eager"] = "raise",
+    verify: Literal["first"] | None = None,
 ) -> Any:
     """Capture a function once for every signature of its arguments, and replay it at later calls.
 
@@ -85,6 +89,11 @@ def graphed(
     on_capture_error : {"raise", "eager"}
         Whether a `CaptureError` is raised, or the function runs as it is for that signature from then on,
         after one `RuntimeWarning`.
+    verify : {"first"}, optional
+        Compare the replays of every new graph with eager runs, as `verify` does, before the first call returns.
+        A graph that is wrong is dropped, and `VerificationError` raised; if that can't be decided, a
+        `RuntimeWarning` says why. The default is the environment variable ``ACCELERATOR_GRAPH_VERIFY``, which
+        may be ``first``, when the function is decorated; else graphs are not compared.
 
     Returns
     -------
@@ -166,7 +175,7 @@ def graphed(
     pickles of the function, and of instances, begin without graphs.
     """
     times, most = integer(warmup, "warmup"), integer(max_graphs, "max_graphs")
-    options = Options(times, key, most, outputs, check_pool(pool), on_capture_error)
+    options = Options(times, key, most, outputs, check_pool(pool), on_capture_error, wanted(verify))
     options.check()
     if function is None:
         return lambda function: _graphed(function, options)

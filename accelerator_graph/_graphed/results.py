@@ -102,6 +102,10 @@ class Result:
             return self._constant
         return rebuild(template, _filler(leaves, arrays))
 
+    def in_place(self, leaves: Leaves) -> Any:
+        """Return the result with the graph's own arrays in it, and the arrays of a call."""
+        return rebuild(self._template, _filler(leaves, self._arrays))
+
     def _new_arrays(self, stream: Stream) -> list[Any]:
         if not self._on_host:
             return [array_type.copy(array) for array, array_type in self.outputs]

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._graphed.call_order import current_stream
 from .._interpreter.integers import integer
 from ..errors import VerificationError, capture_error
-from .._core.streams import captured_by
+from .._core.call_site import outside
+from .._core.streams import Stream, captured_by
+from .._graphed.recorded_call import RecordedCall
+from .._graphed.signature import Call
 from ..api import Graph
 from ._verify.case import Case
 from ._verify.inquiry import verdict
-from ._verify.program import FunctionProgram, GraphProgram
+from ._verify.program import FunctionProgram, GraphProgram, RecordedProgram
 from ._verify.report import Cause, Finding, Verdict, Verification
 from ._verify.trial import Trial
+
+_ROUNDS = 3
 
 __all__ = ["Cause", "Finding", "Verdict", "Verification", "verify"]
 
@@ -27,7 +33,7 @@ def verify(
     reference: Callable[..., Any] | None = None,
     state: Any = None,
     tolerance: float | None = None,
-    rounds: int = 3,
+    rounds: int = _ROUNDS,
 ) -> Verification:
     """Capture a function, or take a graph, and compare replays with eager runs.
 
@@ -78,6 +84,22 @@ def verify(
     if program.stream._is_capturing():
         fact = captured_by(program.stream)
         raise capture_error("verify can't run", reason="foreign_capture", fact=fact)
+    return _verified(program, tolerance, rounds)
+
+
+def verify_recorded(
+    function: Callable[..., Any], call: Call, names: Sequence[str], recorded: RecordedCall, stream: Stream
+) -> None:
+    """Compare the graph of a graphed function's call with eager runs; see `graphed`.
+
+    Raises VerificationError if it is wrong, and warns if that can't be decided.
+    """
+    report = _verified(RecordedProgram(function, call, names, recorded, stream), None, _ROUNDS)
+    if report.verdict == "undecided":
+        warnings.warn(report.summary(), RuntimeWarning, stacklevel=outside()[0])
+
+
+def _verified(program: FunctionProgram, tolerance: float | None, rounds: int) -> Verification:
     trial = Trial(program)
     try:
         report = verdict(Case(trial, tolerance, rounds))

@@ -34,6 +34,7 @@ def verdict(case: Case) -> Verification:
         case.doubts.append(Finding("result", None, text, 0, 0, None))
     answer: Verdict = "wrong" if findings else "undecided" if case.doubts else "right"
     program = case.program
+    case.notes += [f"{name} is in memory that can't be read here" for name in program.left_out]
     return Verification(
         answer,
         findings[0].cause if findings else None,

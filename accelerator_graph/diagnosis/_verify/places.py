@@ -80,6 +80,12 @@ class Place:
         return self.elements.pattern(which) * self.count
 
 
+def readable(x: Any, stream: Stream) -> bool:
+    """Return True if the memory of an array can be read beside a stream: host memory, or the device's own."""
+    on_host, device = place_of(x)
+    return on_host or (not works_on_host(stream) and device in (None, stream.device))
+
+
 def read_all(stream: Stream, places: Sequence[Place]) -> list[bytes]:
     """Return the contents of arrays, once all work on the stream is done."""
     found = [place.read(stream) for place in places]

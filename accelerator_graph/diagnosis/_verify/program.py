@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from ..._core import stream_stack
@@ -13,9 +14,10 @@ from ..._core.streams import Stream
 from ..._graphed.arguments import Arguments
 from ..._graphed.arrays import ArrayType, array_type_of, clear_autocast_caches
 from ..._graphed.containers import is_container, parts_of, rebuild
-from ..._graphed.signature import Reader
+from ..._graphed.recorded_call import RecordedCall
+from ..._graphed.signature import Call, Reader
 from ...api import Graph, graph
-from .places import Place
+from .places import Place, readable
 from .python_state import PythonState
 from .randomness import RandomState
 
@@ -34,6 +36,8 @@ class Program(ABC):
     state: list[Place]
     outputs: list[Place]
     """The arrays that the graph returns, once it is captured."""
+    left_out: list[str]
+    """The names of arrays in the result that can't be read here."""
     python: PythonState
     random: RandomState
     name: str
@@ -75,29 +79,34 @@ class FunctionProgram(Program):
     def __init__(
         self, function: Callable[..., Any], inputs: Sequence[Any], state: Any, stream: Stream
     ) -> None:
+        arguments = Arguments(getattr(function, "forward", function), 0)
+        self._shape, self._values = arguments.ordered(tuple(inputs), {})
+        self._begin(function, arguments.names(self._shape), state, stream)
+
+    def _begin(self, function: Callable[..., Any], names: Sequence[str], state: Any, stream: Stream) -> None:
+        """Find the arrays in the arguments, and the state."""
         self.stream = stream
         self.name = getattr(function, "__qualname__", None) or type(function).__qualname__
         self._function = function
         self._reader = reader = Reader(by_value=False)
-        arguments = Arguments(getattr(function, "forward", function), 0)
-        self._shape, self._values = arguments.ordered(tuple(inputs), {})
         leaves: list[Any] = []
         reader.read(self._values, leaves)
-        names = reader.array_names(self._values, arguments.names(self._shape))
-        unique = {id(leaf): (leaf, name) for leaf, name in reversed([*zip(leaves, names, strict=True)])}
-        self._leaves = [leaf for leaf, _ in unique.values()]
-        types = [reader.array_types[type(leaf)] for leaf in self._leaves]
-        found = zip(self._leaves, types, (name for _, name in unique.values()), strict=True)
-        self.inputs = [Place(leaf, array_type, name) for leaf, array_type, name in found]
+        labels = reader.array_names(self._values, names)
+        unique = {id(leaf): (leaf, label) for leaf, label in reversed([*zip(leaves, labels, strict=True)])}
+        self.inputs = [
+            Place(leaf, reader.array_types[type(leaf)], label) for leaf, label in reversed(unique.values())
+        ]
+        self._leaves = [leaf for leaf, _ in reversed(unique.values())]
         self.fed = self.inputs
         self.outputs = []
+        self.left_out = []
         self._state = state
         self.look_again()
 
     def look_again(self) -> None:
         """Find the state of the function as it is now."""
         function, state = self._function, self._state
-        self.python = PythonState(function, lambda x: self._reader.array_type(x) is not None)
+        self.python = PythonState(function, self._is_array)
         reachable = list(self.python.values())
         self.random = RandomState(self.stream, [value for _, value in reachable])
         named = reachable if state is None else list(named_state(state))
@@ -105,14 +114,29 @@ class FunctionProgram(Program):
             named.insert(0, ("", function))
         self.state = [
             place
-            for place in arrays_in_state(named, self._reader)
+            for place in arrays_in_state(named, self._reader, self.stream)
             if not any(place.overlaps(each) for each in self.inputs)
         ]
+
+    def _arrays_in(self, value: Any, name: str) -> list[Place]:
+        """Return the arrays in a result, but for those in memory that can't be read here."""
+        found: list[Place] = []
+        for label, array, array_type in arrays_in(value, name, self._reader):
+            if readable(array, self.stream):
+                found.append(Place(array, array_type, label))
+            else:
+                self.left_out.append(label)
+        return found
+
+    def _is_array(self, x: Any) -> bool:
+        with suppress(Exception):  # an object that is not what it says
+            return not isinstance(x, type) and self._reader.array_type(x) is not None
+        return False
 
     def eager_on(self, stream: Stream) -> list[Place]:
         """Run the function on a stream."""
         result = stream_stack.within(stream, self._call, {})
-        return list(arrays_in(result, "result", self._reader))
+        return self._arrays_in(result, "result")
 
     def _call(self, instead: dict[int, Any]) -> Any:
         """Call the function, with other arrays in the place of some of the arguments."""
@@ -139,7 +163,7 @@ class FunctionProgram(Program):
                 result = self._call(by_id)
         finally:
             clear_autocast_caches()
-        self.outputs = list(arrays_in(result, "result", self._reader))
+        self.outputs = self._arrays_in(result, "result")
 
     def close(self) -> None:
         """Reset the graph."""
@@ -167,7 +191,7 @@ class GraphProgram(FunctionProgram):
         stream = g._runner_for("replay()").destination().held()
         super().__init__(reference, inputs, state, stream)
         self.graph = g
-        self.outputs = list(arrays_in(outputs, "outputs", self._reader))
+        self.outputs = self._arrays_in(outputs, "outputs")
 
     def capture(self) -> None:
         """Do nothing."""
@@ -176,20 +200,51 @@ class GraphProgram(FunctionProgram):
         """Leave the graph to the caller."""
 
 
+class RecordedProgram(FunctionProgram):
+    """A call of a graphed function, and the graph that was captured for calls like it."""
+
+    def __init__(
+        self, function: Callable[..., Any], call: Call, names: Sequence[str], recorded: RecordedCall, stream: Stream
+    ) -> None:
+        self._shape, self._values = call.shape, call.values
+        self._recorded, self._call_leaves = recorded, call.leaves
+        bound = function if not call.instance else partial(function, *call.instance)
+        self._begin(bound, names, None, stream)
+        self.name = getattr(function, "__qualname__", self.name)
+        self.graph = recorded.graph
+        self.outputs = self._arrays_in(recorded.result.in_place(call.leaves), "result")
+
+    def capture(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Leave the graph to the function."""
+
+    def replay(self) -> list[Place]:
+        """Replay as the graphed function does, which copies arguments and results."""
+        result = stream_stack.within(self.stream, self._run_recorded)
+        return self._arrays_in(result, "result")
+
+    def _run_recorded(self) -> Any:
+        where = self._recorded.streams.ready(self.stream)
+        assert where is not None
+        return self._recorded.run(self._call_leaves, where)
+
+
 def is_module(x: Any) -> bool:
     """Return True for a torch module."""
     return not isinstance(x, type) and hasattr(x, "named_parameters") and hasattr(x, "named_buffers")
 
 
-def arrays_in(value: Any, name: str, reader: Reader) -> Iterator[Place]:
-    """Yield the arrays in nested containers."""
+def arrays_in(value: Any, name: str, reader: Reader) -> Iterator[tuple[str, Any, ArrayType]]:
+    """Yield the arrays in nested containers, with their names."""
     if is_container(type(value)):
         for step, part in parts_of(value):
             yield from arrays_in(part, name + step, reader)
     else:
         array_type = reader.array_type(value)
         if array_type is not None:
-            yield Place(value, array_type, name)
+            yield name, value, array_type
 
 
 def named_state(state: Any) -> Iterator[tuple[str, Any]]:
@@ -208,21 +263,25 @@ def _is_array(x: Any) -> bool:
     return found is not None
 
 
-def arrays_in_state(named: Iterable[tuple[str, Any]], reader: Reader) -> Iterator[Place]:
+def arrays_in_state(
+    named: Iterable[tuple[str, Any]], reader: Reader, stream: Stream
+) -> Iterator[Place]:
     """Yield the arrays among named values once each, with the parameters and buffers of modules."""
     seen: set[int] = set()
     for name, value in named:
         for label, array in _parts_of_state(name, value):
-            array_type = reader.array_type(array)
-            if array_type is None or id(array) in seen:
+            if isinstance(array, type) or id(array) in seen:
                 continue
             seen.add(id(array))
-            with suppress(TypeError, ValueError, RuntimeError):  # sparse, or its memory can't be found
-                yield Place(array, array_type, label)
+            with suppress(Exception):  # it is no array, or its memory can't be found
+                array_type = reader.array_type(array)
+                if array_type is not None and readable(array, stream):
+                    yield Place(array, array_type, label)
             grad = getattr(array, "grad", None) if getattr(array, "is_leaf", False) else None
             if grad is not None and id(grad) not in seen:
                 seen.add(id(grad))
-                yield Place(grad, array_type, f"{label}.grad")
+                with suppress(Exception):
+                    yield Place(grad, reader.array_types[type(grad)], f"{label}.grad")
 
 
 def _parts_of_state(name: str, value: Any) -> Iterator[tuple[str, Any]]:

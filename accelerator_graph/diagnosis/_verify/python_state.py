@@ -119,6 +119,10 @@ def _slots_of(name: str, x: Any) -> Iterator[Slot]:
         if isinstance(attributes, dict):
             for key in list(attributes):
                 yield _item(f"{name}.{key}" if name else str(key), attributes, key)
+            for cls in type(x).__mro__[:-1]:
+                for key, value in list(vars(cls).items()):
+                    if key not in attributes and not key.startswith("__") and not hasattr(value, "__get__"):
+                        yield _attribute(f"{name}.{key}" if name else key, cls, key)
 
 
 def _cell(name: str, cell: CellType) -> Slot:
@@ -137,6 +141,14 @@ def _item(name: str, where: dict[Any, Any], key: Any) -> Slot:
             where[key] = value
 
     return Slot(name, lambda: where.get(key, _MISSING), put)
+
+
+def _attribute(name: str, cls: type, key: str) -> Slot:
+    def put(value: Any) -> None:
+        if value is not _MISSING:
+            setattr(cls, key, value)
+
+    return Slot(name, lambda: vars(cls).get(key, _MISSING), put)
 
 
 def _element(name: str, where: list[Any], i: int) -> Slot:
