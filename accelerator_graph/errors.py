@@ -7,10 +7,7 @@ and sent to another process. ``docs/errors.md`` has a heading for each class and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from .diagnosis.verification import Verification
+from typing import Any, Literal
 
 Reason = Literal[
     "out_of_memory",
@@ -193,13 +190,13 @@ class VerificationError(AcceleratorGraphError, AssertionError):
 
     Attributes
     ----------
-    report : Verification or None
-        What was found: the cause, the arrays, and where.
+    report : Verification
+        What was found: the cause, the arrays, and where. None if the error was made without one.
     """
 
-    def __init__(self, message: str, *, report: Verification | None = None) -> None:
+    def __init__(self, message: str, *, report: Any = None) -> None:
         super().__init__(message)
-        self.report: Verification | None = report
+        self.report: Any = report
 
 
 class EmptyGraphWarning(UserWarning):

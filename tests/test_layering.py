@@ -54,6 +54,14 @@ RULES = [
         "",
     ),
     (
+        "diagnosis._verify diagnosis.verification",
+        "errors _interpreter backends.base backends.memory interop.base interop.registry _core api _graphed "
+        "diagnosis._verify",
+        "",
+    ),
+    ("diagnosis", "", ""),
+    ("_graphed.verified", "_core diagnosis.verification _graphed", ""),
+    (
         "_graphed",
         "errors _interpreter backends.base backends.registry interop.base interop.registry _core api "
         "_graphed",
@@ -61,7 +69,7 @@ RULES = [
     ),
     ("compat", "errors _interpreter backends.registry interop.registry interop.torch _core api compat", ""),
     ("inspection", "backends.base inspection", ""),
-    (PACKAGE, "errors backends inspection interop _core api _graphed compat testing", ""),
+    (PACKAGE, "errors backends inspection interop _core api _graphed diagnosis compat testing", ""),
     (
         "testing.programs testing._programs.drawing",
         f"{PACKAGE} _install backends backends.base testing",

@@ -90,10 +90,10 @@ def graphed(
         Whether a `CaptureError` is raised, or the function runs as it is for that signature from then on,
         after one `RuntimeWarning`.
     verify : {"first"}, optional
-        Compare the replays of every new graph with eager runs, as `verify` does, before the first call returns.
-        A graph that is wrong is dropped, and `VerificationError` raised; if that can't be decided, a
-        `RuntimeWarning` says why. The default is the environment variable ``ACCELERATOR_GRAPH_VERIFY``, which
-        may be ``first``, when the function is decorated; else graphs are not compared.
+        Compare the replays of every new graph with eager runs, as `verify` does, before its first result is
+        returned. A wrong graph is dropped and `VerificationError` is raised; a `RuntimeWarning` is issued if
+        it can't be decided. The default is the environment variable ``ACCELERATOR_GRAPH_VERIFY`` at the time
+        of the decoration, ``first`` or unset. Without it, nothing is compared.
 
     Returns
     -------

@@ -6,14 +6,15 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._graphed.call_order import current_stream
-from .._interpreter.integers import integer
-from ..errors import VerificationError, capture_error
+from .._core import stream_stack
 from .._core.call_site import outside
 from .._core.streams import Stream, captured_by
+from .._graphed.call_order import current_stream
 from .._graphed.recorded_call import RecordedCall
 from .._graphed.signature import Call
+from .._interpreter.integers import integer
 from ..api import Graph
+from ..errors import VerificationError, capture_error
 from ._verify.case import Case
 from ._verify.inquiry import verdict
 from ._verify.program import FunctionProgram, GraphProgram, RecordedProgram
@@ -100,15 +101,19 @@ def verify_recorded(
 
 
 def _verified(program: FunctionProgram, tolerance: float | None, rounds: int) -> Verification:
-    trial = Trial(program)
-    try:
-        report = verdict(Case(trial, tolerance, rounds))
-    finally:
-        trial.put_back()
-        program.close()
+    report = stream_stack.within(program.stream, _run, program, tolerance, rounds)
     if report.verdict == "wrong":
         raise VerificationError(str(report), report=report)
     return report
+
+
+def _run(program: FunctionProgram, tolerance: float | None, rounds: int) -> Verification:
+    trial = Trial(program)
+    try:
+        return verdict(Case(trial, tolerance, rounds))
+    finally:
+        trial.put_back()
+        program.close()
 
 
 def _program(

@@ -103,9 +103,10 @@ def make_graphed_callables(
     otherwise `GraphStateError` is raised. Run the callables of one pool in the order in which they were
     given, and their backward passes in the reverse order. Gradients of gradients are refused.
 
-    **Parameters** must not be added, removed or moved afterwards. The first call compares the addresses of the
-    samples, the parameters and the buffers with those of the capture, and raises `GraphStateError` if one was
-    moved. Hooks of a module may be registered afterwards. Every replay draws new random numbers; the backward pass sees those of its forward pass.
+    **Parameters** must not be added, removed or moved afterwards. The first call compares the addresses of
+    samples, parameters and buffers with those in the capture, and raises `GraphStateError` if one was moved.
+    Hooks of a module may be registered afterwards. Every replay draws new random numbers; the backward pass
+    sees those of its forward pass.
 
     **A failure** leaves no graph, and leaves the modules and the current streams as they were. The warm-up
     has run: it has drawn random numbers and updated the buffers of the modules.

@@ -30,8 +30,8 @@ class FixedAddresses:
             if now.get(label) != address:
                 fact = "was moved to other memory" if label in now else "was removed"
                 raise GraphStateError(
-                    f"{self._name}: {label} {fact} since the capture, and a replay would read what is in the old "
-                    "place now; copy new contents into it with copy_(), or capture again."
+                    f"{self._name}: {label} {fact} since the capture, and a replay would read what is in the "
+                    "old place now; copy new contents into it with copy_(), or capture again."
                 )
 
     def _now(self) -> Iterator[tuple[str, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from .elements import differing
 from .expectation import Expectation, Mismatch
 from .report import Cause, Finding
 from .trial import Run, Trial
@@ -42,7 +43,9 @@ class Case:
         self.ignored: dict[int, frozenset[int]] = {}
         """The elements of each array that neither eager runs nor replays write."""
 
-    def expect(self, data: Sequence[bytes] | None = None, start: dict[int, bytes] | None = None) -> Expectation:
+    def expect(
+        self, data: Sequence[bytes] | None = None, start: dict[int, bytes] | None = None
+    ) -> Expectation:
         """Run eagerly until it is known how far the runs differ."""
         trial, start = self.trial, start or {}
         runs = [trial.eager(data, start=start), trial.eager(data, start=start, beside=True, filled=1)]
@@ -53,9 +56,15 @@ class Case:
         return expected
 
     def eager_agrees_with_itself(self, target: int) -> bool:
-        """Return True if some more eager runs leave the same bytes in an array."""
-        runs = [self.trial.eager(filled=i % 2).contents[target] for i in range(_MORE_RUNS)]
-        return all(each == self.expected.contents[target] for each in runs)
+        """Return True if more eager runs leave the same in an array, but for what varied before."""
+        place, allowed = self.trial.targets[target], self.expected.varying[target]
+        expected = self.expected.contents[target]
+        for i in range(_MORE_RUNS):
+            contents = self.trial.eager(filled=i % 2).contents[target]
+            if not allowed.issuperset(differing(contents, expected, place.elements)):
+                self.doubts.append(self.finding(target, None, f"eager runs differ in {place.name}", []))
+                return False
+        return True
 
     def variations(self, only: int | None = None) -> Iterator[list[bytes]]:
         """Yield other arguments, or other contents of one argument.
@@ -91,7 +100,7 @@ class Case:
                 found.append(each)
             else:
                 text = f"{self.difference(each)}{when}, which may be rounding"
-                self.doubts.append(self.finding(each.target, None, text, each.difference.indices, each))
+                self.doubts.append(self.found(each, None, text))
         return found
 
     def difference(self, mismatch: Mismatch) -> str:
@@ -109,16 +118,14 @@ class Case:
             return f"all elements of {place.name}" if place.count > 1 else place.name
         return f"{len(elements)} of {place.count} elements of {place.name}"
 
-    def finding(
-        self,
-        target: int,
-        cause: Cause | None,
-        text: str,
-        elements: Sequence[int],
-        mismatch: Mismatch | None = None,
-    ) -> Finding:
-        """Make a finding about an array."""
+    def finding(self, target: int, cause: Cause | None, text: str, elements: Sequence[int]) -> Finding:
+        """Make a finding about elements of an array."""
         place = self.trial.targets[target]
-        number = mismatch is not None and place.elements.floating
-        largest = mismatch.difference.largest if mismatch is not None and number else None
-        return Finding(place.name, cause, text, len(elements), place.count, largest)
+        return Finding(place.name, cause, text, len(elements), place.count, None)
+
+    def found(self, mismatch: Mismatch, cause: Cause | None, text: str) -> Finding:
+        """Make a finding about an array that is not as expected."""
+        finding = self.finding(mismatch.target, cause, text, mismatch.difference.indices)
+        if not self.trial.targets[mismatch.target].elements.floating:
+            return finding
+        return finding._replace(largest=mismatch.difference.largest)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 _EPSILON = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
 _FORMATS = {"float16": "e", "float32": "f", "float64": "d"}
-_COUNTS = {1: "B", 2: "H", 4: "I", 8: "Q"}
+_COUNTS: dict[int, Literal["B", "H", "I", "Q"]] = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _COMPLEX = {"complex64": "float32", "complex128": "float64"}
 _CHUNK = 1 << 16
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from .elements import Difference, Elements, difference
+from .elements import Difference, Elements, difference, differing
 from .places import Place
 from .trial import Run
 
@@ -44,8 +44,12 @@ class Expectation:
         """The elements of each array in which eager runs differ by more than rounding."""
         self.spread: list[float] = []
         """How far the other elements differ."""
+        self.varying: list[frozenset[int]] = []
+        """The elements of each array in which eager runs differ in a bit."""
         for i, place in enumerate(targets):
             others = [run.contents[i] for run in runs[1:]]
+            bits = [differing(self.contents[i], other, place.elements) for other in others]
+            self.varying.append(frozenset().union(*bits))
             unstable, spread = _spread(self.contents[i], others, place.elements)
             self.unstable.append(unstable)
             self.spread.append(spread)
@@ -53,7 +57,7 @@ class Expectation:
     @property
     def repeatable(self) -> bool:
         """Whether the eager runs agree in every byte."""
-        return not any(self.unstable) and not any(self.spread)
+        return not any(self.varying)
 
     def mismatches(self, run: Run, ignored: dict[int, frozenset[int]]) -> list[Mismatch]:
         """Return the arrays of a run that are not as expected, leaving out some elements."""

@@ -15,6 +15,8 @@ _MOST = 256
 def first_arguments(case: Case) -> list[Finding]:
     """Compare replays with eager runs, with the caller's arguments."""
     wrong = case.wrong(case.mismatches(case.expected, case.base), "")
+    if wrong:
+        wrong = [each for each in wrong if case.eager_agrees_with_itself(each.target)]
     if not wrong:
         for i in range(len(case.trial.targets)):
             unstable = sorted(case.expected.unstable[i] - case.ignored.get(i, frozenset()))
@@ -58,23 +60,27 @@ def _explained(
     untouched = [each for each in wrong if _is_untouched(case, each, data)]
     if untouched:
         return [
-            case.finding(
-                each.target,
-                "not_written",
-                f"the replay leaves {case.count(each.target, each.difference.indices)} as it was, and eager runs "
-                "write it",
-                each.difference.indices,
+            case.found(
                 each,
+                "not_written",
+                f"the replay leaves {case.count(each.target, each.difference.indices)} as before"
+                f"{_copied(case, each)}, and eager runs write there",
             )
             for each in untouched
         ]
     unread = _unread(case) if case.program.given_graph or data is None else ""
     if unread:
         cause, when = "stale_address", f"{when}, and no replay reads the memory that {unread} has now"
-    return [
-        case.finding(each.target, cause, f"{case.difference(each)}{when}", each.difference.indices, each)
-        for each in wrong
-    ]
+    return [case.found(each, cause, f"{case.difference(each)}{when}") for each in wrong]
+
+
+def _copied(case: Case, mismatch: Mismatch) -> str:
+    """Return what a graphed function does with an argument that it writes, as a clause."""
+    trial = case.trial
+    argument = trial.results <= mismatch.target < trial.results + len(case.program.inputs)
+    if not (argument and case.program.copies_arguments):
+        return ""
+    return " (the graph writes a copy, which goes back to the caller if the function returns the argument)"
 
 
 def _is_untouched(case: Case, mismatch: Mismatch, data: Sequence[bytes] | None) -> bool:
@@ -86,7 +92,10 @@ def _is_untouched(case: Case, mismatch: Mismatch, data: Sequence[bytes] | None) 
     for which in (0, 1):
         pattern = place.pattern(which)
         start, size = {i: pattern}, place.elements.size
-        replayed, run = trial.replay(data, start=start).contents[i], trial.eager(data, start=start).contents[i]
+        replayed, run = (
+            trial.replay(data, start=start).contents[i],
+            trial.eager(data, start=start).contents[i],
+        )
         for j in mismatch.difference.indices:
             part = slice(j * size, (j + 1) * size)
             if replayed[part] != pattern[part] or run[part] == pattern[part]:
@@ -109,7 +118,9 @@ def _unread(case: Case) -> str:
         replayed = trial.replay(start=start).contents
         if any(replayed[k] != base[k] for k in range(len(base)) if k != i):
             continue
-        if any(k != i for k in (each.target for each in case.mismatches(case.expected, trial.eager(start=start)))):
+        if any(
+            k != i for k in (each.target for each in case.mismatches(case.expected, trial.eager(start=start)))
+        ):
             return place.name
     return ""
 
@@ -128,14 +139,11 @@ def python_changes(case: Case) -> list[Finding]:
     cause: Cause = "stale_address"
     what = f"{name} becomes another array in every eager run"
     if isinstance(before, (int, float, complex, str, bytes)):
-        cause, what = "frozen", f"{name} changes from {before!r} to {after!r} in an eager run, and in no replay"
-    return [
-        case.finding(
-            each.target,
-            cause,
-            f"{what}, and {trial.targets[each.target].name} depends on it",
-            each.difference.indices,
-            each,
+        cause, what = (
+            "frozen",
+            f"{name} changes from {before!r} to {after!r} in an eager run, and in no replay",
         )
+    return [
+        case.found(each, cause, f"{what}, and {trial.targets[each.target].name} depends on it")
         for each in moved
     ]

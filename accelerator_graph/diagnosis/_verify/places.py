@@ -88,6 +88,7 @@ def readable(x: Any, stream: Stream) -> bool:
 
 def read_all(stream: Stream, places: Sequence[Place]) -> list[bytes]:
     """Return the contents of arrays, once all work on the stream is done."""
+    wait(stream)  # ordinary NumPy makes the copies of arrays with gaps, at once
     found = [place.read(stream) for place in places]
     wait(stream)
     return [bytes(each) for each in found]
@@ -108,7 +109,11 @@ def _described(x: Any, array_type: ArrayType) -> tuple[Elements, tuple[int, ...]
         with memoryview(x) as view:
             letter = view.format.lstrip("@=<")
             kind = _LETTERS.get(letter, "")
-            return Elements.of(_TYPES.get(kind, view.format), view.itemsize), tuple(view.shape or ()), view.nbytes
+            return (
+                Elements.of(_TYPES.get(kind, view.format), view.itemsize),
+                tuple(view.shape or ()),
+                view.nbytes,
+            )
     interface = getattr(x, "__cuda_array_interface__", None) or x.__array_interface__
     typestr, shape = interface["typestr"], tuple(interface["shape"])
     size = int(typestr[2:].partition("[")[0]) * (4 if typestr[1] == "U" else 1)

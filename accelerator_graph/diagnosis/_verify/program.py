@@ -41,8 +41,10 @@ class Program(ABC):
     python: PythonState
     random: RandomState
     name: str
-    given_graph: bool
+    given_graph = False
     """Whether the graph was captured by the caller."""
+    copies_arguments = False
+    """Whether replays copy the arguments to arrays of the graph."""
 
     def eager(self) -> list[Place]:
         """Run eagerly, and return the arrays in the result."""
@@ -73,8 +75,6 @@ class Program(ABC):
 
 class FunctionProgram(Program):
     """A function, whose graph is captured here, into a pool of its own."""
-
-    given_graph = False
 
     def __init__(
         self, function: Callable[..., Any], inputs: Sequence[Any], state: Any, stream: Stream
@@ -203,8 +203,15 @@ class GraphProgram(FunctionProgram):
 class RecordedProgram(FunctionProgram):
     """A call of a graphed function, and the graph that was captured for calls like it."""
 
+    copies_arguments = True
+
     def __init__(
-        self, function: Callable[..., Any], call: Call, names: Sequence[str], recorded: RecordedCall, stream: Stream
+        self,
+        function: Callable[..., Any],
+        call: Call,
+        names: Sequence[str],
+        recorded: RecordedCall,
+        stream: Stream,
     ) -> None:
         self._shape, self._values = call.shape, call.values
         self._recorded, self._call_leaves = recorded, call.leaves
@@ -263,9 +270,7 @@ def _is_array(x: Any) -> bool:
     return found is not None
 
 
-def arrays_in_state(
-    named: Iterable[tuple[str, Any]], reader: Reader, stream: Stream
-) -> Iterator[Place]:
+def arrays_in_state(named: Iterable[tuple[str, Any]], reader: Reader, stream: Stream) -> Iterator[Place]:
     """Yield the arrays among named values once each, with the parameters and buffers of modules."""
     seen: set[int] = set()
     for name, value in named:

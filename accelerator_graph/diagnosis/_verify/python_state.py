@@ -46,7 +46,7 @@ class PythonState:
         yield from ((slot.name, value) for slot, value in self._saved if value is not _MISSING)
 
     def changed(self) -> list[tuple[str, Any, Any]]:
-        """Return the numbers, texts and arrays that are others now: the name, the value then, the value now."""
+        """Return the numbers, texts and arrays that are others now: their name, value then and value now."""
         found = []
         for slot, value in self._saved:
             now = slot.get()
@@ -95,7 +95,7 @@ def _inside(name: str, x: Any) -> list[tuple[str, Any]]:
         return [("", x.func), *((f"args[{i}]", each) for i, each in enumerate(x.args))]
     if isinstance(x, FunctionType):
         return [("", x.__wrapped__)] if hasattr(x, "__wrapped__") else []
-    forward = getattr(type(x), "forward", None) or getattr(type(x), "__call__", None)
+    forward = getattr(type(x), "forward", None) or getattr(type(x), "__call__", None)  # noqa: B004
     return [("", forward)] if isinstance(forward, FunctionType) and not name else []
 
 

@@ -20,12 +20,10 @@ def races(case: Case) -> list[Finding]:
             if each.kind == "wrong" and not case.expected.spread[each.target]:
                 found[each.target] = each
     return [
-        case.finding(
-            i,
-            "race",
-            f"replays that begin alike differ in {case.count(i, each.difference.indices)}, and eager runs agree",
-            each.difference.indices,
+        case.found(
             each,
+            "race",
+            f"replays that begin alike differ in {case.count(i, each.difference.indices)}, and no eager runs do",
         )
         for i, each in found.items()
         if case.eager_agrees_with_itself(i)
@@ -50,7 +48,7 @@ def repeated_numbers(case: Case) -> list[Finding]:
         case.finding(
             i,
             "random_repeats",
-            f"every replay draws the same random numbers for {trial.targets[i].name}, and eager runs draw new ones",
+            f"every replay draws the same random numbers for {trial.targets[i].name}, and no eager run does",
             elements,
         )
         for i, elements in drawn.items()

@@ -24,7 +24,7 @@ class Finding(NamedTuple):
     """One array that is wrong after a replay, or whose contents can't be judged."""
 
     array: str
-    """Its name: ``"result['logits']"``, an argument's name, or the state's, such as ``"model.bn.running_mean"``."""
+    """Its name: ``"result['logits']"``, an argument's, or one of the state: ``"model.norm.running_mean"``."""
     cause: Cause | None
     """None if the array is not wrong."""
     text: str
@@ -82,8 +82,8 @@ class Verification(NamedTuple):
 
 _WAYS_OUT: dict[Cause, str] = {
     "not_written": (
-        "The work that writes it is not in the graph: it ran on another stream, or at once in Python; enqueue "
-        "it on the current stream."
+        "The work that writes it is not in the graph: it ran on another stream, or at once in Python; "
+        "enqueue it on the current stream."
     ),
     "stale_address": (
         "The graph uses other memory than the function does now; keep the array in place and copy new "
@@ -96,7 +96,8 @@ _WAYS_OUT: dict[Cause, str] = {
     "race": "Work in the graph is not ordered; let streams wait for each other where they share memory.",
     "random_repeats": "Register the generator with the graph, or draw the numbers on the device.",
     "beside_streams": (
-        "Work outside of the graph uses the same memory at the same time; let the streams wait for each other."
+        "Work outside of the graph uses the same memory at the same time; let the streams wait for each "
+        "other."
     ),
     "unknown": "The cause is not known; capture a part of the function, and verify that.",
 }

@@ -165,12 +165,13 @@ class Trial:
         """Return True if a new array like this one is filled, so that eager runs show who writes it."""
         if place.array_type.kind == "place":
             return False
-        contents = []
-        for which in (0, 1):
-            with self._filling(which):
-                new = Place(place.array_type.empty_like(place.array), place.array_type, place.name)
-            contents += read_all(self.program.stream, [new])
-        return len(differing(*contents, place.elements)) == place.count
+        one, other = (self._new_contents(place, which) for which in (0, 1))
+        return len(differing(one, other, place.elements)) == place.count
+
+    def _new_contents(self, place: Place, which: int) -> bytes:
+        with self._filling(which):
+            new = Place(place.array_type.empty_like(place.array), place.array_type, place.name)
+        return read_all(self.program.stream, [new])[0]
 
     def _beside(self) -> list[Place]:
         stream = self.program.stream

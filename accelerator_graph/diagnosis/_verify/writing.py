@@ -35,7 +35,7 @@ def _kept(case: Case, i: int, one: Run, other: Run) -> list[int]:
 
 def _left(case: Case, i: int, kept: list[int]) -> Iterator[Finding]:
     """Judge elements that no replay writes."""
-    stable = [j for j in kept if j not in case.expected.unstable[i]]
+    stable = [j for j in kept if j not in case.expected.varying[i]]
     case.ignored[i] = frozenset(kept)
     if stable and _eager_writes(case, i, stable):
         yield case.finding(i, "not_written", f"the replay leaves {case.count(i, stable)} unwritten", stable)
