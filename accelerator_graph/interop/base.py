@@ -146,6 +146,12 @@ class Framework(ABC):
         """
         return None
 
+    def clear_free(self, device: int) -> None:
+        """Set memory to zero that the framework keeps for later and that no array has, as far as it can.
+
+        Work that still reads such memory gives other results then. Called outside of captures.
+        """
+
     def observe(self, pool: PoolId, used: Callable[[object], Undo]) -> Undo | None:
         """Call `used` for each array that this thread's work uses from now on; return the undo.
 

@@ -123,6 +123,12 @@ class Torch(Framework):
 
         return fill_new(self.torch, which)
 
+    def clear_free(self, device: int) -> None:
+        """Set the caching allocator's free memory on a device to zero."""
+        from ._torch.uninitialised import clear_free
+
+        clear_free(self.torch, device)
+
     def observe(self, pool: PoolId, used: Callable[[object], Undo]) -> Undo:
         """Call `used` for each tensor from before the capture that torch's operators use."""
         from ._torch.observer import observe

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import following, repeating, writing
+from . import following, repeating, surroundings, writing
 from .case import Case
 from .report import Finding, Verdict, Verification
 from .trial import Changing
@@ -15,6 +15,8 @@ _EXPERIMENTS = (
     repeating.repeated_numbers,
     following.python_changes,
     following.other_state,
+    surroundings.free_memory,
+    surroundings.other_streams,
 )
 
 

@@ -23,7 +23,7 @@ def races(case: Case) -> list[Finding]:
         case.found(
             each,
             "race",
-            f"replays that begin alike differ in {case.count(i, each.difference.indices)}, and no eager runs do",
+            f"replays that begin alike differ in {case.count(i, each.difference.indices)}; eager runs agree",
         )
         for i, each in found.items()
         if case.eager_agrees_with_itself(i)

@@ -110,6 +110,16 @@ class Trial:
         if python:
             self.program.python.restore()
 
+    def begin(self, fed: Sequence[Place]) -> None:
+        """Put everything back, for runs that are made elsewhere; `forget_contents` has to follow them."""
+        self._restore(self.program.inputs, None, _NOTHING, python=True)
+        self._restore(fed, None, _NOTHING, python=True)
+        self.program.random.restore()
+
+    def forget_contents(self) -> None:
+        """Take it that all arrays have changed."""
+        self._now.clear()
+
     # ---- runs ----------------------------------------------------------------------------------
 
     def eager(

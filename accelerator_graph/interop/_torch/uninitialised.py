@@ -1,4 +1,4 @@
-"""Filling the memory of tensors that are made without contents."""
+"""Filling the memory of tensors that are made without contents, and memory that no tensor has."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ _EMPTY = frozenset(
     for name in ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
 )
 _VALUES = (0.28515625, 0.71875)
+_SMALL = 1 << 20
+"""The allocator keeps requests of up to this size apart from the others (kSmallSize)."""
 
 
 def fill_new(torch: Any, which: int) -> Undo:
@@ -47,3 +49,24 @@ def fill_new(torch: Any, which: int) -> Undo:
             filling.__exit__(None, None, None)
 
     return undo
+
+
+def clear_free(torch: Any, device: int) -> None:
+    """Set the memory to zero that the caching allocator holds, outside of private pools, and no tensor has."""
+    held, streams = [], set()
+    for segment in torch.cuda.memory_snapshot():
+        if segment["device"] != device or tuple(segment["segment_pool_id"]) != (0, 0):
+            continue
+        handle = segment["stream"]
+        largest = _SMALL if segment["segment_type"] == "small" else sys.maxsize
+        stream = torch.cuda.ExternalStream(handle, device) if handle else torch.cuda.default_stream(device)
+        streams.add(stream)
+        with torch.cuda.stream(stream):
+            for block in segment["blocks"]:
+                left = block["size"] if block["state"] == "inactive" else 0
+                while left:
+                    size = min(left, largest)
+                    held.append(torch.zeros(size, dtype=torch.uint8, device=f"cuda:{device}"))
+                    left -= size
+    for stream in streams:
+        stream.synchronize()
