@@ -16,8 +16,9 @@ from .._interpreter.integers import integer
 from ..api import Graph
 from ..errors import VerificationError, capture_error
 from ._verify.case import Case
+from ._verify.given import GraphProgram, RecordedProgram
 from ._verify.inquiry import verdict
-from ._verify.program import FunctionProgram, GraphProgram, RecordedProgram
+from ._verify.program import Program
 from ._verify.report import Cause, Finding, Verdict, Verification
 from ._verify.trial import Trial
 
@@ -100,14 +101,14 @@ def verify_recorded(
         warnings.warn(report.summary(), RuntimeWarning, stacklevel=outside()[0])
 
 
-def _verified(program: FunctionProgram, tolerance: float | None, rounds: int) -> Verification:
+def _verified(program: Program, tolerance: float | None, rounds: int) -> Verification:
     report = stream_stack.within(program.stream, _run, program, tolerance, rounds)
     if report.verdict == "wrong":
         raise VerificationError(str(report), report=report)
     return report
 
 
-def _run(program: FunctionProgram, tolerance: float | None, rounds: int) -> Verification:
+def _run(program: Program, tolerance: float | None, rounds: int) -> Verification:
     trial = Trial(program)
     try:
         return verdict(Case(trial, tolerance, rounds))
@@ -122,7 +123,7 @@ def _program(
     outputs: Any,
     reference: Callable[..., Any] | None,
     state: Any,
-) -> FunctionProgram:
+) -> Program:
     if isinstance(function, Graph):
         if not callable(reference):
             raise TypeError(
@@ -133,4 +134,4 @@ def _program(
         raise TypeError(f"verify: the function must be a callable or a Graph, not {function!r}.")
     if reference is not None or outputs is not None:
         raise TypeError("verify: outputs= and reference= belong to a graph; a function is its own reference.")
-    return FunctionProgram(function, inputs, state, current_stream())
+    return Program(function, inputs, state, current_stream())

@@ -40,6 +40,8 @@ class Case:
         self.rounds = rounds
         self.doubts: list[Finding] = []
         self.notes: list[str] = []
+        self.failed: tuple[Sequence[bytes] | None, dict[int, bytes] | None] = (None, None)
+        """The arguments and the state with which a replay was wrong."""
         self.ignored: dict[int, frozenset[int]] = {}
         """The elements of each array that neither eager runs nor replays write."""
 
@@ -55,14 +57,21 @@ class Case:
             expected = Expectation(trial.targets, runs, self.tolerance)
         return expected
 
-    def eager_agrees_with_itself(self, target: int) -> bool:
+    def eager_agrees(
+        self,
+        target: int,
+        expected: Expectation | None = None,
+        data: Sequence[bytes] | None = None,
+        start: dict[int, bytes] | None = None,
+    ) -> bool:
         """Return True if more eager runs leave the same in an array, but for what varied before."""
-        place, allowed = self.trial.targets[target], self.expected.varying[target]
-        expected = self.expected.contents[target]
+        expected = expected or self.expected
+        place = self.trial.targets[target]
         for i in range(_MORE_RUNS):
-            contents = self.trial.eager(filled=i % 2).contents[target]
-            if not allowed.issuperset(differing(contents, expected, place.elements)):
-                self.doubts.append(self.finding(target, None, f"eager runs differ in {place.name}", []))
+            contents = self.trial.eager(data, start=start or {}, filled=i % 2).contents[target]
+            changed = differing(contents, expected.contents[target], place.elements)
+            if not expected.varying[target].issuperset(changed):
+                self.doubts.append(self.finding(target, None, f"eager runs differ in {place.name}", changed))
                 return False
         return True
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .case import Case
-from .expectation import Mismatch
+from .expectation import Expectation, Mismatch
 from .report import Cause, Finding
+from .trial import Run
 
 _MOST = 256
 """How many arrays are tried one by one."""
@@ -14,25 +15,22 @@ _MOST = 256
 
 def first_arguments(case: Case) -> list[Finding]:
     """Compare replays with eager runs, with the caller's arguments."""
-    wrong = case.wrong(case.mismatches(case.expected, case.base), "")
-    if wrong:
-        wrong = [each for each in wrong if case.eager_agrees_with_itself(each.target)]
-    if not wrong:
-        for i in range(len(case.trial.targets)):
-            unstable = sorted(case.expected.unstable[i] - case.ignored.get(i, frozenset()))
-            if unstable:
-                text = f"eager runs differ among themselves in {case.count(i, unstable)}"
-                case.doubts.append(case.finding(i, None, text, unstable))
-        return []
-    return _explained(case, wrong, None, "unknown", "")
+    found = _compared(case, case.expected, case.base, None, None, "unknown", "")
+    for i in range(0 if found else len(case.trial.targets)):
+        unstable = sorted(case.expected.unstable[i] - case.ignored.get(i, frozenset()))
+        if unstable:
+            text = f"eager runs differ among themselves in {case.count(i, unstable)}"
+            case.doubts.append(case.finding(i, None, text, unstable))
+    return found
 
 
 def other_arguments(case: Case) -> list[Finding]:
     """Compare with other arguments."""
     for data in case.variations():
-        wrong = case.wrong(case.mismatches(case.expect(data), case.trial.replay(data)), "")
-        if wrong:
-            return _explained(case, wrong, data, "frozen", " for other arguments")
+        run = case.trial.replay(data)
+        found = _compared(case, case.expect(data), run, data, None, "frozen", " for other arguments")
+        if found:
+            return found
     return []
 
 
@@ -47,16 +45,35 @@ def other_state(case: Case) -> list[Finding]:
     }
     if not start:
         return []
-    wrong = case.wrong(case.mismatches(case.expect(None, start), trial.replay(start=start)), "")
+    run = trial.replay(start=start)
+    return _compared(
+        case, case.expect(None, start), run, None, start, "unknown", " once the state has changed"
+    )
+
+
+def _compared(
+    case: Case,
+    expected: Expectation,
+    run: Run,
+    data: Sequence[bytes] | None,
+    start: dict[int, bytes] | None,
+    cause: Cause,
+    when: str,
+) -> list[Finding]:
+    """Compare a replay with eager runs that began with the same arguments and state.
+
+    If they differ, find out why; `cause` is what remains if no experiment tells.
+    """
+    wrong = case.wrong(case.mismatches(expected, run), when)
+    wrong = [each for each in wrong if case.eager_agrees(each.target, expected, data, start)]
     if not wrong:
         return []
-    return _explained(case, wrong, None, "unknown", " once the state has changed")
-
-
-def _explained(
-    case: Case, wrong: Sequence[Mismatch], data: Sequence[bytes] | None, cause: Cause, when: str
-) -> list[Finding]:
-    """Find out why arrays are wrong; `cause` is what remains if no experiment tells."""
+    case.failed = data, start
+    again = case.trial.replay(data, start=start or {})
+    if any(again.contents[each.target] != run.contents[each.target] for each in wrong):
+        return [
+            case.found(each, "race", f"{case.difference(each)}{when}, and replays differ") for each in wrong
+        ]
     untouched = [each for each in wrong if _is_untouched(case, each, data)]
     if untouched:
         return [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import following, repeating, surroundings, writing
 from .case import Case
+from .modules import first_wrong_module
 from .report import Finding, Verdict, Verification
 from .trial import Changing
 
@@ -34,6 +35,7 @@ def verdict(case: Case) -> Verification:
     except Changing:
         text = "the number, shapes or types of the arrays in the result differ between two runs"
         case.doubts.append(Finding("result", None, text, 0, 0, None))
+    where = first_wrong_module(case) if findings else ""
     answer: Verdict = "wrong" if findings else "undecided" if case.doubts else "right"
     program = case.program
     case.notes += [f"{name} is in memory that can't be read here" for name in program.left_out]
@@ -44,7 +46,7 @@ def verdict(case: Case) -> Verification:
         program.stream.backend,
         program.stream.device,
         tuple(findings or case.doubts),
-        "",
+        where,
         case.trial.eager_runs,
         case.trial.replays,
         tuple(dict.fromkeys(case.notes)),

@@ -64,6 +64,11 @@ class Place:
         if dense is not self.array:
             self._assign(stream, dense)
 
+    def fill(self, stream: Stream, value: int) -> None:
+        """Set all bytes, if the array has no gaps."""
+        if _contiguous(self.array, self.array_type) is self.array:
+            stream._backend.fill(stream._native, _address(self.array, self.array_type), value, self.nbytes)
+
     def _assign(self, stream: Stream, dense: Any) -> None:
         if works_on_host(stream):
             stream._backend.launch(stream._native, self.array_type.assign, self.array, dense)

@@ -26,7 +26,7 @@ def races(case: Case) -> list[Finding]:
             f"replays that begin alike differ in {case.count(i, each.difference.indices)}; eager runs agree",
         )
         for i, each in found.items()
-        if case.eager_agrees_with_itself(i)
+        if case.eager_agrees(i)
     ]
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..._core import stream_stack
 from ..._core.side_streams import side_of
 from ..._core.streams import Stream
 from ...interop import registry as interop
 from .case import Case
 from .expectation import Expectation, Mismatch
-from .places import read_all, wait
+from .places import Place, read_all, wait
 from .report import Finding
 from .trial import Run
 
-_TRIES = 5
+_FILLS = 500
+_AROUND = ((1, 0), (2, 0), (1, 1), (1, 0), (2, 1), (3, 0))
+"""How many runs go to the other stream before a replay, and after it."""
 
 
 def free_memory(case: Case) -> list[Finding]:
@@ -29,8 +32,8 @@ def free_memory(case: Case) -> list[Finding]:
         case.found(
             each,
             "stale_address",
-            f"{case.count(each.target, each.difference.indices)} change once the memory that arrays have given "
-            "back holds zeros: the graph reads memory that has been freed",
+            f"{case.count(each.target, each.difference.indices)} change once freed memory holds zeros, so "
+            "the graph reads freed memory",
         )
         for each in _changed(case, trial.replay())
     ]
@@ -53,13 +56,14 @@ def other_streams(case: Case) -> list[Finding]:
         return []
     side = side_of(case.program.stream)
     disturbed: dict[int, Mismatch] = {}
-    for _ in range(_TRIES):
-        disturbed |= {each.target: each for each in _beside(case, side, case.program.replay)}
+    for before, after in _AROUND:
+        replayed = _beside(case, side, case.program.replay, before, after)[0]
+        disturbed |= {each.target: each for each in replayed}
     if not disturbed:
         return []
     third = Stream(backend=side.backend, like=side)
-    for _ in range(4 * _TRIES):
-        if _beside(case, third, case.program.eager):
+    for before, after in 4 * _AROUND:
+        if any(_beside(case, third, case.program.eager, before, after)):
             case.notes.append("runs on two streams at once disturb each other, also without a graph")
             return []
     return [
@@ -72,19 +76,45 @@ def other_streams(case: Case) -> list[Finding]:
     ]
 
 
-def _beside(case: Case, other: Stream, run: Callable[[], object]) -> list[Mismatch]:
-    """Run while the function runs eagerly on another stream, and return the results that are wrong."""
+def _keep_busy(case: Case, stream: Stream) -> object:
+    """Give a stream work for some milliseconds; return what has to live until it is done."""
+    places = [each for each in case.trial.targets if each.array_type.kind != "place" and each.nbytes]
+    if not places:
+        return None
+    largest = max(places, key=lambda each: each.nbytes)
+    array = stream_stack.within(stream, largest.array_type.empty_like, largest.array)
+    scratch = Place(array, largest.array_type, "scratch")
+    for _ in range(_FILLS):
+        scratch.fill(stream, 0)
+    return scratch
+
+
+def _beside(
+    case: Case, other: Stream, run: Callable[[], list[Place]], before: int, after: int
+) -> list[list[Mismatch]]:
+    """Run while the function runs eagerly on another stream.
+
+    Return what is wrong in the results of that run, and of each of the others.
+    """
     trial, program = case.trial, case.program
     trial.begin(program.fed)
-    other._follow(program.stream)
-    kept = [program.eager_on(other)]
+    gate = Stream(backend=other.backend, like=other)
+    busy = _keep_busy(case, gate)
+    for stream in (program.stream, other):  # so that both begin when all is enqueued
+        stream._follow(gate)
+    kept = [program.eager_on(other) for _ in range(before)]
     results = run()
-    kept.append(program.eager_on(other))
+    kept += [program.eager_on(other) for _ in range(after)]
     wait(program.stream)
     wait(other)
-    assert isinstance(results, list)
-    contents = read_all(program.stream, results)
+    del busy
+    found = [_wrong_results(case, each) for each in (results, *kept)]
     trial.forget_contents()
-    del kept
-    found = case.mismatches(case.expected, Run([*contents, *case.base.contents[len(contents) :]], {}))
-    return [each for each in found if each.target < trial.results and each.kind == "wrong"]
+    return found
+
+
+def _wrong_results(case: Case, results: list[Place]) -> list[Mismatch]:
+    contents = read_all(case.program.stream, results)
+    run = Run([*contents, *case.base.contents[len(contents) :]], {})
+    found = case.mismatches(case.expected, run)
+    return [each for each in found if each.target < case.trial.results and each.kind == "wrong"]

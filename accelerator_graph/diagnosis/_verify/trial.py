@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -193,10 +193,19 @@ class Trial:
 
     def capture(self) -> None:
         """Capture the graph, with everything as before a run."""
+        self._capture(self.program.capture)
+        for target, output in zip(self.targets, self.program.outputs, strict=False):
+            target.name = output.name
+
+    def capture_anew(self) -> None:
+        """Capture the function again, whatever graph there was before."""
+        self._capture(self.program.capture_function)
+
+    def _capture(self, capture: Callable[[], None]) -> None:
         program = self.program
         self._restore(program.inputs, None, _NOTHING, python=True)
         program.random.restore()
-        program.capture()
+        capture()
         self._now.clear()
         known = [*program.fed, *program.state]
         self.poisoned = [
@@ -205,8 +214,6 @@ class Trial:
             if place.writable and not any(place.overlaps(other) for other in known)
         ]
         self._check([*program.outputs, *program.fed, *program.state])
-        for target, output in zip(self.targets, program.outputs, strict=False):
-            target.name = output.name
 
     def replay(
         self,

@@ -76,7 +76,7 @@ def _read_first(case: Case, one: Run, other: Run) -> list[Finding]:
         if not apart or case.expected.spread[i]:
             continue
         again = again or trial.replay(pattern=0)
-        if again.contents[i] == one.contents[i] and case.eager_agrees_with_itself(i):
+        if again.contents[i] == one.contents[i] and case.eager_agrees(i):
             text = f"{case.count(i, apart)} depend on what the outputs held before the replay"
             found.append(case.finding(i, "not_written", text, apart))
     return found

@@ -52,7 +52,7 @@ def fill_new(torch: Any, which: int) -> Undo:
 
 
 def clear_free(torch: Any, device: int) -> None:
-    """Set the memory to zero that the caching allocator holds, outside of private pools, and no tensor has."""
+    """Set the memory to zero that the caching allocator keeps for later, but not that of private pools."""
     held, streams = [], set()
     for segment in torch.cuda.memory_snapshot():
         if segment["device"] != device or tuple(segment["segment_pool_id"]) != (0, 0):
