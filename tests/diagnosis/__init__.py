@@ -1,0 +1,1 @@
+"""Whether a graph can be trusted."""

@@ -1,0 +1,262 @@
+"""`verify` on the CPU backend: planted faults are named, and right programs are not accused."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import accelerator_graph as ag
+from diagnosis.host_programs import FAULTS, RIGHT, doubled, launch, x_of
+
+
+@pytest.fixture(autouse=True)
+def stream():
+    with ag.Stream(backend="cpu") as stream:
+        yield stream
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_named(name):
+    make, cause = FAULTS[name]
+    args, how = make()
+    with pytest.raises(ag.VerificationError) as raised:
+        ag.verify(*args, **how)
+    assert raised.value.report.cause == cause, raised.value
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_program_is_not_accused(name):
+    args, how = RIGHT[name]()
+    report = ag.verify(*args, **how)
+    if name == "an_uninitialised_tail":  # NumPy does not show who writes new memory
+        assert report.verdict in ("right", "undecided")
+    else:
+        assert report.verdict == "right", report
+
+
+# ---- the report ----------------------------------------------------------------------------------
+
+
+def scaled_by_the_host(x):
+    out = np.empty_like(x)
+    launch(np.multiply, x, float(x.sum()), out)
+    return {"y": out}
+
+
+def test_the_report_in_words_and_as_json():
+    with pytest.raises(ag.VerificationError) as raised:
+        ag.verify(scaled_by_the_host, x_of())
+    report = raised.value.report
+    assert str(raised.value) == str(report)
+    assert str(report).startswith(
+        "the graph of 'scaled_by_the_host' gives wrong results: all elements of result['y'] differ from eager "
+        "runs, by up to "
+    )
+    (finding,) = report.findings
+    assert (finding.array, finding.elements, finding.of) == ("result['y']", 6, 6)
+    read = json.loads(report.to_json(indent=1))
+    assert read["cause"] == "frozen"
+    assert read["findings"][0]["largest"] == finding.largest > 0
+    assert (report.backend, report.device, report.where) == ("cpu", 0, "")
+
+
+def test_a_tolerance():
+    def roughly(x):
+        factor = 2 + float(x.sum()) * 1e-9
+        out = np.empty_like(x)
+        launch(np.multiply, x, factor, out)
+        return out
+
+    assert ag.verify(roughly, x_of(), tolerance=1e-6).verdict == "right"
+    report = ag.verify(roughly, x_of())
+    assert report.verdict == "undecided"
+    assert "may be rounding" in report.summary()
+    with pytest.raises(ag.VerificationError):
+        ag.verify(roughly, x_of(), tolerance=1e-12)
+
+
+def test_results_whose_shape_changes_are_undecided():
+    sizes = iter(range(1, 99))
+
+    def f(x):
+        out = np.empty(next(sizes))
+        launch(out.fill, 1)
+        return out
+
+    report = ag.verify(f, x_of())
+    assert report.verdict == "undecided"
+    assert "shapes" in report.summary()
+
+
+def test_eager_runs_that_differ_are_undecided():
+    def f(x):
+        out = np.empty_like(x)
+        launch(lambda: out.__setitem__(slice(None), np.random.default_rng().random(len(x))))
+        return out
+
+    assert ag.verify(f, x_of()).verdict == "undecided"
+
+
+# ---- what is left as it was ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_everything_is_as_before(fails):
+    class Model:
+        def __init__(self):
+            self.total = np.zeros(6)
+            self.calls = 0
+            self.generator = np.random.default_rng(3)
+
+        def forward(self, x):
+            self.calls += 1
+            launch(np.add, self.total, x, self.total)
+            launch(np.add, x, self.generator.random(6), x)
+            if fails and ag.is_current_stream_capturing():
+                raise ZeroDivisionError
+            return x
+
+    model, x = Model(), x_of()
+    np.random.seed(5)
+    first = np.random.random()
+    np.random.seed(5)
+    with pytest.raises(ZeroDivisionError if fails else ag.VerificationError):
+        ag.verify(model.forward, x)
+    assert x.tolist() == x_of().tolist()
+    assert model.total.tolist() == [0.0] * 6
+    assert model.calls == 0
+    assert model.generator.random() == np.random.default_rng(3).random()
+    assert np.random.random() == first
+
+
+def test_state_that_is_named():
+    totals = [np.zeros(6), np.zeros(6)]
+
+    class Hidden:
+        __slots__ = ()
+
+        def __call__(self, x):
+            launch(np.add, totals[0], x, totals[0])
+            return doubled(totals[0])
+
+    assert ag.verify(Hidden(), x_of(), state=[totals[0]]).verdict == "right"
+    assert totals[0].tolist() == [0.0] * 6
+
+
+# ---- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "how", "error", "words"),
+    [
+        ((doubled, 1), {"rounds": 0}, ValueError, "rounds must be at least 1"),
+        ((doubled, 1), {"rounds": "x"}, TypeError, "rounds must be an int"),
+        ((doubled, 1), {"tolerance": -1}, ValueError, "tolerance must be a number of at least 0"),
+        ((3,), {}, TypeError, "must be a callable or a Graph"),
+        ((doubled, 1), {"outputs": 2}, TypeError, "belong to a graph"),
+        ((doubled,), {}, TypeError, "missing a required argument: 'x'"),
+    ],
+)
+def test_arguments_that_are_refused(args, how, error, words):
+    with pytest.raises(error, match=words):
+        ag.verify(*args, **how)
+
+
+def test_a_graph_needs_a_reference_and_a_capture():
+    graph = ag.Graph()
+    with pytest.raises(TypeError, match="pass reference="):
+        ag.verify(graph)
+    with pytest.raises(ag.GraphStateError, match="nothing was captured"):
+        ag.verify(graph, x_of(), outputs=x_of(), reference=doubled)
+
+
+def test_not_in_a_capture():
+    with ag.Graph() as graph:
+        launch(int)
+        with pytest.raises(ag.CaptureError, match="verify can't run"):
+            ag.verify(doubled, x_of())
+    assert graph.num_nodes == 1
+
+
+def test_a_function_that_can_not_be_captured(stream):
+    def f(x):
+        stream.synchronize()
+        out = doubled(x)
+        ag.current_stream().synchronize()
+        return out
+
+    with pytest.raises(ag.CaptureError):
+        ag.verify(f, x_of())
+
+
+# ---- graphed -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outputs", ["copy", "static"])
+def test_graphed_verifies_its_first_graphs(outputs, stream):
+    runs = []
+
+    @ag.graphed(verify="first", warmup=1, outputs=outputs)
+    def f(x, factor=2):
+        runs.append(factor)
+        out = np.empty_like(x)
+        launch(np.multiply, x, factor, out)
+        return out, x
+
+    for i in range(4):
+        result, same = f(x_of() + i)
+        stream.synchronize()
+        assert result.tolist() == [2 * (x + i) for x in x_of()]
+        assert same.tolist() == (x_of() + i).tolist()
+    count = len(runs)
+    f(x_of())
+    assert len(runs) == count > 4
+    assert f.cache_info()[:3] == (4, 1, 1)
+
+
+@pytest.mark.parametrize("outputs", ["copy", "static"])
+def test_graphed_refuses_a_graph_that_is_wrong(outputs):
+    f = ag.graphed(scaled_by_the_host, verify="first", warmup=0, outputs=outputs)
+    for _ in range(2):
+        with pytest.raises(ag.VerificationError) as raised:
+            f(x_of())
+        assert raised.value.report.cause == "frozen"
+        assert raised.value.report.function == "scaled_by_the_host"
+    assert f.cache_info().graphs == 0
+
+
+def test_graphed_says_why_an_argument_is_not_written():
+    @ag.graphed(verify="first", warmup=0)
+    def f(x):
+        launch(np.add, x, 1, x)
+
+    with pytest.raises(ag.VerificationError, match="if the function returns the argument"):
+        f(x_of())
+
+
+def test_graphed_warns_if_it_can_not_be_decided():
+    @ag.graphed(verify="first", warmup=0)
+    def f(x):
+        out = np.empty_like(x)
+        launch(lambda: out.__setitem__(slice(None), np.random.default_rng().random(len(x))))
+        return out
+
+    with pytest.warns(RuntimeWarning, match="can't be decided whether the graph of .* is right"):
+        f(x_of())
+    assert f.cache_info().graphs == 1
+
+
+def test_the_environment_asks_for_it(monkeypatch):
+    monkeypatch.setenv("ACCELERATOR_GRAPH_VERIFY", "first")
+    f = ag.graphed(scaled_by_the_host, warmup=0)
+    with pytest.raises(ag.VerificationError):
+        f(x_of())
+    monkeypatch.setenv("ACCELERATOR_GRAPH_VERIFY", "")
+    ag.graphed(scaled_by_the_host, warmup=0)(x_of())
+    monkeypatch.setenv("ACCELERATOR_GRAPH_VERIFY", "always")
+    with pytest.raises(ValueError, match="ACCELERATOR_GRAPH_VERIFY is 'always'"):
+        ag.graphed(doubled)
+    with pytest.raises(ValueError, match="verify must be 'first' or None"):
+        ag.graphed(doubled, verify="last")
