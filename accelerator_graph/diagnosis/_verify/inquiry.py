@@ -11,6 +11,7 @@ from .trial import Changing
 _EXPERIMENTS = (
     writing.unwritten,
     repeating.races,
+    writing.read_first,
     following.first_arguments,
     following.other_arguments,
     repeating.repeated_numbers,

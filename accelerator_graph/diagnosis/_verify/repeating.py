@@ -52,5 +52,5 @@ def repeated_numbers(case: Case) -> list[Finding]:
             elements,
         )
         for i, elements in drawn.items()
-        if one.contents[i] == other.contents[i]
+        if one.contents[i] == other.contents[i] and case.eager_agrees(i)
     ]

@@ -207,6 +207,7 @@ class Trial:
         program.random.restore()
         capture()
         self._now.clear()
+        self.eager()  # waits for work that has escaped from the capture
         known = [*program.fed, *program.state]
         self.poisoned = [
             i

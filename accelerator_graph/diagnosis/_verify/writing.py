@@ -11,16 +11,16 @@ from .trial import Run
 
 
 def unwritten(case: Case) -> list[Finding]:
-    """Find outputs that keep what they held before a replay, or that depend on it."""
+    """Find outputs that keep what they held before a replay."""
     trial = case.trial
     one, other = trial.replay(pattern=0), trial.replay(pattern=1)
-    case.base = one
+    case.base, case.other_pattern = one, other
     found: list[Finding] = []
     for i in trial.poisoned:
         kept = _kept(case, i, one, other)
         if kept:
             found += _left(case, i, kept)
-    return found or _read_first(case, one, other)
+    return found
 
 
 def _kept(case: Case, i: int, one: Run, other: Run) -> list[int]:
@@ -65,18 +65,20 @@ def _eager_writes(case: Case, i: int, elements: list[int]) -> bool:
     return False
 
 
-def _read_first(case: Case, one: Run, other: Run) -> list[Finding]:
+def read_first(case: Case) -> list[Finding]:
     """Find outputs that depend on what they held before a replay."""
     trial, found = case.trial, []
-    again: Run | None = None
+    one, other = case.base, case.other_pattern
+    again: tuple[Run, Run] | None = None
     for i in range(len(trial.targets)):
         leave_out = case.expected.unstable[i] | case.ignored.get(i, frozenset())
         gaps = differing(one.contents[i], other.contents[i], trial.targets[i].elements)
         apart = [j for j in gaps if j not in leave_out]
         if not apart or case.expected.spread[i]:
             continue
-        again = again or trial.replay(pattern=0)
-        if again.contents[i] == one.contents[i] and case.eager_agrees(i):
+        again = again or (trial.replay(pattern=0), trial.replay(pattern=1))
+        repeats = [run.contents[i] for run in again] == [one.contents[i], other.contents[i]]
+        if repeats and case.eager_agrees(i):
             text = f"{case.count(i, apart)} depend on what the outputs held before the replay"
             found.append(case.finding(i, "not_written", text, apart))
     return found

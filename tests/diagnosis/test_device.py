@@ -1,0 +1,33 @@
+"""`verify` over raw memory of CUDA and HIP: planted faults are named, right programs are not accused."""
+
+from __future__ import annotations
+
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph.testing.works import work_of
+from diagnosis.device_programs import FAULTS, RIGHT
+
+BACKENDS = [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("cuda", "hip")]
+
+
+@pytest.fixture(params=BACKENDS)
+def work(request):
+    with ag.Stream(backend=request.param):
+        yield work_of(request.param)()
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_named(work, name):
+    make, cause = FAULTS[name]
+    args, how = make(work)
+    with pytest.raises(ag.VerificationError) as raised:
+        ag.verify(*args, **how)
+    assert raised.value.report.cause == cause, raised.value
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_program_is_not_accused(work, name):
+    args, how = RIGHT[name](work)
+    report = ag.verify(*args, **how)
+    assert report.verdict == "right", report
