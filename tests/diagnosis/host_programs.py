@@ -1,7 +1,7 @@
-"""Programs for `verify` on the CPU backend: right ones, and twelve with a planted fault.
+"""Programs for `verify` on the CPU backend: right ones, and ones with a planted fault.
 
-Each makes what `verify` is called with: the positional and the keyword arguments. The current stream is one of
-the CPU backend.
+Each makes what `verify` is called with: the positional and the keyword arguments. The current stream is one
+of the CPU backend.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ PARTS = {
         "torch_cpu/itself.py": 10,
         "torch_cpu/labels.py": 9,
         "compat/test_compat.py": 3,
+        "diagnosis/test_torch.py": 26,
     },
     "examples": {"examples/on_torch_cpu.py": 9},
 }

@@ -92,8 +92,8 @@ def _compared(
             case.found(
                 each,
                 "not_written",
-                f"{case.count(each.target, each.difference.indices)} depend on what was there before the replay, "
-                "and eager runs do not",
+                f"{case.count(each.target, each.difference.indices)} depend on what was there before the "
+                "replay, and eager runs do not",
             )
             for each in read_first
         ]
