@@ -11,9 +11,9 @@ import lanes
 
 pytestmark = lanes.require("torch")
 
-import torch  # noqa: E402
+import torch
 
-from diagnosis import torch_programs as programs  # noqa: E402
+from diagnosis import torch_programs as programs
 
 ON_CPU = os.environ.get(lanes.SIMULATOR) == "torch_cpu" or not torch.cuda.is_available()
 

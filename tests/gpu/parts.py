@@ -34,7 +34,7 @@ def ignoring(names: Sequence[str]) -> list[str]:
     return [f"--ignore=tests/{name}" for name in names]
 
 
-FOLDERS = ("backends", "core", "driver_rules", "compat", "examples", "graphed", "interop")
+FOLDERS = ("backends", "core", "diagnosis", "driver_rules", "compat", "examples", "graphed", "interop")
 """Those whose tests run in parts of their own."""
 WITHOUT_A_GPU = (
     "test_benchmarks.py",
@@ -53,6 +53,7 @@ PARTS = {
         "driver_rules": tests("the driver's rules", "tests/driver_rules"),
         "compat": tests("torch's names, and frameworks", "tests/compat", "tests/interop"),
         "graphed": tests("graphed functions", "tests/graphed"),
+        "diagnosis": tests("trust", "tests/diagnosis"),
         "others": tests("all others", "tests", *ignoring((*FOLDERS, *WITHOUT_A_GPU))),
         "demo": Part("The demo", "python -m accelerator_graph demo --backend cuda"),
         "speed": Part("How fast it is", "python benchmarks/run.py --backend cuda --quick"),

@@ -1,0 +1,37 @@
+"""`verify` with CuPy, on a GPU and on AMD's runtime."""
+
+from __future__ import annotations
+
+import pytest
+
+import accelerator_graph as ag
+import lanes
+
+pytestmark = lanes.require("cupy")
+
+import cupy
+
+from diagnosis.cupy_programs import FAULTS, RIGHT
+
+
+@pytest.fixture(autouse=True)
+def _stream():
+    cupy.zeros(1)
+    with cupy.cuda.Stream(non_blocking=True):
+        yield
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_named(name):
+    make, cause = FAULTS[name]
+    args, how = make()
+    with pytest.raises(ag.VerificationError) as raised:
+        ag.verify(*args, **how)
+    assert raised.value.report.cause == cause, raised.value
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_program_is_not_accused(name):
+    args, how = RIGHT[name]()
+    report = ag.verify(*args, **how)
+    assert report.verdict == "right", report
