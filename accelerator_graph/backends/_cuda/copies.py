@@ -8,27 +8,29 @@ from . import nodes
 from .driver import Driver, Executable, Graph
 
 _SET = "cuGraphExecMemcpyNodeSetParams"
+_FIELDS = {"CU_MEMORYTYPE_DEVICE": "srcDevice", "CU_MEMORYTYPE_HOST": "srcHost"}
 
 
 def source_setter(
     driver: Driver, graph: Graph, executable: Executable, index: int
 ) -> Callable[[int], None] | None:
-    """Return a callable that changes the source of one copy; None for other nodes, and copies from elsewhere.
+    """Return a callable that changes the source of one copy; None for other nodes, and for arrays.
 
-    The driver wants the same context and the same kind of memory as before.
+    The driver wants memory of the same kind as before.
     """
     node = nodes.node_handles(driver, graph.handle)[index]
     if nodes.kind_of(driver, node) != "memcpy":
         return None
     params = driver.call("cuGraphMemcpyNodeGetParams", node)
-    if params.srcMemoryType != driver.api.CUmemorytype.CU_MEMORYTYPE_DEVICE or params.Height > 1:
+    field = _FIELDS.get(params.srcMemoryType.name)
+    if field is None or params.Height > 1:
         return None
     params.Height = params.Depth = 1
     change, success = driver.api.cuGraphExecMemcpyNodeSetParams, driver.success
     handle, context = executable.handle, graph.context
 
     def set_source(address: int) -> None:
-        params.srcDevice = address
+        setattr(params, field, address)
         try:
             (code,) = change(handle, node, params, context)
         except (RuntimeError, ValueError) as error:
