@@ -10,7 +10,6 @@ from .._core.streams import Stream
 from ..api import Graph
 from ..backends.base import Recorder
 from ..errors import DriverError
-from .array_placement import extent
 from .arrays import ArrayType
 from .signature import Leaves
 
@@ -114,10 +113,17 @@ class InputNodes:
 
 
 def _same_bytes(x: Any, y: Any) -> int:
-    """Return how many bytes two arrays have; 0 if these are not dense, or in another order in the other."""
-    memory = extent(x)
-    strides = x.stride() == y.stride() if hasattr(x, "stride") else x.strides == y.strides
-    if memory is None or not strides:
+    """Return how many bytes two arrays have; 0 if these have gaps, or are in another order in the other."""
+    if hasattr(x, "stride"):
+        steps, others, size = x.stride(), y.stride(), 1
+    else:
+        steps, others, size = x.strides, y.strides, x.dtype.itemsize
+    if tuple(steps) != tuple(others):
         return 0
-    nbytes = int(x.nbytes)
-    return nbytes if memory[1] - memory[0] == nbytes else 0
+    for step, length in sorted(zip(steps, x.shape, strict=True)):
+        if length == 1:
+            continue
+        if step != size:
+            return 0
+        size *= length
+    return int(x.nbytes)

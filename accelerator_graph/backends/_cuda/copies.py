@@ -8,7 +8,11 @@ from . import nodes
 from .driver import Driver, Executable, Graph
 
 _SET = "cuGraphExecMemcpyNodeSetParams"
-_FIELDS = {"CU_MEMORYTYPE_DEVICE": "srcDevice", "CU_MEMORYTYPE_HOST": "srcHost"}
+_FIELDS = {
+    "CU_MEMORYTYPE_DEVICE": "srcDevice",
+    "CU_MEMORYTYPE_HOST": "srcHost",
+    "CU_MEMORYTYPE_UNIFIED": "srcDevice",
+}
 
 
 def source_setter(
