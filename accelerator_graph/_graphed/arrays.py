@@ -33,7 +33,9 @@ class ArrayType:
     assign: Callable[[Any, Any], object]
     """``assign(target, source)`` copies, on the framework's current stream or at once."""
     address: Callable[[Any], int] | None = None
-    """Returns an array's address; 0 if the bytes there are not its elements. None if nobody knows."""
+    """Returns the address of an array on a device, if its type can tell that quickly."""
+    altered: Callable[[Any], bool] | None = None
+    """Returns True if the elements of an array are not what its bytes say, as those of a lazy negation."""
 
     def copy(self, x: Any) -> Any:
         """Return a copy, made on the framework's current stream or at once; of a place, itself."""
@@ -146,16 +148,11 @@ def _tensor(cls: type, package: Any) -> ArrayType:
         leaves.append(x)
         return cls, x.shape, x.stride(), x.dtype, x.device, x.requires_grad
 
-    def address(x: Any) -> int:
-        return 0 if x.is_neg() or x.is_conj() else int(x.data_ptr())
-
     assign = cls.copy_  # type: ignore[attr-defined]
-    known = cls in (
-        getattr(package, "Tensor", None),
-        getattr(getattr(package, "nn", None), "Parameter", None),
-    )
+    plain = (getattr(package, "Tensor", None), getattr(getattr(package, "nn", None), "Parameter", None))
+    address, altered = (cls.data_ptr, cls.is_neg) if cls in plain else (None, None)  # type: ignore[attr-defined]
     return ArrayType(
-        "tensor", package, read, lambda x: package.empty_like(x.detach()), assign, address if known else None
+        "tensor", package, read, lambda x: package.empty_like(x.detach()), assign, address, altered
     )
 
 
@@ -168,7 +165,7 @@ def _array(package: Any, read: Read, address: Callable[[Any], int] | None = None
 
 def _pointer(x: Any) -> int:
     """Return the address of an array like CuPy's."""
-    return int(x.data.ptr)
+    return x.data.ptr  # type: ignore[no-any-return]
 
 
 def _has_pointer(x: Any) -> bool:

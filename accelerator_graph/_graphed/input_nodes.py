@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._core.streams import Stream
 from ..api import Graph
@@ -14,13 +13,15 @@ from .arrays import ArrayType
 from .signature import Leaves
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class InputNode:
+class InputNode(NamedTuple):
     """A copy to the static array of one argument."""
 
-    index: int
-    """Of the argument, among the arrays of a call."""
+    number: int
+    """Of the node."""
+    argument: int
+    """Its place among the arrays of a call."""
     address: Callable[[Any], int]
+    altered: Callable[[Any], bool] | None
     static: int
     """The address of the static array."""
     nbytes: int
@@ -52,22 +53,25 @@ class InputNodes:
     ) -> None:
         self._nodes: list[InputNode] = []
         if type(stream._backend).source_setter is not Recorder.source_setter:
-            self._nodes = [
-                InputNode(i, address, address(statics[i]), nbytes, array_types[i])
-                for i in indices
-                if (address := array_types[i].address) is not None
-                and (nbytes := _same_bytes(leaves[i], statics[i]))
-                and address(leaves[i])
-            ]
-        self.indices = {node.index for node in self._nodes}
+            for i in indices:
+                self._add(i, leaves[i], statics[i], array_types[i])
+        self.arguments = {node.argument for node in self._nodes}
         """The arguments that are copied by nodes."""
         self._sources = [0] * len(self._nodes)
         self._setters: list[Callable[[int], None]] = []
 
+    def _add(self, i: int, leaf: Any, static: Any, array_type: ArrayType) -> None:
+        address, altered = array_type.address, array_type.altered
+        nbytes = 0 if address is None else _same_bytes(leaf, static)
+        if address is not None and nbytes and not (altered and altered(leaf)):
+            number = len(self._nodes)
+            node = InputNode(number, i, address, altered, address(static), nbytes, array_type)
+            self._nodes.append(node)
+
     def record(self, stream: Stream, leaves: Leaves) -> None:
         """Record the copies, as the first work of a capture."""
         for node in self._nodes:
-            source = node.address(leaves[node.index])
+            source = node.address(leaves[node.argument])
             stream._backend.copy(stream._native, node.static, source, node.nbytes)
 
     def connect(self, graph: Graph) -> bool:
@@ -87,38 +91,38 @@ class InputNodes:
     def read_from(self, leaves: Leaves) -> None:
         """Have the next run read these arrays."""
         sources = self._sources
-        for k, node in enumerate(self._nodes):
-            leaf = leaves[node.index]
-            address = node.address(leaf)
-            if address != sources[k]:
-                sources[k] = 0  # not known, if this is interrupted
-                if address == 0 or address == node.static or not self._set(k, address):
-                    address = self._copied(k, leaf)
-                sources[k] = address
+        for number, argument, address_of, altered, static, _, array_type in self._nodes:
+            leaf = leaves[argument]
+            address = address_of(leaf)
+            if altered is not None and altered(leaf):
+                address = 0
+            if address != sources[number] or address == 0:
+                sources[number] = 0  # nobody knows, if this is interrupted
+                if address in (0, static) or not self._set(number, address):
+                    copy = array_type.empty_like(leaf)  # freed in the order of the stream
+                    array_type.assign(copy, leaf)
+                    self._setters[number](address_of(copy))
+                else:
+                    sources[number] = address
 
-    def _set(self, k: int, address: int) -> bool:
+    def _set(self, number: int, address: int) -> bool:
         try:
-            self._setters[k](address)
+            self._setters[number](address)
         except DriverError:  # memory of another kind than that of the first call
             return False
         return True
 
-    def _copied(self, k: int, leaf: Any) -> int:
-        """Have a run read a copy of an array whose memory it can't read. Return 0: it is used once."""
-        node = self._nodes[k]
-        copy = node.array_type.empty_like(leaf)  # freed in the order of the stream
-        node.array_type.assign(copy, leaf)
-        self._setters[k](node.address(copy))
-        return 0
-
 
 def _same_bytes(x: Any, y: Any) -> int:
-    """Return how many bytes two arrays have; 0 if these have gaps, or are in another order in the other."""
+    """Return how many bytes two arrays have that can be copied as they are; 0 if they can't.
+
+    They can't if there are gaps, or the order is another one. Complex tensors may be conjugated lazily.
+    """
     if hasattr(x, "stride"):
         steps, others, size = x.stride(), y.stride(), 1
     else:
         steps, others, size = x.strides, y.strides, x.dtype.itemsize
-    if tuple(steps) != tuple(others):
+    if tuple(steps) != tuple(others) or getattr(x.dtype, "is_complex", False):
         return 0
     for step, length in sorted(zip(steps, x.shape, strict=True)):
         if length == 1:

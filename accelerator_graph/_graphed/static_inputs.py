@@ -45,7 +45,7 @@ class StaticInputs:
         self.arrays = [made[each] for each in ids]
         """In the order of the leaves."""
         self._nodes = InputNodes(stream, leaves, self.arrays, array_types, self._firsts if nodes else ())
-        self.in_graph = bool(self._nodes.indices)
+        self.in_graph = bool(self._nodes.arguments)
         """True if some copies are nodes of the graph."""
         if not self._on_host and lives_while_held(stream):
             held = order.hold(stream)
@@ -107,7 +107,7 @@ class StaticInputs:
             if array_type.kind == "tensor" and self.arrays[i].requires_grad:  # the function has set it
                 self.arrays[i] = self.arrays[i].detach()
         copied = [each for each in self._array_types if each.kind != "place"]
-        firsts = [i for i in self._firsts if i not in self._nodes.indices]
+        firsts = [i for i in self._firsts if i not in self._nodes.arguments]
         self._copies_in = self._plan(firsts)
         self._copies_back = self._plan(sorted(back))
         tensors = all(each.kind == "tensor" for each in self._array_types)

@@ -30,9 +30,6 @@ class Dense(Tensor):
     def is_neg(self):
         return self.negative
 
-    def is_conj(self):
-        return False
-
     nbytes = property(lambda self: self.data.nbytes)
 
 
