@@ -31,6 +31,7 @@ def graphed(
     outputs: Literal["copy", "static"] = "copy",
     pool: AnyPool | None = None,
     on_capture_error: Literal["raise", "eager"] = "raise",
+    inputs: Literal["copy", "node"] = "copy",
     verify: Literal["first"] | None = None,
 ) -> Graphed[P, R]: ...
 
@@ -44,6 +45,7 @@ def graphed(
     outputs: Literal["copy", "static"] = "copy",
     pool: AnyPool | None = None,
     on_capture_error: Literal["raise", "eager"] = "raise",
+    inputs: Literal["copy", "node"] = "copy",
     verify: Literal["first"] | None = None,
 ) -> Callable[[Callable[P, R]], Graphed[P, R]]: ...
 
@@ -58,6 +60,7 @@ def graphed(
     outputs: Literal["copy", "static"] = "copy",
     pool: AnyPool | None = None,
     on_capture_error: Literal["raise", "eager"] = "raise",
+    inputs: Literal["copy", "node"] = "copy",
     verify: Literal["first"] | None = None,
 ) -> Any:
     """Capture a function once for every signature of its arguments, and replay it at later calls.
@@ -89,6 +92,11 @@ def graphed(
     on_capture_error : {"raise", "eager"}
         Whether a `CaptureError` is raised, or the function runs as it is for that signature from then on,
         after one `RuntimeWarning`.
+    inputs : {"copy", "node"}
+        Whether every call enqueues copies of its arrays, or the copies are the first nodes of the graph, and
+        a call only tells those nodes where its arrays are: less work for the host. The results are the same.
+        ``"node"`` is possible on CUDA for dense arrays of torch and CuPy; other arrays, and other backends,
+        use copies.
     verify : {"first"}, optional
         Compare the replays of every new graph with eager runs, as `verify` does, before its first result is
         returned. A wrong graph is dropped and `VerificationError` is raised; a `RuntimeWarning` is issued if
@@ -175,7 +183,7 @@ def graphed(
     pickles of the function, and of instances, begin without graphs.
     """
     times, most = integer(warmup, "warmup"), integer(max_graphs, "max_graphs")
-    options = Options(times, key, most, outputs, check_pool(pool), on_capture_error, wanted(verify))
+    options = Options(times, key, most, outputs, check_pool(pool), on_capture_error, inputs, wanted(verify))
     options.check()
     if function is None:
         return lambda function: _graphed(function, options)
