@@ -44,6 +44,8 @@ class Case:
         self.notes: list[str] = []
         self.failed: tuple[Sequence[bytes] | None, dict[int, bytes] | None] = (None, None)
         """The arguments and the state with which a replay was wrong."""
+        self.follows_python = False
+        """Whether a replay was wrong only once Python had changed its references."""
         self.ignored: dict[int, frozenset[int]] = {}
         """The elements of each array that neither eager runs nor replays write."""
 

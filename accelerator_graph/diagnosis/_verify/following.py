@@ -178,6 +178,7 @@ def python_changes(case: Case) -> list[Finding]:
     second = trial.eager(python=False)
     python.restore()
     moved = [each for each in case.mismatches(case.expected, second) if each.kind == "wrong"]
+    case.follows_python = bool(moved)
     name, before, after = changed[0]
     cause: Cause = "stale_address"
     what = f"{name} becomes another array in every eager run"

@@ -60,11 +60,13 @@ class Outputs:
         case, trial, stream = self._case, self._case.trial, self._program.stream
         data, start = case.failed
         start = start or {}
+        if case.follows_python:
+            trial.eager(data, start=start)
         self._taken()
         runs = []
         places: list[Place] = []
-        for filled in (0, 1):
-            trial.eager(data, start=start, filled=filled)
+        for filled in (0,) if case.follows_python else (0, 1):
+            trial.eager(data, start=start, filled=filled, python=not case.follows_python)
             places = self._taken()
             runs.append(Run(read_all(stream, places), {}))
         trial.capture_anew()

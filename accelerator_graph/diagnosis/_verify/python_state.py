@@ -8,6 +8,8 @@ from functools import partial
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
+from ...interop import registry as interop
+
 _MISSING = object()
 _SIMPLE = (int, float, complex, str, bytes, bool)
 _MOST = 20_000
@@ -32,7 +34,8 @@ class PythonState:
     def __init__(self, function: Any, is_array: Callable[[Any], bool]) -> None:
         self._is_array = is_array
         package = getattr(function, "__module__", None) or ""
-        self._package = package.partition(".")[0]
+        package = package.partition(".")[0]
+        self._package = None if package in (*interop.names(), "numpy") else package
         self._saved = [(slot, slot.get()) for slot in self._slots(function)]
 
     def restore(self) -> None:
@@ -78,10 +81,10 @@ class PythonState:
         """Return True for objects whose insides may be the state of a user's function."""
         if isinstance(value, list | dict | partial | MethodType):
             return True
-        if isinstance(value, type | ModuleType) or self._is_array(value):
+        if isinstance(value, ModuleType) or self._is_array(value):
             return False
-        if isinstance(value, FunctionType):
-            return value.__module__ is not None and value.__module__.partition(".")[0] == self._package
+        if isinstance(value, FunctionType | type):
+            return (value.__module__ or "").partition(".")[0] == self._package
         package = type(value).__module__.partition(".")[0]
         ours = package not in sys.stdlib_module_names or package in ("__main__", "types")
         return ours and package != __name__.partition(".")[0] and hasattr(value, "__dict__")
@@ -105,24 +108,25 @@ def _slots_of(name: str, x: Any) -> Iterator[Slot]:
             yield _cell(variable, cell)
         for variable in dict.fromkeys(_names(x.__code__)):
             value = x.__globals__.get(variable, _MISSING)
-            if value is not _MISSING and not isinstance(value, type | ModuleType):
+            if value is not _MISSING and not isinstance(value, ModuleType):
                 yield _item(variable, x.__globals__, variable)
     elif isinstance(x, dict):
+        owner, found, _ = name.rpartition("_modules")
         for i, key in enumerate(list(x)):
             shown = repr(key) if isinstance(key, str | int) else f"key {i}"
-            yield _item(f"{name}[{shown}]", x, key)
+            yield _item(f"{owner}{key}" if found else f"{name}[{shown}]", x, key)
     elif isinstance(x, list):
         for i in range(len(x)):
             yield _element(f"{name}[{i}]", x, i)
     else:
-        attributes = getattr(x, "__dict__", None)
-        if isinstance(attributes, dict):
-            for key in list(attributes):
-                yield _item(f"{name}.{key}" if name else str(key), attributes, key)
-            for cls in type(x).__mro__[:-1]:
-                for key, value in list(vars(cls).items()):
-                    if key not in attributes and not key.startswith("__") and not hasattr(value, "__get__"):
-                        yield _attribute(f"{name}.{key}" if name else key, cls, key)
+        own: dict[str, Any] = {} if isinstance(x, type) else getattr(x, "__dict__", {})
+        prefix = f"{name}." if name else ""
+        for key in list(own):
+            yield _item(f"{prefix}{key}", own, key)
+        for cls in (x if isinstance(x, type) else type(x)).__mro__[:-1]:
+            for key, value in list(vars(cls).items()):
+                if key not in own and not key.startswith("__") and not hasattr(value, "__get__"):
+                    yield _attribute(f"{prefix}{key}", cls, key)
 
 
 def _cell(name: str, cell: CellType) -> Slot:
