@@ -85,6 +85,7 @@ RULES = [
     ),
     ("__main__", "_cli.command", ""),
     ("_cli.terminal", "", ""),
+    ("_cli.environment", "_core.liveness _graphed.verified", ""),
     ("_cli", f"{PACKAGE} _install _core inspection _cli _demo testing", ""),
     ("_demo.cuda", f"{PACKAGE} _demo", "cuda"),
     ("_demo.hip", f"{PACKAGE} _demo", "hip"),

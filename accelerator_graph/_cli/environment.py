@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from .._core.liveness import asked_for
+from .._graphed.verified import wanted
 
 PREFIX = "ACCELERATOR_GRAPH_"
 
@@ -24,6 +25,14 @@ def check_input_liveness(value: str) -> str:
         return f"Graph() raises ValueError: {error}"
 
 
+def verify(value: str) -> str:
+    """Say what a value of the variable does. Other values than ``first`` make `graphed` raise ValueError."""
+    try:
+        return "graphed functions compare every new graph with eager runs" if wanted(None) else ""
+    except ValueError as error:
+        return f"graphed() raises ValueError: {error}"
+
+
 VARIABLES: dict[str, Callable[[str], str]] = {
     "BACKEND": lambda value: "the backend if the code names none",
     "CHECK_INPUT_LIVENESS": check_input_liveness,
@@ -31,6 +40,7 @@ VARIABLES: dict[str, Callable[[str], str]] = {
     "PROGRAMS": lambda value: "the number of random programs in a backend's tests",
     "PROGRAMS_SEED": lambda value: "the seed of the random programs in a backend's tests",
     "PURE_PYTHON": switch("the C extension is not used"),
+    "VERIFY": verify,
 }
 """What a value does, by the variable's name without the prefix."""
 
