@@ -10,6 +10,7 @@ import struct
 from types import SimpleNamespace
 
 import accelerator_graph as ag
+from accelerator_graph import _demo
 
 
 class Floats:
@@ -303,3 +304,31 @@ def a_counter_on_the_device(work):
         return y
 
     return (f, x_of(work)), {}
+
+
+class Doubles:
+    """Double-precision numbers at an address."""
+
+    def __init__(self, address, count):
+        self.__cuda_array_interface__ = {
+            "shape": (count,),
+            "typestr": "<f8",
+            "data": (int(address), False),
+            "version": 3,
+        }
+
+
+@right
+def the_demo(work):
+    stream, size = ag.current_stream(), 16
+    side = ag.Stream(like=stream)
+    plate = _demo._plates.load(work.backend)(stream, _demo.initial_state(size), size)
+    plate.restore(stream)
+    stream.synchronize()
+    grids = [Doubles(address, size * size) for address in plate.grids]
+
+    def f():
+        _demo.enqueue(plate, size, 8, ag.current_stream(), side)
+        return grids[0]
+
+    return (f,), {"state": grids}

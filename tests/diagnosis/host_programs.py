@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 
 import accelerator_graph as ag
+from accelerator_graph import _demo
 
 
 def launch(work, *args, **how):
@@ -505,3 +506,15 @@ def a_graph_over_state():
     with ag.Graph() as graph:
         launch(np.multiply, x, model.weight, y)
     return (graph, x), {"outputs": {"y": y}, "reference": forward}
+
+
+@right
+def the_demo():
+    size, side = 16, ag.Stream(backend="cpu")
+    plate = _demo._plates.load("cpu")(ag.current_stream(), _demo.initial_state(size), size)
+
+    def f():
+        _demo.enqueue(plate, size, 8, ag.current_stream(), side)
+        return plate.grids[0]
+
+    return (f,), {"state": plate.grids}

@@ -93,6 +93,17 @@ def test_results_whose_shape_changes_are_undecided():
     assert "shapes" in report.summary()
 
 
+def test_other_arguments_that_are_refused():
+    def f(x):
+        if x[0] != 0.5:
+            raise ValueError("x must begin with 0.5")
+        return doubled(x)
+
+    report = ag.verify(f, x_of())
+    assert report.verdict == "right"
+    assert report.notes == ("the function refuses other arguments: ValueError: x must begin with 0.5",)
+
+
 def test_eager_runs_that_differ_are_undecided():
     def f(x):
         out = np.empty_like(x)
