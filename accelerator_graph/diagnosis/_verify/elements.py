@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from array import array
 from typing import Literal, NamedTuple
 
 _EPSILON = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
@@ -49,15 +49,13 @@ class Elements(NamedTuple):
             return struct.pack(f"<{_FORMATS[self.name]}", (0.28515625, 0.71875)[which])
         return (1 - which).to_bytes(self.size, "little")
 
-    def numbers(self, data: bytes) -> Sequence[float]:
+    def numbers(self, data: bytes) -> array[float]:
         """Decode floating-point numbers."""
-        name = self.name
-        if name == "bfloat16":
-            wide = bytearray(2 * len(data))
-            wide[2::4], wide[3::4] = data[0::2], data[1::2]
-            data, name = bytes(wide), "float32"
-        kind = _FORMATS[name]
-        return struct.unpack(f"<{len(data) // struct.calcsize(kind)}{kind}", data)
+        if self.name == "float16":
+            return array("f", struct.unpack(f"<{len(data) // 2}e", data))
+        found = array("d" if self.name == "float64" else "f")
+        found.frombytes(_widened(data) if self.name == "bfloat16" else data)
+        return found
 
     def varied(self, data: bytes, factor: float) -> bytes:
         """Return floating-point numbers in another order, and scaled; nothing leaves the range they had."""
@@ -68,13 +66,23 @@ class Elements(NamedTuple):
         """Return floating-point numbers times a factor of at most 1."""
         if factor == 1.0:
             return data
-        scaled = [x * factor for x in self.numbers(data)]
-        if self.name == "bfloat16":
-            wide = struct.pack(f"<{len(scaled)}f", *scaled)
-            out = bytearray(len(data))
-            out[0::2], out[1::2] = wide[2::4], wide[3::4]
-            return bytes(out)
-        return struct.pack(f"<{len(scaled)}{_FORMATS[self.name]}", *scaled)
+        scaled = array("d" if self.name == "float64" else "f", (x * factor for x in self.numbers(data)))
+        if self.name == "float16":
+            return struct.pack(f"<{len(scaled)}e", *scaled)
+        return _narrowed(scaled.tobytes()) if self.name == "bfloat16" else scaled.tobytes()
+
+
+def _widened(data: bytes) -> bytes:
+    """Return single-precision numbers for those of the type bfloat16, which is their upper half."""
+    wide = bytearray(2 * len(data))
+    wide[2::4], wide[3::4] = data[0::2], data[1::2]
+    return bytes(wide)
+
+
+def _narrowed(data: bytes) -> bytes:
+    out = bytearray(len(data) // 2)
+    out[0::2], out[1::2] = data[2::4], data[3::4]
+    return bytes(out)
 
 
 class Difference(NamedTuple):
@@ -105,6 +113,17 @@ def differing(a: bytes, b: bytes, elements: Elements) -> list[int]:
             pairs = zip(memoryview(one).cast(kind), memoryview(other).cast(kind), strict=True)
             first = start // size
             found += [first + i for i, (x, y) in enumerate(pairs) if x != y]
+    return found
+
+
+def holding(data: bytes, value: bytes) -> list[int]:
+    """Return the indices of the elements that hold a value."""
+    size, found = len(value), []
+    at = data.find(value)
+    while at >= 0:
+        if at % size == 0:
+            found.append(at // size)
+        at = data.find(value, at + 1)
     return found
 
 

@@ -68,11 +68,11 @@ class Outputs:
         for filled in (0,) if case.follows_python else (0, 1):
             trial.eager(data, start=start, filled=filled, python=not case.follows_python)
             places = self._taken()
-            runs.append(Run(read_all(stream, places), {}))
+            runs.append(Run(read_all(stream, places)))
         trial.capture_anew()
         captured = self._taken()[: len(places)]  # an eager run has followed
         trial.replay(data, start=start)
-        replayed = Run(read_all(stream, captured), {})
+        replayed = Run(read_all(stream, captured))
         if len(captured) != len(places) or not all(map(Place.like, captured, places)):
             return ""
         expected = Expectation(places, runs, case.tolerance)

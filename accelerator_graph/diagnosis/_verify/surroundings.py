@@ -124,6 +124,6 @@ def _beside(
 
 def _wrong_results(case: Case, results: list[Place]) -> list[Mismatch]:
     contents = read_all(case.program.stream, results)
-    run = Run([*contents, *case.base.contents[len(contents) :]], {})
+    run = Run([*contents, *case.base.contents[len(contents) :]])
     found = case.mismatches(case.expected, run)
     return [each for each in found if each.target < case.trial.results and each.kind == "wrong"]

@@ -25,8 +25,6 @@ class Run(NamedTuple):
     """What one run has left behind: the results, the arguments and the state, in this order."""
 
     contents: list[bytes]
-    patterns: dict[int, bytes]
-    """What the outputs held before the run, by their index."""
 
 
 class Trial:
@@ -158,7 +156,7 @@ class Trial:
         if not self.targets:
             self.targets, self.results = [*results, *others], len(results)
         self._check([*results, *others])
-        return Run(self._read(results, others), {})
+        return Run(self._read(results, others))
 
     @contextmanager
     def _filling(self, which: int) -> Iterator[None]:
@@ -229,13 +227,13 @@ class Trial:
         self._restore(program.fed, data, start, python=False)
         if random:
             program.random.restore()
-        patterns = {i: program.outputs[i].pattern(pattern) for i in self.poisoned}
-        for i, data_before in patterns.items():
-            program.outputs[i].write(program.stream, data_before)
-        wait(program.stream)
+        for i in self.poisoned:
+            place = program.outputs[i]
+            place.write(program.stream, place.pattern(pattern))
+            wait(program.stream)
         results = program.replay()
         self.replays += 1
-        return Run(self._read(results, [*program.fed, *program.state]), patterns)
+        return Run(self._read(results, [*program.fed, *program.state]))
 
     def _check(self, found: list[Place]) -> None:
         alike = len(found) == len(self.targets)

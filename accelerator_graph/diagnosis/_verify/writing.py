@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from .case import Case
-from .elements import differing
+from .elements import differing, holding
 from .report import Finding
 from .trial import Run
 
@@ -27,11 +27,10 @@ def unwritten(case: Case) -> list[Finding]:
 def _kept(case: Case, i: int, one: Run, other: Run) -> list[int]:
     """Return the elements of an output that hold, after both runs, what they held before."""
     place = case.trial.targets[i]
-    changed = {
-        *differing(one.contents[i], one.patterns[i], place.elements),
-        *differing(other.contents[i], other.patterns[i], place.elements),
-    }
-    return [] if len(changed) == place.count else [j for j in range(place.count) if j not in changed]
+    size = place.elements.size
+    first, second = (place.elements.pattern(which) for which in (0, 1))
+    after = other.contents[i]
+    return [j for j in holding(one.contents[i], first) if after[j * size : (j + 1) * size] == second]
 
 
 def _left(case: Case, i: int, kept: list[int]) -> Iterator[Finding]:
