@@ -354,12 +354,18 @@ def a_random_number_of_python(device):
     return (lambda x: x * random.random(), x_of(device)), {}
 
 
+def default_is_awaited():
+    if not torch.cuda.is_current_stream_capturing():
+        torch.cuda.current_stream().wait_stream(torch.cuda.default_stream())
+
+
 @fault("not_written", gpu=True)
 def the_default_stream_writes_the_output(device):
     def f(x):
         out, other = torch.empty_like(x), x + 1
         with torch.cuda.stream(torch.cuda.default_stream()):
             out.fill_(3)
+        default_is_awaited()
         return out, other
 
     return (f, x_of(device)), {}
@@ -371,8 +377,7 @@ def the_default_stream_clears_the_output(device):
         out = torch.empty_like(x)
         with torch.cuda.stream(torch.cuda.default_stream()):
             out.zero_()
-        if not torch.cuda.is_current_stream_capturing():
-            torch.cuda.current_stream().wait_stream(torch.cuda.default_stream())
+        default_is_awaited()
         return out.add_(x)
 
     return (f, x_of(device)), {}
@@ -386,6 +391,7 @@ def the_default_stream_updates_the_state(device):
         y = x * 2
         with torch.cuda.stream(torch.cuda.default_stream()):
             mean.add_(1)
+        default_is_awaited()
         return y
 
     return (f, x_of(device)), {}
