@@ -178,6 +178,14 @@ def test_arguments_that_are_refused(args, how, error, words):
         ag.verify(*args, **how)
 
 
+def test_memory_of_a_device_is_refused():
+    class Elsewhere:
+        __cuda_array_interface__ = {"shape": (4,), "typestr": "<f4", "data": (64, False), "version": 3}
+
+    with pytest.raises(TypeError, match="argument x is in memory that the stream .* can't read"):
+        ag.verify(doubled, Elsewhere())
+
+
 def test_a_graph_needs_a_reference_and_a_capture():
     graph = ag.Graph()
     with pytest.raises(TypeError, match="pass reference="):

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..._core import stream_stack
 from ..._core.side_streams import side_of
-from ..._core.streams import Stream
+from ..._core.streams import Stream, describe
 from ..._graphed.arguments import Arguments
 from ..._graphed.arrays import clear_autocast_caches
 from ..._graphed.containers import rebuild
@@ -70,6 +70,12 @@ class Program:
         reader.read(self._values, leaves)
         labels = reader.array_names(self._values, names)
         unique = {id(leaf): (leaf, label) for leaf, label in reversed([*zip(leaves, labels, strict=True)])}
+        for leaf, label in unique.values():
+            if not readable(leaf, stream):
+                raise TypeError(
+                    f"verify: argument {label} is in memory that the {describe(stream)} can't read; move it "
+                    "there, or make a stream of its device the current one."
+                )
         self.inputs = [
             Place(leaf, reader.array_types[type(leaf)], label) for leaf, label in reversed(unique.values())
         ]
