@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -179,11 +180,10 @@ def test_arguments_that_are_refused(args, how, error, words):
 
 
 def test_memory_of_a_device_is_refused():
-    class Elsewhere:
-        __cuda_array_interface__ = {"shape": (4,), "typestr": "<f4", "data": (64, False), "version": 3}
-
-    with pytest.raises(TypeError, match="argument x is in memory that the stream .* can't read"):
-        ag.verify(doubled, Elsewhere())
+    interface = {"shape": (4,), "typestr": "<f4", "data": (64, False), "version": 3}
+    elsewhere = SimpleNamespace(__cuda_array_interface__=interface)
+    with pytest.raises(TypeError, match=r"argument x is in memory that the stream .* can't read"):
+        ag.verify(doubled, elsewhere)
 
 
 def test_a_graph_needs_a_reference_and_a_capture():
