@@ -63,11 +63,8 @@ class Trial:
 
     def _read(self, results: Sequence[Place], places: Sequence[Place]) -> list[bytes]:
         """Read the contents of results and of other arrays, once all work is done."""
-        found = read_all(self.program.stream, [*results, *places])
-        for i, place in enumerate(places, len(results)):
-            if self._now.get(place) == found[i]:
-                found[i] = self._now[place]  # so that equal contents are kept once
-            self._now[place] = found[i]
+        found = read_all(self.program.stream, [*results, *places], self._now)
+        self._now.update(zip(places, found[len(results) :], strict=True))
         return found
 
     def warm_up(self) -> None:
