@@ -81,6 +81,33 @@ def test_a_tolerance():
         ag.verify(roughly, x_of(), tolerance=1e-12)
 
 
+def largest(x, found):
+    np.copyto(found, np.argmax(x))
+
+
+def test_an_index_that_does_not_follow_is_frozen():
+    def f(x):
+        out = np.empty(1, int)
+        launch(np.copyto, out, np.argmax(x))
+        return out
+
+    with pytest.raises(ag.VerificationError) as raised:
+        ag.verify(f, x_of())
+    assert raised.value.report.cause == "frozen"
+
+
+def test_an_index_that_follows_numbers_in_its_own_way_is_undecided():
+    def f(x):
+        near, out = np.empty_like(x), np.empty(1, int)
+        launch(np.multiply, x, 1.0 + 1e-12 * ag.is_current_stream_capturing() * np.arange(len(x)), near)
+        launch(largest, near, out)
+        return out
+
+    report = ag.verify(f, np.array([1.0, 3.0, 3.0, 2.0]))
+    assert report.verdict == "undecided"
+    assert report.findings[0].array == "result"
+
+
 def test_results_whose_shape_changes_are_undecided():
     sizes = iter(range(1, 99))
 
