@@ -421,10 +421,12 @@ def a_stream_is_not_waited_for(device):
         here = torch.cuda.current_stream()
         side.wait_stream(here)
         with torch.cuda.stream(side):
-            for i in range(20):
-                torch.mul(x, i, out=shared)
+            for i in range(40):
+                torch.mul(x, i + 1, out=shared)
         if not torch.cuda.is_current_stream_capturing():
             here.wait_stream(side)
+        for _ in range(10):
+            x = x * 1.5
         found = shared.clone()
         here.wait_stream(side)
         return found
@@ -439,11 +441,11 @@ def a_workspace_belongs_to_a_stream(device):
     def f(x):
         key = torch.cuda.current_stream().cuda_stream
         if key not in workspaces:
-            workspaces[key] = torch.empty_like(x)
-        workspace, out = workspaces[key], torch.zeros_like(x)
-        for i in range(20):
-            torch.mul(x, i, out=workspace)
-            out += workspace
-        return out
+            workspaces[key] = torch.zeros_like(x)
+        workspace = workspaces[key]
+        workspace.zero_()
+        for _ in range(40):
+            workspace.add_(x)
+        return workspace.clone()
 
     return (f, x_of(device, 1 << 20)), {"rounds": 1}

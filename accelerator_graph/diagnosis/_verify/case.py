@@ -96,7 +96,8 @@ class Case:
             factor = _FACTORS[number % len(_FACTORS)]
             data = saved[: len(inputs)]
             for i in chosen:
-                data[i] = inputs[i].elements.varied(data[i], factor)
+                elements = inputs[i].elements
+                data[i] = elements.scaled(elements.turned(data[i]), factor)
             yield data
 
     # ---- comparing -----------------------------------------------------------------------------

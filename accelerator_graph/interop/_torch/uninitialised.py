@@ -14,6 +14,8 @@ _EMPTY = frozenset(
 _VALUES = (0.28515625, 0.71875)
 _SMALL = 1 << 20
 """The allocator keeps requests of up to this size apart from the others (kSmallSize)."""
+_STREAMS = 32
+"""torch has so many streams of each priority, and gives them out in turn."""
 
 
 def fill_new(torch: Any, which: int) -> Undo:
@@ -52,15 +54,18 @@ def fill_new(torch: Any, which: int) -> Undo:
 
 
 def clear_free(torch: Any, device: int) -> None:
-    """Set the memory to zero that the caching allocator keeps for later, but not that of private pools."""
-    held, streams = [], set()
+    """Set the memory to zero that the caching allocator keeps for later, but not that of private pools.
+
+    Memory is kept for a stream, which may have been destroyed, and then its handle must not be used. So this
+    clears what is kept for the default stream, the current one, and those of torch's own pool.
+    """
+    held = []
+    streams = _living_streams(torch, device)
     for segment in torch.cuda.memory_snapshot():
-        if segment["device"] != device or tuple(segment["segment_pool_id"]) != (0, 0):
+        stream = streams.get(segment["stream"])
+        if stream is None or segment["device"] != device or tuple(segment["segment_pool_id"]) != (0, 0):
             continue
-        handle = segment["stream"]
         largest = _SMALL if segment["segment_type"] == "small" else sys.maxsize
-        stream = torch.cuda.ExternalStream(handle, device) if handle else torch.cuda.default_stream(device)
-        streams.add(stream)
         with torch.cuda.stream(stream):
             for block in segment["blocks"]:
                 left = block["size"] if block["state"] == "inactive" else 0
@@ -68,5 +73,13 @@ def clear_free(torch: Any, device: int) -> None:
                     size = min(left, largest)
                     held.append(torch.zeros(size, dtype=torch.uint8, device=f"cuda:{device}"))
                     left -= size
-    for stream in streams:
+    for stream in streams.values():
         stream.synchronize()
+
+
+def _living_streams(torch: Any, device: int) -> dict[int, Any]:
+    """Return the streams of a device that are never destroyed, and the current one, by their handles."""
+    cuda = torch.cuda
+    found = [cuda.default_stream(device), cuda.current_stream(device)]
+    found += [cuda.Stream(device, priority=p) for p in (0, -1) for _ in range(_STREAMS)]
+    return {stream.cuda_stream: stream for stream in found}
