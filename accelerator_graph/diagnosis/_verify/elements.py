@@ -64,7 +64,7 @@ class Elements(NamedTuple):
         return data[turn:] + data[:turn]
 
     def scaled(self, data: bytes, factor: float) -> bytes:
-        """Return floating-point numbers times a factor of at most 1; many are turned, since that is faster."""
+        """Return floating-point numbers times a factor of at most 1; many are turned, which is faster."""
         if factor == 1.0:
             return data
         if len(data) // self.size > _MOST_SCALED:
