@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from ..backends.base import GraphEdge, GraphNode
 from .description import GraphDescription, all_nodes
 from .grouping import place, runs, short_names
-from .names import short_name
+from .names import body_title, short_name
 
 
 def table(description: GraphDescription, most: int = 40) -> str:
@@ -42,7 +42,7 @@ def count(number: int, noun: str) -> str:
 
 def details(node: GraphNode) -> str:
     """Return what a node does, in a few words."""
-    parts = [short_name(node.name)] if node.name else []
+    parts = [short_name(node.demangled or node.name)] if node.name else []
     if node.grid and node.block:
         shared = f" {size(node.shared_bytes)} shared" if node.shared_bytes else ""
         parts.append(f"<{_product(node.grid)} x {_product(node.block)}>{shared}")
@@ -54,7 +54,14 @@ def details(node: GraphNode) -> str:
         parts.append(f"{node.source:#x} ->")
     if node.target is not None and node.kind != "host":
         parts.append(f"{node.target:#x}")
+    if is_closed(node):
+        parts.append("(the driver does not tell what is inside)")
     return " ".join(parts)
+
+
+def is_closed(node: GraphNode) -> bool:
+    """Return True for a conditional node whose bodies the vendor does not tell."""
+    return node.kind == "conditional" and not node.bodies
 
 
 def size(nbytes: int) -> str:
@@ -89,7 +96,9 @@ def _rows(
         before = after.get(node.id, [])
         shown = " ".join(before) if before != [str(node.id - 1)] else ""
         yield f"{indent}{node.id}", node.kind, details(node), shown or ("" if before else "-")
-        for body in node.bodies:
+        for number, body in enumerate(node.bodies):
+            if node.kind == "conditional":
+                yield f"{indent}  {body_title(node, number)}:", "", "", ""
             yield from _rows(*body, indent + "  ")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from ..description import GraphDescription, all_nodes
 from ..difference import Comparison, compare
 from ..lanes import lanes
-from ..names import demangled, short_name
+from ..names import case, short_name
 
 _SCRIPTS = ("cytoscape.min.js", "rows.js", "words.js", "drawing.js", "colours.js", "page.js")
 
@@ -37,22 +37,28 @@ def diff_to_html(a: GraphDescription, b: GraphDescription, titles: tuple[str, st
 
 def _graph(description: GraphDescription) -> dict[str, Any]:
     data: dict[str, Any] = json.loads(description.to_json())
-    _add_lanes(data, description.nodes, description.edges)
+    _add_to_contents(data, description.nodes, description.edges)
     data.setdefault("labels", [])
     return data
 
 
-def _add_lanes(data: dict[str, Any], nodes: Any, edges: Any) -> None:
+def _add_to_contents(data: dict[str, Any], nodes: Any, edges: Any) -> None:
     data["lanes"] = lanes(len(nodes), edges)
     for each, node in zip(data["nodes"], nodes, strict=True):
-        for body, contents in zip(each.get("bodies", ()), node.bodies, strict=True):
-            _add_lanes(body, *contents)
+        for number, (body, contents) in enumerate(zip(each.get("bodies", ()), node.bodies, strict=True)):
+            body["case"] = case(node, number)
+            _add_to_contents(body, *contents)
 
 
 def _names(descriptions: Iterable[GraphDescription]) -> dict[str, tuple[str, str]]:
     """Return the short and the whole name of each function."""
-    found = {node.name for each in descriptions for node in all_nodes(each.nodes) if node.name}
-    return {name: (short_name(name), demangled(name)) for name in sorted(found)}
+    found = {
+        node.name: node.demangled or node.name
+        for each in descriptions
+        for node in all_nodes(each.nodes)
+        if node.name
+    }
+    return {name: (short_name(found[name]), found[name]) for name in sorted(found)}
 
 
 def _rows(comparison: Comparison, old: int, new: int) -> list[tuple[int | None, int | None]]:

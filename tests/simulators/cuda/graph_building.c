@@ -81,6 +81,7 @@ API(1, 0, cuGraphDestroyNode, 10000, cuGraphDestroyNode, handle, which) {
     }
     handle_drop(which);
     if (node->child) graph_forget_handles(node->child);
+    if (node->conditional) conditional_forget_handles(node->conditional);
     graph_free_node(node);
     return SUCCESS;
 }

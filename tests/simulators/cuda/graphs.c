@@ -62,6 +62,7 @@ struct graph *graph_copy(const struct graph *graph, bool named) {
         const struct node *node = graph->nodes.items[i];
         struct node *mine = graph_add(copy, &node->work, &(struct nodes){0});
         mine->original = node->handle;
+        if (node->conditional) mine->conditional = conditional_copy(node->conditional, named);
         if (!node->child) continue;
         mine->child = graph_copy(node->child, named);
         mine->child->owned = true;
@@ -104,6 +105,7 @@ void graph_forget_handles(struct graph *graph) {
         struct node *node = graph->nodes.items[i];
         handle_drop(node->handle);
         if (node->child) graph_forget_handles(node->child);
+        if (node->conditional) conditional_forget_handles(node->conditional);
     }
 }
 
@@ -115,6 +117,7 @@ void graph_destroy(struct graph *graph) {
 void graph_free_node(struct node *node) {
     if (is_memory(&node->work)) allocation_release(node->work.memory);
     if (node->child) graph_release(node->child);
+    if (node->conditional) conditional_free(node->conditional);
     nodes_free(&node->after);
     free(node);
 }
