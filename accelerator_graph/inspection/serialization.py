@@ -45,10 +45,10 @@ def from_json(text: str) -> GraphDescription:
             f"{SCHEMA}; read it with the version that wrote it, or a later one."
         )
     try:
-        contents = _read(data, data.get("demangled", {}))
+        contents = _read(data, _names(data.get("demangled", {})))
         labels = _labels(data.get("labels", ()), len(contents[0]))
         return GraphDescription.of(data["backend"], data["device"], contents, labels)
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"the description is damaged ({error!r}); write it again with to_json().") from error
 
 
@@ -76,6 +76,12 @@ def _labels(data: Any, count: int) -> list[Label]:
     if not all(0 <= label.start < label.stop <= count for label in labels):
         raise IndexError("a label is of nodes that are not there")
     return labels
+
+
+def _names(data: Any) -> dict[str, str]:
+    if not isinstance(data, dict) or not all(isinstance(name, str) for name in data.values()):
+        raise TypeError("the table of names is not one")
+    return data
 
 
 def _read(data: dict[str, Any], names: dict[str, str]) -> GraphContents:

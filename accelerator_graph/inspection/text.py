@@ -110,7 +110,8 @@ def _product(sizes: tuple[int, ...]) -> str:
 
 
 def _aligned(rows: list[tuple[str, str, str, str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    nodes = [row for row in rows if row[1]]  # the others are headings
+    widths = [max(len(row[column]) for row in nodes) for column in range(3)]
     widths[0] = max(widths[0], 3)
     return [
         f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:<{widths[2]}}  {row[3]}".rstrip()

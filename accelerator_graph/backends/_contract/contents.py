@@ -27,8 +27,8 @@ class GraphNode(NamedTuple):
     value: int | None = None
     """How many bytes are written, copied or allocated; of a fill, what each element is set to."""
     bodies: tuple[GraphContents, ...] = ()
-    """Of a child graph or a conditional node: what is inside. A conditional node always has a body: none means
-    that the vendor does not tell."""
+    """Of a child graph or a conditional node: what is inside. A conditional node has at least one body: none
+    means that the vendor does not tell."""
     demangled: str = ""
     """The name as it is written in C++, if that differs. A description fills it in; a backend does not."""
 

@@ -32,9 +32,9 @@ def capture_state(stream):
 
 
 def add_conditional(graph, kind, value, size, after=(), of=None):
-    """Add a conditional node with a condition that has this value at the beginning; return it, and its bodies.
+    """Add a conditional node whose condition has this value at the beginning; return it, and its bodies.
 
-    The condition belongs to the graph `of`, or to the graph itself.
+    The condition belongs to the graph `of`, by default to the graph itself.
     """
     context = call(driver.cuCtxGetCurrent)
     params = driver.CUgraphNodeParams()
