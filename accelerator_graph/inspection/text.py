@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from ..backends.base import GraphEdge, GraphNode
 from .description import GraphDescription, all_nodes
 from .grouping import place, runs, short_names
-from .names import body_title, short_name
+from .names import body_title, short_name, title
 
 
 def table(description: GraphDescription, most: int = 40) -> str:
@@ -38,6 +40,32 @@ def count(number: int, noun: str) -> str:
     """Return a number with its noun."""
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{number} {noun if number == 1 else plural}"
+
+
+def numbers(ids: Sequence[int], most: int = 6) -> str:
+    """Return ascending numbers in words: ``3 to 9, 12 and 14``."""
+    runs = [[each for _, each in run] for _, run in groupby(enumerate(ids), lambda each: each[1] - each[0])]
+    parts = [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    if len(parts) > most:
+        parts = [*parts[: most - 1], f"{sum(map(len, runs[most - 1 :]))} more"]
+    *rest, last = ", ".join(parts).split(", ")
+    return f"{', '.join(rest)} and {last}" if rest else last
+
+
+def named(node: GraphNode) -> str:
+    """Return a node's number and title."""
+    return f"node {node.id} ({title(node)})"
+
+
+def listed(nodes: Sequence[GraphNode], most: int = 6) -> str:
+    """Return the numbers of nodes, and how many there are of what."""
+    if len(nodes) == 1:
+        return named(nodes[0])
+    titles = Counter(map(title, nodes)).most_common()
+    words = [f"{times} {name}" for name, times in titles[:most]] if len(titles) > 1 else [titles[0][0]]
+    if others := sum(times for _, times in titles[most:]):
+        words.append(f"{others} more")
+    return f"nodes {numbers([node.id for node in nodes])} ({', '.join(words)})"
 
 
 def details(node: GraphNode) -> str:
