@@ -13,7 +13,7 @@ from ..difference import Comparison, compare
 from ..lanes import lanes
 from ..names import case, short_name
 
-_SCRIPTS = ("cytoscape.min.js", "rows.js", "words.js", "drawing.js", "colours.js", "page.js")
+_SCRIPTS = ("cytoscape.min.js", "rows.js", "words.js", "drawing.js", "overview.js", "colours.js", "page.js")
 
 
 def to_html(description: GraphDescription) -> str:

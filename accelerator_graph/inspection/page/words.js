@@ -43,6 +43,7 @@ const Words = (() => {
       ["value", is(node.value, String)],
       ["reads at", is(node.source, address)],
       [/memset|memcpy/.test(node.kind) ? "writes at" : "address", is(node.target, address)],
+      ["inside", node.kind === "conditional" && !node.bodies ? "not told by the driver" : ""],
       ["label", node.labels.map(place).join(" › ")],
     ].filter(([, shown]) => shown !== "");
   }
