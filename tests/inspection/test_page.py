@@ -18,7 +18,7 @@ from inspection.shapes import chain, described, forked_chain, labelled
 
 FOLDER = Path(page.__file__).parent
 HURTFUL = "</script><img src=x onerror=alert(1)><!--{{title}}&amp;\u2028\ud800"
-SCRIPTS = 7
+SCRIPTS = 8
 
 
 class Elements(HTMLParser):

@@ -195,11 +195,15 @@ const Drawing = (() => {
       && top < y2 + margin * h && bottom > y1 - margin * h;
   }
 
-  // Returns the number of the row at a place, of which nothing has to be drawn by cytoscape.
+  // Returns the number of the row at a place, or a few pixels beside it, of which cytoscape draws nothing.
   function at(view, { x, y }) {
-    const found = view.elements.nodes.find(({ element, left, right, top, bottom }) => (
-      !/box|hole/.test(element.classes) && left <= x && x <= right && top <= y && y <= bottom));
-    return found && Number(found.element.data.id);
+    const slack = 4 / view.cy.zoom();
+    let found, least = slack;
+    for (const { element, left, right, top, bottom } of view.elements.nodes) {
+      const away = Math.max(left - x, x - right, top - y, y - bottom);
+      if (away < least && !/box|hole/.test(element.classes)) [found, least] = [Number(element.data.id), away];
+    }
+    return found;
   }
 
   return { colour, style, place, elements, view, show, seeing, at };

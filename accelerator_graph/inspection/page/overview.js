@@ -39,6 +39,7 @@ const Overview = (() => {
     context.lineWidth = 1;
     for (const { element: { classes, data }, left, right, top, bottom } of nodes) {
       const size = [left, top, right - left, bottom - top], mark = classes.match(/new|gone|changed/);
+      if (/header/.test(classes)) title(context, data, { left, bottom, wide: right - left }, zoom);
       if (/header|hole/.test(classes)) continue;
       context.fillStyle = classes === "box" ? colours.box : data.fill;
       context.fillRect(...size);
@@ -50,6 +51,19 @@ const Overview = (() => {
       context.strokeStyle = classes === "box" ? colours.line : colours.edge;
       context.strokeRect(...size);
     }
+  }
+
+  // The name of an open group, if there is room for some letters that can be read.
+  function title(context, { text }, { left, bottom, wide }, zoom) {
+    if (wide * zoom < 40) return;
+    context.font = `bold ${10 / zoom}px system-ui, sans-serif`;
+    context.fillStyle = Drawing.colour("soft");
+    context.save();
+    context.beginPath();
+    context.rect(left, bottom - 16 / zoom, wide, 18 / zoom);
+    context.clip();
+    context.fillText(text, left + 3 / zoom, bottom);
+    context.restore();
   }
 
   // Around what was found or chosen, as large on the screen from far as from near.

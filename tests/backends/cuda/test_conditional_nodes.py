@@ -134,6 +134,27 @@ def test_a_condition_inside_a_condition(backend, stream, side, block):
         assert [each.value for each in body[0].bodies[0][0]] == [8]
 
 
+def test_conditional_nodes_allow_one_executable(backend, stream, side, block):
+    graph = ag.Graph(keep_graph=True, stream=ag.Stream(backend="cuda", like=stream))
+    with current(block.context):
+        with graph:
+            (body,) = record_conditional(graph.stream.native, IF, 1, 1)
+        record_into(body, side, (block.pointer, 7, 4))
+        raw = driver.CUgraph(graph.raw_cuda_graph())
+        refused = driver.CUresult.CUDA_ERROR_NOT_SUPPORTED
+        graph.instantiate()
+        assert driver.cuGraphInstantiate(raw, 0)[0] == refused
+        assert driver.cuGraphClone(raw)[0] == refused
+        other = call(driver.cuGraphCreate, 0)
+        assert driver.cuGraphAddChildGraphNode(other, None, 0, raw)[0] == refused
+        call(driver.cuGraphDestroy, other)
+    graph.instantiate()  # the old executable goes first
+    graph.replay()
+    graph.stream.synchronize()
+    assert block.read()[:4] == bytes([7] * 4)
+    graph.reset()
+
+
 def test_a_description_says_what_is_inside_or_that_it_is_not_told(backend, stream, side, block):
     graph = ag.Graph(keep_graph=True, stream=ag.Stream(backend="cuda", like=stream))
     with current(block.context):

@@ -78,7 +78,7 @@ API(3, 0, cuGraphInstantiate, 11040, cuGraphInstantiateWithFlags, handle *, answ
     TRY(context_current(&context));
     if (!graph || flags & ~(uint64_t)KNOWN_FLAGS) return INVALID_VALUE;
     if (capture_forbids()) return CAPTURE_UNSUPPORTED;
-    if (graph->allocates && graph->executables) return NOT_SUPPORTED;
+    if (graph->single && graph->executables) return NOT_SUPPORTED;
     struct plan *plan = plan_new(graph);
     if (!plan) return INVALID_VALUE;
     struct executable *executable = calloc(1, sizeof *executable);

@@ -50,8 +50,9 @@ struct node *graph_add(struct graph *graph, const struct work *work, const struc
     nodes_add(&graph->nodes, node);
     if (is_memory(work)) {
         allocation_keep(work->memory);
-        graph->allocates = true;
+        graph->allocates = graph->single = true;
     }
+    graph->single |= work->kind == WORK_CONDITIONAL;
     return node;
 }
 
@@ -140,7 +141,7 @@ API(1, 0, cuGraphDestroy, 10000, cuGraphDestroy, handle, which) {
 API(2, 0, cuGraphClone, 10000, cuGraphClone, handle *, clone, handle, which) {
     struct graph *graph = handle_get(which, GRAPH);
     if (!graph) return INVALID_VALUE;
-    if (graph->allocates) return NOT_SUPPORTED;
+    if (graph->single) return NOT_SUPPORTED;
     *clone = graph_copy(graph, true)->handle;
     return SUCCESS;
 }

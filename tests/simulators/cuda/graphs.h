@@ -34,6 +34,7 @@ struct graph {
     bool owned;     /* by a node */
     bool capturing; /* into it: it can't be destroyed, nor can its nodes */
     bool allocates;
+    bool single; /* as it allocates, or has conditional nodes: it has one executable, no clone, and is no child */
     int executables;
     handle original;
     struct nodes nodes;
