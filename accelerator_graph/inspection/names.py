@@ -51,7 +51,7 @@ def title(node: GraphNode) -> str:
 
 def body_title(node: GraphNode, number: int) -> str:
     """Return the words that name one of the bodies of a node: where it is, and when it runs."""
-    return ", ".join(filter(None, (f"inside {node.id}", case(node, number))))
+    return ", ".join(filter(None, (f"inside node {node.id}", case(node, number))))
 
 
 def case(node: GraphNode, number: int) -> str:

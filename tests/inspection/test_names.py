@@ -40,12 +40,15 @@ def test_short_names(name, short):
 @pytest.mark.parametrize(
     ("node", "titles"),
     [
-        (GraphNode(3, "graph", bodies=(BODY,)), ["inside 3"]),
-        (GraphNode(3, "conditional", "while", bodies=(BODY,)), ["inside 3"]),
-        (GraphNode(3, "conditional", "if", bodies=(BODY,)), ["inside 3"]),
-        (GraphNode(3, "conditional", "if", bodies=(BODY,) * 2), ["inside 3, then", "inside 3, else"]),
-        (GraphNode(3, "conditional", "switch", bodies=(BODY,)), ["inside 3, case 0"]),
-        (GraphNode(3, "conditional", bodies=(BODY,) * 2), ["inside 3, body 0", "inside 3, body 1"]),
+        (GraphNode(3, "graph", bodies=(BODY,)), ["inside node 3"]),
+        (GraphNode(3, "conditional", "while", bodies=(BODY,)), ["inside node 3"]),
+        (GraphNode(3, "conditional", "if", bodies=(BODY,)), ["inside node 3"]),
+        (
+            GraphNode(3, "conditional", "if", bodies=(BODY,) * 2),
+            ["inside node 3, then", "inside node 3, else"],
+        ),
+        (GraphNode(3, "conditional", "switch", bodies=(BODY,)), ["inside node 3, case 0"]),
+        (GraphNode(3, "conditional", bodies=(BODY,) * 2), ["inside node 3, body 0", "inside node 3, body 1"]),
     ],
 )
 def test_a_body_is_named_by_when_it_runs(node, titles):

@@ -31,7 +31,7 @@ const Rows = (() => {
     return nodes.flatMap((node) => [{ sides: [node] }, ...(node.bodies || []).map((body, number) => {
       const inside = nodesOf(body, `${node.uid}/${number}/`, beside);
       if (inside.length) inside[0].insideOf = node;
-      return group(`inside ${node.uid}${body.case && `, ${body.case}`}`, itemsOf(inside));
+      return group(`inside node ${node.uid}${body.case && `, ${body.case}`}`, itemsOf(inside));
     })]);
   }
 

@@ -35,7 +35,7 @@ const Words = (() => {
     return [
       ["node", node.uid],
       ["kind", node.kind],
-      ["function", node.name ? (names[node.name] || [0, node.name])[1] : ""],
+      [node.kind === "conditional" ? "condition" : "function", node.name ? (names[node.name] || [0, node.name])[1] : ""],
       ["grid", is(node.grid, product)],
       ["block", is(node.block, product)],
       ["shared memory", is(node.shared_bytes, size)],
