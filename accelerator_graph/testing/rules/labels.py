@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import accelerator_graph as ag
-from accelerator_graph.backends.base import Capability, Lends
+from accelerator_graph.backends.base import Capability, GraphNode, Lends
 
 from .._case import Case, applied, needs
 
@@ -96,26 +95,34 @@ class LabelRules(Case):
                 assert backend.recorded_on(stream._native) == found[-1], "recorded_on and recorded differ"
         finally:
             graph = backend.capture_end(token)
-        count = backend.node_count(graph)
+        count, nodes = backend.node_count(graph), backend.nodes(graph)[0]
         backend.destroy_graph(graph)
         self.skip_unless(found[0] is not None, "does not count nodes during a capture")
         assert found[0] == 0
         assert found[1::2] == found[2::2], "asking twice gives two numbers"
         assert found[-1] == count
         if self.used.nodes_per_piece == 1:
-            assert found[1::2] == list(range(1, len(steps) + 1))
+            assert [_pieces(nodes, each or 0) for each in found[1::2]] == list(range(1, len(steps) + 1))
 
     def _labelled(self, graph: ag.Graph, expected: dict[str, tuple[int, int]]) -> None:
         """Check the labels of a graph, whose nodes are given as pieces of work."""
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            labels: tuple[Any, ...] = graph.describe().labels
+            description = graph.describe()
+        labels, nodes = description.labels, description.nodes
         if not labels:
             self._counts(self.stream(), [])
         assert [label.name for label in labels] == list(expected)
         per_piece = self.used.nodes_per_piece
         if per_piece is not None:
-            found = {label.name: (label.start, label.stop) for label in labels}
+            found = {
+                label.name: (_pieces(nodes, label.start), _pieces(nodes, label.stop)) for label in labels
+            }
             assert found == {
                 name: (start * per_piece, stop * per_piece) for name, (start, stop) in expected.items()
             }
+
+
+def _pieces(nodes: Sequence[GraphNode], end: int) -> int:
+    """Return how many of the first nodes are work. Waiting records empty ones on some runtimes."""
+    return sum(node.kind != "empty" for node in nodes[:end])
