@@ -116,10 +116,11 @@ def _inside(old: GraphNode, new: GraphNode) -> Iterator[str]:
     """Yield what differs between the bodies of two nodes."""
     for number, bodies in enumerate(zip(old.bodies, new.bodies, strict=False)):
         where = ", ".join(filter(None, (f"inside {named(new)}", case(new, number))))
-        yield from (f"{where}: {each}" for each in _compared(*map(_as_description, bodies)).sentences)
+        yield from (f"{where}: {each}" for each in _compared(*map(as_description, bodies)).sentences)
 
 
-def _as_description(contents: GraphContents) -> GraphDescription:
+def as_description(contents: GraphContents) -> GraphDescription:
+    """Return a description of what is inside a node."""
     nodes, edges = contents
     return GraphDescription("", 0, tuple(nodes), tuple(edges))
 

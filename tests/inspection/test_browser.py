@@ -181,6 +181,36 @@ def test_bodies_are_shown_inside_their_node(opened):
     assert "1/0/0 inner_a" in details(view)
 
 
+def test_conditional_nodes_say_what_is_inside_or_that_it_is_not_told(opened):
+    body = [GraphNode(0, "memset", value=1)], []
+    nodes = [GraphNode(0, "conditional", "if", bodies=(body, body)), GraphNode(1, "conditional")]
+    view = opened(to_html(described(nodes, [])))
+    names = view.evaluate("page.shown().filter((item) => item.isGroup).map((item) => item.name)")
+    assert names == ["inside node 0, then", "inside node 0, else"]
+    view.fill("#search", "not told by the driver")
+    view.press("#search", "Enter")
+    assert view.evaluate(CHOSEN) == "1"
+    view.fill("#search", "0/1/0")
+    view.press("#search", "Enter")
+    assert "value\n1" in details(view)
+
+
+def test_what_differs_inside_a_conditional_node_is_marked(opened):
+    def conditional(*values):
+        bodies = tuple(([GraphNode(0, "memset", value=value)], []) for value in values)
+        return described([GraphNode(0, "kernel", "f"), GraphNode(1, "conditional", "if", bodies=bodies)], [])
+
+    view = opened(diff_to_html(conditional(1, 2), conditional(1, 3), ("old", "new")))
+    assert "inside node 1 (conditional if), else" in details(view)
+    assert view.evaluate(SHOWN) == 4
+    view.click("#unfold")
+    assert view.evaluate(SHOWN) == 6
+    assert view.evaluate("page.views.map(({ cy }) => cy.$('.changed').length)") == [2, 2]
+    view.fill("#search", "1/1/0")
+    view.press("#search", "Enter")
+    assert "fills with 3 instead of 2" in details(view)
+
+
 def test_dark_and_light_are_different_and_follow_the_system(opened):
     view = opened(to_html(forked_chain(30)))
     light = view.evaluate(BACKGROUND), view.evaluate(FILL)

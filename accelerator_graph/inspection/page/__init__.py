@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from ..description import GraphDescription, all_nodes
-from ..difference import Comparison, compare
+from ..difference import Comparison, as_description, compare
 from ..lanes import lanes
 from ..names import case, short_name
 
@@ -28,8 +28,7 @@ def diff_to_html(a: GraphDescription, b: GraphDescription, titles: tuple[str, st
     data = {
         "graphs": [{**_graph(each), "title": title} for each, title in zip((a, b), titles, strict=True)],
         "names": _names([a, b]),
-        "rows": _rows(comparison, len(a.nodes), len(b.nodes)),
-        "changes": comparison.changes,
+        **_compared(a, b, comparison),
         "sentences": comparison.sentences,
     }
     return _page(f"What differs: {titles[0]} and {titles[1]}", data)
@@ -59,6 +58,17 @@ def _names(descriptions: Iterable[GraphDescription]) -> dict[str, tuple[str, str
         if node.name
     }
     return {name: (short_name(found[name]), found[name]) for name in sorted(found)}
+
+
+def _compared(a: GraphDescription, b: GraphDescription, comparison: Comparison) -> dict[str, Any]:
+    """Return the rows of two graphs and what differs in them, and the same of the bodies of nodes."""
+    inside = {}
+    for i, j in comparison.pairs.items():
+        bodies = zip(a.nodes[i].bodies, b.nodes[j].bodies, strict=False)
+        if parts := [tuple(map(as_description, each)) for each in bodies]:
+            inside[j] = [_compared(old, new, compare(old, new)) for old, new in parts]
+    rows = _rows(comparison, len(a.nodes), len(b.nodes))
+    return {"rows": rows, "changes": comparison.changes, **({"inside": inside} if inside else {})}
 
 
 def _rows(comparison: Comparison, old: int, new: int) -> list[tuple[int | None, int | None]]:
