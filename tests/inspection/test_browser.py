@@ -249,6 +249,10 @@ def test_two_graphs_move_together_and_are_marked(opened):
     assert "node 10 (kernel extra) is new\nnode 20 (kernel step_20) is gone" in details(view)
     assert view.evaluate("page.views.map(({ cy }) => cy.$('.gone').length)") == [1, 0]
     assert view.evaluate("page.views.map(({ cy }) => cy.$('.new').length)") == [0, 1]
+    for key, number, name in (("n", 1, "extra"), ("n", 2, "step_20"), ("n", 1, "extra"), ("p", 2, "step_20")):
+        view.press("#views .canvas >> nth=0", key)
+        assert view.inner_text("#found") == f"{number} of 2"
+        assert name in details(view)
     view.mouse.move(300, 500)
     view.mouse.wheel(0, -300)
     until(

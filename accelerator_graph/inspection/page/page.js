@@ -161,7 +161,9 @@
   function showDetails() {
     if (!chosen) {
       at("details").replaceChildren(nodes.length ? at("reading").cloneNode(true) : "The graph has no nodes.");
-      if (comparing && data.sentences.length) at("details").prepend(make("h2", {}, "What differs"), sentences());
+      if (comparing && data.sentences.length) {
+        at("details").prepend(make("h2", {}, "What differs"), sentences(), make("p", {}, "n goes to the next difference, p to the previous one."));
+      }
       return;
     }
     if (chosen.isGroup) {
@@ -205,11 +207,15 @@
     mark();
   }
 
+  // Without a search, the differences of two graphs are gone through.
+  const marked = root.leaves.filter((item) => item.mark);
+
   function goTo(step) {
-    if (!matches.length) return;
-    match = (match + step + matches.length + (match < 0 && step < 0 ? 1 : 0)) % matches.length;
-    at("found").value = `${match + 1} of ${matches.length.toLocaleString("en")}`;
-    choose(matches[match]);
+    const list = at("search").value.trim() ? matches : marked;
+    if (!list.length) return;
+    match = (match + step + list.length + (match < 0 && step < 0 ? 1 : 0)) % list.length;
+    at("found").value = `${match + 1} of ${list.length.toLocaleString("en")}`;
+    choose(list[match]);
   }
 
   // ---- keys, buttons and the mouse
@@ -225,6 +231,8 @@
     Home: () => choose(shown[0]),
     End: () => choose(shown.at(-1)),
     Enter: () => (chosen?.isGroup ? toggle(chosen) : chosen && chosen.parent !== root && toggle(chosen.parent)),
+    n: () => goTo(1),
+    p: () => goTo(-1),
     "+": () => zoomed(1.25),
     "=": () => zoomed(1.25),
     "-": () => zoomed(0.8),
