@@ -234,6 +234,14 @@ def test_colours_by_size(opened):
     assert "size 2.1 KiB" in view.inner_text("#legend")
 
 
+def test_keys_work_before_anything_is_clicked(opened):
+    view = opened(to_html(forked_chain(30)))
+    view.keyboard.press("End")
+    assert view.evaluate(CHOSEN) == "29"
+    view.keyboard.press("ArrowUp")
+    assert view.evaluate(CHOSEN) == "28"
+
+
 def test_names_are_text(opened):
     hurtful = "</script><img src=x onerror='window.hurt = true'>"
     view = opened(to_html(chain(hurtful, "b")))

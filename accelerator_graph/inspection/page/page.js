@@ -239,13 +239,15 @@
     0: everything,
   };
 
+  function press(event) {
+    const act = event.ctrlKey || event.metaKey || event.altKey ? null : KEYS[event.key];
+    if (!act) return;
+    event.preventDefault();
+    act();
+  }
+
   for (const view of views) {
-    view.canvas.addEventListener("keydown", (event) => {
-      const act = event.ctrlKey || event.metaKey || event.altKey ? null : KEYS[event.key];
-      if (!act) return;
-      event.preventDefault();
-      act();
-    });
+    view.canvas.addEventListener("keydown", press);
     view.cy.on("tap", (event) => {
       const item = shown[event.target === view.cy ? Drawing.at(view, event.position) : event.target.id()];
       view.canvas.focus({ preventScroll: true });
@@ -278,6 +280,8 @@
       at("help").open = false;
       search();
       views[0].canvas.focus({ preventScroll: true });
+    } else if (event.target === document.body) {
+      press(event);
     }
   });
   at("search").addEventListener("input", search);
