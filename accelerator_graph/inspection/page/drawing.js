@@ -124,8 +124,9 @@ const Drawing = (() => {
   }
 
   function reaching(element) {
-    const { position: { x, y }, data: { width = WIDTH, height = HEIGHT } } = element;
-    return { element, left: x - width / 2, right: x + width / 2, top: y - height / 2, bottom: y + height / 2 };
+    const { classes, position: { x, y }, data: { width = WIDTH, height = HEIGHT } } = element;
+    const [[kind], [mark]] = [classes.match(/box|header|hole|$/), classes.match(/new|gone|changed|$/)];
+    return { element, kind, mark, left: x - width / 2, right: x + width / 2, top: y - height / 2, bottom: y + height / 2 };
   }
 
   // Returns the nodes of one side, and its edges with what they reach.
@@ -199,9 +200,9 @@ const Drawing = (() => {
   function at(view, { x, y }) {
     const slack = 4 / view.cy.zoom();
     let found, least = slack;
-    for (const { element, left, right, top, bottom } of view.elements.nodes) {
+    for (const { element, kind, left, right, top, bottom } of view.elements.nodes) {
       const away = Math.max(left - x, x - right, top - y, y - bottom);
-      if (away < least && !/box|hole/.test(element.classes)) [found, least] = [Number(element.data.id), away];
+      if (away < least && kind !== "box" && kind !== "hole") [found, least] = [Number(element.data.id), away];
     }
     return found;
   }

@@ -37,19 +37,18 @@ const Overview = (() => {
   function boxes(context, nodes, zoom) {
     const colours = Object.fromEntries(["box", "line", "edge", "new", "gone", "changed"].map((name) => [name, Drawing.colour(name)]));
     context.lineWidth = 1;
-    for (const { element: { classes, data }, left, right, top, bottom } of nodes) {
-      const size = [left, top, right - left, bottom - top], mark = classes.match(/new|gone|changed/);
-      if (/header/.test(classes)) title(context, data, { left, bottom, wide: right - left }, zoom);
-      if (/header|hole/.test(classes)) continue;
-      context.fillStyle = classes === "box" ? colours.box : data.fill;
-      context.fillRect(...size);
+    for (const { element: { data }, kind, mark, left, right, top, bottom } of nodes) {
+      if (kind === "header") title(context, data, { left, bottom, wide: right - left }, zoom);
+      if (kind === "header" || kind === "hole") continue;
+      context.fillStyle = kind === "box" ? colours.box : data.fill;
+      context.fillRect(left, top, right - left, bottom - top);
       if (mark) {
-        context.fillStyle = colours[mark[0]];
+        context.fillStyle = colours[mark];
         context.fillRect(left, top, Math.max(8, 3 / zoom), bottom - top);
       }
       if (zoom < BORDERS) continue;
-      context.strokeStyle = classes === "box" ? colours.line : colours.edge;
-      context.strokeRect(...size);
+      context.strokeStyle = kind === "box" ? colours.line : colours.edge;
+      context.strokeRect(left, top, right - left, bottom - top);
     }
   }
 
@@ -80,12 +79,12 @@ const Overview = (() => {
     const context = paper(view), { cy, elements } = view;
     if (!view.many) return;
     const zoom = cy.zoom(), seen = Drawing.seeing(cy);
-    const left = (each) => seen(each) && cy.getElementById(each.element.data.id).empty();
+    const left = cy.nodes().empty() ? seen : (each) => seen(each) && cy.getElementById(each.element.data.id).empty();
     const nodes = elements.nodes.filter(left);
-    boxes(context, nodes.filter(({ element }) => element.classes === "box"), zoom);
+    boxes(context, nodes.filter(({ kind }) => kind === "box"), zoom);
     if (zoom >= LINES) lines(context, elements.edges.filter(left), zoom);
-    boxes(context, nodes.filter(({ element }) => element.classes !== "box"), zoom);
-    const marked = (ids) => nodes.filter(({ element }) => ids.has(element.data.id));
+    boxes(context, nodes.filter(({ kind }) => kind !== "box"), zoom);
+    const marked = (ids) => (ids.size ? nodes.filter(({ element }) => ids.has(element.data.id)) : []);
     rings(context, marked(view.hits), "hit", zoom);
     rings(context, marked(view.chosen), "accent", zoom);
   }
