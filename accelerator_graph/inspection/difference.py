@@ -88,12 +88,15 @@ def _compared(a: GraphDescription, b: GraphDescription) -> Comparison:
         for sentence in _inside(a.nodes[i], node):
             said.append(((j, -1), _located(label, sentence)))
             changes.setdefault(j, []).append(sentence)
+    together: dict[tuple[int, ...], list[str]] = {}
     for found in alike.values():
-        (first, change), ids = found[0], [j for j, _ in found]
-        node, words = b.nodes[first], change.one if len(ids) == 1 else change.many
+        ids, change = tuple(j for j, _ in found), found[0][1]
+        together.setdefault(ids, []).append(change.one if len(ids) == 1 else change.many)
+    for ids, facts in together.items():
+        node = b.nodes[ids[0]]
         which = named(node) if len(ids) == 1 else f"nodes {numbers(ids)} ({title(node)})"
         [label, *others] = {new.title_of(j) for j in ids}
-        said.append(((first, -1), _located("" if others else label, f"{which} {words}")))
+        said.append(((node.id, -1), _located("" if others else label, f"{which} {_joined(facts)}")))
     for source, target, words in changed_dependencies(a.edges, b.edges, pairs):
         sentence = f"{named(b.nodes[target])} {words.format(f'node {source}')}"
         said.append(((target, -1), _located(new.title_of(target), sentence)))
@@ -151,6 +154,11 @@ def _only(
         else:
             verb = "is" if len(inside) == 1 else "are"
             yield inside[0].id, _located(title_of_label, f"{listed(inside)} {verb} {word}")
+
+
+def _joined(words: list[str]) -> str:
+    *rest, last = words
+    return f"{', '.join(rest)} and {last}" if rest else last
 
 
 def _located(label: str, sentence: str) -> str:

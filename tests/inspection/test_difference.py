@@ -28,9 +28,8 @@ def test_parameters():
     new = described(kernel("f", grid=(2, 1, 1)), GraphNode(0, "memset", target=32, nbytes=2048, value=1))
     assert diff(old, new) == [
         "node 0 (kernel f) has the grid (2, 1, 1) instead of (1, 1, 1)",
-        "node 1 (memset) is of 2 KiB instead of 8 B",
-        "node 1 (memset) fills with 1 instead of 0",
-        "node 1 (memset) writes at 0x20 instead of 0x10",
+        "node 1 (memset) is of 2 KiB instead of 8 B, fills with 1 instead of 0 and writes at 0x20 instead of "
+        "0x10",
     ]
 
 
