@@ -206,6 +206,13 @@ def test_arguments_that_are_refused(args, how, error, words):
         ag.verify(*args, **how)
 
 
+def test_python_objects_in_arrays():
+    names = np.array(["a", None], dtype=object)
+    assert ag.verify(lambda x: doubled(x) if len(names) else None, x_of()).verdict == "right"
+    with pytest.raises(TypeError, match="holds Python objects"):
+        ag.verify(doubled, names)
+
+
 def test_memory_of_a_device_is_refused():
     interface = {"shape": (4,), "typestr": "<f4", "data": (64, False), "version": 3}
     elsewhere = SimpleNamespace(__cuda_array_interface__=interface)

@@ -26,6 +26,7 @@ class Place:
         self.array_type = array_type
         self.name = name
         self.writable = writable(array)
+        _check_plain(array, array_type)
         self.elements, self.shape, self.nbytes = _described(self.array, array_type)
         self.extent = extent(self.array)
         self._dense: Any = None
@@ -90,6 +91,14 @@ class Place:
     def pattern(self, which: int) -> bytes:
         """Return contents that nobody would write: one of two patterns."""
         return self.elements.pattern(which) * self.count
+
+
+def _check_plain(x: Any, array_type: ArrayType) -> None:
+    """Raise TypeError or ValueError for memory that can't be copied as bytes."""
+    if array_type.kind == "place":
+        memory_of(x, None, writable=False, device=True)
+    elif getattr(getattr(x, "dtype", None), "hasobject", False):
+        raise TypeError(f"verify: an array of type {x.dtype} holds Python objects; pass plain data.")
 
 
 def readable(x: Any, stream: Stream) -> bool:

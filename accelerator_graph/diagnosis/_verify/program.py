@@ -106,10 +106,14 @@ class Program:
         """Return the arrays in a result, but for those in memory that can't be read here."""
         found: list[Place] = []
         for label, array, array_type in arrays_in(value, name, self._reader):
-            if readable(array, self.stream):
-                found.append(Place(array, array_type, label))
-            else:
+            try:
+                place = Place(array, array_type, label) if readable(array, self.stream) else None
+            except (TypeError, ValueError):  # it holds Python objects
+                place = None
+            if place is None:
                 self.left_out.append(label)
+            else:
+                found.append(place)
         return found
 
     def _is_array(self, x: Any) -> bool:

@@ -48,6 +48,7 @@ class Trial:
 
     def put_back(self) -> None:
         """Leave arguments, state, references and random numbers as they were before the first run."""
+        self._now.clear()
         self._write(self._first, self._before)
         self._python.restore()
         self._random.restore()
@@ -106,14 +107,18 @@ class Trial:
             self.program.python.restore()
 
     def begin(self, fed: Sequence[Place]) -> None:
-        """Put everything back, for runs that are made elsewhere; `forget_contents` has to follow them."""
+        """Put everything back, for runs that are made elsewhere; `forget_changed` has to follow them."""
         self._restore(self.program.inputs, None, _NOTHING, python=True)
         self._restore(fed, None, _NOTHING, python=True)
         self.program.random.restore()
 
-    def forget_contents(self) -> None:
-        """Take it that all arrays have changed."""
-        self._now.clear()
+    def forget_changed(self, *runs: Sequence[bytes]) -> None:
+        """Take it that the arguments and the state have changed that some runs change."""
+        program = self.program
+        for i, saved in enumerate(self.saved):
+            if any(contents[self.results + i] != saved for contents in runs):
+                for places in ([*program.inputs, *program.state], [*program.fed, *program.state]):
+                    self._now.pop(places[i], None)
 
     # ---- runs ----------------------------------------------------------------------------------
 
