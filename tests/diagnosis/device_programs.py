@@ -1,6 +1,7 @@
 """Programs for `verify` over raw memory of a device: kernels, copies and fills, without any framework.
 
-They are as those of `host_programs`; each is given the kit's work of the backend.
+They are as those of `host_programs`; each is given the kit's work of the backend. A function may have a
+method `close`, to be called at the end.
 """
 
 from __future__ import annotations
@@ -331,4 +332,5 @@ def the_demo(work):
         _demo.enqueue(plate, size, 8, ag.current_stream(), side)
         return grids[0]
 
+    f.close = plate.close
     return (f,), {"state": grids}

@@ -167,14 +167,15 @@ def the_weight_was_moved():
 
 @fault("race")
 def a_branch_is_not_waited_for():
-    side = ag.Stream(backend="cpu")
+    side, runs = ag.Stream(backend="cpu"), []
 
     def slowly(x, out):
-        time.sleep((time.perf_counter_ns() % 7) / 500)
+        runs.append(x)
+        time.sleep(0.03 * (len(runs) % 2))
         np.copyto(out, x)
 
     def read(source, out):
-        time.sleep(0.006)
+        time.sleep(0.012)
         np.copyto(out, source)
 
     def f(x):

@@ -72,7 +72,10 @@ def said(kind, make):
     try:
         with on_a_stream(kind):
             args, how = make()
-            report = ag.verify(*args, **how)
+            try:
+                report = ag.verify(*args, **how)
+            finally:
+                getattr(args[0], "close", int)()
         answer = report.verdict
     except ag.VerificationError as error:
         report, answer = error.report, f"wrong: {error.report.cause}"

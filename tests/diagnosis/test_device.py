@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph._core import side_streams
 from accelerator_graph.testing.works import work_of
 from diagnosis.device_programs import FAULTS, RIGHT
 
@@ -15,6 +16,7 @@ BACKENDS = [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("cuda
 def work(request):
     with ag.Stream(backend=request.param):
         yield work_of(request.param)()
+    side_streams._thread.streams.clear()  # which the thread would keep until the process ends
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -29,5 +31,8 @@ def test_a_planted_fault_is_named(work, name):
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_program_is_not_accused(work, name):
     args, how = RIGHT[name](work)
-    report = ag.verify(*args, **how)
+    try:
+        report = ag.verify(*args, **how)
+    finally:
+        getattr(args[0], "close", int)()
     assert report.verdict == "right", report

@@ -10,6 +10,8 @@ from .expectation import Expectation, Mismatch
 from .report import Cause, Finding
 from .trial import Run
 
+_AGAIN = 4
+"""How many replays follow a wrong one, to see whether they are all alike."""
 _MOST = 256
 """How many arrays are tried one by one."""
 
@@ -78,8 +80,8 @@ def _compared(
     if not wrong:
         return []
     case.failed = data, start
-    again = case.trial.replay(data, start=start or {})
-    if any(again.contents[each.target] != run.contents[each.target] for each in wrong):
+    again = [case.trial.replay(data, start=start or {}) for _ in range(_AGAIN)]
+    if any(other.contents[each.target] != run.contents[each.target] for each in wrong for other in again):
         return [
             case.found(each, "race", f"{case.difference(each)}{when}, and replays differ") for each in wrong
         ]

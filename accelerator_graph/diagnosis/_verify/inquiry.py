@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import following, repeating, surroundings, writing
 from .case import Case
 from .modules import first_wrong_module
+from .nodes import last_writer
 from .report import Finding, Verdict, Verification
 from .trial import Changing
 
@@ -36,7 +37,7 @@ def verdict(case: Case) -> Verification:
     except Changing:
         text = "the number, shapes or types of the arrays in the result differ between two runs"
         case.doubts.append(Finding("result", None, text, 0, 0, None))
-    where = first_wrong_module(case) if findings else ""
+    where = (first_wrong_module(case) or last_writer(case, findings[0])) if findings else ""
     answer: Verdict = "wrong" if findings else "undecided" if case.doubts else "right"
     program = case.program
     case.notes += [f"{name} is in memory that can't be read here" for name in program.left_out]
