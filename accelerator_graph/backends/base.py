@@ -54,6 +54,7 @@ from ._contract.contents import GraphNode as GraphNode
 from ._contract.launch import LaunchFunction as LaunchFunction
 from ._contract.launch import SameContext as SameContext
 from ._contract.launch import SameStream as SameStream
+from ._contract.memory import DeviceMemory as DeviceMemory
 
 BACKEND_API_VERSIONS = (1,)
 """The versions of this contract that the library supports, in ascending order.
@@ -267,6 +268,12 @@ class Recorder(ABC):
         """List the nodes and the dependencies of a graph."""
         raise unsupported(self, Capability.NODES)
 
+    def addresses(self, graph: Any) -> Set[int] | None:
+        """Return every number among the parameters of a graph's nodes that could be an address, those of
+        graphs inside included; None if the runtime does not tell all parameters of these nodes.
+        """
+        return None
+
     def dump(self, graph: Any, path: str, verbose: bool) -> bool:
         """Write the vendor's drawing in DOT, for any suffix. Return False if it has none; see `nodes`."""
         return False
@@ -348,6 +355,13 @@ class Backend(Recorder):
     @abstractmethod
     def device_count(self) -> int:
         """Return how many devices there are; their ordinals count from 0."""
+
+    def device_memory(self, stream: Any) -> DeviceMemory | None:
+        """Return what the driver tells of the memory of the stream's device; None if it tells nothing.
+
+        Disturbs no capture in progress, not even the stream's own.
+        """
+        return None
 
     # ---- streams -------------------------------------------------------------------------------
 

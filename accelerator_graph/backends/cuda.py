@@ -13,6 +13,7 @@ from collections.abc import Callable, Set
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
+from ._cuda import arguments as _arguments
 from ._cuda import capture as _capture
 from ._cuda import nodes as _nodes
 from ._cuda.capture import Capture
@@ -37,6 +38,7 @@ from .base import (
     CaptureInfo,
     CaptureMode,
     CaptureStatus,
+    DeviceMemory,
     GraphContents,
     LaunchFunction,
     Lends,
@@ -78,6 +80,18 @@ class CudaBackend(Lends):
     def device_count(self) -> int:
         """Return how many devices there are."""
         return self._driver.device_count
+
+    def device_memory(self, stream: Any) -> DeviceMemory:
+        """Return what the driver tells of the memory of the stream's device."""
+        driver = self._driver
+        kinds = driver.api.CUgraphMem_attribute
+        wanted = (kinds.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, kinds.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT)
+        with driver.relaxed_for(stream):
+            device = driver.call("cuCtxGetDevice")
+            used, reserved = (
+                int(driver.call("cuDeviceGetGraphMemAttribute", device, each)) for each in wanted
+            )
+            return DeviceMemory(*map(int, driver.call("cuMemGetInfo")), used, reserved)
 
     # ---- streams ---------------------------------------------------------------------------------
 
@@ -302,6 +316,11 @@ class CudaBackend(Lends):
         """List the nodes, with their parameters, and the dependencies."""
         with self._driver.current(graph.context):
             return _nodes.list_nodes(self._driver, graph.handle)
+
+    def addresses(self, graph: Graph) -> Set[int] | None:
+        """Return every number among the nodes' parameters that could be an address."""
+        with self._driver.current(graph.context):
+            return _arguments.addresses(self._driver, graph.handle)
 
     def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
         """Let the driver write the graph to `path` in the DOT language."""

@@ -46,6 +46,7 @@ from .base import (
     CaptureInfo,
     CaptureMode,
     CaptureStatus,
+    DeviceMemory,
     GraphContents,
     LaunchFunction,
     Lends,
@@ -89,6 +90,18 @@ class HipBackend(Lends):
     def device_count(self) -> int:
         """Return how many devices there are."""
         return self._driver.device_count
+
+    def device_memory(self, stream: Any) -> DeviceMemory:
+        """Return what the runtime tells of the memory of the stream's device."""
+        driver = self._driver
+        device = driver.device_of(stream)
+        kinds = driver.api.hipGraphMemAttributeType
+        wanted = (kinds.hipGraphMemAttrUsedMemCurrent, kinds.hipGraphMemAttrReservedMemCurrent)
+        with driver.relaxed(device):
+            used, reserved = (
+                driver.call("hipDeviceGetGraphMemAttribute", device, int(each)) for each in wanted
+            )
+            return DeviceMemory(*driver.call("hipMemGetInfo"), used, reserved)
 
     # ---- streams ---------------------------------------------------------------------------------
 
