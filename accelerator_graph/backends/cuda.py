@@ -91,7 +91,8 @@ class CudaBackend(Lends):
             used, reserved = (
                 int(driver.call("cuDeviceGetGraphMemAttribute", device, each)) for each in wanted
             )
-            return DeviceMemory(*map(int, driver.call("cuMemGetInfo")), used, reserved)
+            free, total = driver.call("cuMemGetInfo")
+        return DeviceMemory(int(free), int(total), used, reserved)
 
     # ---- streams ---------------------------------------------------------------------------------
 

@@ -101,7 +101,8 @@ class HipBackend(Lends):
             used, reserved = (
                 driver.call("hipDeviceGetGraphMemAttribute", device, int(each)) for each in wanted
             )
-            return DeviceMemory(*driver.call("hipMemGetInfo"), used, reserved)
+            free, total = driver.call("hipMemGetInfo")
+        return DeviceMemory(free, total, used, reserved)
 
     # ---- streams ---------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ def table(description: GraphDescription, most: int = 40) -> str:
     headline = (
         f"graph of {description.backend}, device {description.device}: "
         f"{count(len(nodes), 'node')}{f' and {inside} inside them' if inside else ''}"
-        f"{f' ({kinds})' if kinds else ''}, {count(len(edges), 'dependency')}"
+        f"{f' ({kinds})' if kinds else ''}, {count(len(edges), 'dependency')}{_captured(description)}"
     )
     rows = list(_rows(nodes, edges))
     more = max(len(rows) - most, 0)
@@ -32,6 +32,13 @@ def table(description: GraphDescription, most: int = 40) -> str:
         body += [*headings.pop(number, ()), line]
     end = [f"... and {count(more, 'more node')}"] if more else []
     return "\n".join([headline, *lines[:1], *body, *end])
+
+
+def _captured(description: GraphDescription) -> str:
+    """Return the capture mode if the backend has several, and the pool unless it is the graph's own."""
+    mode, pool = description.mode, description.pool
+    said = f", captured in mode {mode}" if mode not in ("", "default") else ""
+    return said + (f", in pool {pool}" if pool and not pool[0] else "")
 
 
 def count(number: int, noun: str) -> str:

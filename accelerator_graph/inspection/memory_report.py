@@ -1,0 +1,204 @@
+"""Finds out how much memory live graphs take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from .._core.lifecycle import Lifecycle
+from .._core.memory import pool_contents, touched_segments
+from .._core.ownership import tracked
+from .._core.replay import Runner
+from ..backends.base import DeviceMemory
+from ..errors import AcceleratorGraphError
+from .memory import GraphMemory, MemoryAmount, MemoryReport, PoolMemory
+
+_MEASURE = "accelerator_graph.measure_memory()"
+_NOT_MEASURED = f"not measured when the executable was made; make it inside `with {_MEASURE}`"
+_NO_EXECUTABLE = "there is no executable yet"
+
+
+_PoolKey = tuple[str, int, tuple[int, int]]
+
+
+def graph_memory(graph: Lifecycle) -> GraphMemory:
+    """Return how much memory a captured graph takes."""
+    runner = graph._runner
+    assert runner is not None
+    return _of(runner, "", {})
+
+
+def memory_report(graphs: Mapping[str, Lifecycle] | Iterable[Lifecycle] | None = None) -> MemoryReport:
+    """Return how much memory graphs take, the biggest first.
+
+    Executables are measured when they are made, inside `measure_memory`; everything else is asked for now.
+    ``print(accelerator_graph.memory_report())`` is a table.
+
+    Parameters
+    ----------
+    graphs : mapping of names to graphs, or iterable of graphs, optional
+        Which graphs. By default all live graphs of this process; those that are empty are left out.
+
+    Raises
+    ------
+    TypeError
+        One of them is not a graph.
+    """
+    if graphs is None:
+        named = [("", graph) for graph in list(tracked) if isinstance(graph, Lifecycle)]
+    elif isinstance(graphs, Mapping):
+        named = [(str(name), graph) for name, graph in graphs.items()]
+    else:
+        named = [("", graph) for graph in graphs]
+    pools: dict[_PoolKey, PoolMemory] = {}
+    devices: dict[tuple[str, int], DeviceMemory] = {}
+    found = []
+    for name, graph in named:
+        if not isinstance(graph, Lifecycle):
+            raise TypeError(f"memory_report: each must be an accelerator_graph.Graph, not {graph!r}.")
+        runner = graph._runner
+        if runner is not None:
+            found.append(_of(runner, name, pools))
+            _ask_device(runner, devices)
+    found.sort(key=lambda each: (-each.nbytes, -(each.nodes or 0), each.name))
+    return MemoryReport(tuple(found), tuple((*where, memory) for where, memory in devices.items()))
+
+
+def _of(runner: Runner, name: str, pools: dict[_PoolKey, PoolMemory]) -> GraphMemory:
+    home = runner.home
+    first, second = runner.lease.shown
+    key = home.backend, home.device, (first, second)
+    if key not in pools:
+        pools[key] = _pool(runner, key)
+    pool = pools[key]
+    segments = _touched(runner, pool)
+    try:
+        nodes: int | None = runner.num_nodes()
+    except AcceleratorGraphError:
+        nodes = None
+    return GraphMemory(
+        name,
+        home.backend,
+        home.device,
+        nodes,
+        _executable(runner),
+        _executable_on_host(runner),
+        _definition(runner),
+        _sum_of_touched(runner, pool, segments),
+        segments,
+        pool,
+    )
+
+
+# ---- the parts -------------------------------------------------------------------------------------
+
+
+def _executable(runner: Runner) -> MemoryAmount:
+    if runner.executable is None:
+        return MemoryAmount(None, _NO_EXECUTABLE)
+    measured = runner.measured
+    if measured is None:
+        return MemoryAmount(None, _NOT_MEASURED)
+    if measured.device_bytes is not None:
+        return MemoryAmount(
+            measured.device_bytes,
+            "by how much the device's free memory fell when the executable was made; the driver takes memory "
+            "in large pieces, which several executables share",
+        )
+    return MemoryAmount(
+        None,
+        f"backend {runner.home.backend!r} does not tell how much memory is free, or somebody else freed some "
+        "meanwhile",
+    )
+
+
+def _executable_on_host(runner: Runner) -> MemoryAmount:
+    if runner.executable is None:
+        return MemoryAmount(None, _NO_EXECUTABLE)
+    measured = runner.measured
+    if measured is None:
+        return MemoryAmount(None, _NOT_MEASURED)
+    if measured.host_bytes is not None:
+        return MemoryAmount(
+            measured.host_bytes,
+            "by how much the heap of the C library grew when the executable was made, in all threads; memory "
+            "that the driver maps itself is not counted",
+        )
+    return MemoryAmount(None, "the C library does not tell, or another thread freed memory meanwhile")
+
+
+def _definition(runner: Runner) -> MemoryAmount:
+    if runner.captured is None:
+        return MemoryAmount(0, "the graph was not kept")
+    return MemoryAmount(None, f"backend {runner.home.backend!r} does not tell how large a graph is")
+
+
+def _touched(runner: Runner, pool: PoolMemory) -> tuple[int, ...] | None:
+    """Return the segments that the graph uses, by address."""
+    if pool.held.nbytes is None:
+        return None
+    captured, measured = runner.captured, runner.measured
+    if captured is not None:
+        found = touched_segments(pool.segments, captured.recorder, captured.value)
+    elif not pool.segments:
+        found = frozenset()
+    else:
+        found = None if measured is None else measured.touched
+    return None if found is None else tuple(sorted(found))
+
+
+def _sum_of_touched(runner: Runner, pool: PoolMemory, touched: tuple[int, ...] | None) -> MemoryAmount:
+    if touched is not None:
+        return MemoryAmount(
+            sum(segment.nbytes for segment in pool.segments if segment.address in touched),
+            "the whole segments of the pool into which the parameters of its nodes point; what is found only "
+            "by pointers in the device's memory is not counted"
+            if pool.segments
+            else pool.held.note,
+        )
+    if pool.held.nbytes is None:
+        return MemoryAmount(None, pool.held.note)
+    if runner.captured is None and runner.measured is None:
+        return MemoryAmount(
+            None, f"the graph was not kept; capture with keep_graph=True, or inside `with {_MEASURE}`"
+        )
+    return MemoryAmount(
+        None, f"backend {runner.home.backend!r} does not tell all parameters of the graph's nodes"
+    )
+
+
+def _pool(runner: Runner, key: _PoolKey) -> PoolMemory:
+    backend, device, number = key
+    sharing = 0
+    for each in list(tracked):
+        other = each._runner if isinstance(each, Lifecycle) else None
+        if other is not None and (other.home.backend, other.home.device) == (backend, device):
+            sharing += tuple(other.lease.shown) == number
+    contents = pool_contents(runner.home, runner.lease)
+    if contents is None:
+        unknown = MemoryAmount(None, "a framework that takes part in captures does not tell what it has")
+        return PoolMemory(backend, device, number, sharing, unknown, unknown)
+    held = MemoryAmount(
+        sum(segment.nbytes for segment in contents.segments),
+        "the segments that frameworks have got from the driver for the pool, as they say"
+        if contents.segments
+        else "no framework has memory in the pool; arrays that the program allocated are its own",
+    )
+    used = MemoryAmount(
+        contents.used,
+        "as the frameworks say; replays write to the rest, too"
+        if contents.used is not None
+        else "a framework does not tell",
+    )
+    return PoolMemory(backend, device, number, sharing, held, used, contents.segments)
+
+
+def _ask_device(runner: Runner, devices: dict[tuple[str, int], DeviceMemory]) -> None:
+    home = runner.home
+    where = home.backend, home.device
+    if where not in devices:
+        try:
+            memory = home._backend.device_memory(home._native)
+        except AcceleratorGraphError:
+            return
+        if memory is not None:
+            devices[where] = memory
