@@ -37,8 +37,8 @@ def table(description: GraphDescription, most: int = 40) -> str:
 def _captured(description: GraphDescription) -> str:
     """Return the capture mode if the backend has several, and the pool unless it is the graph's own."""
     mode, pool = description.mode, description.pool
-    said = f", captured in mode {mode}" if mode not in ("", "default") else ""
-    return said + (f", in pool {pool}" if pool and not pool[0] else "")
+    said = f", mode {mode}" if mode not in ("", "default") else ""
+    return said + (f", pool {pool}" if pool and not pool[0] else "")
 
 
 def count(number: int, noun: str) -> str:
