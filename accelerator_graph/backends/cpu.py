@@ -269,6 +269,13 @@ class CpuBackend(Backend):
         """List the recorded calls in order, and the dependencies between them."""
         return _contents(graph.nodes)
 
+    def addresses(self, graph: Graph) -> Set[int] | None:
+        """Return the addresses of fills and copies; None if there are callables."""
+        listed, _ = _contents(graph.nodes)
+        if any(node.kind not in ("memset", "memcpy") for node in listed):
+            return None
+        return {at for node in listed for at in (node.source, node.target) if at is not None}
+
 
 def _contents(nodes: Sequence[Node]) -> GraphContents:
     listed = [_listed(index, node) for index, node in enumerate(nodes)]
