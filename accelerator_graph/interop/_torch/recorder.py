@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any, Protocol
 
 from ..._interpreter.process import after_fork
@@ -259,6 +259,10 @@ class TorchRecorder(FrameworkRecorder):
     def nodes(self, recording: Recording) -> GraphContents:
         """List the nodes and the dependencies."""
         return self.backend.nodes(recording.handle)
+
+    def addresses(self, recording: Recording) -> Set[int] | None:
+        """Return every number among the nodes' parameters that could be an address."""
+        return self.backend.addresses(recording.handle)
 
     def dump(self, recording: Recording, path: str, verbose: bool) -> bool:
         """Write the vendor's drawing, if there is one."""

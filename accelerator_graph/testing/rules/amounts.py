@@ -36,7 +36,7 @@ class AmountRules(Case):
         found = self.backend.addresses(graph)
         nodes, _ = self.backend.nodes(graph)
         self.backend.destroy_graph(graph)
-        self.skip_unless(found is not None, "tells all parameters of nodes")
+        self.skip_unless(found is not None, "does not tell all parameters of nodes")
         assert found is not None
         for node in nodes:
             assert {node.source, node.target} - {None} <= found
