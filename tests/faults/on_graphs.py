@@ -6,6 +6,7 @@ import os
 import re
 import tempfile
 from contextlib import suppress
+from ctypes import addressof
 from functools import partial
 
 import accelerator_graph as ag
@@ -147,6 +148,15 @@ def nodes(bench: Bench, phase: Phase) -> None:
     assert len(edges) == 4
 
 
+def memory(bench: Bench, phase: Phase) -> None:
+    backend = bench.stream._backend
+    told = backend.device_memory(bench.stream.native)
+    assert told is not None
+    assert 0 < told.free <= told.total
+    found = backend.addresses(bench.graph._runner.captured.value)
+    assert found is None or {addressof(A), addressof(C)} <= found
+
+
 def handles(bench: Bench, phase: Phase) -> None:
     graph = bench.graph
     assert len({graph.raw_graph(), graph.raw_executable(), bench.stream.handle}) == 3
@@ -230,6 +240,7 @@ GRAPHS = (
     asked("debug-dump", dump, prepare=for_dump, check=whole_or_as_before),
     asked("num-nodes", lambda bench, _: bench.graph.num_nodes),
     asked("nodes", nodes, ignores=vendor.TELLING),
+    asked("memory", memory),
     made("raw-handles", handles, prepare=instantiated),
     kept("reset", reset, prepare=ready, check=refused),
     Operation("reset-capturing", reset, capturing),

@@ -18,18 +18,25 @@ CALLED = frozenset(
         "cuCtxSetCurrent",
         *("cuDeviceGet", "cuDeviceGetCount", "cuDevicePrimaryCtxRetain", "cuDriverGetVersion"),
         *("cuEventCreate", "cuEventDestroy", "cuEventElapsedTime", "cuEventQuery", "cuEventRecord"),
-        *("cuEventSynchronize", "cuFuncGetName"),
+        *("cuDeviceGetGraphMemAttribute", "cuEventSynchronize", "cuFuncGetName", "cuFuncGetParamInfo"),
         *("cuGraphDebugDotPrint", "cuGraphDestroy", "cuGraphExecDestroy", "cuGraphGetEdges"),
         *("cuGraphGetNodes", "cuGraphGetRootNodes", "cuGraphInstantiate", "cuGraphKernelNodeGetParams"),
         *("cuGraphMemcpyNodeGetParams", "cuGraphMemsetNodeGetParams"),
         *("cuGraphLaunch", "cuGraphNodeGetType", "cuGraphUpload", "cuInit", "cuLaunchKernel"),
-        *("cuMemcpyAsync", "cuMemsetD8Async", "cuStreamBeginCapture", "cuStreamCreateWithPriority"),
+        *(
+            "cuMemGetInfo",
+            "cuMemcpyAsync",
+            "cuMemsetD8Async",
+            "cuStreamBeginCapture",
+            "cuStreamCreateWithPriority",
+        ),
         *("cuStreamDestroy", "cuStreamEndCapture", "cuStreamGetCaptureInfo", "cuStreamGetCtx"),
         *("cuStreamIsCapturing", "cuStreamQuery", "cuStreamSynchronize", "cuStreamWaitEvent"),
         "cuThreadExchangeStreamCaptureMode",
     )
 )
-"""The functions that the library calls; `cuKernelGetName` is for kernels that have no function."""
+"""The functions that the library calls. Those that begin with `cuKernel` are for kernels that have no function;
+they mirror those that begin with `cuFunc`."""
 
 
 PARTS = {"every_call": ["every_call"], "interrupts": ["interrupts"], "rest": parts.REST}
