@@ -35,8 +35,8 @@ CALLED = frozenset(
         "cuThreadExchangeStreamCaptureMode",
     )
 )
-"""The functions that the library calls. Those that begin with `cuKernel` are for kernels that have no function;
-they mirror those that begin with `cuFunc`."""
+"""The functions that the library calls. Those that begin with `cuKernel` mirror those that begin with `cuFunc`, for
+kernels that have no function."""
 
 
 PARTS = {"every_call": ["every_call"], "interrupts": ["interrupts"], "rest": parts.REST}
