@@ -35,7 +35,7 @@ CALLED = frozenset(
         "cuThreadExchangeStreamCaptureMode",
     )
 )
-"""The functions that the library calls. Those that begin with `cuKernel` mirror those that begin with `cuFunc`, for
+"""The functions that the library calls, without `cuKernelGetName` and `cuKernelGetParamInfo`, which are for
 kernels that have no function."""
 
 

@@ -1,7 +1,8 @@
-"""Print the memory report of a serving set: a transformer's block at 35 batch sizes, captured into one pool.
+"""Print the memory report of a serving set: a transformer at 35 batch sizes, captured into one pool.
 
-Checks the report against what else is known: the free memory of the device before and after the captures, what
-torch says of the whole pool, and the tensors that torch made in each capture. The status is 1 if it is wrong.
+Checks the report against what else is known: the free memory of the device before and after the captures,
+what torch says of the whole pool, and the tensors that torch made in each capture. The status is 1 if it is
+wrong.
 
 Usage: python tests/gpu/serving_memory.py [--keep]
 """

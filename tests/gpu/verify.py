@@ -4,8 +4,9 @@ Needs no network and installs nothing: the tests, the demo and the benchmarks ru
 interpreter that runs this script. Each part writes its section of DIR/NAME.md (by default
 docs/verified/cuda.md). The file begins with the commit and the versions, and names the parts that have not
 run yet; with another commit, other versions or another GPU it begins anew.
-With --examples: only the examples. With --memory: only what graphs take. With --gpus: only what needs two GPUs. With --backend hip the HIP backend
-and hip-python drive the NVIDIA GPU through the shim in tests/simulators/hip_on_cuda.
+With --examples: only the examples. With --memory: only what graphs take. With --gpus: only what needs two
+GPUs. With --backend hip the HIP backend and hip-python drive the NVIDIA GPU through the shim in
+tests/simulators/hip_on_cuda.
 Exit status 1 if a test or a command failed, or if the backend can't run here.
 """
 
