@@ -47,7 +47,7 @@ def from_json(text: str) -> GraphDescription:
         labels = _labels(data.get("labels", ()), len(contents[0]))
         mode, pool = data.get("mode", ""), data.get("pool")
         return GraphDescription.of(
-            data["backend"], data["device"], contents, labels, mode, pool and _pool(*pool)
+            data["backend"], data["device"], contents, labels, mode, None if pool is None else _pool(*pool)
         )
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"the description is damaged ({error!r}); write it again with to_json().") from error
