@@ -8,8 +8,9 @@ A framework is one class in a package of its own, named by an entry point with t
 The library makes an instance only after the program has imported the framework. All methods but `backend`
 have defaults: implement those for which the framework has something to do. Streams are passed as handles.
 
-If `backend`, `current_stream` or `as_stream` raises, the framework is left out with a RuntimeWarning, and
-other frameworks and backends go on working. An exception of any other method abandons the capture.
+If `backend`, `current_stream`, `as_stream` or `pool_contents` raises, the framework is left out with a
+RuntimeWarning, and other frameworks and backends go on working. An exception of any other method abandons the
+capture.
 """
 
 from __future__ import annotations
