@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from .._core import memory as measuring
+from .._core import ownership, replay
 from .._core.lifecycle import Lifecycle
-from .._core.memory import pool_contents, touched_segments
-from .._core.ownership import tracked
-from .._core.replay import Runner
 from ..backends.base import DeviceMemory
 from ..errors import AcceleratorGraphError
 from .memory import GraphMemory, MemoryAmount, MemoryReport, PoolMemory
@@ -44,7 +43,7 @@ def memory_report(graphs: Mapping[str, Lifecycle] | Iterable[Lifecycle] | None =
         One of them is not a graph.
     """
     if graphs is None:
-        named = [("", graph) for graph in list(tracked) if isinstance(graph, Lifecycle)]
+        named = [("", graph) for graph in list(ownership.tracked) if isinstance(graph, Lifecycle)]
     elif isinstance(graphs, Mapping):
         named = [(str(name), graph) for name, graph in graphs.items()]
     else:
@@ -63,7 +62,7 @@ def memory_report(graphs: Mapping[str, Lifecycle] | Iterable[Lifecycle] | None =
     return MemoryReport(tuple(found), tuple((*where, memory) for where, memory in devices.items()))
 
 
-def _of(runner: Runner, name: str, pools: dict[_PoolKey, PoolMemory]) -> GraphMemory:
+def _of(runner: replay.Runner, name: str, pools: dict[_PoolKey, PoolMemory]) -> GraphMemory:
     home = runner.home
     first, second = runner.lease.shown
     key = home.backend, home.device, (first, second)
@@ -92,7 +91,7 @@ def _of(runner: Runner, name: str, pools: dict[_PoolKey, PoolMemory]) -> GraphMe
 # ---- the parts -------------------------------------------------------------------------------------
 
 
-def _executable(runner: Runner) -> MemoryAmount:
+def _executable(runner: replay.Runner) -> MemoryAmount:
     if runner.executable is None:
         return MemoryAmount(None, _NO_EXECUTABLE)
     measured = runner.measured
@@ -111,7 +110,7 @@ def _executable(runner: Runner) -> MemoryAmount:
     )
 
 
-def _executable_on_host(runner: Runner) -> MemoryAmount:
+def _executable_on_host(runner: replay.Runner) -> MemoryAmount:
     if runner.executable is None:
         return MemoryAmount(None, _NO_EXECUTABLE)
     measured = runner.measured
@@ -126,19 +125,19 @@ def _executable_on_host(runner: Runner) -> MemoryAmount:
     return MemoryAmount(None, "the C library does not tell, or another thread freed memory meanwhile")
 
 
-def _definition(runner: Runner) -> MemoryAmount:
+def _definition(runner: replay.Runner) -> MemoryAmount:
     if runner.captured is None:
         return MemoryAmount(0, "the graph was not kept")
     return MemoryAmount(None, f"backend {runner.home.backend!r} does not tell how large a graph is")
 
 
-def _touched(runner: Runner, pool: PoolMemory) -> tuple[int, ...] | None:
+def _touched(runner: replay.Runner, pool: PoolMemory) -> tuple[int, ...] | None:
     """Return the segments that the graph uses, by address."""
     if pool.held.nbytes is None:
         return None
     captured, measured = runner.captured, runner.measured
     if captured is not None:
-        found = touched_segments(pool.segments, captured.recorder, captured.value)
+        found = measuring.touched_segments(pool.segments, captured.recorder, captured.value)
     elif not pool.segments:
         found = frozenset()
     else:
@@ -146,7 +145,7 @@ def _touched(runner: Runner, pool: PoolMemory) -> tuple[int, ...] | None:
     return None if found is None else tuple(sorted(found))
 
 
-def _sum_of_touched(runner: Runner, pool: PoolMemory, touched: tuple[int, ...] | None) -> MemoryAmount:
+def _sum_of_touched(runner: replay.Runner, pool: PoolMemory, touched: tuple[int, ...] | None) -> MemoryAmount:
     if touched is not None:
         return MemoryAmount(
             sum(segment.nbytes for segment in pool.segments if segment.address in touched),
@@ -166,14 +165,14 @@ def _sum_of_touched(runner: Runner, pool: PoolMemory, touched: tuple[int, ...] |
     )
 
 
-def _pool(runner: Runner, key: _PoolKey) -> PoolMemory:
+def _pool(runner: replay.Runner, key: _PoolKey) -> PoolMemory:
     backend, device, number = key
     sharing = 0
-    for each in list(tracked):
+    for each in list(ownership.tracked):
         other = each._runner if isinstance(each, Lifecycle) else None
         if other is not None and (other.home.backend, other.home.device) == (backend, device):
             sharing += tuple(other.lease.shown) == number
-    contents = pool_contents(runner.home, runner.lease)
+    contents = measuring.pool_contents(runner.home, runner.lease)
     if contents is None:
         unknown = MemoryAmount(None, "a framework that takes part in captures does not tell what it has")
         return PoolMemory(backend, device, number, sharing, unknown, unknown)
@@ -192,7 +191,7 @@ def _pool(runner: Runner, key: _PoolKey) -> PoolMemory:
     return PoolMemory(backend, device, number, sharing, held, used, contents.segments)
 
 
-def _ask_device(runner: Runner, devices: dict[tuple[str, int], DeviceMemory]) -> None:
+def _ask_device(runner: replay.Runner, devices: dict[tuple[str, int], DeviceMemory]) -> None:
     home = runner.home
     where = home.backend, home.device
     if where not in devices:
