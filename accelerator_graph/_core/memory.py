@@ -58,15 +58,22 @@ class measure_memory:
         _thread.depth -= 1
 
 
-class Measured(NamedTuple):
-    """What was found out when an executable was made. None is what could not be."""
+class Difference(NamedTuple):
+    """How much memory something has taken, or why that is not known."""
 
-    device_bytes: int | None
+    nbytes: int | None
+    why: str = ""
+
+
+class Measured(NamedTuple):
+    """What was found out when an executable was made."""
+
+    device: Difference
     """How much less memory of the device was free afterwards."""
-    host_bytes: int | None
+    host: Difference
     """How much more memory of the process's heap was in use afterwards."""
     touched: Set[int] | None
-    """The segments of the pool, by address, that the graph's work uses."""
+    """The segments of the pool, by address, that the graph's work uses; None if that is not known."""
 
 
 class _Before(NamedTuple):
@@ -91,14 +98,20 @@ def after_instantiation(before: _Before, runner: Runner) -> Measured:
         contents = pool_contents(runner.home, runner.lease)
         if contents is not None:
             touched = touched_segments(contents.segments, captured.recorder, captured.value)
-    return Measured(_less(free, before.free), _less(before.heap, heap), touched)
+    backend = runner.home.backend
+    return Measured(
+        _difference(before.free, free, f"backend {backend!r} does not tell how much memory is free"),
+        _difference(heap, before.heap, "the C library does not tell how much memory is in use"),
+        touched,
+    )
 
 
-def _less(after: int | None, before: int | None) -> int | None:
-    """Return how much less there is; None if it is not known, or if there is more."""
-    if before is None or after is None:
-        return None
-    return before - after if before >= after else None
+def _difference(larger: int | None, smaller: int | None, untold: str) -> Difference:
+    if larger is None or smaller is None:
+        return Difference(None, untold)
+    if larger < smaller:
+        return Difference(None, "another thread or program freed memory while this was measured")
+    return Difference(larger - smaller)
 
 
 def _free(stream: Stream) -> int | None:

@@ -274,6 +274,10 @@ class Recorder(ABC):
         """
         return None
 
+    def host_bytes(self, obj: Any) -> int | None:
+        """Return how much of the host's memory a graph or an executable takes; None if that is not known."""
+        return None
+
     def dump(self, graph: Any, path: str, verbose: bool) -> bool:
         """Write the vendor's drawing in DOT, for any suffix. Return False if it has none; see `nodes`."""
         return False

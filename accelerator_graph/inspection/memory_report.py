@@ -14,6 +14,7 @@ from .memory import GraphMemory, MemoryAmount, MemoryReport, PoolMemory
 _MEASURE = "accelerator_graph.measure_memory()"
 _NOT_MEASURED = f"not measured when the executable was made; make it inside `with {_MEASURE}`"
 _NO_EXECUTABLE = "there is no executable yet"
+_TOLD = "as backend {!r} tells"
 
 
 _PoolKey = tuple[str, int, tuple[int, int]]
@@ -97,38 +98,46 @@ def _executable(runner: replay.Runner) -> MemoryAmount:
     measured = runner.measured
     if measured is None:
         return MemoryAmount(None, _NOT_MEASURED)
-    if measured.device_bytes is not None:
-        return MemoryAmount(
-            measured.device_bytes,
-            "by how much the device's free memory fell when the executable was made; the driver takes memory "
-            "in large pieces, which several executables share",
-        )
     return MemoryAmount(
-        None,
-        f"backend {runner.home.backend!r} does not tell how much memory is free, or somebody else freed some "
-        "meanwhile",
+        measured.device.nbytes,
+        measured.device.why
+        or "by how much the device's free memory fell when the executable was made; the driver takes memory in "
+        "large pieces, which several executables share",
     )
 
 
 def _executable_on_host(runner: replay.Runner) -> MemoryAmount:
-    if runner.executable is None:
+    executable = runner.executable
+    if executable is None:
         return MemoryAmount(None, _NO_EXECUTABLE)
+    told = _host_bytes(executable)
+    if told is not None:
+        return MemoryAmount(told, _TOLD.format(runner.home.backend))
     measured = runner.measured
     if measured is None:
         return MemoryAmount(None, _NOT_MEASURED)
-    if measured.host_bytes is not None:
-        return MemoryAmount(
-            measured.host_bytes,
-            "by how much the heap of the C library grew when the executable was made, in all threads; memory "
-            "that the driver maps itself is not counted",
-        )
-    return MemoryAmount(None, "the C library does not tell, or another thread freed memory meanwhile")
+    return MemoryAmount(
+        measured.host.nbytes,
+        measured.host.why
+        or "by how much the heap of the C library grew when the executable was made, in all threads; memory "
+        "that the driver maps itself is not counted",
+    )
 
 
 def _definition(runner: replay.Runner) -> MemoryAmount:
     if runner.captured is None:
         return MemoryAmount(0, "the graph was not kept")
+    told = _host_bytes(runner.captured)
+    if told is not None:
+        return MemoryAmount(told, _TOLD.format(runner.home.backend))
     return MemoryAmount(None, f"backend {runner.home.backend!r} does not tell how large a graph is")
+
+
+def _host_bytes(made: ownership.Owned) -> int | None:
+    try:
+        return made.recorder.host_bytes(made.value)
+    except AcceleratorGraphError:
+        return None
 
 
 def _touched(runner: replay.Runner, pool: PoolMemory) -> tuple[int, ...] | None:

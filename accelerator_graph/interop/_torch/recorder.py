@@ -264,6 +264,10 @@ class TorchRecorder(FrameworkRecorder):
         """Return every number among the nodes' parameters that could be an address."""
         return self.backend.addresses(recording.handle)
 
+    def host_bytes(self, obj: Recording | Executable) -> int | None:
+        """Return how much of the host's memory a graph or an executable takes."""
+        return self.backend.host_bytes(obj.handle)
+
     def dump(self, recording: Recording, path: str, verbose: bool) -> bool:
         """Write the vendor's drawing, if there is one."""
         return self.backend.dump(recording.handle, path, verbose)

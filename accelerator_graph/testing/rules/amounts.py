@@ -44,6 +44,9 @@ class AmountRules(Case):
     def test_memory_of_a_graph_is_told(self) -> None:
         """`Graph.memory` says of each part how large it is or why that is not known, and changes nothing."""
         stream, cell = self.stream(), self.cell()
+        with self.executable(stream, cell) as executable:
+            told = self.backend.host_bytes(executable)
+            assert told is None or told >= 0
         with ag.measure_memory():
             graph = self.captured(stream, cell, keep_graph=True)
             before = graph.memory()

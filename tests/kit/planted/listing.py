@@ -192,6 +192,12 @@ class HasMoreThanAllMemory(CpuBackend):
 
 
 @caught_by("test_memory_of_a_graph_is_told")
+class IsSmallerThanNothing(CpuBackend):
+    def host_bytes(self, obj: Any) -> int:
+        return -1
+
+
+@caught_by("test_memory_of_a_graph_is_told")
 class TellsMemoryInWords(CpuBackend):
     def device_memory(self, stream: Any) -> Any:
         return DeviceMemory("a gigabyte", "two gigabytes")  # type: ignore[arg-type]
