@@ -101,8 +101,8 @@ def _executable(runner: replay.Runner) -> MemoryAmount:
     return MemoryAmount(
         measured.device.nbytes,
         measured.device.why
-        or "by how much the device's free memory fell when the executable was made; the driver takes memory in "
-        "large pieces, which several executables share",
+        or "by how much the device's free memory fell when the executable was made; the driver takes memory "
+        "in large pieces, which several executables share",
     )
 
 

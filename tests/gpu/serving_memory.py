@@ -49,9 +49,9 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="keep the graphs")
     keep = parser.parse_args().keep
     layer = torch.nn.TransformerEncoderLayer(
-        WIDTH, HEADS, 4 * WIDTH, batch_first=True, device="cuda", dtype=torch.bfloat16
+        WIDTH, HEADS, 4 * WIDTH, 0.0, batch_first=True, device="cuda", dtype=torch.bfloat16
     )
-    model = torch.nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False).eval()
+    model = torch.nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False)
     x = torch.randn(max(SIZES), TOKENS, WIDTH, device="cuda", dtype=torch.bfloat16)
     pool = ag.graph_pool_handle()
     graphs, outputs, made = {}, {}, {}
@@ -76,7 +76,9 @@ def main() -> int:
     print(graphs["batch 8"].memory())
     print()
 
-    held = sum(each["total_size"] for each in torch.cuda.memory_snapshot() if each["segment_pool_id"] == pool)
+    held = sum(
+        each["total_size"] for each in torch.cuda.memory_snapshot() if tuple(each["segment_pool_id"]) == pool
+    )
     wrong = held != report.pools[0].held.nbytes
     for each in report.graphs:
         for segment in each.pool.segments:
