@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from .memory import GraphMemory, MemoryAmount, MemoryReport, PoolMemory
@@ -107,15 +108,13 @@ def _doubt(report: MemoryReport, *, on_device: bool) -> str:
 def _notes(report: MemoryReport) -> Iterator[str]:
     """Yield the notes, each once, with the columns that it is about and how many graphs have it."""
     columns = ("executable", "executable_host", "definition", "touched")
-    found: dict[str, dict[str, int]] = {}
+    found: dict[tuple[str, int], list[str]] = {}
     for title, name in zip(_COLUMNS[2:6], columns, strict=True):
-        for graph in report.graphs:
-            titles = found.setdefault(getattr(graph, name).note, {})
-            titles[title] = titles.get(title, 0) + 1
-    for pool in report.pools:
-        found.setdefault(pool.held.note, {}).setdefault(_COLUMNS[7], len(report.graphs))
-    for note, titles in found.items():
-        times = max(titles.values())
+        for note, times in Counter(getattr(graph, name).note for graph in report.graphs).items():
+            found.setdefault((note, times), []).append(title)
+    for (note, times), titles in found.items():
         of = "" if times == len(report.graphs) else f" ({count(times, 'graph')})"
         yield f"{', '.join(titles)}{of}: {note}"
+    for note in dict.fromkeys(pool.held.note for pool in report.pools):
+        yield f"{_COLUMNS[7]}: {note}"
     yield f"{_COLUMNS[6]}: what of that no other graph of the pool touches"
