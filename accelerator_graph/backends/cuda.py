@@ -86,7 +86,7 @@ class CudaBackend(Lends):
         driver = self._driver
         kinds = driver.api.CUgraphMem_attribute
         wanted = (kinds.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, kinds.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT)
-        with driver.relaxed_for(stream):
+        with driver.current_for(stream):  # these calls disturb no capture
             device = driver.call("cuCtxGetDevice")
             used, reserved = (
                 int(driver.call("cuDeviceGetGraphMemAttribute", device, each)) for each in wanted

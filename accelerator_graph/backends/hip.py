@@ -97,7 +97,7 @@ class HipBackend(Lends):
         device = driver.device_of(stream)
         kinds = driver.api.hipGraphMemAttributeType
         wanted = (kinds.hipGraphMemAttrUsedMemCurrent, kinds.hipGraphMemAttrReservedMemCurrent)
-        with driver.relaxed(device):
+        with driver.current(device):  # these calls disturb no capture
             used, reserved = (
                 driver.call("hipDeviceGetGraphMemAttribute", device, int(each)) for each in wanted
             )
