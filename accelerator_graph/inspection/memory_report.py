@@ -119,8 +119,8 @@ def _executable_on_host(runner: replay.Runner) -> MemoryAmount:
     return MemoryAmount(
         measured.host.nbytes,
         measured.host.why
-        or "by how much the heap of the C library grew when the executable was made, in all threads; a part of "
-        "it stays with the driver for later ones",
+        or "by how much the heap of the C library grew when the executable was made, in all threads; a part "
+        "of it stays with the driver for later ones",
     )
 
 
