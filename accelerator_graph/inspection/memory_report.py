@@ -101,8 +101,8 @@ def _executable(runner: replay.Runner) -> MemoryAmount:
     return MemoryAmount(
         measured.device.nbytes,
         measured.device.why
-        or "by how much the device's free memory fell when the executable was made; the driver takes it in "
-        "pieces of megabytes, which executables share and leave to later ones",
+        or "by how much the device's free memory fell when the executable was made; the driver may "
+        "take it in pieces that executables share and leave to later ones",
     )
 
 
@@ -119,8 +119,8 @@ def _executable_on_host(runner: replay.Runner) -> MemoryAmount:
     return MemoryAmount(
         measured.host.nbytes,
         measured.host.why
-        or "by how much the heap of the C library grew when the executable was made, in all threads; a part "
-        "of it stays with the driver for later ones",
+        or "by how much the heap of the C library grew when the executable was made, in all threads; the "
+        "driver may keep some of it for later ones",
     )
 
 
