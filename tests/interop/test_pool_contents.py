@@ -77,6 +77,15 @@ def test_what_an_address_points_into_may_be_anywhere_in_the_segment(torch, segme
     assert g.memory().touched_segments == (whole.ptr,)
 
 
+def test_a_torch_whose_snapshot_takes_no_arguments(torch, segments, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda: segments)
+    array = Array(256)
+    g = ag.Graph(keep_graph=True)
+    captured(g, filling(torch, array))
+    segments.append(segment(array, g.pool(), 0))
+    assert g.memory().touched.nbytes == 256
+
+
 def test_a_graph_that_was_not_kept_says_what_would_help(torch, segments):
     array = Array(256)
     g = ag.Graph()

@@ -42,8 +42,17 @@ def contents(torch: Any, pool: PoolId, device: int) -> PoolContents:
     """Return the segments that torch's caching allocator has in a pool, and what arrays occupy of them."""
     found = [
         segment
-        for segment in torch.cuda.memory_snapshot()
+        for segment in _snapshot(torch.cuda.memory_snapshot, (pool[0], pool[1]))
         if segment["device"] == device and tuple(segment["segment_pool_id"]) == tuple(pool)
     ]
     segments = sorted(PoolSegment(segment["address"], segment["total_size"]) for segment in found)
     return PoolContents(tuple(segments), sum(segment["allocated_size"] for segment in found))
+
+
+def _snapshot(ask: Any, pool: PoolId) -> list[dict[str, Any]]:
+    """Return the segments of the pool, and perhaps others, without the history of allocations if possible."""
+    try:
+        found = ask(pool, include_traces=False)
+    except TypeError:  # before torch 2.13
+        found = ask()
+    return found  # type: ignore[no-any-return]
