@@ -53,6 +53,6 @@ def _snapshot(ask: Any, pool: PoolId) -> list[dict[str, Any]]:
     """Return the segments of the pool, and perhaps others, without the history of allocations if possible."""
     try:
         found = ask(pool, include_traces=False)
-    except TypeError:  # before torch 2.13
+    except TypeError:  # an older torch
         found = ask()
     return found  # type: ignore[no-any-return]
