@@ -110,9 +110,9 @@ class Runner:
         before = before_instantiation(self.home)
         value = recorder.instantiate(captured.value)
         self.executable = Executable(recorder, captured.backend, value, self.home._owner)
-        self.measured = None if before is None else after_instantiation(before, self)
         for binding in self._bindings():
             binding.connect(self.executable, self._check)
+        self.measured = None if before is None else after_instantiation(before, self)
         if not self._keep:
             self.captured = None
         drain()
