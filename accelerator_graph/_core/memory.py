@@ -6,16 +6,17 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence, Set
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from .._interpreter.heap import heap_bytes
-from ..backends.base import Recorder
+from ..backends.base import DeviceMemory
 from ..errors import AcceleratorGraphError
 from ..interop import registry as interop
 from ..interop.base import PoolContents, PoolSegment
 from . import stream_stack
 
 if TYPE_CHECKING:
+    from .ownership import Owned
     from .pools import Lease
     from .replay import Runner
     from .streams import Stream
@@ -81,26 +82,24 @@ class _Before(NamedTuple):
     heap: int | None
 
 
-def before_instantiation(home: Stream) -> _Before | None:
+def before_instantiation(captured: Owned) -> _Before | None:
     """Begin to measure an instantiation; return None unless this thread measures."""
     if not _thread.depth:
         return None
-    free = _free(home)
-    return _Before(free, heap_bytes())
+    memory = device_memory(captured)
+    return _Before(None if memory is None else memory.free, heap_bytes())
 
 
-def after_instantiation(before: _Before, runner: Runner) -> Measured:
+def after_instantiation(before: _Before, captured: Owned, runner: Runner) -> Measured:
     """End the measurement of an instantiation, while there is still the graph."""
-    heap, free = heap_bytes(), _free(runner.home)
-    captured = runner.captured
-    touched = None
-    if captured is not None:
-        contents = pool_contents(runner.home, runner.lease)
-        if contents is not None:
-            touched = touched_segments(contents.segments, captured.recorder, captured.value)
+    heap, memory = heap_bytes(), device_memory(captured)
+    contents = pool_contents(runner.home, runner.lease)
+    touched = contents and touched_segments(contents.segments, captured)
     backend = runner.home.backend
     return Measured(
-        _difference(before.free, free, f"backend {backend!r} does not tell how much memory is free"),
+        _difference(
+            before.free, memory and memory.free, f"backend {backend!r} does not tell how much memory is free"
+        ),
         _difference(heap, before.heap, "the C library does not tell how much memory is in use"),
         touched,
     )
@@ -114,12 +113,12 @@ def _difference(larger: int | None, smaller: int | None, untold: str) -> Differe
     return Difference(larger - smaller)
 
 
-def _free(stream: Stream) -> int | None:
+def device_memory(made: Owned) -> DeviceMemory | None:
+    """Return what the driver tells of the memory of a graph's or an executable's device, if anything."""
     try:
-        memory = stream._backend.device_memory(stream._native)
+        return made.recorder.device_memory(made.value)
     except AcceleratorGraphError:
         return None
-    return None if memory is None else memory.free
 
 
 def pool_contents(home: Stream, lease: Lease) -> PoolContents | None:
@@ -134,12 +133,12 @@ def pool_contents(home: Stream, lease: Lease) -> PoolContents | None:
     return PoolContents(tuple(segments), sum(used) if len(used) == len(known) else None)
 
 
-def touched_segments(segments: Sequence[PoolSegment], recorder: Recorder, graph: Any) -> Set[int] | None:
+def touched_segments(segments: Sequence[PoolSegment], captured: Owned) -> Set[int] | None:
     """Return the segments, by address, into which an address of the graph points; None if not known."""
     if not segments:
         return frozenset()
     try:
-        addresses = recorder.addresses(graph)
+        addresses = captured.recorder.addresses(captured.value)
     except AcceleratorGraphError:
         return None
     return None if addresses is None else _around(segments, addresses)

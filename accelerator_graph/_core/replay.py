@@ -107,12 +107,12 @@ class Runner:
         if self.executable is not None and recorder.single_executable(captured.value):
             self.refuse("the graph could not be instantiated again; call instantiate() or replay()")
             drain()
-        before = before_instantiation(self.home)
+        before = before_instantiation(captured)
         value = recorder.instantiate(captured.value)
         self.executable = Executable(recorder, captured.backend, value, self.home._owner)
         for binding in self._bindings():
             binding.connect(self.executable, self._check)
-        self.measured = None if before is None else after_instantiation(before, self)
+        self.measured = None if before is None else after_instantiation(before, captured, self)
         if not self._keep:
             self.captured = None
         drain()

@@ -274,6 +274,13 @@ class Recorder(ABC):
         """
         return None
 
+    def device_memory(self, obj: Any) -> DeviceMemory | None:
+        """Return what the driver tells of the memory of a graph's or an executable's device; None if nothing.
+
+        Disturbs no capture in progress.
+        """
+        return None
+
     def host_bytes(self, obj: Any) -> int | None:
         """Return how much of the host's memory a graph or an executable takes; None if that is not known."""
         return None
@@ -359,13 +366,6 @@ class Backend(Recorder):
     @abstractmethod
     def device_count(self) -> int:
         """Return how many devices there are; their ordinals count from 0."""
-
-    def device_memory(self, stream: Any) -> DeviceMemory | None:
-        """Return what the driver tells of the memory of the stream's device; None if it tells nothing.
-
-        Disturbs no capture in progress, not even the stream's own.
-        """
-        return None
 
     # ---- streams -------------------------------------------------------------------------------
 

@@ -81,19 +81,6 @@ class CudaBackend(Lends):
         """Return how many devices there are."""
         return self._driver.device_count
 
-    def device_memory(self, stream: Any) -> DeviceMemory:
-        """Return what the driver tells of the memory of the stream's device."""
-        driver = self._driver
-        kinds = driver.api.CUgraphMem_attribute
-        wanted = (kinds.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, kinds.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT)
-        with driver.current_for(stream):  # these calls disturb no capture
-            device = driver.call("cuCtxGetDevice")
-            used, reserved = (
-                int(driver.call("cuDeviceGetGraphMemAttribute", device, each)) for each in wanted
-            )
-            free, total = driver.call("cuMemGetInfo")
-        return DeviceMemory(int(free), int(total), used, reserved)
-
     # ---- streams ---------------------------------------------------------------------------------
 
     def create_stream(self, device: int, *, like: Any = None, priority: int = 0) -> Any:
@@ -322,6 +309,19 @@ class CudaBackend(Lends):
         """Return every number among the nodes' parameters that could be an address."""
         with self._driver.current(graph.context):
             return _arguments.addresses(self._driver, graph.handle)
+
+    def device_memory(self, obj: Graph | Executable) -> DeviceMemory:
+        """Return what the driver tells of the memory of the device. These calls disturb no capture."""
+        driver = self._driver
+        kinds = driver.api.CUgraphMem_attribute
+        wanted = (kinds.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, kinds.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT)
+        with driver.current(obj.context):
+            device = driver.call("cuCtxGetDevice")
+            used, reserved = (
+                int(driver.call("cuDeviceGetGraphMemAttribute", device, each)) for each in wanted
+            )
+            free, total = driver.call("cuMemGetInfo")
+        return DeviceMemory(int(free), int(total), used, reserved)
 
     def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
         """Let the driver write the graph to `path` in the DOT language."""

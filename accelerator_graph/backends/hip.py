@@ -91,19 +91,6 @@ class HipBackend(Lends):
         """Return how many devices there are."""
         return self._driver.device_count
 
-    def device_memory(self, stream: Any) -> DeviceMemory:
-        """Return what the runtime tells of the memory of the stream's device."""
-        driver = self._driver
-        device = driver.device_of(stream)
-        kinds = driver.api.hipGraphMemAttributeType
-        wanted = (kinds.hipGraphMemAttrUsedMemCurrent, kinds.hipGraphMemAttrReservedMemCurrent)
-        with driver.current(device):  # these calls disturb no capture
-            used, reserved = (
-                driver.call("hipDeviceGetGraphMemAttribute", device, int(each)) for each in wanted
-            )
-            free, total = driver.call("hipMemGetInfo")
-        return DeviceMemory(free, total, used, reserved)
-
     # ---- streams ---------------------------------------------------------------------------------
 
     def create_stream(self, device: int, *, like: Any = None, priority: int = 0) -> Any:
@@ -336,6 +323,18 @@ class HipBackend(Lends):
         """List the nodes, with their parameters, and the dependencies."""
         with self._driver.current(graph.device):
             return _nodes.list_nodes(self._driver, graph.handle)
+
+    def device_memory(self, obj: Graph | Executable) -> DeviceMemory:
+        """Return what the runtime tells of the memory of the device. These calls disturb no capture."""
+        driver = self._driver
+        kinds = driver.api.hipGraphMemAttributeType
+        wanted = (kinds.hipGraphMemAttrUsedMemCurrent, kinds.hipGraphMemAttrReservedMemCurrent)
+        with driver.current(obj.device):
+            used, reserved = (
+                driver.call("hipDeviceGetGraphMemAttribute", obj.device, int(each)) for each in wanted
+            )
+            free, total = driver.call("hipMemGetInfo")
+        return DeviceMemory(free, total, used, reserved)
 
     def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
         """Let the runtime write the graph to `path` in the DOT language."""

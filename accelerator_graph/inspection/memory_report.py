@@ -16,7 +16,6 @@ _NOT_MEASURED = f"not measured when the executable was made; make it inside `wit
 _NO_EXECUTABLE = "there is no executable yet"
 _TOLD = "as backend {!r} tells"
 
-
 _PoolKey = tuple[str, int, tuple[int, int]]
 
 
@@ -146,7 +145,7 @@ def _touched(runner: replay.Runner, pool: PoolMemory) -> tuple[int, ...] | None:
         return None
     captured, measured = runner.captured, runner.measured
     if captured is not None:
-        found = measuring.touched_segments(pool.segments, captured.recorder, captured.value)
+        found = measuring.touched_segments(pool.segments, captured)
     elif not pool.segments:
         found = frozenset()
     else:
@@ -201,12 +200,9 @@ def _pool(runner: replay.Runner, key: _PoolKey) -> PoolMemory:
 
 
 def _ask_device(runner: replay.Runner, devices: dict[tuple[str, int], DeviceMemory]) -> None:
-    home = runner.home
-    where = home.backend, home.device
-    if where not in devices:
-        try:
-            memory = home._backend.device_memory(home._native)
-        except AcceleratorGraphError:
-            return
+    where = runner.home.backend, runner.home.device
+    made = runner.captured or runner.executable
+    if where not in devices and made is not None:
+        memory = measuring.device_memory(made)
         if memory is not None:
             devices[where] = memory

@@ -24,7 +24,7 @@ def free_fixture(monkeypatch):
     """What the driver tells, one number for each call."""
     answers = []
 
-    def device_memory(self, stream):
+    def device_memory(self, obj):
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer

@@ -150,10 +150,12 @@ def nodes(bench: Bench, phase: Phase) -> None:
 
 def memory(bench: Bench, phase: Phase) -> None:
     backend = bench.stream._backend
-    told = backend.device_memory(bench.stream.native)
+    captured = bench.graph._runner.captured
+    assert captured is not None
+    told = backend.device_memory(captured.value)
     assert told is not None
     assert 0 < told.free <= told.total
-    found = backend.addresses(bench.graph._runner.captured.value)
+    found = backend.addresses(captured.value)
     assert found is None or {addressof(A), addressof(C)} <= found
 
 

@@ -14,13 +14,18 @@ class AmountRules(Case):
     """What the backend tells of memory, and the report that is made of that."""
 
     def test_device_memory_is_told_and_disturbs_no_capture(self) -> None:
-        """`device_memory` is plausible or None, on a capturing stream as well, and the capture goes on."""
+        """`device_memory` is plausible or None for graphs and executables, and captures go on meanwhile."""
         stream, cell, graph = self.setup()
-        self._plausible(self.backend.device_memory(stream.native))
+        recorded = self.recorded(stream, cell)
+        executable = self.backend.instantiate(recorded)
+        self._plausible(self.backend.device_memory(recorded))
         with graph:
             self.enqueue(stream, cell)
-            self._plausible(self.backend.device_memory(stream.native))
+            self._plausible(self.backend.device_memory(recorded))
+            self._plausible(self.backend.device_memory(executable))
             self.enqueue(stream, cell)
+        self.backend.destroy_graph(recorded)
+        self.backend.destroy_executable(executable)
         assert self.replayed(graph, cell) == applied(2)
 
     @needs(Capability.ENQUEUE, Capability.NODES)

@@ -85,12 +85,14 @@ def test_a_node_whose_parameters_are_not_told(backend, stream, block, monkeypatc
     backend.destroy_graph(graph)
 
 
-def test_memory_of_the_device(backend, stream):
-    before = backend.device_memory(stream)
+def test_memory_of_the_device(backend, stream, block):
+    graph = captured(backend, stream, lambda: backend.fill(stream, block.pointer, 1, 8))
+    before = backend.device_memory(graph)
     with current():
         memory = call(driver.cuMemAlloc, 64 << 20)
-        after = backend.device_memory(stream)
+        after = backend.device_memory(graph)
         call(driver.cuMemFree, memory)
     assert after.total == before.total
     assert before.free - after.free >= 60 << 20
     assert after.graphs_reserved >= after.graphs_used >= 0
+    backend.destroy_graph(graph)

@@ -23,10 +23,13 @@ def test_every_executable_shows_and_comes_back(runtime, backend, stream, block):
     assert first >= 1 << 17
     assert second >= 1 << 17
     assert large > second
-    before = backend.device_memory(stream)
+    token = backend.capture_begin(stream, "thread_local")
+    another = backend.capture_end(token)
+    before = backend.device_memory(another)
     for graph in graphs:
         graph.reset()
-    after = backend.device_memory(stream)
+    after = backend.device_memory(another)
+    backend.destroy_graph(another)
     assert after.total == before.total
     assert after.free - before.free == first + second + large
     ours.close()

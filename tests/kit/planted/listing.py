@@ -180,14 +180,18 @@ class TellsOtherAddresses(CpuBackend):
 
 @caught_by("test_device_memory_is_told_and_disturbs_no_capture")
 class TellingMemoryBreaksCaptures(CpuBackend):
-    def device_memory(self, stream: Any) -> Any:
-        self.synchronize(stream)
+    def capture_begin(self, stream: Any, mode: Any) -> Any:
+        self.latest = super().capture_begin(stream, mode)
+        return self.latest
+
+    def device_memory(self, obj: Any) -> Any:
+        self.capture_abandon(self.latest)
         return DeviceMemory(1, 2)
 
 
 @caught_by("test_device_memory_is_told_and_disturbs_no_capture")
 class HasMoreThanAllMemory(CpuBackend):
-    def device_memory(self, stream: Any) -> Any:
+    def device_memory(self, obj: Any) -> Any:
         return DeviceMemory(2, 1)
 
 
@@ -199,5 +203,5 @@ class IsSmallerThanNothing(CpuBackend):
 
 @caught_by("test_memory_of_a_graph_is_told")
 class TellsMemoryInWords(CpuBackend):
-    def device_memory(self, stream: Any) -> Any:
+    def device_memory(self, obj: Any) -> Any:
         return DeviceMemory("a gigabyte", "two gigabytes")  # type: ignore[arg-type]
