@@ -21,18 +21,12 @@ CALLED = frozenset(
         *("cuDeviceGetGraphMemAttribute", "cuEventSynchronize", "cuFuncGetName", "cuFuncGetParamInfo"),
         *("cuGraphDebugDotPrint", "cuGraphDestroy", "cuGraphExecDestroy", "cuGraphGetEdges"),
         *("cuGraphGetNodes", "cuGraphGetRootNodes", "cuGraphInstantiate", "cuGraphKernelNodeGetParams"),
-        *("cuGraphMemcpyNodeGetParams", "cuGraphMemsetNodeGetParams"),
+        *("cuGraphExecMemcpyNodeSetParams", "cuGraphMemcpyNodeGetParams", "cuGraphMemsetNodeGetParams"),
         *("cuGraphLaunch", "cuGraphNodeGetType", "cuGraphUpload", "cuInit", "cuLaunchKernel"),
-        *(
-            "cuMemGetInfo",
-            "cuMemcpyAsync",
-            "cuMemsetD8Async",
-            "cuStreamBeginCapture",
-            "cuStreamCreateWithPriority",
-        ),
+        *("cuMemcpyAsync", "cuMemsetD8Async", "cuStreamBeginCapture", "cuStreamCreateWithPriority"),
         *("cuStreamDestroy", "cuStreamEndCapture", "cuStreamGetCaptureInfo", "cuStreamGetCtx"),
         *("cuStreamIsCapturing", "cuStreamQuery", "cuStreamSynchronize", "cuStreamWaitEvent"),
-        "cuThreadExchangeStreamCaptureMode",
+        *("cuMemGetInfo", "cuThreadExchangeStreamCaptureMode"),
     )
 )
 """The functions that the library calls, without `cuKernelGetName` and `cuKernelGetParamInfo`, which are for
