@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ._core.current_stream import is_current_stream_capturing as is_current_stream_capturing
     from ._core.events import Event as Event
     from ._core.labels import label as label
+    from ._core.memory import measure_memory as measure_memory
     from ._core.module_labels import ModuleLabels as ModuleLabels
     from ._core.module_labels import label_modules as label_modules
     from ._core.pools import AnyPool as AnyPool
@@ -60,6 +61,11 @@ if TYPE_CHECKING:
     from .inspection.description import GraphDescription as GraphDescription
     from .inspection.description import Label as Label
     from .inspection.difference import diff as diff
+    from .inspection.memory import GraphMemory as GraphMemory
+    from .inspection.memory import MemoryAmount as MemoryAmount
+    from .inspection.memory import MemoryReport as MemoryReport
+    from .inspection.memory import PoolMemory as PoolMemory
+    from .inspection.memory_report import memory_report as memory_report
     from .inspection.profile import GraphProfile as GraphProfile
 
 __version__ = "0.1.0"
@@ -67,6 +73,7 @@ __version__ = "0.1.0"
 _NAMES = {
     "": "api backends compat errors interop testing",
     "._core.labels": "label",
+    "._core.memory": "measure_memory",
     "._core.module_labels": "ModuleLabels label_modules",
     "._core.pools": "AnyPool PoolId graph_pool_handle",
     "._core.current_stream": "current_stream is_current_stream_capturing",
@@ -85,6 +92,8 @@ _NAMES = {
     ),
     ".inspection.description": "GraphDescription Label",
     ".inspection.difference": "diff",
+    ".inspection.memory": "GraphMemory MemoryAmount MemoryReport PoolMemory",
+    ".inspection.memory_report": "memory_report",
     ".inspection.profile": "GraphProfile",
 }
 """The public names by the module that defines them, which is imported on first use."""

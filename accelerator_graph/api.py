@@ -23,6 +23,8 @@ from ._interpreter.sure_exit import if_skipped, sure_exit
 from .backends import registry
 from .errors import AcceleratorGraphError, GraphStateError, UnsupportedError
 from .inspection.description import GraphDescription, Label
+from .inspection.memory import GraphMemory
+from .inspection.memory_report import graph_memory
 from .inspection.profile import GraphProfile
 from .interop import registry as interop
 
@@ -281,7 +283,24 @@ class Graph(Lifecycle):
         assert home is not None
         contents = captured.recorder.nodes(captured.value)
         labelled = labels.if_in_order(captured.labels, contents[1], captured.backend)
-        return GraphDescription.of(home.backend, home.device, contents, map(Label._make, labelled))
+        pool = self._runner_for("describe()").lease.shown
+        return GraphDescription.of(
+            home.backend, home.device, contents, map(Label._make, labelled), captured.mode, (pool[0], pool[1])
+        )
+
+    def memory(self) -> GraphMemory:
+        """Return how much memory the graph takes: its executable, its definition, and its pool.
+
+        What can't be known is None, with the reason. An executable is measured when it is made, inside
+        `measure_memory`. See `memory_report` for all graphs together.
+
+        Raises
+        ------
+        GraphStateError
+            Nothing was captured.
+        """
+        self._check("memory()")
+        return graph_memory(self)
 
     def _repr_html_(self) -> str | None:
         """Return a small drawing for notebooks; None where `describe` can't tell what is in the graph."""

@@ -35,7 +35,8 @@ RULES = [
     ("interop.base", "errors backends.base", ""),
     ("interop.registry", "errors _interpreter _plugins interop.base", ""),
     ("interop.torch interop._torch", "errors _interpreter backends.base interop.base interop._torch", ""),
-    ("inspection", "backends.base inspection", ""),
+    ("inspection.memory_report", "errors backends.base _core inspection", ""),
+    ("inspection", "backends.base interop.base inspection", ""),
     (
         "interop.cuda_core interop.cupy interop.numba interop.warp",
         "errors backends.base interop.base interop.registry",
@@ -60,7 +61,6 @@ RULES = [
         "",
     ),
     ("compat", "errors _interpreter backends.registry interop.registry interop.torch _core api compat", ""),
-    ("inspection", "backends.base inspection", ""),
     (PACKAGE, "errors backends inspection interop _core api _graphed compat testing", ""),
     (
         "testing.programs testing._programs.drawing",

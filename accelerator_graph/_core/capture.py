@@ -48,9 +48,10 @@ class CapturePlan(NamedTuple):
 class Captured(Owned):
     """A graph that was captured."""
 
-    __slots__ = ("labels",)
+    __slots__ = ("labels", "mode")
 
     labels: tuple[LabelledRange, ...]
+    mode: CaptureMode
 
     def act(self) -> None:
         """Destroy the graph."""
@@ -90,6 +91,7 @@ class Capture:
         "home",
         "labels",
         "lease",
+        "mode",
         "native",
         "recorder",
         "retained",
@@ -115,6 +117,7 @@ class Capture:
         self.recorder: Recorder = stream._backend
         self.thread = threading.current_thread()
         self.begun_at: Site | None = None
+        self.mode: CaptureMode = "default"
         self.labels: list[Mark] = []
         self._undos: list[Undo] = []
         self._token: Any = _NO_TOKEN
@@ -143,7 +146,7 @@ class Capture:
             Called for the arrays that frameworks see being used.
         """
         backend, native = self.backend, self.native
-        mode = native_mode(backend, mode)
+        self.mode = mode = native_mode(backend, mode)
         if backend.capture_status(native) is not CaptureStatus.NONE:
             fact = streams.captured_by(self.stream)
             raise capture_error(f"{self.subject} did not begin", reason="foreign_capture", fact=fact)
@@ -242,6 +245,7 @@ class Capture:
         self._token = _NO_TOKEN
         self._leave()
         captured.labels = self._labelled(captured) if self.labels else ()
+        captured.mode = self.mode
         return captured
 
     def _labelled(self, captured: Captured) -> tuple[LabelledRange, ...]:

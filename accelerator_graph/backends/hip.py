@@ -46,6 +46,7 @@ from .base import (
     CaptureInfo,
     CaptureMode,
     CaptureStatus,
+    DeviceMemory,
     GraphContents,
     LaunchFunction,
     Lends,
@@ -322,6 +323,18 @@ class HipBackend(Lends):
         """List the nodes, with their parameters, and the dependencies."""
         with self._driver.current(graph.device):
             return _nodes.list_nodes(self._driver, graph.handle)
+
+    def device_memory(self, obj: Graph | Executable) -> DeviceMemory:
+        """Return what the runtime tells of the memory of the device. These calls disturb no capture."""
+        driver = self._driver
+        kinds = driver.api.hipGraphMemAttributeType
+        wanted = (kinds.hipGraphMemAttrUsedMemCurrent, kinds.hipGraphMemAttrReservedMemCurrent)
+        with driver.current(obj.device):
+            used, reserved = (
+                driver.call("hipDeviceGetGraphMemAttribute", obj.device, int(each)) for each in wanted
+            )
+            free, total = driver.call("hipMemGetInfo")
+        return DeviceMemory(free, total, used, reserved)
 
     def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
         """Let the runtime write the graph to `path` in the DOT language."""

@@ -8,8 +8,9 @@ A framework is one class in a package of its own, named by an entry point with t
 The library makes an instance only after the program has imported the framework. All methods but `backend`
 have defaults: implement those for which the framework has something to do. Streams are passed as handles.
 
-If `backend`, `current_stream` or `as_stream` raises, the framework is left out with a RuntimeWarning, and
-other frameworks and backends go on working. An exception of any other method abandons the capture.
+If `backend`, `current_stream`, `as_stream` or `pool_contents` raises, the framework is left out with a
+RuntimeWarning, and other frameworks and backends go on working. An exception of any other method abandons the
+capture.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from ..backends.base import Backend, Recorder
 
@@ -26,6 +27,23 @@ INTEROP_API_VERSIONS = (1,)
 
 PoolId = tuple[int, int]
 """The id of a memory pool, as in torch: ``(0, n)`` or ``(n, 0)``."""
+
+
+class PoolSegment(NamedTuple):
+    """A piece of the device's memory that a pool has got from the driver as a whole."""
+
+    address: int
+    nbytes: int
+
+
+class PoolContents(NamedTuple):
+    """What a pool holds."""
+
+    segments: tuple[PoolSegment, ...] = ()
+    """In ascending order."""
+    used: int | None = 0
+    """How many bytes of them arrays occupy that are alive; None if that is not known."""
+
 
 Undo = Callable[[], object]
 """Undoes a call. Called on the same thread, even after an error, and again if an interrupt cut it short."""
@@ -102,6 +120,16 @@ class Framework(ABC):
 
         Called at most once for a pool, by any thread, even if `route` was never called or raised.
         """
+
+    def pool_contents(self, pool: PoolId, device: int) -> PoolContents | None:
+        """Return what a pool holds on a device at this moment, also if it is nothing; None if not known.
+
+        Called by any thread, even during captures, which it must not disturb. The default knows that a
+        framework which neither routes allocations nor records has put nothing into a pool.
+        """
+        kind = type(self)
+        idle = kind.route is Framework.route and kind.recorder is Framework.recorder
+        return PoolContents() if idle else None
 
     def recorder(
         self, backend: Backend, pool: PoolId, device: int, generators: Sequence[object]

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from ..backends.base import Backend, Lends
-from ._torch.pools import spend
+from ._torch.pools import contents, spend
 from ._torch.recorder import TorchRecorder
-from .base import Framework, PoolId, Undo
+from .base import Framework, PoolContents, PoolId, Undo
 
 
 class Torch(Framework):
@@ -90,6 +90,10 @@ class Torch(Framework):
         """Replace the id of a pool whose last graph is gone, since torch may refuse it from now on."""
         if not pool[0] and not hasattr(pool, "owner"):
             spend(self.torch, pool)
+
+    def pool_contents(self, pool: PoolId, device: int) -> PoolContents:
+        """Return the segments of the pool that the caching allocator has."""
+        return contents(self.torch, pool, device)
 
     def recorder(
         self, backend: Backend, pool: PoolId, device: int, generators: Sequence[object]

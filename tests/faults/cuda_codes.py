@@ -35,6 +35,7 @@ CODES: dict[str, tuple[int, ...]] = {
     "cuEventQuery": (1, 400, 700, 719, 900, 907, UNKNOWN_CODE),
     "cuEventRecord": _RECORDING,
     "cuEventSynchronize": (1, 400, 700, 719, 900, 907, UNKNOWN_CODE),
+    "cuFuncGetParamInfo": (201, 700, 999, UNKNOWN_CODE),  # 1: there are no more parameters
     "cuGraphDestroy": _DESTRUCTION,
     "cuGraphExecDestroy": _DESTRUCTION,
     "cuGraphInstantiate": _GRAPHS,

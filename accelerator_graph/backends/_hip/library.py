@@ -36,6 +36,8 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "hipGetDevice": (_INT_OUT,),
     "hipSetDevice": (c_int,),
     "hipGetLastError": (),
+    "hipMemGetInfo": (_NUMBER_OUT, _NUMBER_OUT),
+    "hipDeviceGetGraphMemAttribute": (c_int, c_int, _NUMBER_OUT),
     # streams and events
     "hipDeviceGetStreamPriorityRange": (_INT_OUT, _INT_OUT),
     "hipStreamCreateWithPriority": (_HANDLE_OUT, c_uint, c_int),

@@ -99,6 +99,7 @@ FUNCTION(hipGraphUpload, "xs", P2, A2)
 FUNCTION(hipGraphLaunch, "xs", P2, A2)
 FUNCTION(hipGraphExecUpdate, "xgPI", P4, A4)
 FUNCTION(hipGraphExecDestroy, "x", P1, A1)
+FUNCTION(hipMemGetInfo, "PP", P2, A2)
 FUNCTION(hipDeviceGetGraphMemAttribute, "..P", P3, A3)
 FUNCTION(hipDeviceGraphMemTrim, ".", P1, A1)
 

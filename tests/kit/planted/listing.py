@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import accelerator_graph as ag
-from accelerator_graph.backends.base import GraphEdge
+from accelerator_graph.backends.base import DeviceMemory, GraphEdge
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.inspection.drawing import to_dot
 from kit.explicit_runtime import Explicit
@@ -170,3 +170,38 @@ class ListsTheLatestFirst(CpuBackend):
         last = len(nodes) - 1
         turned = [node._replace(id=last - node.id) for node in reversed(nodes)]
         return turned, [GraphEdge(last - edge.source, last - edge.target) for edge in edges]
+
+
+@caught_by("test_addresses_are_those_of_the_nodes")
+class TellsOtherAddresses(CpuBackend):
+    def addresses(self, graph: Any) -> Any:
+        return {1, 2, 3}
+
+
+@caught_by("test_device_memory_is_told_and_disturbs_no_capture")
+class TellingMemoryBreaksCaptures(CpuBackend):
+    def capture_begin(self, stream: Any, mode: Any) -> Any:
+        self.latest = super().capture_begin(stream, mode)
+        return self.latest
+
+    def device_memory(self, obj: Any) -> Any:
+        self.capture_abandon(self.latest)
+        return DeviceMemory(1, 2)
+
+
+@caught_by("test_device_memory_is_told_and_disturbs_no_capture")
+class HasMoreThanAllMemory(CpuBackend):
+    def device_memory(self, obj: Any) -> Any:
+        return DeviceMemory(2, 1)
+
+
+@caught_by("test_memory_of_a_graph_is_told")
+class IsSmallerThanNothing(CpuBackend):
+    def host_bytes(self, obj: Any) -> int:
+        return -1
+
+
+@caught_by("test_memory_of_a_graph_is_told")
+class TellsMemoryInWords(CpuBackend):
+    def device_memory(self, obj: Any) -> Any:
+        return DeviceMemory("a gigabyte", "two gigabytes")  # type: ignore[arg-type]

@@ -16,6 +16,10 @@ EXPORT hipError_t hipFree(void *memory) {
 
 EXPORT hipError_t hipMemGetInfo(size_t *free, size_t *total) { return FORWARD(cuMemGetInfo, free, total); }
 
+EXPORT hipError_t hipDeviceGetGraphMemAttribute(int device, hipGraphMemAttributeType which, void *value) {
+    return FORWARD(cuDeviceGetGraphMemAttribute, device, (CUgraphMem_attribute)which, value);
+}
+
 static bool is_kind(hipMemcpyKind kind) { return kind >= hipMemcpyHostToHost && kind <= hipMemcpyDefault; }
 
 /* The driver sees from the addresses where a copy goes. */
