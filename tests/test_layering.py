@@ -75,9 +75,15 @@ RULES = [
         "_cli.terminal testing",
         "pytest",
     ),
+    (
+        "diagnosis.doctor diagnosis._doctor",
+        f"{PACKAGE} errors testing diagnosis.doctor diagnosis._doctor",
+        "",
+    ),
+    ("diagnosis", f"{PACKAGE}", ""),
     ("__main__", "_cli.command", ""),
     ("_cli.terminal", "", ""),
-    ("_cli", f"{PACKAGE} _install _core inspection _cli _demo testing", ""),
+    ("_cli", f"{PACKAGE} _install _core inspection diagnosis _cli _demo testing", ""),
     ("_demo.cuda", f"{PACKAGE} _demo", "cuda"),
     ("_demo.hip", f"{PACKAGE} _demo", "hip"),
     ("_demo", f"{PACKAGE} _plugins _cli.terminal _demo", ""),
@@ -88,7 +94,7 @@ NAMES = {"cuda", "hip", "rocm", "torch", "cupy", "numba", "warp", "triton", "jax
 MAY_NAME = (
     "_install backends.registry backends._registry interop.registry _demo backends.cuda backends._cuda "
     "backends.hip backends._hip interop.torch interop._torch interop.cupy interop.numba interop.warp "
-    "interop.cuda_core compat _graphed.torch testing.works"
+    "interop.cuda_core compat _graphed.torch testing.works diagnosis._doctor"
 )
 LISTS = {"backends", "interop"}
 """Packages, without their modules, that list these by name."""

@@ -67,7 +67,10 @@ def parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help=about, description=sentence(about))
     doctor.add_argument("--json", action="store_true", help="print the same, and what `info` says, as JSON")
     doctor.add_argument(
-        "--time-limit", type=seconds, metavar="S", help="how long the trial of a backend may take (120 seconds)"
+        "--time-limit",
+        type=seconds,
+        metavar="S",
+        help="how long the trial of a backend may take (120 seconds)",
     )
     doctor.set_defaults(run=run_doctor, parser=doctor)
 

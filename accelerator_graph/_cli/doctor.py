@@ -24,7 +24,9 @@ def run(time_limit: float | None, *, as_json: bool) -> bool:
     diagnosis = examine(gathered, limit, progress)
     if as_json:
         trials, findings = ([each._asdict() for each in part] for part in diagnosis[:2])
-        print(json.dumps({"facts": facts, "trials": trials, "findings": findings, "passed": diagnosis.passed}))
+        print(
+            json.dumps({"facts": facts, "trials": trials, "findings": findings, "passed": diagnosis.passed})
+        )
     else:
         print("\n".join(text(facts, diagnosis)))
     return diagnosis.passed
@@ -60,5 +62,8 @@ def in_words(trial: Trial, versions: Mapping[str, str]) -> str:
     if trial.outcome != "passed":
         return f"{trial.detail}."
     devices = f"{trial.devices} device{'s' if trial.devices != 1 else ''}"
-    parts = (f"captured and replayed on {devices}", *(f"{name} {version}" for name, version in versions.items()))
+    parts = (
+        f"captured and replayed on {devices}",
+        *(f"{name} {version}" for name, version in versions.items()),
+    )
     return ", ".join(parts)

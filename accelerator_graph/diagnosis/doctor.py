@@ -44,7 +44,8 @@ def examine(
         Returns a context manager that shows what is being done.
     """
     facts = gathered.last("facts")
-    rows = facts["backends"] if facts else [{"name": name, "usable": True} for name in ag.backends.names()]
+    unknown: list[dict[str, Any]] = [{"name": name, "usable": True} for name in ag.backends.names()]
+    rows = facts["backends"] if facts else unknown
     trials = []
     for row in rows:
         if row["usable"]:
@@ -69,9 +70,7 @@ def examine(
     return Diagnosis(trials, found, passed)
 
 
-LOOK_AT_TRIALS = (
-    "If the trial of a backend failed as well, mend that first. `accelerator-graph info` fails in the same way."
-)
+LOOK_AT_TRIALS = "If a backend failed as well, mend that first: `accelerator-graph info` fails in that way."
 
 
 def of_trials(trials: Sequence[Trial], facts: Mapping[str, Any] | None) -> Iterator[Finding]:
@@ -97,8 +96,8 @@ def of_trials(trials: Sequence[Trial], facts: Mapping[str, Any] | None) -> Itera
 
 
 FAILED = (
-    "Run `accelerator-graph conformance {}` to see more. If a newer driver or runtime does not help, report it "
-    "to its vendor."
+    "Run `accelerator-graph conformance {}` to see more. If a newer driver or runtime does not help, report "
+    "it to its vendor."
 )
 
 

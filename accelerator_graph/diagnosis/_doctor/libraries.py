@@ -89,7 +89,9 @@ def findings(used: Iterable[str]) -> Iterator[Finding]:
     for library, files in found().items():
         if len(files) < 2:
             continue
-        listed = ", ".join(f"{each} (used here)" if os.path.realpath(each) in used else each for each in files)
+        listed = ", ".join(
+            f"{each} (used here)" if os.path.realpath(each) in used else each for each in files
+        )
         yield Finding(
             library,
             f"There are {len(files)} different copies of {LIBRARIES[library]}: {listed}.",

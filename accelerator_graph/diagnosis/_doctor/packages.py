@@ -23,8 +23,10 @@ GPUS = {"cuda": ("/dev/nvidia[0-9]*", "an NVIDIA GPU"), "hip": ("/dev/kfd", "an 
 class KnownVersions(NamedTuple):
     """Versions of a component that are known to be bad, or that nobody has tried."""
 
+    backend: str
+    """Whose component it is; empty for an installed distribution."""
     component: str
-    """A component of a backend's versions, or an installed distribution."""
+    """A key of the backend's versions, or the distribution."""
     first: str
     until: str
     """The first version that is meant, and the first after it that is not."""
@@ -34,6 +36,7 @@ class KnownVersions(NamedTuple):
 
 KNOWN = (
     KnownVersions(
+        "hip",
         "runtime",
         "6.4",
         "6.5",
@@ -42,6 +45,7 @@ KNOWN = (
         "Fill memory of the device instead.",
     ),
     KnownVersions(
+        "hip",
         "runtime",
         "6.5",
         "7.2.53211",
@@ -50,6 +54,7 @@ KNOWN = (
         "Prefer ROCm 7.2.4, and compare the results of replays with those of the same work without a graph.",
     ),
     KnownVersions(
+        "hip",
         "runtime",
         "7.2",
         "7.3",
@@ -57,6 +62,7 @@ KNOWN = (
         "Capture in one thread at a time.",
     ),
     KnownVersions(
+        "hip",
         "runtime",
         "7.3",
         "99",
@@ -66,6 +72,7 @@ KNOWN = (
     ),
     *(
         KnownVersions(
+            "",
             distribution,
             "2.28.9",
             "2.28.10",
@@ -82,13 +89,15 @@ def findings(facts: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield what is wrong with the installed packages, given what `info` has gathered."""
     yield from another_cuda()
     yield from for_another_device(facts["frameworks"])
-    versions = {
-        component: version for row in facts["backends"] for component, version in row["versions"].items()
-    }
+    versions = {row["name"]: row["versions"] for row in facts["backends"]}
     for known in KNOWN:
-        version = versions.get(known.component) or installed(known.component)
+        if known.backend:
+            version = versions.get(known.backend, {}).get(known.component, "")
+        else:
+            version = installed(known.component)
         if version and numbers(known.first) <= numbers(version) < numbers(known.until):
-            yield Finding(f"{known.component} {version}", known.fact, known.advice)
+            name = f"{known.backend} {known.component} {version}".strip()
+            yield Finding(name, known.fact, known.advice)
 
 
 def another_cuda() -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import accelerator_graph as ag
 
@@ -19,8 +19,9 @@ class Trial(NamedTuple):
     """How the capture went."""
 
     backend: str
-    outcome: Literal["passed", "failed", "unusable", "untried"]
-    """``"untried"``: the backend can be opened, but its distribution has no work to capture."""
+    outcome: str
+    """``"passed"``, ``"failed"``, ``"unusable"``, or ``"untried"``: the backend can be opened, but its
+    distribution has no work to capture."""
     detail: str = ""
     """What went wrong or is missing, in a sentence without a full stop."""
     errors: str = ""
@@ -35,15 +36,20 @@ class Trial(NamedTuple):
 def tried(backend: str, time_limit: float) -> Trial:
     """Try a backend in a process of its own."""
     ended = child.run(__name__, "main", backend, time_limit=time_limit)
-    libraries = tuple(ended.last("libraries") or ())
-    about = {"devices": ended.last("passed") or 0, "seconds": ended.seconds, "libraries": libraries}
     if ended.failure:
         doing = ended.last("doing") or "starting Python"
-        return Trial(
-            backend, "failed", f"the process {ended.failure} while {doing}", ended.errors, **about
-        )
-    outcome, detail = ended.last("outcome") or ("failed", "the process ended without a result")
-    return Trial(backend, outcome, detail, ended.errors if outcome == "failed" else "", **about)
+        outcome, detail = "failed", f"the process {ended.failure} while {doing}"
+    else:
+        outcome, detail = ended.last("outcome") or ("failed", "the process ended without a result")
+    return Trial(
+        backend,
+        outcome,
+        detail,
+        ended.errors if outcome == "failed" else "",
+        ended.last("passed") or 0,
+        ended.seconds,
+        tuple(ended.last("libraries") or ()),
+    )
 
 
 # ---- in the child ------------------------------------------------------------------------------

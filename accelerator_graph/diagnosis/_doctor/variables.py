@@ -34,7 +34,7 @@ OF_VENDORS: dict[str, tuple[Means, str, str]] = {
     ),
     "AMD_LOG_LEVEL": (
         on,
-        "makes AMD's runtime write its log, which slows launches and replays down.",
+        "makes AMD's runtime write its log to the error output.",
         "Unset it, except to look for the call that broke a capture.",
     ),
     "DEBUG_HIP_GRAPH_DOT_PRINT": (
@@ -51,7 +51,9 @@ def findings(settings: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
     for row in settings:
         name = row["name"]
         if not row["read"]:
-            yield Finding(name, f"The variable is set, but {row['effect']}.", "Unset it, or correct its name.")
+            yield Finding(
+                name, f"The variable is set, but {row['effect']}.", "Unset it, or correct its name."
+            )
         elif "raises" in row["effect"]:
             yield Finding(name, f"{row['effect'].rstrip('.')}.", "Correct or unset it.")
         elif name in OWN and on(row["value"]):
@@ -64,6 +66,6 @@ def findings(settings: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
 
 OWN = {
     "ACCELERATOR_GRAPH_PURE_PYTHON": "Replays go through Python, which is slower",
-    "ACCELERATOR_GRAPH_DISABLE_PLUGINS": "Backends and frameworks that are installed as plug-ins are not found",
+    "ACCELERATOR_GRAPH_DISABLE_PLUGINS": "Plug-ins that are installed are not found",
 }
 """What the library's own switches do that are easily forgotten."""
