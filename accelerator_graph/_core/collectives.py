@@ -13,7 +13,7 @@ from .call_site import caller
 def note_collective(
     kind: str,
     dtype: str,
-    count: int | None,
+    elements: int | None,
     *,
     group: str = "",
     ranks: Iterable[int] = (),
@@ -32,7 +32,7 @@ def note_collective(
         other rank's, and need `peer`.
     dtype : str
         The type of the elements, such as ``"float32"``.
-    count : int or None
+    elements : int or None
         How many elements; None if the ranks may have different numbers.
     group : str
         The name of the communicator, the same on all its ranks.
@@ -49,7 +49,7 @@ def note_collective(
     for name, value in (("kind", kind), ("dtype", dtype), ("group", group)):
         if not isinstance(value, str):
             raise TypeError(f"note_collective: {name} must be a str, not {value!r}.")
-    count = None if count is None else integer(count, "note_collective: count")
+    elements = None if elements is None else integer(elements, "note_collective: elements")
     peer = None if peer is None else integer(peer, "note_collective: peer")
     if kind == "send" and peer is None:
         raise ValueError("note_collective: 'send' needs peer=, the rank that receives.")
@@ -57,4 +57,4 @@ def note_collective(
     capture = next(reversed(capture_table.thread.unfinished.values()), None)
     if capture is not None:
         file, line = caller()
-        capture.collectives.append(Collective(kind, group, members, dtype, count, peer, file, line))
+        capture.collectives.append(Collective(kind, group, members, dtype, elements, peer, file, line))

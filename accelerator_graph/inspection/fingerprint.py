@@ -45,8 +45,7 @@ class Fingerprint(NamedTuple):
         """Return in words what `other` has that this one does not; nothing if they are equal."""
         said = []
         mine, others = (
-            Counter({(kind, name): number for kind, name, number in each.functions})
-            for each in (self, other)
+            Counter({(kind, name): number for kind, name, number in each.functions}) for each in (self, other)
         )
         for (kind, name), number in sorted((others - mine).items()):
             said.append(f"{_nodes(number, kind, name)} more")

@@ -42,7 +42,7 @@ class Collective(NamedTuple):
     """The group's ranks, counted in the whole program; empty if all ranks are in the group."""
     dtype: str = ""
     """The type of the elements."""
-    count: int | None = None
+    elements: int | None = None
     """How many elements, by a measure that is the same on all ranks; None if that differs rightly."""
     peer: int | None = None
     """The root, or the other rank of a transfer, counted in the whole program."""

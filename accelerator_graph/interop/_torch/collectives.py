@@ -2,14 +2,15 @@
 
 All of torch's own ways lead through an operator: the functions of torch.distributed, the methods of a process
 group, functional collectives (compiled ones as well), DDP and FSDP. Not seen are a backend's own methods
-(``group._get_backend(device).allreduce``), other libraries' calls of NCCL, and whatever a custom operator calls
-inside of itself.
+(``group._get_backend(device).allreduce``), other libraries' calls of NCCL, and whatever a custom operator
+calls inside of itself.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Any
 
 from ..base import Collective, Undo
@@ -62,7 +63,9 @@ def observe_collectives(
         given = {each.name: arg for each, arg in zip(operator._schema.arguments, args, strict=False)} | kwargs
         group = next((given[name] for name in _GROUPS if name in given), None)
         if group is not None and any(map(captured, _tensors(torch, given.values()))):
-            for collective in _read(torch, distributed, operator._schema.name.partition("::")[2], given, group):
+            for collective in _read(
+                torch, distributed, operator._schema.name.partition("::")[2], given, group
+            ):
                 note(collective)
 
     return observe_operators(torch, seen)
@@ -145,9 +148,7 @@ def _tensors(torch: Any, values: Any) -> Iterator[Any]:
 def _site(torch: Any) -> tuple[str, int]:
     """Return the innermost file and line outside of torch and of this package."""
     own = {torch.__name__, __name__.partition(".")[0]}
-    frame = sys._getframe(1)
-    while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in own:
-            return frame.f_code.co_filename, frame.f_lineno
-        frame = frame.f_back  # type: ignore[assignment]
-    return "", 0
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in own:
+        frame = frame.f_back
+    return ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
