@@ -140,8 +140,7 @@ class Lifecycle:
         try:
             capture = self._capture = Capture(self, target, home, lease, len(self._retained or ()))
             if self._shows_progress:
-                Progress.check(target._backend, target.device)
-                capture.progress = Progress()
+                capture.progress = Progress(target._backend, target._native)
             if finds_inputs and self._watched is None:
                 self._watched = liveness.Watchlist()
             used = None if self._watched is None else self._watched.begin()

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ctypes
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
-from ..backends.base import Capability, unsupported
+from ..backends.base import Capability
 from ..errors import AcceleratorGraphError, UnsupportedError
 
 if TYPE_CHECKING:
     from ..backends.base import Backend
 
-_kept: list[object] = []
-"""Memory that replays may still write, even of graphs that are gone. A few bytes for each marker."""
+_BLOCK = 4096
+_CELL = 2
+_MOST_PLACES = 1 << 8 * _CELL
+
+_cells: WeakKeyDictionary[Backend, Iterator[int]] = WeakKeyDictionary()
+"""By backend: addresses that no graph uses. They are not used again, since replays outlive their graphs."""
 
 
 class Place(NamedTuple):
@@ -31,30 +37,30 @@ class Place(NamedTuple):
 
 
 class Progress:
-    """The markers of one graph. Each is a copy of four bytes of host memory, in the order of the work."""
+    """The markers of one graph. Each is a fill of host memory with its number, in the order of the work.
 
-    __slots__ = ("_cell", "_places")
+    Raises
+    ------
+    UnsupportedError
+        The backend has no memory of the host that a graph can write.
+    """
 
-    def __init__(self) -> None:
-        self._cell = bytearray(4)
+    __slots__ = ("_address", "_places")
+
+    def __init__(self, backend: Backend, stream: Any) -> None:
+        address = None
+        if Capability.ENQUEUE in backend.capabilities(backend.device_of(stream)):
+            address = _new_cell(backend, stream)
+        if address is None:
+            raise _refused(backend, "has no memory of the host that a graph can write")
+        self._address = address
         self._places: list[Place] = [Place("not begun")]
-        _kept.append(self._cell)
-
-    @staticmethod
-    def check(backend: Backend, device: int) -> None:
-        """Raise `UnsupportedError` if the backend enqueues no copies."""
-        if Capability.ENQUEUE not in backend.capabilities(device):
-            raise unsupported(backend, Capability.ENQUEUE)
 
     def begin(self, backend: Backend, stream: Any, counted: int | None) -> None:
         """Record the marker for the begin of a run, into a capture with so many nodes."""
         if counted is None:
-            fact = "can't count the nodes of a capture, so it has no labels to mark"
-            raise _refused(backend, fact)
-        try:
-            self._record(backend, stream, Place("running"))
-        except (TypeError, ValueError, UnsupportedError) as error:
-            raise _refused(backend, f"can't copy host memory in a graph ({error})") from error
+            raise _refused(backend, "can't count the nodes of a capture, so it has no labels to mark")
+        self._record(backend, stream, Place("running"))
 
     def enter(self, backend: Backend, stream: Any, labels: Sequence[str]) -> None:
         """Record the marker for a border: from here on, the run is in these labels."""
@@ -67,14 +73,31 @@ class Progress:
             self._record(backend, stream, Place("ended"))
 
     def _record(self, backend: Backend, stream: Any, place: Place) -> None:
-        number = len(self._places).to_bytes(len(self._cell), "little")
-        backend.copy(stream, self._cell, number, None)
-        _kept.append(number)
+        number = len(self._places)
+        if number == _MOST_PLACES - 1 and place.state != "ended":
+            return  # the last number is for the end
+        for i in reversed(range(_CELL)):
+            byte = number >> 8 * i & 0xFF
+            if i == 0 or number - 1 >> 8 * i & 0xFF != byte or number == 1:
+                backend.fill(stream, self._address + i, byte, 1)
         self._places.append(place)
 
     def place(self) -> Place:
         """Return how far the latest run has come. Asks neither the device nor the driver."""
-        return self._places[int.from_bytes(self._cell, "little")]
+        number = int.from_bytes(ctypes.string_at(self._address, _CELL), "little")
+        return self._places[min(number, len(self._places) - 1)]  # the bytes are written one by one
+
+
+def _new_cell(backend: Backend, stream: Any) -> int | None:
+    cells = _cells.get(backend)
+    cell = None if cells is None else next(cells, None)
+    if cell is None:
+        address = backend.host_memory(stream, _BLOCK)
+        if address is None:
+            return None
+        cells = _cells[backend] = iter(range(address, address + _BLOCK, _CELL))
+        cell = next(cells)
+    return cell
 
 
 def _refused(backend: Backend, fact: str) -> UnsupportedError:
