@@ -7,6 +7,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from itertools import combinations
 from typing import NamedTuple, TypeVar
 
+from ..inspection.text import count
 from ..interop.base import Collective
 from .ranks_report import RankRecord, named, say
 
@@ -46,6 +47,8 @@ def compare(records: Mapping[int, RankRecord], strict: bool) -> Comparison:
         differences += _orders(group, by_rank)
         differences += _transfers(group, by_rank)
     notes = [*_unseen(graphs)]
+    if not notes and not calls:
+        notes.append("no collective was seen in any graph")
     if not differences:
         notes += _interleaving(calls)
     (differences if strict else notes).extend(_fingerprints(graphs))
@@ -89,7 +92,8 @@ def _first_difference(
         more, fewer = (most, others) if len(most_calls) > len(other_calls) else (others, most)
         longer, shorter = sorted((most_calls, other_calls), key=len, reverse=True)
         return (
-            f"{_ask(more)} for {len(longer)} collectives and {named(fewer)} for {len(shorter) or 'none'}; "
+            f"{_ask(more)} for {count(len(longer), 'collective')} and {named(fewer)} for "
+            f"{len(shorter) or 'none'}; "
             f"number {len(shorter) + 1} is {say(longer[len(shorter)])}"
         )
     swapped = Counter(map(_essence, most_calls)) == Counter(map(_essence, other_calls))
@@ -135,8 +139,8 @@ def _transfers(group: Group, by_rank: Mapping[int, Sequence[tuple[int, Collectiv
         elif len(gives) != len(takes):
             extra = max(gives, takes, key=len)[min(len(gives), len(takes))]
             yield (
-                f"{group}: rank {source} sends {len(gives)} times to rank {target}, which receives "
-                f"{len(takes)} times; the first without a partner is {say(extra)}"
+                f"{group}: rank {source} sends {count(len(gives), 'time')} to rank {target}, which receives "
+                f"{count(len(takes), 'time')}; the first without a partner is {say(extra)}"
             )
 
 
@@ -145,10 +149,15 @@ def _interleaving(calls: Mapping[Group, Mapping[int, Sequence[tuple[int, Collect
     for (a, in_a), (b, in_b) in combinations(calls.items(), 2):
         orders = {
             rank: tuple(
-                which for _, which in sorted((place, i) for i, own in enumerate(both) for place, _ in own)
+                which
+                for _, which in sorted(
+                    (place, which)
+                    for which, calls_in_group in enumerate((in_a[rank], in_b[rank]))
+                    for place, each in calls_in_group
+                    if each.kind not in _TRANSFERS
+                )
             )
             for rank in in_a.keys() & in_b.keys()
-            if (both := (in_a[rank], in_b[rank]))
         }
         for most, others in _classes(orders):
             yield (

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from ..errors import GraphStateError, UnsupportedError
 from ..inspection.fingerprint import Fingerprint
+from ..inspection.text import count
 from ..interop.base import Collective
 
 SCHEMA = 1
@@ -104,7 +105,7 @@ class RanksReport(NamedTuple):
 
     def __str__(self) -> str:
         head = "agree" if self.agree else "disagree"
-        lines = [f"{self.size} ranks {head}: {self._collectives()}"]
+        lines = [f"{count(self.size, 'rank')} {head}: {self._collectives()}" if self.size else "no answer:"]
         lines += [f"  {each}" for each in self.differences]
         lines += [f"  note: {each}" for each in self.notes]
         return "\n".join(lines)
@@ -112,7 +113,7 @@ class RanksReport(NamedTuple):
     def _collectives(self) -> str:
         numbers = {len(each.collectives) for each in self.records if not each.failure} or {0}
         low, high = min(numbers), max(numbers)
-        return f"{low if low == high else f'{low} to {high}'} collectives in each graph"
+        return f"{count(low, 'collective') if low == high else f'{low} to {high} collectives'} in each graph"
 
 
 def say(collective: Collective) -> str:

@@ -146,9 +146,12 @@ def _tensors(torch: Any, values: Any) -> Iterator[Any]:
 
 
 def _site(torch: Any) -> tuple[str, int]:
-    """Return the innermost file and line outside of torch and of this package."""
+    """Return the innermost file and line outside of torch, of this package, and of other dispatch modes."""
     own = {torch.__name__, __name__.partition(".")[0]}
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in own:
+    while frame is not None and (
+        frame.f_globals.get("__name__", "").partition(".")[0] in own
+        or frame.f_code.co_name == "__torch_dispatch__"
+    ):
         frame = frame.f_back
     return ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
