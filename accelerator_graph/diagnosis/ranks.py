@@ -69,7 +69,7 @@ def check_ranks(
         raise _error(RanksReport(-1, 0, (str(error),), (), (own,))) from None
     ranks = [*range(answers.size)] if members is None else members.ranks
     records = {ranks[place]: from_text(text, ranks[place]) for place, text in sorted(answers.texts.items())}
-    found = compare(records, strict)
+    found = compare(records, ranks, strict)
     silent = [
         f"{named([rank])} has not called check_ranks within {timeout:g} s"
         for place, rank in enumerate(ranks)

@@ -35,8 +35,11 @@ class Comparison(NamedTuple):
     """What may differ, and what is not known."""
 
 
-def compare(records: Mapping[int, RankRecord], strict: bool) -> Comparison:
-    """Compare what the ranks have said, by rank. With `strict`, everything has to agree."""
+def compare(records: Mapping[int, RankRecord], asked: Collection[int], strict: bool) -> Comparison:
+    """Compare what the ranks have said, by rank. With `strict`, everything has to agree.
+
+    Those that were asked and have said nothing are not compared.
+    """
     failed = [record for record in records.values() if record.failure]
     graphs = {rank: record for rank, record in records.items() if not record.failure}
     differences = [f"{named([each.rank])} has no graph: {each.failure}" for each in failed]
@@ -47,6 +50,8 @@ def compare(records: Mapping[int, RankRecord], strict: bool) -> Comparison:
         differences += _orders(group, by_rank)
         differences += _transfers(group, by_rank)
     notes = [*_unseen(graphs)]
+    if outside := {rank for group in calls for rank in group.ranks} - {*asked}:
+        notes.append(f"not asked: {named(outside)}, in a group with the others")
     if not notes and not calls:
         notes.append("no collective was seen in any graph")
     if not differences:
