@@ -110,7 +110,7 @@ def found(graph, group):
 
 
 def kinds(three):
-    """Return what is noted of each way to ask for a collective, on one rank; `three` ranks for one of them."""
+    """Return what is noted of each way to ask for a collective, on one rank; `three` for one of them."""
     group, x, y = dist.new_group([0], backend="fake", use_local_synchronization=True), *torch.ones(2, 8)
     ways = {
         "all_reduce": lambda: dist.all_reduce(x, group=group),
