@@ -300,7 +300,8 @@ class Graph(Lifecycle):
     def collectives(self) -> tuple[Collective, ...]:
         """What the captured work asks other ranks for, in order, as far as that was seen or noted.
 
-        Seen is what goes through torch.distributed; `note_collective` notes everything else.
+        Seen is what goes through torch.distributed; `note_collective` notes everything else. Those of a graph
+        that is replayed into the capture are not among them.
         """
         return self._collectives
 

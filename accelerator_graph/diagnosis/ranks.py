@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from .._core import capture_table
@@ -58,8 +59,8 @@ def check_ranks(
         raise TypeError(f"check_ranks: the graph must be a Graph, an exception or None, not {graph!r}.")
     if capture_table.thread.unfinished:
         raise GraphStateError("check_ranks: this thread is capturing; call it after the capture has ended.")
-    if not timeout > 0:
-        raise ValueError(f"check_ranks: timeout must be more than 0 seconds, not {timeout!r}.")
+    if not 0 < timeout <= threading.TIMEOUT_MAX:
+        raise ValueError(f"check_ranks: timeout must be a number of seconds, not {timeout!r}.")
     exchange = exchange_over(group, "check_ranks")
     members = members_of(group)
     own = RankRecord.of(-1 if members is None else members.own, graph)
@@ -75,6 +76,8 @@ def check_ranks(
         for place, rank in enumerate(ranks)
         if place not in answers.texts
     ]
+    if not answers.confirmed:
+        silent.append("not every rank has heard from all in time: one has called too late, or given up")
     report = RanksReport(
         ranks[answers.rank],
         answers.size,

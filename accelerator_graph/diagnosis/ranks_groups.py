@@ -8,15 +8,15 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
+from uuid import uuid4
 
 from ..errors import AcceleratorGraphError
 
 _TAGS = {"check_ranks": 24_942, "watchdog": 24_943}
 """The tags of MPI messages: below the 32,767 that every MPI has."""
-_LAST_READER_SECONDS = 5.0
-"""How long a rank that has read everything waits for the others to have done so: it may host the store."""
+_CONFIRMATION = 10.0
+"""How many seconds a rank that has heard from all waits to know that they have, too."""
 
 _rounds: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
 
@@ -29,6 +29,8 @@ class Answers(NamedTuple):
     size: int
     texts: dict[int, str]
     """By rank; without those from whom nothing came in time."""
+    confirmed: bool = True
+    """The other ranks have heard from all, too. They have not if this one was so late that they gave up."""
 
 
 Exchange: TypeAlias = Callable[[str, float], Answers]
@@ -83,7 +85,7 @@ def exchange_over(group: object, caller: str) -> Exchange:
     if isinstance(group, tuple) and len(group) == 3 and hasattr(group[0], "check"):
         return _over_store(*group, caller)
     if type(group).__module__.partition(".")[0] == "mpi4py":
-        return _over_mpi(group, _TAGS[caller])
+        return _over_mpi(group, caller)
     if callable(group):
         return _over_function(group, caller)
     raise TypeError(
@@ -103,48 +105,67 @@ def _over_process_group(distributed: Any, group: Any, caller: str) -> Exchange:
 
 def _over_store(store: Any, rank: int, size: int, name: str) -> Exchange:
     """Every rank writes one key and reads those of all."""
-    prefix = f"accelerator_graph/{name}/{next(_rounds[name])}/"
+    prefix = f"accelerator_graph/{name}/{next(_rounds[name])}"
 
-    def exchange(text: str, timeout: float) -> Answers:
-        store.set(f"{prefix}{rank}", text)
+    def gather(phase: str, text: str, timeout: float) -> Answers:
+        store.set(f"{prefix}/{phase}/{rank}", text)
         texts: dict[int, str] = {}
 
         def complete() -> bool:
             for other in range(size):
-                if other not in texts and store.check([f"{prefix}{other}"]):
-                    texts[other] = store.get(f"{prefix}{other}").decode()
+                if other not in texts and store.check([f"{prefix}/{phase}/{other}"]):
+                    texts[other] = store.get(f"{prefix}/{phase}/{other}").decode()
             return len(texts) == size
 
-        if _wait(complete, timeout) and store.add(f"{prefix}read", 1) < size:
-            with suppress(RuntimeError):  # the rank that hosts the store has ended
-                _wait(lambda: store.add(f"{prefix}read", 0) >= size, _LAST_READER_SECONDS)
+        _wait(complete, timeout)
         return Answers(rank, size, texts)
+
+    def exchange(text: str, timeout: float) -> Answers:
+        answers = gather("said", text, timeout)
+        if len(answers.texts) < size:
+            return answers
+        try:
+            return answers._replace(confirmed=len(gather("read", "", _CONFIRMATION).texts) == size)
+        except RuntimeError:  # the rank that hosts the store has ended: it had the confirmation of all
+            return answers
 
     return exchange
 
 
-def _over_mpi(communicator: Any, tag: int) -> Exchange:
-    """Every rank sends one message to each other rank. A collective of MPI has no time limit."""
-    rank, size = communicator.Get_rank(), communicator.Get_size()
+def _over_mpi(communicator: Any, caller: str) -> Exchange:
+    """Every rank sends messages to each other rank. A collective of MPI has no time limit."""
+    rank, size, tag = communicator.Get_rank(), communicator.Get_size(), _TAGS[caller]
+    name = f"{caller}/{communicator.Get_name()}"
+    number, inbox = next(_rounds[name]), _inboxes[name]
 
-    def exchange(text: str, timeout: float) -> Answers:
+    def gather(phase: str, text: str, timeout: float) -> Answers:
         others = [each for each in range(size) if each != rank]
-        sent = [communicator.isend(text, dest=other, tag=tag) for other in others]
-        texts = {rank: text}
+        sent = [communicator.isend((number, phase, text), dest=other, tag=tag) for other in others]
 
         def complete() -> bool:
             for other in others:
-                if other not in texts and communicator.iprobe(source=other, tag=tag):
-                    texts[other] = communicator.recv(source=other, tag=tag)
-            return len(texts) == size and all(request.test()[0] for request in sent)
+                while communicator.iprobe(source=other, tag=tag):
+                    of, its_phase, said = communicator.recv(source=other, tag=tag)
+                    inbox[other, of, its_phase] = said
+            done = all((other, number, phase) in inbox for other in others)
+            return done and all(request.test()[0] for request in sent)
 
         if not _wait(complete, timeout):
             _unsent.append(sent)
-        return Answers(rank, size, texts)
+        texts = {each: inbox.get((each, number, phase)) for each in others}
+        return Answers(rank, size, {rank: text, **{i: said for i, said in texts.items() if said is not None}})
+
+    def exchange(text: str, timeout: float) -> Answers:
+        answers = gather("said", text, timeout)
+        if len(answers.texts) < size:
+            return answers
+        return answers._replace(confirmed=len(gather("read", "", _CONFIRMATION).texts) == size)
 
     return exchange
 
 
+_inboxes: defaultdict[str, dict[tuple[int, int, str], str]] = defaultdict(dict)
+"""What MPI has delivered: by the rank that sent it, the number of its exchange, and the phase."""
 _unsent: list[object] = []
 """Messages that MPI may still send."""
 
@@ -153,28 +174,37 @@ def _over_function(gather: Callable[[str], Sequence[str]], caller: str) -> Excha
     """The function runs in a thread of its own, since nobody knows whether it ends."""
 
     def exchange(text: str, timeout: float) -> Answers:
+        own = f"{uuid4().hex} {text}"  # so that this rank finds itself among the others
         found: list[Sequence[str]] = []
         raised: list[BaseException] = []
+        heard, gave_up = threading.Event(), False
 
         def call() -> None:
             try:
-                found.append(gather(text))
+                found.append(gather(own))
+                heard.set()
+                if not gave_up:
+                    found.append(gather(own))  # nobody believes in an agreement that others don't know of
             except BaseException as error:
                 raised.append(error)
+                heard.set()
 
         thread = threading.Thread(target=call, name="accelerator_graph ranks", daemon=True)
         thread.start()
-        thread.join(timeout)
+        if heard.wait(timeout):
+            thread.join(_CONFIRMATION)
+        gave_up = True
         if raised:
             raise raised[0]
         if not found:
             raise NoAnswer(f"{caller}: the function that gathers has not returned within {timeout:g} s")
         texts = [*found[0]]
-        if text not in texts or not all(isinstance(each, str) for each in texts):
+        if own not in texts or not all(isinstance(each, str) for each in texts):
             raise TypeError(
                 f"{caller}: the function must return the strings of all ranks in order, not {found[0]!r}."
             )
-        return Answers(texts.index(text), len(texts), dict(enumerate(texts)))
+        said = {rank: each.partition(" ")[2] for rank, each in enumerate(texts)}
+        return Answers(texts.index(own), len(texts), said, len(found) == 2)
 
     return exchange
 

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Collection
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 from ..errors import GraphStateError, UnsupportedError
 from ..inspection.fingerprint import Fingerprint
@@ -67,8 +66,8 @@ class RankRecord(NamedTuple):
 
 
 def to_text(record: RankRecord) -> str:
-    """Return a record as a text that no other rank sends."""
-    return json.dumps({"schema": SCHEMA, "from": uuid4().hex, **record.as_json()})
+    """Return a record as a text for the other ranks."""
+    return json.dumps({"schema": SCHEMA, **record.as_json()})
 
 
 def from_text(text: str, rank: int) -> RankRecord:

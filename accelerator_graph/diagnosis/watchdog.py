@@ -135,7 +135,7 @@ class watchdog:
         rank = ranks[answers.rank] if members is None or answers.size > 1 else members.own
         self.report = WatchdogReport(rank, self._seconds, places, stacks)
         print(self.report, file=self._file or sys.stderr, flush=True)
-        if self._exit:
+        if self._exit and not left.is_set():
             os._exit(1)
 
 

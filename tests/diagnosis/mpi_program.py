@@ -22,6 +22,8 @@ def main(folder):
     if rank != 1:  # which does not call
         results["late"] = found(captured(rank, equal), world, timeout=0.5)
     world.Barrier()
+    results["after"] = found(captured(rank, equal), world, timeout=1)
+    world.Barrier()
     (folder / f"results-{rank}.json").write_text(json.dumps(results), encoding="utf-8")
 
 

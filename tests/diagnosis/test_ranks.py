@@ -7,11 +7,15 @@ import re
 import subprocess
 import sys
 import threading
+import time
+from collections import defaultdict
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph.diagnosis import ranks_groups, ranks_report
 
 from . import rank_program
 from .rank_program import SCENARIOS
@@ -232,7 +236,6 @@ class Store:
 
     def __init__(self):
         self._values = {}
-        self._lock = threading.Lock()
 
     def set(self, key, value):
         self._values[key] = value.encode()
@@ -243,12 +246,58 @@ class Store:
     def check(self, keys):
         return all(key in self._values for key in keys)
 
-    def add(self, key, amount):
-        with self._lock:
-            self._values[key] = self._values.get(key, 0) + amount
-            return self._values[key]
-
 
 def test_a_store_names_the_rank_that_does_not_call(graph):
     with pytest.raises(ag.RanksDisagreeError, match=r"rank 1 has not called check_ranks within 0\.2 s"):
         ag.check_ranks(graph, (Store(), 0, 2), timeout=0.2)
+
+
+def test_a_rank_that_comes_too_late_does_not_agree(graph, monkeypatch):
+    """The other one has said its part and given up, and will never say that it has heard from all."""
+    monkeypatch.setattr(ranks_groups, "_CONFIRMATION", 0.2)
+    monkeypatch.setattr(ranks_groups, "_rounds", defaultdict(count))
+    store = Store()
+    with pytest.raises(ag.RanksDisagreeError, match="rank 1 has not called"):
+        ag.check_ranks(graph, (store, 0, 2), timeout=0.1)
+    monkeypatch.setattr(ranks_groups, "_rounds", defaultdict(count))  # as in another process
+    with pytest.raises(ag.RanksDisagreeError, match="one has called too late, or given up"):
+        ag.check_ranks(graph, (store, 1, 2), timeout=5)
+
+
+def test_the_same_of_a_function(graph, monkeypatch):
+    monkeypatch.setattr(ranks_groups, "_CONFIRMATION", 0.2)
+    other = ranks_report.to_text(ranks_report.RankRecord.of(1, graph))
+    calls = []
+
+    def gather(text):
+        calls.append(text)
+        if len(calls) == 2:
+            time.sleep(5)
+        return [text, f"other {other}"]
+
+    with pytest.raises(ag.RanksDisagreeError, match="one has called too late, or given up"):
+        ag.check_ranks(graph, gather)
+
+
+def test_two_ranks_over_a_store(graph, monkeypatch):
+    """Two threads stand for two processes, each of which counts its own exchanges."""
+    rounds = [defaultdict(count), defaultdict(count)]
+
+    class OwnRounds:
+        def __getitem__(self, name):
+            return rounds[int(threading.current_thread().name)][name]
+
+    monkeypatch.setattr(ranks_groups, "_rounds", OwnRounds())
+    store, found = Store(), {}
+
+    def rank(number):
+        for _ in range(3):
+            found[number] = ag.check_ranks(graph, (store, number, 2), timeout=30)
+
+    threads = [threading.Thread(target=rank, args=(number,), name=str(number)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert [found[number].rank for number in range(2)] == [0, 1]
+    assert all(each.agree and each.size == 2 for each in found.values())

@@ -232,7 +232,7 @@ def test_ranks_tell_each_other(stream, gates):
     graph.replay()
     gates.arrive()
     gates.arrive()
-    others = ["in 'layer'", "in no label"]
+    others = ["1 in 'layer'", "2 in no label"]
     with ag.watchdog(graph, 0.05, lambda text: [text, *others], file=io.StringIO()) as dog:
         dog._thread.join(30)
     for _ in range(4):

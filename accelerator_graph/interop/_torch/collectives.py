@@ -63,9 +63,12 @@ def observe_collectives(
         given = {each.name: arg for each, arg in zip(operator._schema.arguments, args, strict=False)} | kwargs
         group = next((given[name] for name in _GROUPS if name in given), None)
         if group is not None and any(map(captured, _tensors(torch, given.values()))):
-            for collective in _read(
-                torch, distributed, operator._schema.name.partition("::")[2], given, group
-            ):
+            name = operator._schema.name.partition("::")[2]
+            try:
+                collectives = list(_read(torch, distributed, name, given, group))
+            except Exception:  # an operator of a later torch, which must not break the capture
+                collectives = [Collective(_kind(name), str(group))]
+            for collective in collectives:
                 note(collective)
 
     return observe_operators(torch, seen)
