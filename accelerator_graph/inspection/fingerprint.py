@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from ..backends.base import GraphEdge, GraphNode
 from .description import GraphDescription, all_nodes
-from .text import count
 
 
 class Fingerprint(NamedTuple):
@@ -62,6 +61,7 @@ class Fingerprint(NamedTuple):
 
 def _nodes(number: int, kind: str, name: str) -> str:
     from .names import short_name
+    from .text import count
 
     return f"{count(number, f'{kind} node')}{f' {short_name(name)!r}' if name else ''}"
 
