@@ -6,8 +6,11 @@ compare their graphs over gloo's. Writes what `check_ranks` has found, by scenar
 
 from __future__ import annotations
 
+import io
 import json
 import sys
+import threading
+import time
 import warnings
 from pathlib import Path
 
@@ -109,6 +112,22 @@ def found(graph, group):
     return {"error": error, "report": json.loads(report.to_json())}
 
 
+def watched(rank):
+    """Wait for a replay that hangs on rank 1; return what each rank's watchdog has said."""
+    gate, file = threading.Event(), io.StringIO()
+    with ag.Stream(backend="cpu") as stream, ag.Graph(progress=True) as graph:
+        for number in range(2):
+            with ag.label(f"layer {number}"):
+                stream.launch(gate.wait if rank == 1 and number == 1 else str)
+    graph.replay()
+    with ag.watchdog(graph, 1, file=file) as dog:
+        while dog.report is None:
+            time.sleep(0.01)
+    gate.set()
+    stream.synchronize()
+    return file.getvalue()
+
+
 def kinds(three):
     """Return what is noted of each way to ask for a collective, on one rank; `three` for one of them."""
     group, x, y = dist.new_group([0], backend="fake", use_local_synchronization=True), *torch.ones(2, 8)
@@ -149,6 +168,7 @@ def main(rank, size, folder):
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
     groups = {"all": dist.new_group(backend="fake"), "pair": dist.new_group([0, 1], backend="fake")}
     results = {each.__name__: found(captured(rank, each, groups), None) for each in SCENARIOS}
+    results["watched"] = watched(rank)
     pair = dist.new_group([1, 2])
     if rank:
         results["subgroup"] = found(captured(rank, another_count, groups), pair)

@@ -123,3 +123,14 @@ def test_every_way_to_ask_for_a_collective_is_seen(results, way):
 
 def test_no_way_is_left_out(results):
     assert {*results[0]["kinds"]} == {*KINDS}
+
+
+def test_every_rank_says_where_each_rank_is(results):
+    for rank, each in enumerate(results):
+        assert each["watched"].splitlines()[:4] == [
+            f"watchdog: rank {rank} is still waiting after 1 s",
+            "  rank 0: the last run has ended",
+            "  rank 1: in 'layer 1'",
+            "  rank 2: the last run has ended",
+        ]
+        assert "in watched" in each["watched"]
