@@ -80,6 +80,7 @@ def test_host_collectives_are_not_the_graphs():
     assert graph.collectives == ()
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
 def test_compiled_code_stays_compiled():
     function = torch.compile(lambda x: (x * 2 + 1).relu().sum())
     x = torch.ones(1024, device="cuda")
