@@ -60,10 +60,10 @@ class Fingerprint(NamedTuple):
 
 
 def _nodes(number: int, kind: str, name: str) -> str:
-    from .names import short_name
+    from .names import demangled, short_name
     from .text import count
 
-    return f"{count(number, f'{kind} node')}{f' {short_name(name)!r}' if name else ''}"
+    return f"{count(number, f'{kind} node')}{f' {short_name(demangled(name))!r}' if name else ''}"
 
 
 def _order(nodes: Sequence[GraphNode]) -> list[Any]:
