@@ -512,6 +512,15 @@ class Backend(Recorder):
         """
         raise unsupported(self, Capability.ENQUEUE)
 
+    def host_memory(self, stream: Any, nbytes: int) -> int | None:
+        """Return the address of memory of the host that `fill` can write in graphs of the stream's device.
+
+        The host sees what a fill has written as soon as the fill is done, even while later work is in
+        progress. The memory is zero and lives as long as the process. None if there is no such memory. Asked
+        for progress markers, when the stream is not capturing. Disturbs no capture.
+        """
+        return None
+
     # ---- captures, ours and foreign -----------------------------------------------------------------------
 
     @abstractmethod

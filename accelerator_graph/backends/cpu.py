@@ -32,6 +32,9 @@ from .base import (
 )
 from .memory import Memory, memory_of
 
+_for_ever: list[object] = []
+"""Memory that lives as long as the process."""
+
 
 class CpuBackend(Backend):
     """Streams of Python callables, each with a thread of its own, captured by CUDA's rules.
@@ -194,6 +197,12 @@ class CpuBackend(Backend):
     def _enqueue(self, stream: Stream, method: str, kind: str, call: Call) -> None:
         if stream.capture is None or not self._captures.record(stream, method, kind, call):
             stream.worker.submit(partial(run_calls, (call,)))
+
+    def host_memory(self, stream: Stream, nbytes: int) -> int:
+        """Return the address of new memory."""
+        memory = ctypes.create_string_buffer(nbytes)
+        _for_ever.append(memory)
+        return ctypes.addressof(memory)
 
     # ---- capture -------------------------------------------------------------------------------
 

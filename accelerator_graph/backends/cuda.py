@@ -8,6 +8,7 @@ This module and `hip` mirror each other: they have the same methods in the same 
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable, Set
 from contextlib import AbstractContextManager
@@ -200,6 +201,14 @@ class CudaBackend(Lends):
         arguments = Arguments(args, driver.pointer_type)
         with driver.current_for(stream):
             driver.call("cuLaunchKernel", kernel, *shape, stream, arguments.pointer, 0)
+
+    def host_memory(self, stream: Any, nbytes: int) -> int:
+        """Return the address of pinned memory that all contexts can write."""
+        driver = self._driver
+        with driver.relaxed_for(stream):
+            address = int(driver.call("cuMemHostAlloc", nbytes, driver.api.CU_MEMHOSTALLOC_PORTABLE))
+        ctypes.memset(address, 0, nbytes)
+        return address
 
     def _address(self, obj: Any) -> Any:
         return int(obj) if isinstance(obj, self._driver.pointer_type) else obj

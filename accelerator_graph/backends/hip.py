@@ -8,6 +8,7 @@ This module and `cuda` mirror each other: they have the same methods in the same
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable, Set
 from contextlib import AbstractContextManager
@@ -54,6 +55,11 @@ from .base import (
 from .memory import memory_of
 
 _LEGACY = 1
+
+
+_FILLS_OF_HOST_MEMORY = 70_200_000
+"""The version from which replays do them: 6.4 does them once, when the graph is instantiated."""
+_PORTABLE_AND_COHERENT = 0x4000_0001
 
 
 class HipBackend(Lends):
@@ -220,6 +226,16 @@ class HipBackend(Lends):
         arguments = Arguments(args, driver.pointer_type)
         with driver.current_for(stream):
             driver.call("hipModuleLaunchKernel", kernel, *shape, int(stream), arguments.pointer, None)
+
+    def host_memory(self, stream: Any, nbytes: int) -> int | None:
+        """Return the address of pinned memory. None for a runtime that does not repeat fills of it."""
+        driver = self._driver
+        if driver.version < _FILLS_OF_HOST_MEMORY:
+            return None
+        with driver.relaxed_for(stream):
+            address = int(driver.call("hipHostMalloc", nbytes, _PORTABLE_AND_COHERENT))
+        ctypes.memset(address, 0, nbytes)
+        return address
 
     # ---- capture ---------------------------------------------------------------------------------
 

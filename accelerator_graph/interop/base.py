@@ -49,6 +49,26 @@ Undo = Callable[[], object]
 """Undoes a call. Called on the same thread, even after an error, and again if an interrupt cut it short."""
 
 
+class Collective(NamedTuple):
+    """A collective operation, or one half of a transfer between two ranks, as a program asked for it."""
+
+    kind: str
+    """``"all_reduce"``, ``"all_gather"``, ..., as torch.distributed names them; ``"send"`` or ``"recv"``."""
+    group: str = ""
+    """The name of the group. All its ranks use the same name, and no other group of these ranks has it."""
+    ranks: tuple[int, ...] = ()
+    """The group's ranks, counted in the whole program; empty if all ranks are in the group."""
+    dtype: str = ""
+    """The type of the elements."""
+    elements: int | None = None
+    """How many elements, by a measure that is the same on all ranks; None if that differs rightly."""
+    peer: int | None = None
+    """The root, or the other rank of a transfer, counted in the whole program."""
+    file: str = ""
+    line: int = 0
+    """Where the program asked for it, if that is known."""
+
+
 class Framework(ABC):
     """Base class. A process has one instance, made when the library finds that the framework is imported."""
 
@@ -163,6 +183,13 @@ class Framework(ABC):
         Called during a capture, if ``check_input_liveness`` is on. Report each array once, at its first use,
         but no array whose memory the capture or the pool provides. If that turns out later, call the undo
         that `used` returned. None if the framework can't see which arrays are used.
+        """
+        return None
+
+    def observe_collectives(self, note: Callable[[Collective], object]) -> Undo | None:
+        """Call `note` for each collective that this thread's captured work asks for; return the undo.
+
+        Called before every capture. None if the framework has no collectives, or they are not set up.
         """
         return None
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from ..backends.base import Backend, Lends
 from ._torch.pools import contents, spend
 from ._torch.recorder import TorchRecorder
-from .base import Framework, PoolContents, PoolId, Undo
+from .base import Collective, Framework, PoolContents, PoolId, Undo
 
 
 class Torch(Framework):
@@ -112,3 +112,14 @@ class Torch(Framework):
         from ._torch.observer import observe
 
         return observe(self.torch, pool, used)
+
+    def observe_collectives(self, note: Callable[[Collective], object]) -> Undo | None:
+        """Call `note` for each collective that torch.distributed is asked for on a capturing stream."""
+        if "distributed" not in vars(self.torch):
+            return None
+        from ._torch.collectives import observe_collectives
+
+        capturing = self.torch.cuda.is_current_stream_capturing
+        return observe_collectives(
+            self.torch, note, lambda tensor: tensor.device.type != "cpu" and capturing()
+        )

@@ -42,6 +42,7 @@ CODES: dict[str, tuple[int, ...]] = {
     "cuGraphLaunch": (1, 2, 201, 400, 700, 719, 801, 900, 906, UNKNOWN_CODE),
     "cuGraphUpload": _GRAPHS,
     "cuLaunchKernel": (2, 700, *_RECORDING),
+    "cuMemHostAlloc": (1, 2, 201, 719, 900, UNKNOWN_CODE),
     "cuMemcpyAsync": _RECORDING,
     "cuMemsetD8Async": _RECORDING,
     "cuStreamBeginCapture": (1, 2, 201, 401, 700, 900, 906, UNKNOWN_CODE),

@@ -54,6 +54,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "hipEventElapsedTime": (_FLOAT_OUT, c_void_p, c_void_p),
     # work
     "hipMemsetAsync": (c_void_p, c_int, c_size_t, c_void_p),
+    "hipHostMalloc": (_HANDLE_OUT, c_size_t, c_uint),
     "hipMemcpyAsync": (c_void_p, c_void_p, c_size_t, c_int, c_void_p),
     "hipModuleLaunchKernel": _LAUNCH,
     # capture
