@@ -199,6 +199,20 @@ class VerificationError(AcceleratorGraphError, AssertionError):
         self.report: Any = report
 
 
+class RanksDisagreeError(AcceleratorGraphError, RuntimeError):
+    """Raised on every rank when `check_ranks` has found that their graphs can't be replayed together.
+
+    Attributes
+    ----------
+    report : RanksReport or None
+        What differs, what each rank has said, and who has said nothing.
+    """
+
+    def __init__(self, message: str, *, report: Any = None) -> None:
+        super().__init__(message)
+        self.report: Any = report
+
+
 class EmptyGraphWarning(UserWarning):
     """Issued when a capture recorded nothing, usually because the work went to another stream or device."""
 

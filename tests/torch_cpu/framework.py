@@ -14,6 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from accelerator_graph.interop._torch.collectives import observe_collectives
 from accelerator_graph.interop._torch.uninitialised import fill_new
 from accelerator_graph.interop.base import Framework, FrameworkRecorder
 
@@ -46,6 +47,9 @@ class TorchOnCpu(Framework):
 
     def fill_new(self, which):
         return fill_new(torch, which)
+
+    def observe_collectives(self, note):
+        return observe_collectives(torch, note, lambda tensor: True)
 
 
 class CpuRecorder(FrameworkRecorder):
