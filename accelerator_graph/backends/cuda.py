@@ -361,6 +361,10 @@ class CudaBackend(Lends):
         """Return a graph that its owner has recorded on this stream."""
         return Graph(self._driver.api.CUgraph(handle), self._driver.context_of(stream))
 
-    def borrow_executable(self, handle: int, stream: Any) -> Executable:
+    def borrow_executable(self, handle: int, graph: Graph) -> Executable:
         """Return an executable that stays its owner's."""
-        return Executable(self._driver.api.CUgraphExec(handle), self._driver.context_of(stream))
+        return Executable(self._driver.api.CUgraphExec(handle), graph.context)
+
+    def relaxed_for(self, graph: Graph) -> AbstractContextManager[None]:
+        """Return a context in which this thread disturbs no capture on the graph's device."""
+        return self._driver.relaxed(graph.context)

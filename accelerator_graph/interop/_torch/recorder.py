@@ -165,10 +165,10 @@ class TorchRecorder(FrameworkRecorder):
 
     def instantiate(self, recording: Recording) -> Executable:
         """Let torch instantiate; its executable is borrowed."""
-        with self.backend.relaxed(recording.stream), translated(self.backend, "instantiate"):
+        with self.backend.relaxed_for(recording.handle), translated(self.backend, "instantiate"):
             recording.torch_graph.instantiate()
             handle = recording.torch_graph.raw_cuda_graph_exec()
-        executable = Executable(recording, self.backend.borrow_executable(handle, recording.stream))
+        executable = Executable(recording, self.backend.borrow_executable(handle, recording.handle))
         if decides_itself(recording.torch_graph):
             executable.needs_torch = True
         recording.executable = executable
@@ -193,7 +193,7 @@ class TorchRecorder(FrameworkRecorder):
     def _destroy_unneeded(self, recording: Recording) -> None:
         if recording.graph_is_needed or recording.executable is not None:
             return
-        with self.backend.relaxed(recording.stream), translated(self.backend, "reset"):
+        with self.backend.relaxed_for(recording.handle), translated(self.backend, "reset"):
             recording.torch_graph.reset()
             self.pool = self._given = (0, 0)  # they may have kept a MemPool alive
 

@@ -175,7 +175,7 @@ class EveryCapability(CpuBackend, Lends):
     def borrow_graph(self, handle: int, stream: Any) -> Any:
         return Graph(self.objects[handle].nodes)
 
-    def borrow_executable(self, handle: int, stream: Any) -> Any:
+    def borrow_executable(self, handle: int, graph: Any) -> Any:
         return self.objects[handle]
 
 
