@@ -6,25 +6,25 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from types import TracebackType
-from typing import Self, TypeVar, cast
+from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 from ._core import capture_table, labels, liveness, ownership, pools, states, streams
 from ._core.call_site import caller
 from ._core.capture import CapturePlan
 from ._core.extension import calling
-from ._core.files import write_file
 from ._core.lifecycle import Lifecycle
 from ._core.modes import CaptureMode, check_mode
-from ._core.profiling import replay_times
 from ._core.side_streams import beside_current
 from ._core.streams import Stream
 from ._interpreter.integers import integer
 from ._interpreter.sure_exit import if_skipped, sure_exit
 from .backends import registry
 from .errors import GraphStateError, UnsupportedError
-from .inspection.description import GraphDescription, Label
-from .inspection.profile import GraphProfile
 from .interop import registry as interop
+
+if TYPE_CHECKING:
+    from .inspection.description import GraphDescription
+    from .inspection.profile import GraphProfile
 
 T = TypeVar("T")
 _DESCRIBED = (".json", ".html", ".svg", ".png", ".pdf")
@@ -277,6 +277,8 @@ class Graph(Lifecycle):
         UnsupportedError
             The backend can't list nodes.
         """
+        from .inspection.description import GraphDescription, Label
+
         captured, home = self._kept("describe()"), self._home
         assert home is not None
         contents = captured.recorder.nodes(captured.value)
@@ -314,6 +316,9 @@ class Graph(Lifecycle):
         DriverError
             The work failed.
         """
+        from ._core.profiling import replay_times
+        from .inspection.profile import GraphProfile
+
         runner = self._runner_for("profile()")
         replays = integer(replays, "profile: replays")
         if replays < 1:
@@ -350,6 +355,8 @@ class Graph(Lifecycle):
         OSError
             The file can't be written, or Graphviz is needed and not installed.
         """
+        from ._core.files import write_file
+
         captured = self._kept("debug_dump()")
         suffix = os.path.splitext(os.fsdecode(path))[1].lower()
 
