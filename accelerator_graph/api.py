@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar, cast
+from typing import Self, TypeVar, cast
 
 from ._core import capture_table, labels, liveness, ownership, pools, states, streams
 from ._core.call_site import caller
@@ -20,11 +20,9 @@ from ._interpreter.integers import integer
 from ._interpreter.sure_exit import if_skipped, sure_exit
 from .backends import registry
 from .errors import GraphStateError, UnsupportedError
+from .inspection.description import GraphDescription, Label
+from .inspection.profile import GraphProfile
 from .interop import registry as interop
-
-if TYPE_CHECKING:
-    from .inspection.description import GraphDescription
-    from .inspection.profile import GraphProfile
 
 T = TypeVar("T")
 _DESCRIBED = (".json", ".html", ".svg", ".png", ".pdf")
@@ -277,8 +275,6 @@ class Graph(Lifecycle):
         UnsupportedError
             The backend can't list nodes.
         """
-        from .inspection.description import GraphDescription, Label
-
         captured, home = self._kept("describe()"), self._home
         assert home is not None
         contents = captured.recorder.nodes(captured.value)
@@ -317,7 +313,6 @@ class Graph(Lifecycle):
             The work failed.
         """
         from ._core.profiling import replay_times
-        from .inspection.profile import GraphProfile
 
         runner = self._runner_for("profile()")
         replays = integer(replays, "profile: replays")
