@@ -492,17 +492,19 @@ class graph:
             check_mode(capture_error_mode)
         self._graph = g
         stream = None if stream is None else streams.as_stream(stream, g._backend_name)
-        self._plan = CapturePlan(stream, pool=pool, mode=capture_error_mode, prepare=prepare)
+        self._stream = stream
+        self._pool = pool
+        self._mode = capture_error_mode
+        self._prepare = prepare
 
     def __enter__(self) -> Graph:
         g = self._graph
         g._check("capture_begin()")
         g._guard = if_skipped(self, g._recover)
-        plan = self._plan
-        if plan.stream is None and g._given_stream is None:
-            stream, home = beside_current(g._backend_name, wait=not plan.prepare)
-            plan = plan._replace(stream=stream, home=home)
-        g._enter(plan)
+        stream, home = self._stream, None
+        if stream is None and g._given_stream is None:
+            stream, home = beside_current(g._backend_name, wait=not self._prepare)
+        g._enter(CapturePlan(stream, home, self._pool, self._mode, self._prepare))
         return g
 
     @sure_exit

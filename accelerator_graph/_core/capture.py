@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from weakref import ref
 
 from .._interpreter.threads import this_thread
-from ..backends.base import Capability, CaptureStatus, Recorder
+from ..backends.base import CaptureStatus, Recorder
 from ..errors import (
     AcceleratorGraphError,
     CaptureError,
@@ -188,13 +188,12 @@ class Capture:
         thread.graphs.append(graph)
         relaxed = self.stream.held()._relaxed
         gc_pause.pause(self._key, relaxed)
-        stream_stack.enter(stream_stack.Entry(self.stream, self), frameworks)
-        device = self.stream.device
-        if frameworks and Capability.HANDLES in self.backend.capabilities(device):
-            handle = self.backend.handle_int(self.native)
+        handle = stream_stack.enter(stream_stack.Entry(self.stream, self), frameworks)
+        if frameworks and handle is not None:
+            pool, device = self.lease.id, self.stream.device
             for framework in frameworks:
                 self.lease.at_end(framework.release, self.backend)
-                self._undos.extend(filter(None, (framework.route(self.lease.id, handle, device, relaxed),)))
+                self._undos.extend(filter(None, (framework.route(pool, handle, device, relaxed),)))
 
     @property
     def subject(self) -> str:

@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from ..backends import registry
+from . import capture_table
 from .current_stream import current
 from .streams import Stream
 
@@ -33,7 +34,7 @@ def side_of(stream: Stream) -> Stream:
     if side is None or side._dead or known != context:
         side = Stream(backend=backend.name, like=stream)
         _thread.streams[key] = (context, side)
-    elif side._is_capturing():
+    elif capture_table.live and side._is_capturing():  # nobody else knows this stream
         return Stream(backend=backend.name, like=stream)
     return side.held()
 
