@@ -152,6 +152,7 @@ class Capture:
         if prepare is not None:
             self._prepare(prepare, frameworks)
         self._enter(frameworks)
+        recorder: FrameworkRecorder | None = None
         for framework in frameworks:
             recorder = framework.recorder(backend, self.lease.id, self.stream.device, generators)
             if recorder is not None:
@@ -162,8 +163,8 @@ class Capture:
             any(map(keep, map(self.recorder.capture_begin, (native,), (mode,))))  # no interrupt in between
         except DriverError as error:
             raise capture_error(f"{self.subject} did not begin", error) from error
-        if isinstance(self.recorder, FrameworkRecorder):
-            self.lease.shown = self.recorder.pool
+        if recorder is not None:
+            self.lease.shown = recorder.pool
         if used is not None:
             for framework in frameworks:
                 self._undos.extend(filter(None, (framework.observe(self.lease.shown, used),)))
