@@ -41,6 +41,8 @@ class CapturePlan(NamedTuple):
     mode: CaptureMode | None = None
     prepare: bool = False
     """Wait for `home` first, unless that is being captured."""
+    idle: bool = False
+    """The device has been waited for already."""
     finds_inputs: bool | None = None
     """Watch the arrays that captured work uses."""
 
@@ -126,6 +128,7 @@ class Capture:
         self,
         mode: CaptureMode,
         prepare: streams.Stream | None,
+        idle: bool = False,
         generators: Sequence[object] = (),
         used: Callable[[object], Undo] | None = None,
     ) -> None:
@@ -137,6 +140,8 @@ class Capture:
             One of `modes.MODES`.
         prepare : Stream, optional
             Let the frameworks get ready first, and wait until the work on that stream is done.
+        idle : bool
+            It is done.
         generators : sequence
             Random generators that take part.
         used : callable, optional
@@ -150,7 +155,7 @@ class Capture:
         self.lease.begin(backend.name, self.stream.device)
         frameworks = stream_stack.taking_part(backend)
         if prepare is not None:
-            self._prepare(prepare, frameworks)
+            self._prepare(prepare, idle, frameworks)
         self._enter(frameworks)
         recorder: FrameworkRecorder | None = None
         for framework in frameworks:
@@ -169,13 +174,14 @@ class Capture:
             for framework in frameworks:
                 self._undos.extend(filter(None, (framework.observe(self.lease.shown, used),)))
 
-    def _prepare(self, stream: streams.Stream, frameworks: Sequence[Framework]) -> None:
+    def _prepare(self, stream: streams.Stream, idle: bool, frameworks: Sequence[Framework]) -> None:
         """Release what frameworks cache, unless a capture is under way, and wait for a stream's work."""
         if not capture_table.live:
             for framework in frameworks:
                 framework.prepare(self.stream.device)
-        with self.backend.relaxed(stream._native):
-            self.backend.synchronize(stream._native)
+        if not idle:
+            with self.backend.relaxed(stream._native):
+                self.backend.synchronize(stream._native)
 
     def _enter(self, frameworks: Sequence[Framework]) -> None:
         """Take this thread and the frameworks into the capture, until `_leave`."""

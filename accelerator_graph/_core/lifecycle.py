@@ -132,9 +132,8 @@ class Lifecycle:
                 self._watched = liveness.Watchlist()
             used = None if self._watched is None else self._watched.begin()
             first = target if home is not target and home._is_capturing() else home
-            capture.begin(
-                mode, first if plan.prepare else None, self._generators, used if finds_inputs else None
-            )
+            prepare = first if plan.prepare else None
+            capture.begin(mode, prepare, plan.idle, self._generators, used if finds_inputs else None)
             self._home, self._lost = home, ""
         except BaseException:
             self._forget_capture()
