@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from types import TracebackType
 from typing import Self, TypeVar, cast
 
-from ._core import capture_table, labels, liveness, ownership, pools, states, streams
+from ._core import capture_table, liveness, ownership, pools, states, streams
 from ._core.call_site import caller
 from ._core.capture import CapturePlan
 from ._core.extension import calling
@@ -275,6 +275,8 @@ class Graph(Lifecycle):
         UnsupportedError
             The backend can't list nodes.
         """
+        from ._core import labels
+
         captured, home = self._kept("describe()"), self._home
         assert home is not None
         contents = captured.recorder.nodes(captured.value)

@@ -6,7 +6,7 @@ import itertools
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from .._interpreter.threads import this_thread
@@ -21,30 +21,56 @@ from ..errors import (
 from ..interop.base import Framework, FrameworkRecorder, Undo
 from . import capture_table, gc_pause, stream_stack, streams
 from .call_site import Site
-from .labels import LabelledRange, Mark, ranges
 from .modes import CaptureMode, native_mode
 from .ownership import Callback, Owned
 from .pools import AnyPool, Lease
+
+if TYPE_CHECKING:
+    from .labels import LabelledRange, Mark
 
 _keys = itertools.count()
 _NO_TOKEN = object()
 
 
-class CapturePlan(NamedTuple):
-    """How a capture is to be made. None leaves the choice to the graph."""
+class CapturePlan:
+    """How a capture is to be made. None leaves the choice to the graph.
 
-    stream: streams.Stream | None = None
-    """The stream to capture."""
-    home: streams.Stream | None = None
-    """Where replays will go, if that is another stream."""
-    pool: AnyPool | None = None
-    mode: CaptureMode | None = None
-    prepare: bool = False
-    """Wait for `home` first, unless that is being captured."""
-    idle: bool = False
-    """The device has been waited for already."""
-    finds_inputs: bool | None = None
-    """Watch the arrays that captured work uses."""
+    Parameters
+    ----------
+    stream : Stream, optional
+        The stream to capture.
+    home : Stream, optional
+        Where replays will go, if that is another stream.
+    pool, mode : optional
+        As in `Graph.capture_begin`.
+    prepare : bool
+        Wait for `home` first, unless that is being captured.
+
+    Attributes
+    ----------
+    idle : bool
+        The device has been waited for already.
+    finds_inputs : bool or None
+        Watch the arrays that captured work uses.
+    """
+
+    __slots__ = ("finds_inputs", "home", "idle", "mode", "pool", "prepare", "stream")
+
+    def __init__(
+        self,
+        stream: streams.Stream | None = None,
+        home: streams.Stream | None = None,
+        pool: AnyPool | None = None,
+        mode: CaptureMode | None = None,
+        prepare: bool = False,
+    ) -> None:
+        self.stream = stream
+        self.home = home
+        self.pool = pool
+        self.mode = mode
+        self.prepare = prepare
+        self.idle = False
+        self.finds_inputs: bool | None = None
 
 
 class Captured(Owned):
@@ -251,6 +277,8 @@ class Capture:
         return captured
 
     def _labelled(self, captured: Captured) -> tuple[LabelledRange, ...]:
+        from .labels import ranges
+
         try:
             count = self.recorder.node_count(captured.value)
         except AcceleratorGraphError:  # labels are not worth a graph

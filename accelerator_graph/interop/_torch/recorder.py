@@ -169,8 +169,6 @@ class TorchRecorder(FrameworkRecorder):
             recording.torch_graph.instantiate()
             handle = recording.torch_graph.raw_cuda_graph_exec()
         executable = Executable(recording, self.backend.borrow_executable(handle, recording.stream))
-        if not recording.generators:
-            executable.needs_torch = True
         recording.executable = executable
         return executable
 
