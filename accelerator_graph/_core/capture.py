@@ -178,14 +178,14 @@ class Capture:
         if backend.capture_status(native) is not CaptureStatus.NONE:
             fact = streams.captured_by(self.stream)
             raise capture_error(f"{self.subject} did not begin", reason="foreign_capture", fact=fact)
-        self.lease.begin(backend.name, self.stream.device)
+        self.lease.begin(backend.name, self.stream._device)
         frameworks = stream_stack.taking_part(backend)
         if prepare is not None:
             self._prepare(prepare, idle, frameworks)
         self._enter(frameworks)
         recorder: FrameworkRecorder | None = None
         for framework in frameworks:
-            recorder = framework.recorder(backend, self.lease.id, self.stream.device, generators)
+            recorder = framework.recorder(backend, self.lease.id, self.stream._device, generators)
             if recorder is not None:
                 self.recorder = recorder
                 break
@@ -204,7 +204,7 @@ class Capture:
         """Release what frameworks cache, unless a capture is under way, and wait for a stream's work."""
         if not capture_table.live:
             for framework in frameworks:
-                framework.prepare(self.stream.device)
+                framework.prepare(self.stream._device)
         if not idle:
             with self.backend.relaxed(stream._native):
                 self.backend.synchronize(stream._native)
@@ -223,7 +223,7 @@ class Capture:
         gc_pause.pause(self._key, relaxed)
         handle = stream_stack.enter(stream_stack.Entry(self.stream, self), frameworks)
         if frameworks and handle is not None:
-            pool, device = self.lease.id, self.stream.device
+            pool, device = self.lease.id, self.stream._device
             for framework in frameworks:
                 self.lease.at_end(framework.release, self.backend)
                 self._undos.extend(filter(None, (framework.route(pool, handle, device, relaxed),)))

@@ -28,7 +28,7 @@ _thread = _Thread()
 
 def side_of(stream: Stream) -> Stream:
     """Return a hold on this thread's side stream, or a new stream if that one is capturing."""
-    backend, key = stream._backend, (stream._backend, stream.device)
+    backend, key = stream._backend, (stream._backend, stream._device)
     context = backend.context_id(stream._native)
     known, side = _thread.streams.get(key, (None, None))
     if side is None or side._dead or known != context:

@@ -144,7 +144,7 @@ def loaded() -> list[Framework]:
     for name in names():
         if name in sys.modules:
             try:
-                found.append(_instance(name))
+                found.append(_made.get(name) or _instance(name))
             except BackendError as error:
                 _complain(name, "__init__", message_of(error))
     return found

@@ -52,6 +52,7 @@ class Driver:
 
     __slots__ = (
         "_ending",
+        "_latest",
         "_primary",
         "api",
         "current_address",
@@ -76,6 +77,9 @@ class Driver:
         self.relaxed_mode = self.api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         self._primary: dict[int, Any] = {}
         self._ending: dict[int, Handle] = {}
+        self._latest: tuple[Any, Any] = (None, None)
+        """The stream whose context was asked for last, and that context: the binding's object, which stands
+        for one stream as long as that exists."""
         self.call("cuInit", 0)
         self.device_count: int = self.call("cuDeviceGetCount")
         # made once, since every bound launch holds them
@@ -205,7 +209,11 @@ class Driver:
     def context_of(self, stream: Any) -> Any:
         """Return a stream's own context."""
         if int(stream) not in SPECIAL_STREAMS:
-            return self.call("cuStreamGetCtx", stream)
+            known, context = self._latest
+            if known is not stream:
+                context = self.call("cuStreamGetCtx", stream)
+                self._latest = stream, context
+            return context
         current = self.call("cuCtxGetCurrent")
         return current if int(current) else self.primary_context(0)
 
@@ -231,6 +239,8 @@ class Driver:
 
     def current_for(self, stream: Any) -> AbstractContextManager[None]:
         """Make the context of a stream current."""
+        if int(stream) in SPECIAL_STREAMS and int(self.call("cuCtxGetCurrent")):
+            return _NOTHING_TO_DO  # such a stream is one of the current context
         return self.current(self.context_of(stream))
 
     def set_back(self, context: Any) -> None:
