@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from types import TracebackType
 from typing import Self, TypeVar, cast
 
+from . import inspection
 from ._core import capture_table, liveness, ownership, pools, states, streams
 from ._core.call_site import caller
 from ._core.capture import CapturePlan
@@ -20,8 +21,6 @@ from ._interpreter.integers import integer
 from ._interpreter.sure_exit import if_skipped, sure_exit
 from .backends import registry
 from .errors import GraphStateError, UnsupportedError
-from .inspection.description import GraphDescription, Label
-from .inspection.profile import GraphProfile
 from .interop import registry as interop
 
 T = TypeVar("T")
@@ -265,7 +264,7 @@ class Graph(Lifecycle):
         """Return the id of the graph's memory pool, for other graphs to share."""
         return self._runner_for("pool()").lease.shown
 
-    def describe(self) -> GraphDescription:
+    def describe(self) -> inspection.GraphDescription:
         """Return what is in the graph: its nodes with their parameters, their dependencies and labels.
 
         Raises
@@ -276,6 +275,7 @@ class Graph(Lifecycle):
             The backend can't list nodes.
         """
         from ._core import labels
+        from .inspection.description import GraphDescription, Label
 
         captured, home = self._kept("describe()"), self._home
         assert home is not None
@@ -283,7 +283,7 @@ class Graph(Lifecycle):
         labelled = labels.if_in_order(captured.labels, contents[1], captured.backend)
         return GraphDescription.of(home.backend, home.device, contents, map(Label._make, labelled))
 
-    def profile(self, replays: int = 20, state: Iterable[object] | None = None) -> GraphProfile:
+    def profile(self, replays: int = 20, state: Iterable[object] | None = None) -> inspection.GraphProfile:
         """Run the graph's work to find out how long it takes.
 
         Replays the graph three times to warm up, and then as often as `replays` says, with an event before
@@ -315,6 +315,7 @@ class Graph(Lifecycle):
             The work failed.
         """
         from ._core.profiling import replay_times
+        from .inspection.profile import GraphProfile
 
         runner = self._runner_for("profile()")
         replays = integer(replays, "profile: replays")
