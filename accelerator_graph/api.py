@@ -514,7 +514,7 @@ class graph:
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._graph.__exit__(kind, exc, trace)
+        type(self._graph).__exit__(self._graph, kind, exc, trace)
 
 
 def current_graph() -> Graph | None:

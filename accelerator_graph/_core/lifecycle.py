@@ -71,7 +71,7 @@ class Lifecycle:
         self._retained: list[object] | None = None
         self._generators: tuple[object, ...] = ()
         self._empty()
-        ownership.tracked.add(self)
+        ownership.track(self)
 
     def _empty(self) -> None:
         """Be as before the first capture."""
