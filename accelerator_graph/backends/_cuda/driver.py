@@ -132,11 +132,14 @@ class Driver:
         except (RuntimeError, ValueError) as error:
             self.broke(function, error)
 
-    def destroy(self, function: str, handle: Handle) -> None:
-        """Destroy what a handle stands for, unless a call that was interrupted has done so."""
+    def destroy(self, function: str, handle: Handle, *, disturbs: bool = True) -> None:
+        """Destroy what a handle stands for, unless a call that was interrupted has done so.
+
+        With `disturbs` False, the function needs no context and disturbs no capture.
+        """
         answers = handle.destroyed = handle.destroyed or []
         if not answers:
-            with self.relaxed(handle.context):
+            with self.relaxed(handle.context) if disturbs else _NOTHING_TO_DO:
                 self.keep(answers, function, handle.handle, ASKED)
         if answers[-1] is not ASKED:
             self.checked(function, answers[-1])
