@@ -40,6 +40,17 @@ def test_calls_run_in_the_right_context_and_mode(fake):
             untouched(api)
 
 
+def test_the_context_of_the_stream_asked_for_last_is_known(fake):
+    backend, api = fake
+    stream, same_handle = int("1000"), int("1000")
+    asked = []
+    for each in (stream, stream, same_handle, stream):
+        api.seen.clear()
+        backend.query(each)
+        asked.append([name for name, _, _ in api.seen].count("cuStreamGetCtx"))
+    assert asked == [1, 0, 1, 1]
+
+
 def test_a_bound_replay_tells_what_the_launch_answered(fake):
     backend, api = fake
     replay = backend.bind(Executable(31, 11), 9)
