@@ -298,7 +298,7 @@ class CudaBackend(Lends):
 
     def destroy_graph(self, graph: Graph) -> None:
         """Release a graph."""
-        self._driver.destroy("cuGraphDestroy", graph)
+        self._driver.destroy("cuGraphDestroy", graph, disturbs=False)
 
     def destroy_executable(self, executable: Executable) -> None:
         """Release an executable."""
