@@ -25,6 +25,7 @@ from accelerator_graph.testing.rules.events import NOT_WAITED
 from accelerator_graph.testing.rules.state import ERROR, STATES, TABLE
 from accelerator_graph.testing.rules.work import OR_NOT_DONE
 from accelerator_graph.testing.works.host import HostWork
+from backends.test_conformance import tape
 from kit.planted import destroying, listing, ordering, refusing, replaying, stating, without_a_fault, works
 from kit.planted.collection import NAME
 from processes import execute
@@ -415,3 +416,20 @@ def test_rules_about_other_capabilities_are_left_out() -> None:
     )
     assert "test_each_replay_runs_the_work_once" not in left_out
     assert WithoutHardware.left_out() == {}
+
+
+def test_leak_of_the_example_of_a_plug_in_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tape():
+        from accelerator_graph_tape import TapeBackend
+        from accelerator_graph_tape_testing import TapeWork
+
+        class OfTheTape(BackendConformance):
+            def work(self) -> Work:
+                return TapeWork("tape_in_the_kit")
+
+        rule = "test_captures_and_replays_leave_nothing_alive"
+        run(rule, OfTheTape)
+        kept: list[object] = []
+        monkeypatch.setattr(TapeBackend, "destroy_graph", lambda self, graph: kept.append(graph))
+        with pytest.raises(AssertionError, match=r"so many more are alive: \{'Entry': \d"):
+            run(rule, OfTheTape)

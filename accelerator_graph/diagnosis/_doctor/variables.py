@@ -32,6 +32,11 @@ OF_VENDORS: dict[str, tuple[Means, str, str]] = {
         "makes every launch wait for its kernel, replays included.",
         "Unset it, except to look for a kernel that fails.",
     ),
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": (
+        on,
+        "makes torch allocate by cudaMalloc, which breaks every capture that allocates.",
+        "Unset it.",
+    ),
     "AMD_LOG_LEVEL": (
         on,
         "makes AMD's runtime write its log to the error output.",

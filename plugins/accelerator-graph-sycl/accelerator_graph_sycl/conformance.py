@@ -39,10 +39,11 @@ class _Part:
 
     def __init__(self, memory: _Memory, start: int) -> None:
         self.memory = memory
-        shape = (memory.nbytes - start,)
+        interface = memory.__sycl_usm_array_interface__
         self.__sycl_usm_array_interface__ = {
-            **memory.__sycl_usm_array_interface__,
-            "shape": shape,
+            **interface,
+            "data": (interface["data"][0], False),
+            "shape": (memory.nbytes - start,),
             "offset": start,
         }
 
