@@ -115,7 +115,8 @@ def test_the_tests_of_the_backend_pass(
 ) -> None:
     harsh = {"SOFTWARE_HSA_HARSH": SEED} if part in HARSHLY else {}
     queues = ONE_QUEUE if (version_of(request), part) == ("6.4", "programs") else {}
-    found = outcome(runtime, tmp_path, *FILES[part], **harsh, **queues)
+    devices = {"SOFTWARE_HSA_DEVICES": "2"} if part == "programs" else {}
+    found = outcome(runtime, tmp_path, *FILES[part], **harsh, **queues, **devices)
     record_property("tests", sum(found.passed.values()))
     assert {
         name: found.passed.get(name, 0)
