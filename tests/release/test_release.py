@@ -157,6 +157,11 @@ def test_a_required_extension_that_fails_fails_the_build(sdist: Path, tmp_path: 
     (sdist / "accelerator_graph/_core/_fast.c").touch()
     done = setup(sdist, "bdist_wheel", "--dist-dir", tmp_path, **{**NO_COMPILER, SWITCH: "always"})
     assert done.returncode != 0
+    said = (
+        r"the C extension can't be built \(.*/nowhere/cc.*\), and ACCELERATOR_GRAPH_EXTENSION is 'always'\."
+    )
+    assert re.search(said, done.stderr)
+    assert "error: " in done.stderr  # of the compiler
     assert list(tmp_path.glob("*.whl")) == []
 
 
