@@ -48,6 +48,7 @@ def test_nothing_is_found_where_all_is_well(tmp_path: Path) -> None:
     ("ill", "said"),
     [
         ("crash", r"the process was ended by SIGSEGV while replaying the graph on device 0"),
+        ("crash at the end", r"the process was ended by SIGSEGV while exiting"),
         ("exit", r"the process ended with the status 3 while opening the backend"),
         ("fail", r"replaying the graph raised DriverError: .*the tape is torn"),
         ("lose a replay", r"replay 1 left 7 in memory instead of 28"),
@@ -86,6 +87,10 @@ def test_a_crash_while_the_facts_are_gathered_hides_no_backend(tmp_path: Path) -
     assert found["trials"]["plug"]["detail"] == said
     shown = command_line("doctor", **CLEAN, PYTHONPATH=path_with(tmp_path), ILL="crash when asked").stdout
     assert re.search(r"  plug +failed +the process was ended by SIGSEGV while opening the backend\.\n", shown)
+
+
+def test_optimised_python_can_examine_as_well(tmp_path: Path) -> None:
+    assert examined(tmp_path, PYTHONOPTIMIZE="1")["trials"]["cpu"]["outcome"] == "passed"
 
 
 def test_a_backend_that_can_not_be_used_fails_only_if_it_is_named(tmp_path: Path) -> None:
