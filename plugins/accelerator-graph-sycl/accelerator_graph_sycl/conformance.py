@@ -37,10 +37,10 @@ class _Memory(MemoryUSMShared):  # type: ignore[misc]
 class _Part:
     """Memory that begins inside other memory."""
 
-    def __init__(self, memory: _Memory, start: int) -> None:
-        self.memory = memory
+    def __init__(self, memory: Any, start: int) -> None:
+        self.memory: Any = memory
         interface = memory.__sycl_usm_array_interface__
-        self.__sycl_usm_array_interface__ = {
+        self.__sycl_usm_array_interface__: dict[str, Any] = {
             **interface,
             "data": (interface["data"][0], False),
             "shape": (memory.nbytes - start,),
@@ -75,7 +75,7 @@ class SyclWork(Work):
         memoryview(memory)[:] = bytes(nbytes)
         return memory
 
-    def part(self, buffer: Any, start: int) -> _Part:
+    def part(self, buffer: Any, start: int) -> Any:
         """Return the rest of the memory."""
         return _Part(buffer, start)
 
