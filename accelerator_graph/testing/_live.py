@@ -19,12 +19,12 @@ def live_instances(*modules: str) -> dict[str, int]:
     Returns
     -------
     dict of str to int
-        The number of objects, by the name of the class.
+        The number of objects, by the module and the name of the class.
     """
     packages = tuple(f"{module}." for module in modules)
     kinds = Counter(map(type, gc.get_objects()))
     return {
-        kind.__qualname__: count
+        f"{kind.__module__}.{kind.__qualname__}": count
         for kind, count in kinds.items()
         if f"{kind.__module__}.".startswith(packages)
     }

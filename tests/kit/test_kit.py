@@ -17,7 +17,14 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph._core import states
 from accelerator_graph.backends.base import Backend
-from accelerator_graph.testing import BackendConformance, CheckResult, Work, _check, check_backend
+from accelerator_graph.testing import (
+    BackendConformance,
+    CheckResult,
+    Work,
+    _check,
+    check_backend,
+    live_instances,
+)
 from accelerator_graph.testing._case import Case, applied
 from accelerator_graph.testing._conformance import test_names as names_of_tests
 from accelerator_graph.testing.rules import ALL
@@ -431,5 +438,17 @@ def test_leak_of_the_example_of_a_plug_in_is_found(monkeypatch: pytest.MonkeyPat
         run(rule, OfTheTape)
         kept: list[object] = []
         monkeypatch.setattr(TapeBackend, "destroy_graph", lambda self, graph: kept.append(graph))
-        with pytest.raises(AssertionError, match=r"so many more are alive: \{'Entry': \d"):
+        with pytest.raises(
+            AssertionError, match=r"so many more are alive: \{'accelerator_graph_tape.Entry': \d"
+        ):
             run(rule, OfTheTape)
+
+
+def test_classes_of_one_name_are_counted_apart() -> None:
+    counts = []
+    for module in ("one.part", "two"):
+        kind = type("Thing", (), {"__module__": module})
+        counts += [(f"{module}.Thing", [kind() for _ in range(len(counts) + 2)])]
+    found = live_instances("one", "two")
+    assert found == {name: len(alive) for name, alive in counts}
+    assert live_instances("on") == {}
