@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from accelerator_graph.diagnosis import doctor
-from accelerator_graph.diagnosis._doctor import child, packages
+from accelerator_graph.diagnosis._doctor import child, packages, variables
 from accelerator_graph.diagnosis._doctor.trial import Trial
 from command_line.calls import command_line
 from diagnosis.ills import installed, path_with, plugged
@@ -210,6 +210,22 @@ def test_a_gpu_whose_backend_can_not_be_used_is_a_finding(monkeypatch: pytest.Mo
         "This machine has an NVIDIA GPU, but backend 'cuda' can't be used: cuda-python is not installed."
     )
     assert finding.advice == "Install it with: pip."
+    [finding] = doctor.of_trials([trial._replace(detail="cuInit returned 803")], facts())
+    assert "another finding" in finding.advice
+
+
+def test_a_list_of_devices_is_a_finding_if_no_gpu_can_be_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in variables.OF_VENDORS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "99")
+    assert list(variables.findings([], [])) == []
+    [finding] = variables.findings([], ["hip", "cuda"])
+    assert finding.fact == "CUDA_VISIBLE_DEVICES=99 limits which GPUs the process sees."
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    [finding] = variables.findings([], ["cuda"])
+    assert "hides every NVIDIA GPU" in finding.fact
 
 
 @pytest.mark.parametrize(
