@@ -164,7 +164,10 @@ def test_public_names_can_be_completed(package: str) -> None:
     module = importlib.import_module(f"accelerator_graph{package}")
     assert set(module.__all__) <= set(dir(module))
     code = f"import accelerator_graph{package} as it\nit."
-    assert set(module.__all__) <= {found.name for found in jedi.Script(code).complete()}
+    completed = {found.name for found in jedi.Script(code).complete()}
+    assert set(module.__all__) <= completed
+    if not package:
+        assert not {"TYPE_CHECKING", "annotations"} & {*dir(module), *completed}
 
 
 def test_members_of_public_classes_can_be_completed() -> None:
