@@ -231,7 +231,8 @@ class Trial:
             program.random.restore()
         for i in self.poisoned:
             place = program.outputs[i]
-            place.write(program.stream, place.pattern(pattern))
+            before = place.pattern(pattern)  # kept until the copy is done
+            place.write(program.stream, before)
             wait(program.stream)
         results = program.replay()
         self.replays += 1
