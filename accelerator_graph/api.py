@@ -15,7 +15,7 @@ from ._core.extension import calling
 from ._core.files import write_file
 from ._core.lifecycle import Lifecycle
 from ._core.modes import CaptureMode, check_mode
-from ._core.profiling import replay_times
+from ._core.profiling import check_timing, labelled, replay_times
 from ._core.side_streams import beside_current
 from ._core.streams import Stream
 from ._interpreter.integers import integer
@@ -321,12 +321,18 @@ class Graph(Lifecycle):
         arrays = [] if state is None else list(state)
         self._make_ready(runner)
         stream = runner.destination().held()
-        times = replay_times(stream, runner.bind(stream, self), replays, arrays)
+        check_timing(stream, arrays)
+        found = labelled(stream, runner.captured)
+        launch = runner.bind(stream, self)
+        times, spans = replay_times(stream, launch, replays, arrays, found.sections)
         try:
             nodes: int | None = runner.num_nodes()
         except UnsupportedError:
             nodes = None
-        return GraphProfile(stream.backend, stream.device, nodes, tuple(times))
+        named = [Label._make(each) for each in found.labels]
+        return GraphProfile.of(
+            stream.backend, stream.device, nodes, times, named, spans, found.cut, found.why_not
+        )
 
     def debug_dump(self, path: str | os.PathLike[str], verbose: bool = True) -> None:
         """Write the graph to a file, whose suffix says what it is.

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from typing import NamedTuple
 
-from ..backends.base import Capability, unsupported
+from ..backends.base import Capability, GraphEdge, unsupported
 from ..backends.memory import memory_of
 from ..errors import GraphStateError
+from .capture import Captured
 from .events import Event
+from .labels import LabelledRange, if_in_order
+from .sections import Sections, Span, borders, why_not_copied
 from .streams import Stream, captured_by
 
 WARM_UP = 3
@@ -18,10 +22,33 @@ _in_use: dict[int, object] = {}
 """Copies on the host that the device may still use. They stay if their stream can't be waited for."""
 
 
+class Labelled(NamedTuple):
+    """The labels of a graph that can be timed, or why they can't."""
+
+    labels: tuple[LabelledRange, ...] = ()
+    sections: Sections | None = None
+    cut: Sequence[GraphEdge] = ()
+    """Programmatic dependencies that are ordinary ones in the copy that is timed."""
+    why_not: str = ""
+
+
+class Measured(NamedTuple):
+    """The times of replays."""
+
+    times: list[float]
+    """Of the graph itself, in microseconds."""
+    spans: list[list[Span]]
+    """Of its copy with events, by replay: that of the whole, and then those of the labels."""
+
+
 def replay_times(
-    stream: Stream, launch: Callable[[], object], replays: int, state: Sequence[object]
-) -> list[float]:
-    """Return how long each of some replays takes, in microseconds.
+    stream: Stream,
+    launch: Callable[[], object],
+    replays: int,
+    state: Sequence[object],
+    sections: Sections | None = None,
+) -> Measured:
+    """Time some replays of a graph, and of its parts.
 
     Parameters
     ----------
@@ -33,13 +60,10 @@ def replay_times(
         How many are timed.
     state : sequence of arrays
         What is copied to the host before, and back afterwards, even if a replay fails.
+    sections : Sections, optional
+        Runs as often again, and tells the times of the parts.
     """
     backend, native = stream._backend, stream._native
-    for capability in (Capability.TIMING, *([Capability.ENQUEUE] if state else [])):
-        if capability not in backend.capabilities(stream.device):
-            raise unsupported(backend, capability)
-    if stream._is_capturing():
-        raise GraphStateError(f"Graph.profile(): {captured_by(stream)}.")
     sizes = [memory_of(array, None, writable=True, device=True).nbytes for array in state]
     kept = [(array, bytearray(size)) for array, size in zip(state, sizes, strict=True)]
     with stream._relaxed(), ExitStack() as at_end:  # which goes on if an array can't be put back
@@ -54,7 +78,49 @@ def replay_times(
             launch()
         marks = [_mark(stream, launch) for _ in range(replays)]
         backend.synchronize(native)
-        return [start.elapsed_time(end) * 1000 for start, end in marks]
+        times = [start.elapsed_time(end) * 1000 for start, end in marks]
+        return Measured(times, [] if sections is None else _spans(sections, replays))
+
+
+def _spans(sections: Sections, replays: int) -> list[list[Span]]:
+    """Return the spans of each replay; nothing if the runtime does not tell them."""
+    found: list[list[Span]] = []
+    for index in range(WARM_UP + replays):
+        spans = sections.run()
+        if spans is None:
+            return []
+        if index >= WARM_UP:
+            found.append(spans)
+    return found
+
+
+def check_timing(stream: Stream, state: Sequence[object]) -> None:
+    """Raise an error if replays can't be timed on a stream."""
+    backend = stream._backend
+    for capability in (Capability.TIMING, *([Capability.ENQUEUE] if state else [])):
+        if capability not in backend.capabilities(stream.device):
+            raise unsupported(backend, capability)
+    if stream._is_capturing():
+        raise GraphStateError(f"Graph.profile(): {captured_by(stream)}.")
+
+
+def labelled(stream: Stream, captured: Captured | None) -> Labelled:
+    """Return the labels of a graph, ready to be timed."""
+    backend = stream._backend
+    if captured is None:
+        return Labelled(why_not="the graph was not kept; use Graph(keep_graph=True)")
+    if not captured.labels:
+        return Labelled(why_not="nothing in the graph is labelled")
+    if Capability.GRAPH_EVENTS not in backend.capabilities(stream.device):
+        return Labelled(why_not=f"backend {backend.name!r} can't record events inside a graph")
+    contents = captured.recorder.nodes(captured.value)
+    nodes, edges = contents
+    labels = if_in_order(captured.labels, edges, captured.backend)
+    why_not = why_not_copied(nodes)
+    if not labels or why_not:
+        return Labelled(why_not=why_not or "the nodes are not listed in the order of recording")
+    places = borders([(0, len(nodes)), *((start, stop) for _, start, stop, _, _ in labels)], contents)
+    return Labelled(labels, Sections(stream, captured, places), places.cut)
 
 
 def _finish(stream: Stream, kept: object) -> None:

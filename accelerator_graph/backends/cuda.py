@@ -9,12 +9,13 @@ This module and `hip` mirror each other: they have the same methods in the same 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Set
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence, Set
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any, ClassVar
 
 from ._cuda import capture as _capture
 from ._cuda import nodes as _nodes
+from ._cuda import timing as _timing
 from ._cuda.capture import Capture
 from ._cuda.driver import Driver, Event, Executable, Graph, Handle
 from ._cuda.launch import launch_function, launcher
@@ -302,6 +303,25 @@ class CudaBackend(Lends):
         """List the nodes, with their parameters, and the dependencies."""
         with self._driver.current(graph.context):
             return _nodes.list_nodes(self._driver, graph.handle)
+
+    def instantiate_timed(
+        self, graph: Graph, before: Sequence[int], after: Sequence[int]
+    ) -> tuple[Executable, Sequence[Event]]:
+        """Make an executable of a copy that has nodes which record events."""
+        driver = self._driver
+        with driver.relaxed(graph.context), ExitStack() as undo:
+            events = []
+            for _ in (*before, *after):
+                events.append(Event(driver.call("cuEventCreate", 0), graph.context))
+                undo.callback(self.destroy_event, events[-1])
+            copy = Graph(driver.call("cuGraphClone", graph.handle), graph.context)
+            try:
+                _timing.add_events(driver, graph, copy, before, after, events)
+                executable = self.instantiate(copy)
+            finally:
+                self.destroy_graph(copy)
+            undo.pop_all()
+        return executable, events
 
     def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
         """Let the driver write the graph to `path` in the DOT language."""

@@ -9,14 +9,15 @@ This module and `cuda` mirror each other: they have the same methods in the same
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Set
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence, Set
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import Any, ClassVar
 
 from ._hip import capture as _capture
 from ._hip import events as _events
 from ._hip import nodes as _nodes
+from ._hip import timing as _timing
 from ._hip import topology as _topology
 from ._hip.arrays import plain
 from ._hip.capture import Capture
@@ -322,6 +323,27 @@ class HipBackend(Lends):
         """List the nodes, with their parameters, and the dependencies."""
         with self._driver.current(graph.device):
             return _nodes.list_nodes(self._driver, graph.handle)
+
+    def instantiate_timed(
+        self, graph: Graph, before: Sequence[int], after: Sequence[int]
+    ) -> tuple[Executable, Sequence[Event]]:
+        """Make an executable of a copy that has nodes which record events."""
+        driver = self._driver
+        timed = int(driver.api.hipEventDefault)
+        with driver.relaxed(graph.device), ExitStack() as undo:
+            events = []
+            for _ in (*before, *after):
+                handle = driver.call("hipEventCreateWithFlags", timed)
+                events.append(Event(handle, graph.device, 0, ()))
+                undo.callback(self.destroy_event, events[-1])
+            copy = Graph(driver.call("hipGraphClone", graph.handle), graph.device)
+            try:
+                _timing.add_events(driver, graph, copy, before, after, events)
+                executable = self.instantiate(copy)
+            finally:
+                self.destroy_graph(copy)
+            undo.pop_all()
+        return executable, events
 
     def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
         """Let the runtime write the graph to `path` in the DOT language."""

@@ -260,6 +260,12 @@ class TorchRecorder(FrameworkRecorder):
         """List the nodes and the dependencies."""
         return self.backend.nodes(recording.handle)
 
+    def instantiate_timed(
+        self, recording: Recording, before: Sequence[int], after: Sequence[int]
+    ) -> tuple[Any, Sequence[Any]]:
+        """Let the backend make an executable of its own, with events."""
+        return self.backend.instantiate_timed(recording.handle, before, after)
+
     def dump(self, recording: Recording, path: str, verbose: bool) -> bool:
         """Write the vendor's drawing, if there is one."""
         return self.backend.dump(recording.handle, path, verbose)
