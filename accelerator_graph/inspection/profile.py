@@ -194,9 +194,7 @@ def _notes(profile: GraphProfile, parents: Sequence[int | None], cut: Iterable[G
     labels, whole = profile.labels, profile.with_events
     assert whole is not None
     if any(each.uncertain for each in labels):
-        yield (
-            f"?: a time below {UNCERTAIN:.0f} us is uncertain, since the events at the borders are a part of it."
-        )
+        yield f"?: below {UNCERTAIN:.0f} us the time is uncertain, since the events at the borders are in it."
     if whole > _SLOWER * profile.median:
         yield (
             f"The events make a replay {whole / profile.median - 1:.0%} slower, so the times of short labels "

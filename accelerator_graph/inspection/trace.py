@@ -1,7 +1,7 @@
 """A profile in Chrome's trace format.
 
-A file is an object with ``traceEvents``. A complete event (``"ph": "X"``) has a name, its beginning ``ts`` and
-duration ``dur`` in microseconds, and a place ``pid`` and ``tid``. Events at one place have to be nested.
+A file is an object with ``traceEvents``. A complete event (``"ph": "X"``) has a name, its beginning ``ts``
+and duration ``dur`` in microseconds, and a place ``pid`` and ``tid``. Events at one place have to be nested.
 """
 
 from __future__ import annotations

@@ -106,12 +106,9 @@ def report(name: str, graph: ag.Graph, folder: Path | None) -> None:
     assert profile.with_events is not None
     assert profile.unlabelled is not None
     own = sum(each.own for each in profile.labels) + profile.unlabelled
-    print(
-        f"### What is in it\n\n```text\n{description}\n```\n\n### Where the time goes\n\n```text\n{profile}\n```\n"
-    )
-    print(
-        f"Own times of all labels and the rest: {own:.1f} us, {own / profile.median:.3f} of a plain replay.\n"
-    )
+    for title, text in (("What is in it", description), ("Where the time goes", profile)):
+        print(f"# {title}\n\n```text\n{text}\n```\n")
+    print(f"All labels' own times and the rest: {own:.1f} us, {own / profile.median:.1%} of a plain one.\n")
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         profile.save_trace(folder / f"{name}.trace.json")
