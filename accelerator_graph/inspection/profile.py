@@ -130,23 +130,11 @@ class GraphProfile(NamedTuple):
             return None
         return self.with_events - _covered((each.begin, each.end) for each in self.labels)
 
-    def save_trace(self, path: str | os.PathLike[str]) -> None:
-        """Write a file of Chrome's trace format, which https://ui.perfetto.dev and ``chrome://tracing`` open.
+    def to_trace(self) -> str:
+        """Return the text of a file in Chrome's trace format, which Perfetto and ``chrome://tracing`` open."""
+        from .trace import to_trace
 
-        Parameters
-        ----------
-        path : path-like
-            Where to. An existing file is replaced once the new one is whole.
-
-        Raises
-        ------
-        OSError
-            The file can't be written.
-        """
-        from .._core.files import write_file
-        from .trace import write_trace
-
-        write_file(path, lambda name: write_trace(self, name))
+        return to_trace(self)
 
     def __str__(self) -> str:
         nodes = "" if self.nodes is None else f", {count(self.nodes, 'node')}"
@@ -215,15 +203,15 @@ def _overlapping(labels: Sequence[LabelTime], parents: Sequence[int | None]) -> 
     beside: dict[int | None, list[LabelTime]] = {}
     for each, parent in zip(labels, parents, strict=True):
         beside.setdefault(parent, []).append(each)
-    found: dict[str, None] = {}
+    found = set()
     for siblings in beside.values():
         latest: LabelTime | None = None
         for each in sorted(siblings, key=lambda each: each.begin):
             if latest is not None and each.begin < latest.end and each.time > 0:
-                found.update({latest.label.name: None, each.label.name: None})
+                found |= {latest, each}
             if latest is None or each.end > latest.end:
                 latest = each
-    return list(found)
+    return list(dict.fromkeys(each.label.name for each in labels if each in found))
 
 
 def _parents(labels: Sequence[Label]) -> Iterator[int | None]:

@@ -22,10 +22,9 @@ class Slice(NamedTuple):
     details: dict[str, Any]
 
 
-def write_trace(profile: GraphProfile, path: str) -> None:
-    """Write a profile to a file."""
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump({"displayTimeUnit": "ns", "traceEvents": list(_events(profile))}, file, indent=1)
+def to_trace(profile: GraphProfile) -> str:
+    """Return a profile as a file's text."""
+    return json.dumps({"displayTimeUnit": "ns", "traceEvents": list(_events(profile))}, indent=1)
 
 
 def _events(profile: GraphProfile) -> Iterator[dict[str, Any]]:

@@ -111,7 +111,7 @@ def report(name: str, graph: ag.Graph, folder: Path | None) -> None:
     print(f"All labels' own times and the rest: {own:.1f} us, {own / profile.median:.1%} of a plain one.\n")
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        profile.save_trace(folder / f"{name}.trace.json")
+        (folder / f"{name}.trace.json").write_text(profile.to_trace(), encoding="utf-8")
         for suffix in ("json", "html"):
             graph.debug_dump(folder / f"{name}.{suffix}")
 
