@@ -131,7 +131,7 @@ class GraphProfile(NamedTuple):
         return self.with_events - _covered((each.begin, each.end) for each in self.labels)
 
     def to_trace(self) -> str:
-        """Return the text of a file in Chrome's trace format, which Perfetto and ``chrome://tracing`` open."""
+        """Return the text of a file in Chrome's trace format, which Perfetto opens."""
         from .trace import to_trace
 
         return to_trace(self)
