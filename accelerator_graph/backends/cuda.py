@@ -31,6 +31,7 @@ from ._shared.codes import (
     is_handle,
     refuse_legacy,
 )
+from ._shared.event_nodes import release
 from ._shared.kernels import Arguments, geometry, kernel_handle
 from ._shared.opening import open_driver
 from .base import (
@@ -313,13 +314,13 @@ class CudaBackend(Lends):
             events = []
             for _ in (*before, *after):
                 events.append(Event(driver.call("cuEventCreate", 0), graph.context))
-                undo.callback(self.destroy_event, events[-1])
+                undo.callback(release, self.destroy_event, events[-1])
             copy = Graph(driver.call("cuGraphClone", graph.handle), graph.context)
-            try:
-                _timing.add_events(driver, graph, copy, before, after, events)
-                executable = self.instantiate(copy)
-            finally:
-                self.destroy_graph(copy)
+            undo.callback(release, self.destroy_graph, copy)
+            _timing.add_events(driver, graph, copy, before, after, events)
+            executable = self.instantiate(copy)
+            undo.callback(release, self.destroy_executable, executable)
+            self.destroy_graph(copy)
             undo.pop_all()
         return executable, events
 

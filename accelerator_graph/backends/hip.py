@@ -40,6 +40,7 @@ from ._shared.codes import (
     is_handle,
     refuse_legacy,
 )
+from ._shared.event_nodes import release
 from ._shared.kernels import Arguments, geometry, kernel_handle
 from ._shared.opening import open_driver
 from .base import (
@@ -335,13 +336,13 @@ class HipBackend(Lends):
             for _ in (*before, *after):
                 handle = driver.call("hipEventCreateWithFlags", timed)
                 events.append(Event(handle, graph.device, 0, ()))
-                undo.callback(self.destroy_event, events[-1])
+                undo.callback(release, self.destroy_event, events[-1])
             copy = Graph(driver.call("hipGraphClone", graph.handle), graph.device)
-            try:
-                _timing.add_events(driver, graph, copy, before, after, events)
-                executable = self.instantiate(copy)
-            finally:
-                self.destroy_graph(copy)
+            undo.callback(release, self.destroy_graph, copy)
+            _timing.add_events(driver, graph, copy, before, after, events)
+            executable = self.instantiate(copy)
+            undo.callback(release, self.destroy_executable, executable)
+            self.destroy_graph(copy)
             undo.pop_all()
         return executable, events
 

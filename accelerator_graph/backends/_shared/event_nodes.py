@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import TypeVar
 
+from ...errors import DriverError
+
+T = TypeVar("T")
 Edge = tuple[int, int]
 
 
@@ -21,3 +26,9 @@ def rerouted(
     new.update((event, node) for node, event in ahead.items())
     new.update(behind.items())
     return gone, sorted(new)
+
+
+def release(destroy: Callable[[T], object], value: T) -> None:
+    """Destroy what is not needed any more. Does not raise on account of the driver."""
+    with suppress(DriverError):
+        destroy(value)
