@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 
 import accelerator_graph as ag
-from accelerator_graph._core import ownership, profiling
+from accelerator_graph._core import ownership, sections
 
 from .bench import NOTHING, A, Bench, C, faults, found, left
 from .calls import Call, Phase
@@ -164,16 +164,11 @@ def profile(bench: Bench, phase: Phase) -> None:
     assert bench.graph.profile(1, state=[A, C]).nodes == 4
 
 
-def labelled(bench: Bench) -> None:
-    with bench.graph, ag.label("all"):
-        bench.work(bench.stream, 5)
-
-
 def parts(bench: Bench, phase: Phase) -> None:
     captured = bench.graph._runner.captured
-    sections = profiling.labelled(bench.stream, captured).sections
-    assert sections is not None
-    spans = sections.run()
+    contents = captured.recorder.nodes(captured.value)
+    places = sections.borders([(0, 4), (1, 2)], contents)
+    spans = sections.Sections(bench.stream, captured, places).run()
     assert spans is not None
     assert len(spans) == 2
 
@@ -241,7 +236,7 @@ GRAPHS = (
     made("bind-first", lambda bench, _: bench.graph.bind(), failed=unless_instantiated),
     run("bound", lambda bench, _: bench.kept(), prepare=ready),
     run("profile", profile, prepare=watched, check=put_back),
-    asked("time-parts", parts, prepare=labelled, ignores=vendor.TELLING),
+    asked("time-parts", parts, ignores=vendor.TELLING),
     asked("debug-dump", dump, prepare=for_dump, check=whole_or_as_before),
     asked("num-nodes", lambda bench, _: bench.graph.num_nodes),
     asked("nodes", nodes, ignores=vendor.TELLING),
