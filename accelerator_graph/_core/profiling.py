@@ -74,24 +74,36 @@ def replay_times(
         backend.synchronize(native)
         for array, copy in kept:
             at_end.callback(backend.copy, native, array, copy, None)
-        for _ in range(WARM_UP):
-            launch()
-        marks = [_mark(stream, launch) for _ in range(replays)]
-        backend.synchronize(native)
-        times = [start.elapsed_time(end) * 1000 for start, end in marks]
-        return Measured(times, [] if sections is None else _spans(sections, replays))
+        if sections is None:
+            return Measured(_times(stream, launch, replays), [])
+        return _times_and_spans(stream, launch, replays, sections)
 
 
-def _spans(sections: Sections, replays: int) -> list[list[Span]]:
-    """Return the spans of each replay; nothing if the runtime does not tell them."""
-    found: list[list[Span]] = []
-    for index in range(WARM_UP + replays):
-        spans = sections.run()
-        if spans is None:
-            return []
-        if index >= WARM_UP:
-            found.append(spans)
-    return found
+def _times(stream: Stream, launch: Callable[[], object], replays: int) -> list[float]:
+    for _ in range(WARM_UP):
+        launch()
+    marks = [_mark(stream, launch) for _ in range(replays)]
+    stream._backend.synchronize(stream._native)
+    return [start.elapsed_time(end) * 1000 for start, end in marks]
+
+
+def _times_and_spans(
+    stream: Stream, launch: Callable[[], object], replays: int, sections: Sections
+) -> Measured:
+    """Run the copy and the graph in turns, so that both find the device in the same state.
+
+    The copy comes first: while it runs, the host enqueues the replay, whose time has no launch in it then.
+    """
+    times: list[float] = []
+    spans: list[list[Span] | None] = []
+    for _ in range(WARM_UP + replays):
+        sections.launch()
+        start, end = _mark(stream, launch)
+        stream._backend.synchronize(stream._native)
+        times.append(start.elapsed_time(end) * 1000)
+        spans.append(sections.spans())
+    known = [each for each in spans[WARM_UP:] if each is not None]
+    return Measured(times[WARM_UP:], known if len(known) == replays else [])
 
 
 def check_timing(stream: Stream, state: Sequence[object]) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..backends.base import GraphContents, GraphEdge, GraphNode
 from .binding import Executable
 from .capture import Captured
-from .events import OwnedEvent
+from .events import Event, OwnedEvent
 from .streams import Stream
 
 Range = tuple[int, int]
@@ -107,15 +107,18 @@ class Sections:
         self._executable = Executable(backend, backend, value, stream._owner, *self._events)
         self._stream = stream
         self._places = places
+        self._around: tuple[Event, Event]
 
-    def run(self) -> list[Span] | None:
-        """Replay once, wait, and return the spans; None if the runtime's events don't tell them."""
-        stream = self._stream
-        backend, native = stream._backend, stream._native
-        start = stream.record(timing=True)
-        backend.replay(self._executable.value, native)
-        end = stream.record(timing=True)
-        backend.synchronize(native)
+    def launch(self) -> None:
+        """Enqueue a run, with an event before and after it."""
+        start = self._stream.record(timing=True)
+        self._stream._backend.replay(self._executable.value, self._stream._native)
+        self._around = start, self._stream.record(timing=True)
+
+    def spans(self) -> list[Span] | None:
+        """Return the spans of the latest run, once it is over; None if the runtime does not tell them."""
+        backend = self._stream._backend
+        start, end = self._around
         began = start._native.value
         found = [backend.elapsed_time(began, event.value) for event in self._events]
         times = [time * 1000 for time in found if time is not None]
