@@ -334,7 +334,9 @@ class Graph(Lifecycle):
             stream.backend, stream.device, nodes, times, named, spans, found.cut, found.why_not
         )
 
-    def debug_dump(self, path: str | os.PathLike[str], verbose: bool = True) -> None:
+    def debug_dump(
+        self, path: str | os.PathLike[str], verbose: bool = True, *, profile: GraphProfile | None = None
+    ) -> None:
         """Write the graph to a file, whose suffix says what it is.
 
         ``.json`` is the graph's description, which `GraphDescription.from_json` reads. ``.html`` is a page on
@@ -348,11 +350,15 @@ class Graph(Lifecycle):
             Where to. An existing file is replaced once the new one is whole.
         verbose : bool
             Have the vendor write the parameters of the nodes, too.
+        profile : GraphProfile, optional
+            What `profile` has returned: the page is coloured by time.
 
         Raises
         ------
         GraphStateError
             Nothing was captured, or the graph was not kept.
+        ValueError
+            The profile is of other labels, or the file is not a page.
         OSError
             The file can't be written, or Graphviz is needed and not installed.
         """
@@ -360,10 +366,11 @@ class Graph(Lifecycle):
         suffix = os.path.splitext(os.fsdecode(path))[1].lower()
 
         def write(name: str) -> None:
-            if suffix in _DESCRIBED or not captured.recorder.dump(captured.value, name, verbose):
+            described = suffix in _DESCRIBED or profile is not None
+            if described or not captured.recorder.dump(captured.value, name, verbose):
                 from .inspection.files import write_description
 
-                write_description(self.describe(), suffix, name)
+                write_description(self.describe(), suffix, name, profile)
 
         write_file(path, write)
 

@@ -8,18 +8,22 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from ..description import GraphDescription, all_nodes
+from ..description import GraphDescription, Label, all_nodes
 from ..difference import Comparison, compare
 from ..lanes import lanes
 from ..names import demangled, short_name
+from ..profile import GraphProfile
 
 _SCRIPTS = ("cytoscape.min.js", "rows.js", "words.js", "drawing.js", "colours.js", "page.js")
 
 
-def to_html(description: GraphDescription) -> str:
-    """Return a page on which a graph can be panned, zoomed, searched and folded."""
+def to_html(description: GraphDescription, profile: GraphProfile | None = None) -> str:
+    """Return a page on which a graph can be panned, zoomed, searched and folded, and seen by time if known."""
     title = f"Graph of {description.backend}, device {description.device}"
-    return _page(title, {"graphs": [_graph(description)], "names": _names([description])})
+    graph = _graph(description)
+    if profile is not None:
+        _add_times(graph, profile)
+    return _page(title, {"graphs": [graph], "names": _names([description])})
 
 
 def diff_to_html(a: GraphDescription, b: GraphDescription, titles: tuple[str, str]) -> str:
@@ -40,6 +44,17 @@ def _graph(description: GraphDescription) -> dict[str, Any]:
     _add_lanes(data, description.nodes, description.edges)
     data.setdefault("labels", [])
     return data
+
+
+def _add_times(data: dict[str, Any], profile: GraphProfile) -> None:
+    """Give each label its time, and each node that of its innermost label without the labels inside that."""
+    known = {each.label: each for each in profile.labels}
+    for label in data["labels"]:
+        timed = known.get(Label(**label))
+        if timed is not None:
+            label["time"] = timed.time
+            for node in data["nodes"][timed.label.start : timed.label.stop]:
+                node["time"] = timed.own
 
 
 def _add_lanes(data: dict[str, Any], nodes: Any, edges: Any) -> None:

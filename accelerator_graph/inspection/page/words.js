@@ -11,6 +11,12 @@ const Words = (() => {
     return `${Number.isInteger(bytes) || bytes >= 100 ? bytes.toFixed(0) : bytes.toFixed(1)} ${UNITS[unit]}`;
   }
 
+  // Microseconds in a unit that fits.
+  function time(us) {
+    const [shown, unit] = us < 999.5 ? [us, "us"] : us < 999.5e3 ? [us / 1e3, "ms"] : [us / 1e6, "s"];
+    return `${Number(shown.toPrecision(3))} ${unit}`;
+  }
+
   const address = (value) => `0x${BigInt(value).toString(16)}`;
   const product = (sizes) => sizes.join(" × ");
   const place = (label) => `${label.name}${label.file ? ` (${label.file}:${label.line})` : ""}`;
@@ -44,6 +50,7 @@ const Words = (() => {
       ["reads at", is(node.source, address)],
       [/memset|memcpy/.test(node.kind) ? "writes at" : "address", is(node.target, address)],
       ["label", node.labels.map(place).join(" › ")],
+      ["time of label", is(node.time, time)],
     ].filter(([, shown]) => shown !== "");
   }
 
@@ -54,5 +61,5 @@ const Words = (() => {
     ].join("\n").toLowerCase();
   }
 
-  return { size, address, place, title, text, facts, haystack };
+  return { size, time, address, place, title, text, facts, haystack };
 })();
