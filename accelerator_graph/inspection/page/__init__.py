@@ -18,7 +18,7 @@ _SCRIPTS = ("cytoscape.min.js", "rows.js", "words.js", "drawing.js", "colours.js
 
 
 def to_html(description: GraphDescription, profile: GraphProfile | None = None) -> str:
-    """Return a page on which a graph can be panned, zoomed, searched and folded, and seen by time if known."""
+    """Return a page on which a graph can be panned, zoomed, searched and folded, with times if known."""
     title = f"Graph of {description.backend}, device {description.device}"
     graph = _graph(description)
     if profile is not None:

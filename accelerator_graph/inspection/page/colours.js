@@ -31,14 +31,14 @@ const Colours = (() => {
   function painter(by, most) {
     const box = Drawing.colour("box"), kinds = new Map(), shades = Array.from({ length: 21 }, (_, step) => mixed(step / 20));
     return (item, side) => {
-      const node = item.isGroup ? by === "time" && item.label : item.sides[side];
+      const node = item.isGroup ? null : item.sides[side];
       if (!node) return box;
       if (by === "kind") {
         if (!kinds.has(node.kind)) kinds.set(node.kind, of(node.kind));
         return kinds.get(node.kind);
       }
       const value = NUMBERS[by].of(node);
-      return value == null ? box : shades[Math.round(20 * Math.min(NUMBERS[by].share(value, most || 1), 1))];
+      return value == null ? box : shades[Math.round(20 * NUMBERS[by].share(value, most || 1))];
     };
   }
 

@@ -30,7 +30,8 @@ const Words = (() => {
   function text(item, side, names) {
     if (item.isGroup) {
       const inside = item.leaves.filter((leaf) => leaf.sides[side]).length;
-      return item.open ? `▾ ${item.name}` : `▸ ${item.name}${item.counted ? "" : ` (${inside})`}`;
+      const took = item.label?.time == null ? "" : ` · ${time(item.label.time)}`;
+      return item.open ? `▾ ${item.name}${took}` : `▸ ${item.name}${item.counted ? "" : ` (${inside})`}${took}`;
     }
     return (SIGNS[item.mark] || "") + title(item.sides[side], names);
   }
