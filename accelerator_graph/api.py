@@ -284,11 +284,12 @@ class Graph(Lifecycle):
         return GraphDescription.of(home.backend, home.device, contents, map(Label._make, labelled))
 
     def profile(self, replays: int = 20, state: Iterable[object] | None = None) -> GraphProfile:
-        """Run the graph's work to find out how long it takes.
+        """Run the graph's work to find out how long it takes, and how long each label in it.
 
         Replays the graph three times to warm up, and then as often as `replays` says, with an event before
-        and after each. The work is really done, so its outputs, and whatever else it changes, change. Goes
-        where `replay` would go, and waits until all is done.
+        and after each. If a kept graph has labels, a copy of it with events at their borders runs as often,
+        in turns with the graph. The work is really done, so its outputs, and whatever else it changes,
+        change. Goes where `replay` would go, and waits until all is done.
 
         Parameters
         ----------
@@ -301,7 +302,7 @@ class Graph(Lifecycle):
         Returns
         -------
         GraphProfile
-            The times in microseconds; ``str()`` says how long a replay takes.
+            The times in microseconds; ``str()`` is a table. If there are no times by label, it says why.
 
         Raises
         ------

@@ -82,6 +82,17 @@ PARTS = {
         "frameworks": example("torch, CuPy and Triton in one graph", "three_frameworks.py"),
         "devices": example("A graph for each GPU", "graph_per_gpu.py"),
     },
+    "inspection": {
+        "tests": tests(
+            "profiles and labels",
+            "tests/backends/both/test_timing.py tests/core/test_sections.py tests/core/test_profile.py",
+            "tests/inspection",
+        ),
+        "rules": tests("the kit's rules", "tests/backends/test_conformance.py", "-k 'graph_events and Cuda'"),
+        "block": Part("A transformer's block of torch", "python tests/gpu/inspected.py block"),
+        "solver": Part("The demo's solver", "python tests/gpu/inspected.py solver"),
+        "costs": Part("What labels and descriptions cost", "python tests/gpu/inspected.py costs"),
+    },
     "gpus": {
         "tests": tests("several GPUs", "tests/gpu/test_several_gpus.py"),
         "devices": Part("A graph for each GPU", "python examples/graph_per_gpu.py"),
