@@ -135,7 +135,7 @@ def test_a_page_with_times(tmp_path):
     profile = graph.profile(1)
     graph.debug_dump(tmp_path / "x.html", profile=profile)
     assert f'"time":{profile.labels[0].time}' in (tmp_path / "x.html").read_text(encoding="utf-8")
-    with pytest.raises(ValueError, match="must end in .html"):
+    with pytest.raises(ValueError, match=r"must end in \.html"):
         graph.debug_dump(tmp_path / "x.svg", profile=profile)
     with pytest.raises(ValueError, match="labels that the graph has not"):
         other.debug_dump(tmp_path / "y.html", profile=profile)
