@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from .inspection.description import Label as Label
     from .inspection.difference import diff as diff
     from .inspection.profile import GraphProfile as GraphProfile
+    from .inspection.profile import KernelTime as KernelTime
     from .inspection.profile import LabelTime as LabelTime
 
 __version__ = "0.1.0"
@@ -86,7 +87,7 @@ _NAMES = {
     ),
     ".inspection.description": "GraphDescription Label",
     ".inspection.difference": "diff",
-    ".inspection.profile": "GraphProfile LabelTime",
+    ".inspection.profile": "GraphProfile KernelTime LabelTime",
 }
 """The public names by the module that defines them, which is imported on first use."""
 

@@ -15,7 +15,7 @@ from ._core.extension import calling
 from ._core.files import write_file
 from ._core.lifecycle import Lifecycle
 from ._core.modes import CaptureMode, check_mode
-from ._core.profiling import check_timing, labelled, replay_times
+from ._core.profiling import check_timing, check_traced, labelled, replay_times
 from ._core.side_streams import beside_current
 from ._core.streams import Stream
 from ._interpreter.integers import integer
@@ -283,7 +283,9 @@ class Graph(Lifecycle):
         labelled = labels.if_in_order(captured.labels, contents[1], captured.backend)
         return GraphDescription.of(home.backend, home.device, contents, map(Label._make, labelled))
 
-    def profile(self, replays: int = 20, state: Iterable[object] | None = None) -> GraphProfile:
+    def profile(
+        self, replays: int = 20, state: Iterable[object] | None = None, *, kernels: bool = False
+    ) -> GraphProfile:
         """Run the graph's work to find out how long it takes, and how long each label in it.
 
         Replays the graph three times to warm up, and then as often as `replays` says, with an event before
@@ -298,6 +300,9 @@ class Graph(Lifecycle):
         state : iterable of arrays, optional
             Memory that the work changes and that is to be as it was afterwards, even if a replay fails: it
             is copied to the host before, and back at the end. Arrays as in `Stream.copy`.
+        kernels : bool
+            Run a copy as often again under the vendor's profiler, to time single kernels, copies and fills.
+            The graph has to be kept. On CUDA that is CUPTI, of the package ``cupti-python``.
 
         Returns
         -------
@@ -311,7 +316,7 @@ class Graph(Lifecycle):
         TypeError, ValueError
             An argument is of the wrong type or value. Nothing has run.
         UnsupportedError
-            The backend has no events with timing.
+            The backend has no events with timing, or `kernels` is True and the profiler can't be used.
         DriverError
             The work failed.
         """
@@ -323,17 +328,21 @@ class Graph(Lifecycle):
         self._make_ready(runner)
         stream = runner.destination().held()
         check_timing(stream, arrays)
+        traced = self._kept("profile()") if kernels else None
+        if traced is not None:
+            check_traced(traced)
         found = labelled(stream, runner.captured)
         launch = runner.bind(stream, self)
-        times, spans = replay_times(stream, launch, replays, arrays, found.sections)
+        times, spans, seen = replay_times(stream, launch, replays, arrays, found.sections, traced)
         try:
             nodes: int | None = runner.num_nodes()
         except UnsupportedError:
             nodes = None
         named = [Label._make(each) for each in found.labels]
-        return GraphProfile.of(
+        profile = GraphProfile.of(
             stream.backend, stream.device, nodes, times, named, spans, found.cut, found.why_not
         )
+        return profile if traced is None else profile.with_kernels(self.describe().nodes, seen)
 
     def debug_dump(
         self, path: str | os.PathLike[str], verbose: bool = True, *, profile: GraphProfile | None = None

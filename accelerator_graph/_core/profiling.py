@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
 from ..backends.base import Capability, GraphEdge, unsupported
 from ..backends.memory import memory_of
-from ..errors import GraphStateError
+from ..errors import GraphStateError, UnsupportedError
 from .capture import Captured
 from .events import Event
 from .labels import LabelledRange, if_in_order
@@ -39,6 +39,8 @@ class Measured(NamedTuple):
     """Of the graph itself, in microseconds."""
     spans: list[list[Span]]
     """Of its copy with events, by replay: that of the whole, and then those of the labels."""
+    nodes: Sequence[Mapping[int, Span]] = ()
+    """Of the nodes that the vendor's profiler has seen, by replay."""
 
 
 def replay_times(
@@ -47,6 +49,7 @@ def replay_times(
     replays: int,
     state: Sequence[object],
     sections: Sections | None = None,
+    traced: Captured | None = None,
 ) -> Measured:
     """Time some replays of a graph, and of its parts.
 
@@ -62,6 +65,8 @@ def replay_times(
         What is copied to the host before, and back afterwards, even if a replay fails.
     sections : Sections, optional
         Runs as often again, and tells the times of the parts.
+    traced : Captured, optional
+        The graph, to be run as often again under the vendor's profiler.
     """
     backend, native = stream._backend, stream._native
     sizes = [memory_of(array, None, writable=True, device=True).nbytes for array in state]
@@ -74,9 +79,10 @@ def replay_times(
         backend.synchronize(native)
         for array, copy in kept:
             at_end.callback(backend.copy, native, array, copy, None)
+        nodes = () if traced is None else traced.recorder.time_nodes(traced.value, native, replays)
         if sections is None:
-            return Measured(_times(stream, launch, replays), [])
-        return _times_and_spans(stream, launch, replays, sections)
+            return Measured(_times(stream, launch, replays), [], nodes)
+        return _times_and_spans(stream, launch, replays, sections)._replace(nodes=nodes)
 
 
 def _times(stream: Stream, launch: Callable[[], object], replays: int) -> list[float]:
@@ -114,6 +120,13 @@ def check_timing(stream: Stream, state: Sequence[object]) -> None:
             raise unsupported(backend, capability)
     if stream._is_capturing():
         raise GraphStateError(f"Graph.profile(): {captured_by(stream)}.")
+
+
+def check_traced(captured: Captured) -> None:
+    """Raise `UnsupportedError` if a graph can't be run under a profiler."""
+    why_not = why_not_copied(captured.recorder.nodes(captured.value)[0])
+    if why_not:
+        raise UnsupportedError(f"profile(kernels=True): {why_not}; use the vendor's own profiler.")
 
 
 def labelled(stream: Stream, captured: Captured | None) -> Labelled:

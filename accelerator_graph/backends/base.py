@@ -283,6 +283,15 @@ class Recorder(ABC):
         """
         raise unsupported(self, Capability.GRAPH_EVENTS)
 
+    def time_nodes(self, graph: Any, stream: Any, runs: int) -> Sequence[Mapping[int, tuple[float, float]]]:
+        """Run a copy of the graph some times, wait, and return when its nodes began and ended in each run.
+
+        By the vendor's profiler, in microseconds since any moment of the run. Nodes that it does not see are
+        left out. Raises `UnsupportedError` if it can't be used, with what to install, or has not seen which
+        node is which. Not called for graphs that `instantiate_timed` is not called for.
+        """
+        raise UnsupportedError(f"backend {self.name!r} has no profiler that sees the nodes of a graph.")
+
     def dump(self, graph: Any, path: str, verbose: bool) -> bool:
         """Write the vendor's drawing in DOT, for any suffix. Return False if it has none; see `nodes`."""
         return False

@@ -9,12 +9,13 @@ This module and `hip` mirror each other: they have the same methods in the same 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any, ClassVar
 
 from ._cuda import capture as _capture
 from ._cuda import nodes as _nodes
+from ._cuda import profiler as _profiler
 from ._cuda import timing as _timing
 from ._cuda.capture import Capture
 from ._cuda.driver import Driver, Event, Executable, Graph, Handle
@@ -323,6 +324,19 @@ class CudaBackend(Lends):
             self.destroy_graph(copy)
             undo.pop_all()
         return executable, events
+
+    def time_nodes(self, graph: Graph, stream: Any, runs: int) -> Sequence[Mapping[int, tuple[float, float]]]:
+        """Run a copy under CUPTI, which ``cupti-python`` binds."""
+        nodes, _ = self.nodes(graph)
+        with _profiler.recording() as records:
+            executable, _ = self.instantiate_timed(graph, (), ())
+            try:
+                for _ in range(runs):
+                    self.replay(executable, stream)
+                self.synchronize(stream)
+            finally:
+                release(self.destroy_executable, executable)
+        return _profiler.matched(records, nodes, runs)
 
     def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
         """Let the driver write the graph to `path` in the DOT language."""

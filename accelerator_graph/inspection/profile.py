@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ..backends.base import GraphEdge
+from ..backends.base import GraphEdge, GraphNode
 from .description import Label
-from .text import count
 
 UNCERTAIN = 20.0
 """Below so many microseconds, the time of a label says little: each event takes some of it."""
-
-_SLOWER = 1.05
-"""By how much events may slow a graph down before the table says so."""
 
 
 class LabelTime(NamedTuple):
@@ -39,6 +34,16 @@ class LabelTime(NamedTuple):
         return self.time < UNCERTAIN
 
 
+class KernelTime(NamedTuple):
+    """When a kernel, a copy or a fill ran, as the vendor's profiler has seen it."""
+
+    node: GraphNode
+    begin: float
+    """In microseconds since the first of them began."""
+    time: float
+    """In microseconds."""
+
+
 class GraphProfile(NamedTuple):
     """How long the replays of a graph took, as the device's events have it. ``str()`` is a table."""
 
@@ -56,6 +61,9 @@ class GraphProfile(NamedTuple):
     with_events: float | None = None
     """How long a replay of that copy took in microseconds, from its first node's start to its last node's
     end: to be compared with `median`."""
+    kernels: tuple[KernelTime, ...] = ()
+    """The kernels, copies and fills, in the order of recording; the median of the replays. They ran under the
+    vendor's profiler. Empty unless they were asked for."""
     notes: tuple[str, ...] = ()
     """What has to be known to read the times, in sentences."""
 
@@ -86,14 +94,16 @@ class GraphProfile(NamedTuple):
         why_not : str
             Why the times of labels are not known.
         """
+        from .profile_text import notes
+
         profile = cls(backend, device, nodes, tuple(times))
         if not spans:
             why = why_not or "the runtime does not tell the times of events inside a graph"
             return profile._replace(notes=(f"No times by label: {why}.",))
         (origin, end), *found = _medians(spans)
-        parents = list(_parents(labels))
+        around = list(parents(labels))
         inside: list[list[tuple[float, float]]] = [[] for _ in labels]
-        for span, parent in zip(found, parents, strict=True):
+        for span, parent in zip(found, around, strict=True):
             if parent is not None:
                 inside[parent].append(span)
         timed = tuple(
@@ -101,7 +111,27 @@ class GraphProfile(NamedTuple):
             for label, (begin, end), inner in zip(labels, found, inside, strict=True)
         )
         profile = profile._replace(labels=timed, with_events=end - origin)
-        return profile._replace(notes=tuple(_notes(profile, parents, cut)))
+        return profile._replace(notes=tuple(notes(profile, cut)))
+
+    def with_kernels(
+        self, nodes: Sequence[GraphNode], seen: Sequence[Mapping[int, tuple[float, float]]]
+    ) -> GraphProfile:
+        """Return the profile with the times of single nodes.
+
+        Parameters
+        ----------
+        nodes : sequence of GraphNode
+            The graph's.
+        seen : sequence of dict
+            By replay: when the nodes began and ended, by their number.
+        """
+        found = []
+        for node in nodes:
+            spans = [run[node.id] for run in seen if node.id in run]
+            if spans:
+                begin, end = (_median(each) for each in zip(*spans, strict=True))
+                found.append(KernelTime(node, begin, end - begin))
+        return self._replace(kernels=tuple(found))
 
     @property
     def replays(self) -> int:
@@ -137,84 +167,12 @@ class GraphProfile(NamedTuple):
         return to_trace(self)
 
     def __str__(self) -> str:
-        nodes = "" if self.nodes is None else f", {count(self.nodes, 'node')}"
-        headline = (
-            f"graph of {self.backend}, device {self.device}{nodes}: {duration(self.median)} a replay (median "
-            f"of {self.replays}; {duration(self.least)} to {duration(self.most)})"
-        )
-        return "\n".join([headline, *_table(self), *self.notes])
+        from .profile_text import text
+
+        return text(self)
 
 
-def duration(microseconds: float) -> str:
-    """Return a time in a unit that fits."""
-    for unit, factor in (("us", 1.0), ("ms", 1e3)):
-        if microseconds < 999.5 * factor:
-            return f"{microseconds / factor:.3g} {unit}"
-    return f"{microseconds / 1e6:.3g} s"
-
-
-def _table(profile: GraphProfile, most: int = 40) -> Iterator[str]:
-    """Yield a row for each label, indented by how deep it is nested, up to a number of rows."""
-    if profile.with_events is None or profile.unlabelled is None:
-        return
-    depth: list[int] = []
-    rows = [("time", "own", "share", "label")]
-    labels = [each.label for each in profile.labels]
-    for each, parent in zip(profile.labels[:most], _parents(labels), strict=False):
-        depth.append(0 if parent is None else depth[parent] + 1)
-        place = f"{os.path.basename(each.label.file)}:{each.label.line}"
-        own = duration(each.own) if each.own < each.time else ""
-        share = f"{each.time / profile.with_events:.0%}"
-        mark = "?" if each.uncertain else ""
-        rows.append((duration(each.time) + mark, own, share, f"{'  ' * depth[-1]}{each.label.name}  {place}"))
-    rest = profile.unlabelled
-    rows.append((duration(rest), "", f"{rest / profile.with_events:.0%}", "[no label]"))
-    rows.append((duration(profile.with_events), "", "", "with events at the borders of the labels"))
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    for row in rows:
-        cells = [f"{cell:>{width}}" for cell, width in zip(row, widths, strict=False)]
-        yield "  ".join([*cells, row[3]]).rstrip()
-    if len(labels) > most:
-        yield f"... and {count(len(labels) - most, 'more label')}"
-
-
-def _notes(profile: GraphProfile, parents: Sequence[int | None], cut: Iterable[GraphEdge]) -> Iterator[str]:
-    labels, whole = profile.labels, profile.with_events
-    assert whole is not None
-    if any(each.uncertain for each in labels):
-        yield f"?: below {UNCERTAIN:.0f} us the time is uncertain, since the events at the borders are in it."
-    if whole > _SLOWER * profile.median:
-        yield (
-            f"The events make a replay {whole / profile.median - 1:.0%} slower, so the times of short labels "
-            "are too long."
-        )
-    beside = _overlapping(labels, parents)
-    if beside:
-        yield f"Labels on parallel branches, whose times overlap: {', '.join(beside)}."
-    for edge in cut:
-        yield (
-            f"An event made node {edge.target} wait for the end of node {edge.source}; without it, their "
-            "programmatic dependency lets them overlap."
-        )
-
-
-def _overlapping(labels: Sequence[LabelTime], parents: Sequence[int | None]) -> list[str]:
-    """Return the names of labels that were under way while one beside them was."""
-    beside: dict[int | None, list[LabelTime]] = {}
-    for each, parent in zip(labels, parents, strict=True):
-        beside.setdefault(parent, []).append(each)
-    found = set()
-    for siblings in beside.values():
-        latest: LabelTime | None = None
-        for each in sorted(siblings, key=lambda each: each.begin):
-            if latest is not None and each.begin < latest.end and each.time > 0:
-                found |= {latest, each}
-            if latest is None or each.end > latest.end:
-                latest = each
-    return list(dict.fromkeys(each.label.name for each in labels if each in found))
-
-
-def _parents(labels: Sequence[Label]) -> Iterator[int | None]:
+def parents(labels: Sequence[Label]) -> Iterator[int | None]:
     """Yield, for each label, the index of the innermost label before it that it lies within."""
     open_: list[int] = []
     for index, label in enumerate(labels):

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from .names import short_name
 from .profile import GraphProfile
 
 
@@ -29,20 +30,21 @@ def to_trace(profile: GraphProfile) -> str:
 
 def _events(profile: GraphProfile) -> Iterator[dict[str, Any]]:
     title = f"graph of {profile.backend}, device {profile.device}"
-    yield _name("process_name", 0, title)
-    lanes = _lanes(_slices(profile))
-    for lane, slices in enumerate(lanes):
-        yield _name("thread_name", lane, f"labels {lane + 1}" if len(lanes) > 1 else "labels")
-        for each in slices:
-            yield {
-                "name": each.name,
-                "ph": "X",
-                "ts": each.begin,
-                "dur": each.end - each.begin,
-                "pid": 0,
-                "tid": lane,
-                "args": each.details,
-            }
+    found = {"labels": _slices(profile), "kernels, under a profiler": _kernels(profile)}
+    for group, (what, slices) in enumerate(found.items()):
+        if slices:
+            yield _name("process_name", group, 0, f"{title}: {what}")
+        for lane, inside in enumerate(_lanes(slices)):
+            for each in inside:
+                yield {
+                    "name": each.name,
+                    "ph": "X",
+                    "ts": each.begin,
+                    "dur": each.end - each.begin,
+                    "pid": group,
+                    "tid": lane,
+                    "args": each.details,
+                }
 
 
 def _slices(profile: GraphProfile) -> list[Slice]:
@@ -59,6 +61,18 @@ def _slices(profile: GraphProfile) -> list[Slice]:
         }
         found.append(Slice(label.name, each.begin, each.end, details))
     return found
+
+
+def _kernels(profile: GraphProfile) -> list[Slice]:
+    return [
+        Slice(
+            short_name(each.node.name) or each.node.kind,
+            each.begin,
+            each.begin + each.time,
+            {"node": each.node.id, "function": each.node.name},
+        )
+        for each in profile.kernels
+    ]
 
 
 def _lanes(slices: list[Slice]) -> list[list[Slice]]:
@@ -79,5 +93,5 @@ def _fit(inner: Slice, outer: Slice) -> bool:
     return apart or outer.begin <= inner.begin <= inner.end <= outer.end
 
 
-def _name(kind: str, lane: int, name: str) -> dict[str, Any]:
-    return {"name": kind, "ph": "M", "pid": 0, "tid": lane, "args": {"name": name}}
+def _name(kind: str, group: int, lane: int, name: str) -> dict[str, Any]:
+    return {"name": kind, "ph": "M", "pid": group, "tid": lane, "args": {"name": name}}

@@ -4,7 +4,8 @@ python tests/gpu/inspected.py block [-o FOLDER]    a transformer's block of torc
 python tests/gpu/inspected.py solver [-o FOLDER]   the demo's solver, labelled by step
 python tests/gpu/inspected.py costs                what labels and descriptions cost
 
-With -o, the pages, the trace and the description are written into that folder, too.
+With -o, the pages, the trace and the description are written into that folder, too; with --kernels, the
+vendor's profiler times single kernels.
 """
 
 from __future__ import annotations
@@ -100,20 +101,18 @@ def solver() -> ag.Graph:
     return graph
 
 
-def report(name: str, graph: ag.Graph, folder: Path | None) -> None:
+def report(name: str, graph: ag.Graph, folder: Path | None, *, kernels: bool) -> None:
     """Print what is in a graph, and where its time goes."""
-    description, profile = graph.describe(), graph.profile(100)
+    description, profile = graph.describe(), graph.profile(100, kernels=kernels)
     assert profile.with_events is not None
-    assert profile.unlabelled is not None
-    own = sum(each.own for each in profile.labels) + profile.unlabelled
     for title, text in (("What is in it", description), ("Where the time goes", profile)):
         print(f"# {title}\n\n```text\n{text}\n```\n")
-    print(f"All labels' own times and the rest: {own:.1f} us, {own / profile.median:.1%} of a plain one.\n")
+    print(f"With events: {profile.with_events / profile.median:.1%} of a plain replay.\n")
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.trace.json").write_text(profile.to_trace(), encoding="utf-8")
-        for suffix in ("json", "html"):
-            graph.debug_dump(folder / f"{name}.{suffix}")
+        graph.debug_dump(folder / f"{name}.json")
+        graph.debug_dump(folder / f"{name}.html", profile=profile)
 
 
 def costs() -> None:
@@ -180,12 +179,13 @@ def main() -> None:
     )
     parser.add_argument("what", choices=["block", "solver", "costs"])
     parser.add_argument("-o", dest="folder", type=Path)
+    parser.add_argument("--kernels", action="store_true")
     options: Any = parser.parse_args()
     if options.what == "costs":
         costs()
     else:
         graph = {"block": block, "solver": solver}[options.what]()
-        report(options.what, graph, options.folder)
+        report(options.what, graph, options.folder, kernels=options.kernels)
 
 
 if __name__ == "__main__":

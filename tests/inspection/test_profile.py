@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import accelerator_graph as ag
-from accelerator_graph.backends.base import GraphEdge
+from accelerator_graph.backends.base import GraphEdge, GraphNode
 
 STEP = ag.Label("step", 0, 10, "/somewhere/model.py", 3)
 ATTENTION = ag.Label("attention", 0, 4, "/somewhere/model.py", 12)
@@ -111,8 +111,29 @@ def test_slices_at_one_place_are_nested_or_apart():
                     or a[0] <= b[0] <= b[1] <= a[1]
                     or b[0] <= a[0] <= a[1] <= b[1]
                 )
-    names = [each["args"]["name"] for each in events if each["ph"] == "M"]
-    assert names == ["graph of cuda, device 0", "labels 1", "labels 2"]
+    assert [each["args"]["name"] for each in events if each["ph"] == "M"] == [
+        "graph of cuda, device 0: labels"
+    ]
+
+
+def test_single_kernels():
+    nodes = [GraphNode(0, "kernel", "_Z4workPf"), GraphNode(1, "host"), GraphNode(2, "memset", nbytes=4)]
+    nodes.append(GraphNode(3, "kernel", "_Z4workPf"))
+    runs = [{0: (0.0, 50.0), 2: (50.0, 52.0), 3: (60.0 + late, 90.0 + late)} for late in (0, 1, 50)]
+    found = profile(spans=(), why_not="x").with_kernels(nodes, runs)
+    assert [(each.node.id, each.begin, each.time) for each in found.kernels] == [
+        (0, 0, 50),
+        (2, 50, 2),
+        (3, 61, 30),
+    ]
+    assert str(found).splitlines()[1:4] == [
+        " time  share  runs  kernel",
+        "80 us    98%     2  work",
+        " 2 us     2%     1  memset",
+    ]
+    slices = {each["args"].get("node"): each for each in read(found) if each["ph"] == "X"}
+    assert (slices[3]["name"], slices[3]["ts"], slices[3]["dur"], slices[3]["pid"]) == ("work", 61, 30, 1)
+    assert slices[3]["args"]["function"] == "_Z4workPf"
 
 
 def test_a_trace_without_labels_has_the_replay():

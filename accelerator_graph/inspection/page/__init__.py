@@ -47,7 +47,7 @@ def _graph(description: GraphDescription) -> dict[str, Any]:
 
 
 def _add_times(data: dict[str, Any], profile: GraphProfile) -> None:
-    """Give each label its time, and each node that of its innermost label without the labels inside that."""
+    """Give each label its time, and each node its own if known, else the own time of its innermost label."""
     known = {each.label: each for each in profile.labels}
     for label in data["labels"]:
         timed = known.get(Label(**label))
@@ -55,6 +55,8 @@ def _add_times(data: dict[str, Any], profile: GraphProfile) -> None:
             label["time"] = timed.time
             for node in data["nodes"][timed.label.start : timed.label.stop]:
                 node["time"] = timed.own
+    for kernel in profile.kernels:
+        data["nodes"][kernel.node.id].update(time=kernel.time, timed=True)
 
 
 def _add_lanes(data: dict[str, Any], nodes: Any, edges: Any) -> None:

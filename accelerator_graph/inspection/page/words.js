@@ -51,7 +51,7 @@ const Words = (() => {
       ["reads at", is(node.source, address)],
       [/memset|memcpy/.test(node.kind) ? "writes at" : "address", is(node.target, address)],
       ["label", node.labels.map(place).join(" › ")],
-      ["time of label", is(node.time, time)],
+      [node.timed ? "time" : "time of label", is(node.time, time)],
     ].filter(([, shown]) => shown !== "");
   }
 

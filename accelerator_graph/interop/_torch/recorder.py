@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..._interpreter.process import after_fork
@@ -265,6 +265,12 @@ class TorchRecorder(FrameworkRecorder):
     ) -> tuple[Any, Sequence[Any]]:
         """Let the backend make an executable of its own, with events."""
         return self.backend.instantiate_timed(recording.handle, before, after)
+
+    def time_nodes(
+        self, recording: Recording, stream: Any, runs: int
+    ) -> Sequence[Mapping[int, tuple[float, float]]]:
+        """Let the backend run a copy of its own."""
+        return self.backend.time_nodes(recording.handle, stream, runs)
 
     def dump(self, recording: Recording, path: str, verbose: bool) -> bool:
         """Write the vendor's drawing, if there is one."""
