@@ -86,7 +86,6 @@ PARTS = {
         "tests": tests(
             "profiles and labels",
             "tests/backends/both/test_timing.py tests/core/test_sections.py tests/core/test_profile.py",
-            "tests/inspection",
         ),
         "rules": tests("the kit's rules", "tests/backends/test_conformance.py", "-k 'graph_events and Cuda'"),
         "block": Part("A transformer's block of torch", "python tests/gpu/inspected.py block"),
