@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from unittest import SkipTest
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability
@@ -62,6 +63,27 @@ class GraphEventRules(Case):
         begin, end = times[: len(nodes)], times[len(nodes) : 2 * len(nodes)]
         assert all(begin[node] <= end[node] for node in everywhere)
         assert all(end[edge.source] <= begin[edge.target] for edge in edges)
+
+    @needs(Capability.NODES)
+    def test_node_times_are_of_every_run(self) -> None:
+        """`time_nodes` does the work as often as it is asked to and tells of each run, or is refused."""
+        stream, cell = self.stream(), self.cell()
+        graph = self._slow(stream, cell)
+        ids = {node.id for node in self.backend.nodes(graph)[0]}
+        try:
+            found = self.backend.time_nodes(graph, stream.native, 2)
+        except ag.UnsupportedError as error:
+            raise SkipTest(str(error)) from None
+        finally:
+            self.backend.destroy_graph(graph)
+        assert self.read(cell) == applied(2 * PIECES)
+        assert len(found) == 2
+        for run in found:
+            assert run.keys() <= ids
+            assert (
+                max(end for _, end in run.values()) - min(begin for begin, _ in run.values()) > 500 * PIECES
+            )
+            assert all(begin <= end for begin, end in run.values())
 
     @needs(Capability.NODES)
     @lacks(Capability.GRAPH_EVENTS)
