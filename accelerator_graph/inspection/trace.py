@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from .names import short_name
-from .profile import GraphProfile
+from .profile import GraphProfile, parents
 
 
 class Slice(NamedTuple):
@@ -21,6 +21,8 @@ class Slice(NamedTuple):
     begin: float
     end: float
     details: dict[str, Any]
+    around: tuple[Slice, ...] = ()
+    """The slices that it is a part of."""
 
 
 def to_trace(profile: GraphProfile) -> str:
@@ -31,10 +33,11 @@ def to_trace(profile: GraphProfile) -> str:
 def _events(profile: GraphProfile) -> Iterator[dict[str, Any]]:
     title = f"graph of {profile.backend}, device {profile.device}"
     found = {"labels": _slices(profile), "kernels, under a profiler": _kernels(profile)}
-    for group, (what, slices) in enumerate(found.items()):
+    for group, (what, slices) in enumerate(found.items(), 1):
         if slices:
             yield _name("process_name", group, 0, f"{title}: {what}")
-        for lane, inside in enumerate(_lanes(slices)):
+        for lane, inside in enumerate(_lanes(slices), 1):
+            yield _name("thread_name", group, lane, "branch")
             for each in inside:
                 yield {
                     "name": each.name,
@@ -50,16 +53,18 @@ def _events(profile: GraphProfile) -> Iterator[dict[str, Any]]:
 def _slices(profile: GraphProfile) -> list[Slice]:
     """Return what is to be drawn, the outer ones before those inside."""
     whole = profile.median if profile.with_events is None else profile.with_events
-    found = [Slice("replay", 0.0, whole, {"without events (us)": profile.median, "notes": profile.notes})]
-    for each in profile.labels:
-        label = each.label
+    replay = Slice("replay", 0.0, whole, {"without events (us)": profile.median, "notes": profile.notes})
+    found = [replay]
+    labels = [each.label for each in profile.labels]
+    for each, label, parent in zip(profile.labels, labels, parents(labels), strict=True):
+        outer = replay if parent is None else found[1 + parent]
         details = {
             "nodes": f"{label.start} to {label.stop - 1}",
             "source": f"{label.file}:{label.line}",
             "own (us)": each.own,
             "uncertain": each.uncertain,
         }
-        found.append(Slice(label.name, each.begin, each.end, details))
+        found.append(Slice(label.name, each.begin, each.end, details, (*outer.around, outer)))
     return found
 
 
@@ -76,21 +81,18 @@ def _kernels(profile: GraphProfile) -> list[Slice]:
 
 
 def _lanes(slices: list[Slice]) -> list[list[Slice]]:
-    """Distribute slices so that those in one lane are nested or apart. The fewest lanes are not sought."""
+    """Distribute slices so that each is apart from the others in its lane, or a part of them."""
     lanes: list[list[Slice]] = []
     for each in slices:
         for lane in lanes:
-            if all(_fit(each, other) for other in lane):
+            if all(
+                each.end <= other.begin or other.end <= each.begin or other in each.around for other in lane
+            ):
                 lane.append(each)
                 break
         else:
             lanes.append([each])
     return lanes
-
-
-def _fit(inner: Slice, outer: Slice) -> bool:
-    apart = inner.end <= outer.begin or outer.end <= inner.begin
-    return apart or outer.begin <= inner.begin <= inner.end <= outer.end
 
 
 def _name(kind: str, group: int, lane: int, name: str) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def test_slices_at_one_place_are_nested_or_apart():
     for each in events:
         if each["ph"] == "X":
             places.setdefault(each["tid"], []).append((each["ts"], each["ts"] + each["dur"]))
-    assert len(places) == 2
+    assert len(places) == 3
     for slices in places.values():
         for a in slices:
             for b in slices:
@@ -111,9 +111,8 @@ def test_slices_at_one_place_are_nested_or_apart():
                     or a[0] <= b[0] <= b[1] <= a[1]
                     or b[0] <= a[0] <= a[1] <= b[1]
                 )
-    assert [each["args"]["name"] for each in events if each["ph"] == "M"] == [
-        "graph of cuda, device 0: labels"
-    ]
+    names = [each["args"]["name"] for each in events if each["ph"] == "M"]
+    assert names == ["graph of cuda, device 0: labels", "branch", "branch", "branch"]
 
 
 def test_single_kernels():
@@ -132,7 +131,7 @@ def test_single_kernels():
         " 2 us     2%     1  memset",
     ]
     slices = {each["args"].get("node"): each for each in read(found) if each["ph"] == "X"}
-    assert (slices[3]["name"], slices[3]["ts"], slices[3]["dur"], slices[3]["pid"]) == ("work", 61, 30, 1)
+    assert (slices[3]["name"], slices[3]["ts"], slices[3]["dur"], slices[3]["pid"]) == ("work", 61, 30, 2)
     assert slices[3]["args"]["function"] == "_Z4workPf"
 
 
