@@ -82,17 +82,21 @@ def _kernels(profile: GraphProfile) -> list[Slice]:
 
 def _lanes(slices: list[Slice]) -> list[list[Slice]]:
     """Distribute slices so that each is apart from the others in its lane, or a part of them."""
-    lanes: list[list[Slice]] = []
-    for each in slices:
-        for lane in lanes:
-            if all(
-                each.end <= other.begin or other.end <= each.begin or other in each.around for other in lane
-            ):
-                lane.append(each)
-                break
-        else:
-            lanes.append([each])
-    return lanes
+    lanes: list[tuple[list[Slice], list[Slice]]] = []  # each with the slices in it that are under way
+    for each in sorted(slices, key=lambda each: (each.begin, len(each.around))):
+        place = next((lane for lane in lanes if _fits(each, lane[1])), None)
+        if place is None:
+            place = [], []
+            lanes.append(place)
+        for members in place:
+            members.append(each)
+    return [members for members, _ in lanes]
+
+
+def _fits(each: Slice, under_way: list[Slice]) -> bool:
+    while under_way and under_way[-1].end <= each.begin:
+        under_way.pop()
+    return not under_way or any(outer is under_way[-1] for outer in each.around)
 
 
 def _name(kind: str, group: int, lane: int, name: str) -> dict[str, Any]:
