@@ -108,7 +108,9 @@ def _overlapping(labels: Sequence[LabelTime]) -> list[str]:
 
 
 def duration(microseconds: float) -> str:
-    """Return a time in a unit that fits."""
+    """Return a time in a unit that fits; what no clock of a device tells apart from nothing is 0."""
+    if microseconds < 0.05:
+        return "0 us"
     for unit, factor in (("us", 1.0), ("ms", 1e3)):
         if microseconds < 999.5 * factor:
             return f"{microseconds / factor:.3g} {unit}"

@@ -52,6 +52,11 @@ def test_the_table():
     )
 
 
+def test_what_no_clock_tells_is_nothing():
+    spans = [(0.0, 300.0), (0.0, 299.996)]
+    assert "  0 us          0%  [no label]" in str(profile([spans], [STEP], [300.0])).splitlines()
+
+
 def test_a_long_table_is_cut():
     many = [ag.Label(str(index), index, index + 1, "a.py", 1) for index in range(50)]
     spans = [(0.0, 5000.0), *((100.0 * index, 100.0 * index + 90) for index in range(50))]

@@ -36,6 +36,8 @@ def capture() -> None:
     assert_type(s.record(timing=True).elapsed_time(s.record(timing=True)), float)
     assert_type(s.record().query(), bool)
     assert_type(g.profile(state=[b"data"]), ag.GraphProfile)
+    assert_type(g.profile(kernels=True).kernels, tuple[ag.KernelTime, ...])
+    g.debug_dump("step.html", profile=g.profile())
     with ag.graph(g, stream=s) as same:
         assert_type(same, ag.Graph)
     g.replays()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
