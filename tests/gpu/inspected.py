@@ -144,7 +144,7 @@ def costs() -> None:
 
 
 def _us(seconds: float) -> str:
-    return f"{seconds * 1e6:.2g} us"
+    return f"{seconds * 1e6:.3g} us"
 
 
 def _ms(seconds: float) -> str:

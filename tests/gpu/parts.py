@@ -90,6 +90,7 @@ PARTS = {
         "rules": tests("the kit's rules", "tests/backends/test_conformance.py", "-k 'graph_events and Cuda'"),
         "block": Part("A transformer's block of torch", "python tests/gpu/inspected.py block"),
         "solver": Part("The demo's solver", "python tests/gpu/inspected.py solver"),
+        "kernels": Part("Single kernels, by CUPTI", "python tests/gpu/inspected.py block --kernels"),
         "costs": Part("What labels and descriptions cost", "python tests/gpu/inspected.py costs"),
     },
     "gpus": {

@@ -80,7 +80,16 @@ def commit() -> str:
 def installed() -> str:
     """Name the frameworks of this interpreter, with their versions."""
     found = {}
-    for name in ("torch", "cupy-cuda13x", "cupy-cuda12x", "triton", "cuda-core", "mpi4py", "mpich"):
+    for name in (
+        "torch",
+        "cupy-cuda13x",
+        "cupy-cuda12x",
+        "triton",
+        "cuda-core",
+        "mpi4py",
+        "mpich",
+        "cupti-python",
+    ):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return ", ".join(f"{name} {version}" for name, version in found.items()) or "nothing"
