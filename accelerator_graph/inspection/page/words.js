@@ -42,7 +42,7 @@ const Words = (() => {
     return [
       ["node", node.uid],
       ["kind", node.kind],
-      ["function", node.name ? (names[node.name] || [0, node.name])[1] : ""],
+      [node.kind === "conditional" ? "condition" : "function", node.name ? (names[node.name] || [0, node.name])[1] : ""],
       ["grid", is(node.grid, product)],
       ["block", is(node.block, product)],
       ["shared memory", is(node.shared_bytes, size)],
@@ -50,6 +50,7 @@ const Words = (() => {
       ["value", is(node.value, String)],
       ["reads at", is(node.source, address)],
       [/memset|memcpy/.test(node.kind) ? "writes at" : "address", is(node.target, address)],
+      ["inside", node.kind === "conditional" && !node.bodies ? "not told by the driver" : ""],
       ["label", node.labels.map(place).join(" › ")],
       [node.timed ? "time" : "time of label", is(node.time, time)],
     ].filter(([, shown]) => shown !== "");
