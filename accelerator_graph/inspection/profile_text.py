@@ -76,7 +76,9 @@ def _kernel_table(profile: GraphProfile, most: int = 20) -> Iterator[str]:
         return
     times: dict[str, list[float]] = {}
     for each in profile.kernels:
-        times.setdefault(short_name(each.node.name) or each.node.kind, []).append(each.time)
+        times.setdefault(short_name(each.node.demangled or each.node.name) or each.node.kind, []).append(
+            each.time
+        )
     total = sum(map(sum, times.values()))
     order = sorted(times.items(), key=lambda item: -sum(item[1]))
     rows = [("time", "share", "runs", "kernel")]

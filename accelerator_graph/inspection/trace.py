@@ -71,7 +71,7 @@ def _slices(profile: GraphProfile) -> list[Slice]:
 def _kernels(profile: GraphProfile) -> list[Slice]:
     return [
         Slice(
-            short_name(each.node.name) or each.node.kind,
+            short_name(each.node.demangled or each.node.name) or each.node.kind,
             each.begin,
             each.begin + each.time,
             {"node": each.node.id, "function": each.node.name},

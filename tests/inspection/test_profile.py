@@ -121,8 +121,12 @@ def test_slices_at_one_place_are_nested_or_apart():
 
 
 def test_single_kernels():
-    nodes = [GraphNode(0, "kernel", "_Z4workPf"), GraphNode(1, "host"), GraphNode(2, "memset", nbytes=4)]
-    nodes.append(GraphNode(3, "kernel", "_Z4workPf"))
+    nodes = [
+        GraphNode(0, "kernel", "_Z4workPf", demangled="work(float*)"),
+        GraphNode(1, "host"),
+        GraphNode(2, "memset", nbytes=4),
+    ]
+    nodes.append(nodes[0]._replace(id=3))
     runs = [{0: (0.0, 50.0), 2: (50.0, 52.0), 3: (60.0 + late, 90.0 + late)} for late in (0, 1, 50)]
     found = profile(spans=(), why_not="x").with_kernels(nodes, runs)
     assert [(each.node.id, each.begin, each.time) for each in found.kernels] == [
