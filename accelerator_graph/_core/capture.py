@@ -18,13 +18,14 @@ from ..errors import (
     GraphStateError,
     capture_error,
 )
-from ..interop.base import Framework, FrameworkRecorder, Undo
+from ..interop.base import Collective, Framework, FrameworkRecorder, Undo
 from . import capture_table, gc_pause, stream_stack, streams
 from .call_site import Site
 from .labels import LabelledRange, Mark, ranges
 from .modes import CaptureMode, native_mode
 from .ownership import Callback, Owned
 from .pools import AnyPool, Lease
+from .progress import Progress
 
 _keys = itertools.count()
 _NO_TOKEN = object()
@@ -48,9 +49,10 @@ class CapturePlan(NamedTuple):
 class Captured(Owned):
     """A graph that was captured."""
 
-    __slots__ = ("labels",)
+    __slots__ = ("labels", "mode")
 
     labels: tuple[LabelledRange, ...]
+    mode: CaptureMode
 
     def act(self) -> None:
         """Destroy the graph."""
@@ -87,10 +89,13 @@ class Capture:
         "_undos",
         "backend",
         "begun_at",
+        "collectives",
         "home",
         "labels",
         "lease",
+        "mode",
         "native",
+        "progress",
         "recorder",
         "retained",
         "stream",
@@ -115,7 +120,10 @@ class Capture:
         self.recorder: Recorder = stream._backend
         self.thread = threading.current_thread()
         self.begun_at: Site | None = None
+        self.mode: CaptureMode = "default"
         self.labels: list[Mark] = []
+        self.collectives: list[Collective] = []
+        self.progress: Progress | None = None
         self._undos: list[Undo] = []
         self._token: Any = _NO_TOKEN
         self._key = next(_keys)
@@ -143,7 +151,7 @@ class Capture:
             Called for the arrays that frameworks see being used.
         """
         backend, native = self.backend, self.native
-        mode = native_mode(backend, mode)
+        self.mode = mode = native_mode(backend, mode)
         if backend.capture_status(native) is not CaptureStatus.NONE:
             fact = streams.captured_by(self.stream)
             raise capture_error(f"{self.subject} did not begin", reason="foreign_capture", fact=fact)
@@ -167,6 +175,8 @@ class Capture:
         if used is not None:
             for framework in frameworks:
                 self._undos.extend(filter(None, (framework.observe(self.lease.shown, used),)))
+        if self.progress is not None:
+            self.progress.begin(backend, native, self.recorded())
 
     def _prepare(self, stream: streams.Stream, frameworks: Sequence[Framework]) -> None:
         """Release what frameworks cache, unless a capture is under way, and wait for a stream's work."""
@@ -189,6 +199,8 @@ class Capture:
         relaxed = self.stream.held()._relaxed
         gc_pause.pause(self._key, relaxed)
         stream_stack.enter(stream_stack.Entry(self.stream, self), frameworks)
+        for framework in frameworks:
+            self._undos.extend(filter(None, (framework.observe_collectives(self.collectives.append),)))
         device = self.stream.device
         if frameworks and Capability.HANDLES in self.backend.capabilities(device):
             handle = self.backend.handle_int(self.native)
@@ -235,6 +247,8 @@ class Capture:
             It did not become a graph. `abandon` has to follow, as after any exception.
         """
         recorder = self.recorder
+        if self.progress is not None:
+            self.progress.end(self.backend, self.native)
         try:
             captured = Captured(recorder, self.backend, recorder.capture_end(self._token), self._owner)
         except DriverError as error:
@@ -242,6 +256,7 @@ class Capture:
         self._token = _NO_TOKEN
         self._leave()
         captured.labels = self._labelled(captured) if self.labels else ()
+        captured.mode = self.mode
         return captured
 
     def _labelled(self, captured: Captured) -> tuple[LabelledRange, ...]:

@@ -93,8 +93,12 @@ PARTS = {
         "kernels": Part("Single kernels, by CUPTI", "python tests/gpu/inspected.py block --kernels"),
         "costs": Part("What labels and descriptions cost", "python tests/gpu/inspected.py costs"),
     },
+    "memory": {
+        "serving": Part("A serving set of 35 graphs in one pool", "python tests/gpu/serving_memory.py"),
+        "kept": Part("The same, with the graphs kept", "python tests/gpu/serving_memory.py --keep"),
+    },
     "gpus": {
-        "tests": tests("several GPUs", "tests/gpu/test_several_gpus.py"),
+        "tests": tests("several GPUs", "tests/gpu/test_several_gpus.py", "tests/gpu/test_ranks_of_gpus.py"),
         "devices": Part("A graph for each GPU", "python examples/graph_per_gpu.py"),
         "torch": Part(
             "NCCL in the graph, with torch",

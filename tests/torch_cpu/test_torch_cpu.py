@@ -27,6 +27,7 @@ PARTS = {
         "compat/test_compat.py": 3,
     },
     "examples": {"examples/on_torch_cpu.py": 9},
+    "ranks": {"torch_cpu/ranks.py": 34},
 }
 """How many tests pass at least, by module; a process for each part."""
 

@@ -13,13 +13,14 @@ from ..difference import Comparison, as_description, compare
 from ..lanes import lanes
 from ..names import case, short_name
 from ..profile import GraphProfile
+from ..text import captured
 
 _SCRIPTS = ("cytoscape.min.js", "rows.js", "words.js", "drawing.js", "overview.js", "colours.js", "page.js")
 
 
 def to_html(description: GraphDescription, profile: GraphProfile | None = None) -> str:
     """Return a page on which a graph can be panned, zoomed, searched and folded, with times if known."""
-    title = f"Graph of {description.backend}, device {description.device}"
+    title = f"Graph of {description.backend}, device {description.device}{captured(description)}"
     graph = _graph(description)
     if profile is not None:
         _add_times(graph, profile)
