@@ -8,25 +8,19 @@ from contextlib import nullcontext
 from types import TracebackType
 from typing import Self, TypeVar, cast
 
-from ._core import capture_table, labels, liveness, ownership, pools, states, streams
+from . import inspection
+from ._core import capture_table, liveness, ownership, pools, states, streams
 from ._core.call_site import caller
 from ._core.capture import CapturePlan
 from ._core.extension import calling
-from ._core.files import write_file
 from ._core.lifecycle import Lifecycle
 from ._core.modes import CaptureMode, check_mode
-from ._core.profiling import check_timing, check_traced, labelled, replay_times
 from ._core.side_streams import beside_current
 from ._core.streams import Stream
 from ._interpreter.integers import integer
 from ._interpreter.sure_exit import if_skipped, sure_exit
 from .backends import registry
-from .errors import AcceleratorGraphError, GraphStateError, UnsupportedError
-from .inspection.description import GraphDescription, Label
-from .inspection.fingerprint import Fingerprint
-from .inspection.memory import GraphMemory
-from .inspection.memory_report import graph_memory
-from .inspection.profile import GraphProfile
+from .errors import AcceleratorGraphError, GraphStateError
 from .interop import registry as interop
 from .interop.base import Collective
 
@@ -274,7 +268,7 @@ class Graph(Lifecycle):
         """Return the id of the graph's memory pool, for other graphs to share."""
         return self._runner_for("pool()").lease.shown
 
-    def describe(self) -> GraphDescription:
+    def describe(self) -> inspection.GraphDescription:
         """Return what is in the graph: its nodes with their parameters, their dependencies and labels.
 
         Raises
@@ -284,6 +278,9 @@ class Graph(Lifecycle):
         UnsupportedError
             The backend can't list nodes.
         """
+        from ._core import labels
+        from .inspection.description import GraphDescription, Label
+
         captured, home = self._kept("describe()"), self._home
         assert home is not None
         contents = captured.recorder.nodes(captured.value)
@@ -293,7 +290,7 @@ class Graph(Lifecycle):
             home.backend, home.device, contents, map(Label._make, labelled), captured.mode, (pool[0], pool[1])
         )
 
-    def memory(self) -> GraphMemory:
+    def memory(self) -> inspection.GraphMemory:
         """Return how much memory the graph takes: its executable, its definition, and its pool.
 
         What can't be known is None, with the reason. An executable is measured when it is made, inside
@@ -305,14 +302,18 @@ class Graph(Lifecycle):
             Nothing was captured.
         """
         self._check("memory()")
+        from .inspection.memory_report import graph_memory
+
         return graph_memory(self)
 
-    def fingerprint(self) -> Fingerprint:
+    def fingerprint(self) -> inspection.Fingerprint:
         """Return a short form of `describe` that is the same for equal graphs of all processes and runs.
 
         It is made of the nodes' kinds, functions and sizes and of their dependencies, without addresses.
         Raises as `describe` does.
         """
+        from .inspection.fingerprint import Fingerprint
+
         return Fingerprint.of(self.describe())
 
     @property
@@ -333,13 +334,12 @@ class Graph(Lifecycle):
 
     def profile(
         self, replays: int = 20, state: Iterable[object] | None = None, *, kernels: bool = False
-    ) -> GraphProfile:
+    ) -> inspection.GraphProfile:
         """Run the graph's work to find out how long it takes, and how long each label in it.
 
-        Replays the graph three times to warm up, and then as often as `replays` says, with an event before
-        and after each. If a kept graph has labels, a copy of it with events at their borders runs as often,
-        in turns with the graph. The work is really done, so its outputs, and whatever else it changes,
-        change. Goes where `replay` would go, and waits until all is done.
+        Replays the graph three times to warm up, and then as often as `replays` says; in turns with a copy
+        that has events at the borders of labels, if it is kept and has labels. The work is really done, so
+        outputs and whatever else it changes change. Goes where `replay` would go, and waits until it is done.
 
         Parameters
         ----------
@@ -349,8 +349,7 @@ class Graph(Lifecycle):
             Memory that the work changes and that is to be as it was afterwards, even if a replay fails: it
             is copied to the host before, and back at the end. Arrays as in `Stream.copy`.
         kernels : bool
-            Run a copy as often again under the vendor's profiler, to time single kernels, copies and fills.
-            The graph has to be kept. On CUDA that is CUPTI, of the package ``cupti-python``.
+            Run a copy of a kept graph under CUDA's profiler, of ``cupti-python``, to time single kernels.
 
         Returns
         -------
@@ -368,32 +367,29 @@ class Graph(Lifecycle):
         DriverError
             The work failed.
         """
+        from ._core.profiling import measure
+        from .inspection.description import Label
+        from .inspection.profile import GraphProfile
+
         runner = self._runner_for("profile()")
         replays = integer(replays, "profile: replays")
         if replays < 1:
             raise ValueError(f"profile: replays must be 1 or more, not {replays}.")
-        arrays = [] if state is None else list(state)
+        traced, arrays = self._kept("profile()") if kernels else None, [] if state is None else list(state)
         self._make_ready(runner)
-        stream = runner.destination().held()
-        check_timing(stream, arrays)
-        traced = self._kept("profile()") if kernels else None
-        if traced is not None:
-            check_traced(traced)
-        found = labelled(stream, runner.captured)
-        launch = runner.bind(stream, self)
-        times, spans, seen = replay_times(stream, launch, replays, arrays, found.sections, traced)
-        try:
-            nodes: int | None = runner.num_nodes()
-        except UnsupportedError:
-            nodes = None
-        named = [Label._make(each) for each in found.labels]
+        stream, nodes, found, (times, spans, seen) = measure(runner, self, replays, arrays, traced)
+        labels = [Label._make(each) for each in found.labels]
         profile = GraphProfile.of(
-            stream.backend, stream.device, nodes, times, named, spans, found.cut, found.why_not
+            stream.backend, stream.device, nodes, times, labels, spans, found.cut, found.why_not
         )
         return profile if traced is None else profile.with_kernels(self.describe().nodes, seen)
 
     def debug_dump(
-        self, path: str | os.PathLike[str], verbose: bool = True, *, profile: GraphProfile | None = None
+        self,
+        path: str | os.PathLike[str],
+        verbose: bool = True,
+        *,
+        profile: inspection.GraphProfile | None = None,
     ) -> None:
         """Write the graph to a file, whose suffix says what it is.
 
@@ -418,8 +414,10 @@ class Graph(Lifecycle):
         ValueError
             The profile is of other labels, or the file is not a page.
         OSError
-            The file can't be written, or Graphviz is needed and not installed.
+            The file can't be written, or Graphviz is not installed.
         """
+        from ._core.files import write_file
+
         captured = self._kept("debug_dump()")
         suffix = os.path.splitext(os.fsdecode(path))[1].lower()
 
@@ -561,24 +559,26 @@ class graph:
             check_mode(capture_error_mode)
         self._graph = g
         stream = None if stream is None else streams.as_stream(stream, g._backend_name)
-        self._plan = CapturePlan(stream, pool=pool, mode=capture_error_mode, prepare=prepare)
+        self._stream = stream
+        self._pool = pool
+        self._mode = capture_error_mode
+        self._prepare = prepare
 
     def __enter__(self) -> Graph:
         g = self._graph
         g._check("capture_begin()")
         g._guard = if_skipped(self, g._recover)
-        plan = self._plan
-        if plan.stream is None and g._given_stream is None:
-            stream, home = beside_current(g._backend_name, wait=not plan.prepare)
-            plan = plan._replace(stream=stream, home=home)
-        g._enter(plan)
+        stream, home = self._stream, None
+        if stream is None and g._given_stream is None:
+            stream, home = beside_current(g._backend_name, wait=not self._prepare)
+        g._enter(CapturePlan(stream, home, self._pool, self._mode, self._prepare))
         return g
 
     @sure_exit
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._graph.__exit__(kind, exc, trace)
+        type(self._graph).__exit__(self._graph, kind, exc, trace)
 
 
 def current_graph() -> Graph | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..backends.base import Capability, GraphEdge, unsupported
 from ..backends.memory import memory_of
@@ -14,6 +14,9 @@ from .events import Event
 from .labels import LabelledRange, if_in_order
 from .sections import Sections, Span, borders, why_not_copied
 from .streams import Stream, captured_by
+
+if TYPE_CHECKING:
+    from .replay import Runner
 
 WARM_UP = 3
 """How many replays come before those that are timed: the first ones may still load code."""
@@ -41,6 +44,23 @@ class Measured(NamedTuple):
     """Of its copy with events, by replay: that of the whole, and then those of the labels."""
     nodes: Sequence[Mapping[int, Span]] = ()
     """Of the nodes that the vendor's profiler has seen, by replay."""
+
+
+def measure(
+    runner: Runner, keeps: object, replays: int, state: Sequence[object], traced: Captured | None
+) -> tuple[Stream, int | None, Labelled, Measured]:
+    """Time a graph where its replays go; return that stream, how many nodes there are, and the times."""
+    stream = runner.destination().held()
+    check_timing(stream, state)
+    if traced is not None:
+        check_traced(traced)
+    found = labelled(stream, runner.captured)
+    launch = runner.bind(stream, keeps)
+    measured = replay_times(stream, launch, replays, state, found.sections, traced)
+    try:
+        return stream, runner.num_nodes(), found, measured
+    except UnsupportedError:
+        return stream, None, found, measured
 
 
 def replay_times(

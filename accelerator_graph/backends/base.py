@@ -288,7 +288,6 @@ class Recorder(ABC):
         `after`. The node waits for the former, whatever waits for the node waits for the latter, and that is
         all the order that is added. Returns the executable, which `Backend.replay` takes even if a framework
         recorded the graph, and the events in that order, all owned by the caller; executables go first.
-
         Not called for graphs that allocate or free memory, or have conditional nodes.
         """
         raise unsupported(self, Capability.GRAPH_EVENTS)
@@ -297,8 +296,7 @@ class Recorder(ABC):
         """Run a copy of the graph some times, wait, and return when its nodes began and ended in each run.
 
         By the vendor's profiler, in microseconds since any moment of the run. Nodes that it does not see are
-        left out. Raises `UnsupportedError` if it can't be used, with what to install, or has not seen which
-        node is which. Not called for graphs that `instantiate_timed` is not called for.
+        left out. Raises `UnsupportedError` if it can't be used. Called as `instantiate_timed` is.
         """
         raise UnsupportedError(f"backend {self.name!r} has no profiler that sees the nodes of a graph.")
 
@@ -584,8 +582,12 @@ class Lends(Backend):
         """Wrap the graph with this handle, which was captured on `stream`. It is never destroyed."""
 
     @abstractmethod
-    def borrow_executable(self, handle: int, stream: Any) -> Any:
-        """Wrap the executable with this handle, which belongs to `stream`. It is never destroyed."""
+    def borrow_executable(self, handle: int, graph: Any) -> Any:
+        """Wrap the executable with this handle, which was made of a borrowed graph. It is never destroyed."""
+
+    def relaxed_for(self, graph: Any) -> AbstractContextManager[None]:
+        """Like `relaxed`, on the device of a borrowed graph, whose stream may have been destroyed."""
+        return nullcontext()
 
 
 def unsupported(backend: Recorder, capability: str) -> UnsupportedError:

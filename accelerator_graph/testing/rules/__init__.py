@@ -17,6 +17,7 @@ from .inspection import DumpRules, NodeRules
 from .interrupts import InterruptRules
 from .isolation import IsolationRules
 from .labels import LabelRules
+from .leaks import LeakRules
 from .lifetime import LifetimeRules
 from .members import MemberRules
 from .memory import MemoryRules
@@ -54,6 +55,7 @@ class AllRules(
     IsolationRules,
     ThreadRules,
     LifetimeRules,
+    LeakRules,
     ProcessRules,
     ReplayRules,
     PoolRules,
