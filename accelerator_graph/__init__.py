@@ -43,15 +43,18 @@ if TYPE_CHECKING:
     from .api import is_graph_available as is_graph_available
     from .backends.base import CaptureMode as CaptureMode
     from .backends.registry import use_backend as use_backend
+    from .diagnosis.tracing.switch import diagnose as diagnose
     from .errors import AcceleratorGraphError as AcceleratorGraphError
     from .errors import BackendContractError as BackendContractError
     from .errors import BackendError as BackendError
     from .errors import BackendLoadError as BackendLoadError
     from .errors import BackendUnavailableError as BackendUnavailableError
+    from .errors import BreakingCall as BreakingCall
     from .errors import CaptureError as CaptureError
     from .errors import DriverError as DriverError
     from .errors import EmptyGraphWarning as EmptyGraphWarning
     from .errors import EmptyLabelWarning as EmptyLabelWarning
+    from .errors import EscapedWorkWarning as EscapedWorkWarning
     from .errors import GraphStateError as GraphStateError
     from .errors import OutOfMemoryError as OutOfMemoryError
     from .errors import Reason as Reason
@@ -78,10 +81,11 @@ _NAMES = {
     ".api": "Graph current_graph graph is_graph_available",
     ".backends.base": "CaptureMode",
     ".backends.registry": "use_backend",
+    ".diagnosis.tracing.switch": "diagnose",
     ".errors": (
         "AcceleratorGraphError BackendContractError BackendError BackendLoadError BackendUnavailableError "
-        "CaptureError DriverError EmptyGraphWarning EmptyLabelWarning GraphStateError OutOfMemoryError "
-        "Reason UnknownBackendError UnsupportedError"
+        "BreakingCall CaptureError DriverError EmptyGraphWarning EmptyLabelWarning EscapedWorkWarning "
+        "GraphStateError OutOfMemoryError Reason UnknownBackendError UnsupportedError"
     ),
     ".inspection.description": "GraphDescription Label",
     ".inspection.difference": "diff",

@@ -50,9 +50,17 @@ RULES = [
     ),
     (
         "api",
-        "errors _interpreter backends.base backends.registry interop.base interop.registry _core inspection",
+        "errors _interpreter backends.base backends.registry interop.base interop.registry _core inspection "
+        "diagnosis.tracing",
         "",
     ),
+    (
+        "diagnosis.tracing",
+        "errors _interpreter backends.base interop.base _core.observation _core.capture _core.streams "
+        "diagnosis.tracing",
+        "",
+    ),
+    ("diagnosis", "diagnosis", ""),
     (
         "_graphed",
         "errors _interpreter backends.base backends.registry interop.base interop.registry _core api "
@@ -61,7 +69,7 @@ RULES = [
     ),
     ("compat", "errors _interpreter backends.registry interop.registry interop.torch _core api compat", ""),
     ("inspection", "backends.base inspection", ""),
-    (PACKAGE, "errors backends inspection interop _core api _graphed compat testing", ""),
+    (PACKAGE, "errors backends diagnosis inspection interop _core api _graphed compat testing", ""),
     (
         "testing.programs testing._programs.drawing",
         f"{PACKAGE} _install backends backends.base testing",

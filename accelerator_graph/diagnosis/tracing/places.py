@@ -1,0 +1,79 @@
+"""Places in Python code: whose they are, and how to name them."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sysconfig
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import NamedTuple
+
+OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+"""The folder of this package."""
+
+_STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
+_INSTALLED = frozenset(("site-packages", "dist-packages"))
+_SHOWN = 90
+
+
+class Place(NamedTuple):
+    """A line that a thread was at."""
+
+    file: str
+    line: int
+    function: str
+
+    def source(self) -> str:
+        """Return the text of the line; empty if it is not known or too long."""
+        text = linecache.getline(self.file, self.line).strip()
+        return text if len(text) <= _SHOWN else ""
+
+    def is_ours(self) -> bool:
+        """Return True in this package."""
+        return self.file.startswith(OURS)
+
+    def is_standard(self) -> bool:
+        """Return True in Python's standard library."""
+        return not _is_installed(self.file) and self.file.startswith((*_STANDARD, "<frozen "))
+
+    def is_library(self) -> bool:
+        """Return True in code that the user has installed rather than written."""
+        return self.is_ours() or self.is_standard() or _is_installed(self.file)
+
+
+def _is_installed(file: str) -> bool:
+    return not _INSTALLED.isdisjoint(file.replace(os.sep, "/").split("/"))
+
+
+def stack_of(frame: FrameType | None) -> list[Place]:
+    """Return where a frame and its callers are, the innermost first."""
+    return [
+        Place(each.f_code.co_filename, each.f_lineno or 0, each.f_code.co_qualname) for each in callers(frame)
+    ]
+
+
+def callers(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield a frame and its callers."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def users(stack: Sequence[Place]) -> Place:
+    """Return the innermost place in the user's own code; in a library's if there is none of the user's."""
+    for place in stack:
+        if not place.is_library():
+            return place
+    return next((place for place in stack if not place.is_ours()), stack[0])
+
+
+def written(stack: Sequence[Place]) -> str:
+    """Return a stack as a traceback shows it, the innermost last."""
+    lines = []
+    for place in reversed(stack):
+        lines.append(f'  File "{place.file}", line {place.line}, in {place.function}')
+        source = linecache.getline(place.file, place.line).strip()
+        if source:
+            lines.append(f"    {source}")
+    return "\n".join(lines)

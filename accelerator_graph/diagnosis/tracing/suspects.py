@@ -1,0 +1,145 @@
+"""The calls that can have broken a capture, and what to say about them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any
+
+from ...errors import BreakingCall
+from . import advice, calls
+from .advice import Advice
+from .places import Place, callers, stack_of, users, written
+
+Moment = tuple[CodeType, int, bool]
+"""A code object, and a line of it (True) or the offset of an instruction (False)."""
+
+
+@dataclass
+class Suspect:
+    """A call, or a line without one, that can have broken a capture."""
+
+    stack: list[Place]
+    """Where it is, the innermost first."""
+    name: str = ""
+    """What was called there into C; empty if nothing was, or that is not known."""
+    raised: bool = False
+    """The call raised an exception."""
+    thread: str = ""
+    """The name of the thread, if that is not the one that captures."""
+    collecting: bool = False
+    """It was a garbage collection that began there."""
+
+    @property
+    def place(self) -> Place:
+        """The place in the user's code."""
+        return users(self.stack)
+
+    @property
+    def library(self) -> Place | None:
+        """The place in the library that the user called; None if the user's own code made the call."""
+        inner = next((place for place in self.stack if not place.is_ours()), self.stack[0])
+        return None if inner == self.place else inner
+
+    def advice(self) -> tuple[str, Advice] | None:
+        """Return the call that is known to break captures, and what it does; None if none is."""
+        if self.collecting:
+            return "a garbage collection", Advice(
+                "destroyed an object, which breaks captures",
+                "leave the garbage collector off, and keep what other libraries made until the capture ends",
+            )
+        found = advice.for_call(self.name) if self.name else None
+        if found is not None:
+            return self.name, found
+        called = self.stack[: self.stack.index(self.place)]
+        theirs = [place for place in called if not place.is_ours() and not place.is_standard()]
+        ours = [place for place in reversed(called) if place.is_ours()]
+        for place in (*theirs, *ours):
+            found = advice.for_call(place.function, common=place.is_ours())
+            if found is not None:
+                return place.function, found
+        return advice.for_line(self.place.source())
+
+    def known(self) -> bool:
+        """Return True if what happened there is sure to break a capture."""
+        return self.raised or self.advice() is not None
+
+    def called(self) -> str:
+        """Return the call by name, from the user's line to C; empty if it is not known."""
+        outer = self.stack[: self.stack.index(self.place)]
+        names = [outer[-1].function] if outer else []
+        known = self.advice()
+        if known is not None and known[0]:
+            names.append(known[0])
+        elif self.name and self.raised:
+            names.append(self.name)
+        return " > ".join(dict.fromkeys(names))
+
+    def public(self) -> BreakingCall:
+        """Return what the error says of it."""
+        place, library = self.place, self.library
+        inner = None if library is None else (library.file, library.line, library.function)
+        return BreakingCall(
+            *place,
+            self.called(),
+            inner,
+            self.thread,
+            written([each for each in self.stack if not each.is_ours()]),
+        )
+
+
+def after_call(frame: FrameType, function: Any, raised: bool) -> Suspect | None:
+    """Return a call into C that has just returned to a frame; None if it can't reach a driver."""
+    if calls.is_harmless(function) and not raised:
+        return None
+    return Suspect(stack_of(frame), calls.name_of(function), raised)
+
+
+def between(frame: FrameType, last: Moment | None) -> Suspect:
+    """Return what ran on a thread after the last moment at which all was well: the line of that moment."""
+    if last is None:
+        return Suspect(stack_of(frame))
+    code, at, is_line = last
+    line = at if is_line else calls.line_of(code, at)
+    place = Place(code.co_filename, line, code.co_qualname)
+    for each in callers(frame):
+        if each.f_code is code:
+            return Suspect([place, *stack_of(each.f_back)])
+    return Suspect([place, *stack_of(frame)])
+
+
+def others(here: int) -> list[Suspect]:
+    """Return the calls that other threads are in and that can have broken a capture."""
+    names = {each.ident: each.name for each in threading.enumerate()}
+    found = []
+    for ident, frame in sys._current_frames().items():
+        if ident == here or ident not in names:
+            continue
+        top = next((each for each in callers(frame) if not _is_tracing(each)), None)
+        if top is None:
+            continue
+        stack = stack_of(top)
+        if stack[0].is_standard() and not stack[0].function.endswith("run"):
+            continue  # it waits for a lock, a queue, a socket, ...
+        call = calls.in_progress(top)
+        if call is not None:
+            found.append(Suspect(stack, call, thread=names[ident]))
+    return found
+
+
+def _is_tracing(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).startswith(__package__ or __name__)
+
+
+def name_thread(suspect: Suspect, ident: int) -> Suspect:
+    """Note the thread of a suspect that is not on the capturing one."""
+    suspect.thread = next((each.name for each in threading.enumerate() if each.ident == ident), "unknown")
+    return suspect
+
+
+def reduced(found: Sequence[Suspect]) -> list[Suspect]:
+    """Return those that are sure to break a capture, if there are any; else all."""
+    return [each for each in found if each.known()] or list(found)
