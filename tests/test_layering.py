@@ -57,7 +57,7 @@ RULES = [
     (
         "diagnosis.tracing",
         "errors _interpreter backends.base interop.base _core.observation _core.capture _core.streams "
-        "diagnosis.tracing",
+        "_core.stream_stack _core.call_site diagnosis.tracing",
         "",
     ),
     ("diagnosis", "diagnosis", ""),

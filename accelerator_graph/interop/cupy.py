@@ -9,6 +9,11 @@ from typing import Any, ClassVar
 
 from .base import Framework, PoolId, Undo
 
+_KERNELS = frozenset(("ufunc", "ElementwiseKernel", "ReductionKernel", "RawKernel"))
+_METHODS = frozenset(
+    ("all", "any", "argmax", "argmin", "astype", "copy", "dot", "fill", "max", "mean", "min", "prod", "sort")
+    + ("std", "sum", "var")
+)
 _OUT_OF_MEMORY = 2  # the runtime's code, the same on CUDA and ROCm
 
 
@@ -96,6 +101,13 @@ class CuPy(Framework):
             self._ended.add(memory)
             with memory.end:
                 self._sweep()
+
+    def enqueues(self, function: object, first: object) -> bool:
+        """Return True for CuPy's kernels and ufuncs, and for the methods of arrays that compute."""
+        kind = type(function)
+        if kind.__name__ in _KERNELS:
+            return kind.__module__.startswith("cupy._core")
+        return getattr(function, "__name__", None) in _METHODS and isinstance(first, self.cupy.ndarray)
 
     def _sweep(self) -> None:
         for memory in list(self._ended):

@@ -108,3 +108,9 @@ class Torch(Framework):
         from ._torch.observer import observe
 
         return observe(self.torch, pool, used)
+
+    def operations(self, seen: Callable[[str, int, int], None]) -> Undo:
+        """Call `seen` for each of torch's operators that enqueues work."""
+        from ._torch.operations import operations
+
+        return operations(self.torch, seen)

@@ -81,6 +81,8 @@ def _on_c_return(code: CodeType, offset: int, function: Any, first: Any) -> None
     for trace in _active:
         if trace.goes_on(thread):
             trace.forks.after_c(function, first, sys._getframe(1))
+            if trace.escapes.asks and thread == trace.thread:
+                trace.escapes.after_call(function, first)
             trace.last[thread] = (code, offset, False)
         else:
             trace.broke_in_call(sys._getframe(1), thread, function, False)

@@ -13,6 +13,7 @@ from ...backends.base import CaptureStatus
 from ...errors import AcceleratorGraphError, CaptureError
 from . import wording
 from .calls import name_of
+from .escapes import Escapes
 from .forks import Forks
 from .places import callers, stack_of
 from .suspects import Moment, Suspect, after_call, between, name_thread, others, reduced
@@ -43,6 +44,7 @@ class CaptureTrace:
         self.last: dict[int, Moment] = {}
         """By thread: the last moment at which the capture was still in progress."""
         self.forks = Forks(capture.backend, capture.native)
+        self.escapes = Escapes(capture.backend, capture.native, capture.stream.device)
         self.stopped = False
         self._subject = capture.subject
         self._backend = capture.backend
@@ -121,6 +123,8 @@ class CaptureTrace:
             self.broke_between(sys._getframe(1), self.thread)
         self.stopped = True
         events.end(self)
+        if threading.get_ident() == self.thread:
+            self.escapes.stop()
         if self._collection in gc.callbacks:
             gc.callbacks.remove(self._collection)
         self.last.clear()
@@ -143,3 +147,4 @@ class CaptureTrace:
 
     def succeeded(self) -> None:
         """Warn of work that went elsewhere."""
+        self.escapes.warn(self._subject)

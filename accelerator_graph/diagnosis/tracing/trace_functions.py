@@ -90,6 +90,8 @@ def _profile(frame: FrameType, event: str, arg: Any) -> None:
     for trace in _active:
         if trace.goes_on(thread):
             trace.forks.after_c(arg, getattr(arg, "__self__", None), frame)
+            if trace.escapes.asks and thread == trace.thread:
+                trace.escapes.after_call(arg, getattr(arg, "__self__", None))
             trace.last[thread] = (frame.f_code, frame.f_lasti, False)
         else:
             trace.broke_in_call(frame, thread, arg, event == "c_exception")

@@ -3,48 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..base import PoolId, Undo
+from .dispatch import each_operator
 
 
 def observe(torch: Any, pool: PoolId, used: Callable[[object], Undo]) -> Undo:
-    """Call `used` once for each tensor from before the capture that operators on this thread read or write.
-
-    This includes operators that autograd runs in threads of its own, since autograd copies this thread's
-    modes to them. Kernels that no operator launches are not seen.
-    """
-    dispatch = torch.utils._python_dispatch
+    """Call `used` once for each tensor from before the capture that operators on this thread read or write."""
     inputs = _Inputs(torch, used)
-
-    class Observer(dispatch.TorchDispatchMode):  # type: ignore[misc, name-defined]
-        supports_higher_order_operators = True
-
-        @classmethod
-        def ignore_compile_internals(cls) -> bool:
-            return True
-
-        @classmethod
-        def _should_skip_dynamo(cls) -> bool:  # otherwise the first operator would import it
-            return f"{torch.__name__}._dynamo" in sys.modules
-
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            result = func(*args, **(kwargs or {}))
-            inputs.note((args, kwargs), result)
-            return result
-
-    observer = Observer()
+    seen_no_more = each_operator(torch, lambda operator, given, result: inputs.note(given, result))
 
     def undo() -> None:
-        if any(each is observer for each in dispatch._get_current_dispatch_mode_stack()):
-            observer.__exit__(None, None, None)
+        if seen_no_more():
             with contextlib.suppress(RuntimeError):  # some of torch's allocators have no snapshot
                 inputs.forget_those_in(pool)
 
-    observer.__enter__()
     return undo
 
 
