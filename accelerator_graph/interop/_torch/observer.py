@@ -12,7 +12,7 @@ from .dispatch import each_operator
 
 
 def observe(torch: Any, pool: PoolId, used: Callable[[object], Undo]) -> Undo:
-    """Call `used` once for each tensor from before the capture that operators on this thread read or write."""
+    """Call `used` once for each tensor from before the capture that this thread's operators use."""
     inputs = _Inputs(torch, used)
     seen_no_more = each_operator(torch, lambda operator, given, result: inputs.note(given, result))
 
