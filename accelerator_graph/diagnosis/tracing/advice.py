@@ -40,7 +40,7 @@ _BY_NAME = [
     (r"\w*[sS]ynchronize", "waits for work that is only being recorded", _MOVE),
     (r"\w*(Stream|Event)Query|query|done", "asks whether work is done that is only being recorded", _MOVE),
     (
-        r"(cu|hip)Stream(GetId|GetFlags|GetDevice)(_v2)?|(cuda|hip)StreamGet(Id|Flags|Device|Priority)",
+        r"(cu|hip)Stream(GetId|GetFlags|GetDevice)(_v2)?|(cuda|hip)StreamGet(Id|Flags|Device)",
         "asks about a stream that is being captured, which the driver refuses",
         "ask before the capture",
     ),
@@ -50,7 +50,7 @@ _BY_NAME = [
         "allocate before the capture, or through a framework that takes its memory from the graph's pool",
     ),
     (
-        r"(cu|cuda|hip)(Mem)?(Host)?Free(?!\w*Async)\w*|empty_cache|_cuda_emptyCache|free|freeHost",
+        r"(cu|cuda|hip)(Mem)?(Host)?Free(?!\w*Async)\w*|\w*MemPoolTrimTo|empty_cache|_cuda_emptyCache|free|freeHost",
         "gives memory back to the driver, which waits for the device",
         "free it after the capture",
     ),
@@ -65,9 +65,9 @@ _BY_NAME = [
         "instantiate the graph before the capture",
     ),
     (
-        r"(cu|cuda|hip)GraphExecDestroy|(cu|cuda|hip)GraphDestroy",
-        "destroys a graph",
-        "keep the graph until the capture has ended",
+        r"(cu|cuda|hip)GraphExecDestroy",
+        "destroys an executable graph",
+        "keep it until the capture has ended",
     ),
     (
         r"(cu|cuda|hip)GraphLaunch\w*|replay",
@@ -90,9 +90,9 @@ _BY_NAME = [
         "use a host function (cuLaunchHostFunc, cudaLaunchHostFunc, hipLaunchHostFunc)",
     ),
     (
-        r"(cu|cuda|hip)(Module|Library)(Load|Unload)\w*|load_binary|load_module|unload|moduleUnload",
-        "loads or unloads code on the device",
-        "call the function once before the capture, and keep its modules",
+        r"(cu|cuda|hip)(Module|Library)Unload|unload|moduleUnload",
+        "unloads code from the device",
+        "keep the module until the capture has ended",
     ),
     (
         r"(cu|cuda|hip)StreamWaitEvent|streamWaitEvent|wait_event|wait_stream|wait",

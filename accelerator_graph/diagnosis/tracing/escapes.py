@@ -77,8 +77,8 @@ class Escapes:
         for place, (name, handle, device) in list(self._found.items())[:_SHOWN]:
             where = f"{place.file}:{place.line} in {place.function}"
             warnings.warn(
-                f"{subject} has not recorded {name} at {where}: its work went to stream {handle:#x} of device "
-                f"{device}, which is not captured, and replays do not repeat it; enqueue it on the "
+                f"{subject} does not have {name} at {where}: its work went to stream {handle:#x} of device "
+                f"{device}, which is not captured, so replays do not repeat it; enqueue it on the "
                 "captured stream, or let that stream wait for the captured one before.",
                 EscapedWorkWarning,
                 stacklevel=outside()[0],

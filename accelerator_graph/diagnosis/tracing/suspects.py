@@ -30,6 +30,8 @@ class Suspect:
     """The call raised an exception."""
     thread: str = ""
     """The name of the thread, if that is not the one that captures."""
+    guessed: bool = False
+    """The name was read from the source, since another thread was still in the call."""
     collecting: bool = False
     """It was a garbage collection that began there."""
 
@@ -51,7 +53,7 @@ class Suspect:
                 "destroyed an object, which breaks captures",
                 "leave the garbage collector off, and keep what other libraries made until the capture ends",
             )
-        found = advice.for_call(self.name) if self.name else None
+        found = advice.for_call(self.name, common=not self.guessed) if self.name else None
         if found is not None:
             return self.name, found
         called = self.stack[: self.stack.index(self.place)]
@@ -61,7 +63,8 @@ class Suspect:
             found = advice.for_call(place.function, common=place.is_ours())
             if found is not None:
                 return place.function, found
-        return advice.for_line(self.place.source())
+        inner = self.library or self.place
+        return advice.for_line(inner.source()) or advice.for_line(self.place.source())
 
     def known(self) -> bool:
         """Return True if what happened there is sure to break a capture."""
@@ -122,11 +125,13 @@ def others(here: int) -> list[Suspect]:
         if top is None:
             continue
         stack = stack_of(top)
+        if stack[0].is_ours() and all(place.is_ours() or place.is_standard() for place in stack):
+            continue  # a worker of this package
         if stack[0].is_standard() and not stack[0].function.endswith("run"):
             continue  # it waits for a lock, a queue, a socket, ...
         call = calls.in_progress(top)
         if call is not None:
-            found.append(Suspect(stack, call, thread=names[ident]))
+            found.append(Suspect(stack, call, thread=names[ident], guessed=True))
     return found
 
 
