@@ -128,7 +128,7 @@ def test_a_fault_is_named(fault, stream):
     assert graph.num_nodes == 1
 
 
-@pytest.mark.parametrize("fault", [waits_outside, joins_another_capture], ids=lambda fault: fault.__name__)
+@pytest.mark.parametrize("fault", [waits_outside, joins_another_capture])
 def test_a_wait_for_work_outside_is_named(fault, stream):
     other = ag.Stream(like=stream)
     other.launch(threading.Event().wait, 0.01)

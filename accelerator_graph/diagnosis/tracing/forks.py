@@ -9,6 +9,7 @@ from typing import Any
 
 from ..._core.streams import Stream
 from ...backends.base import Backend, CaptureStatus
+from ...errors import UnsupportedError
 from .places import Place, stack_of
 
 _IN_PYTHON = frozenset(("wait_stream", "wait_event"))
@@ -33,15 +34,15 @@ class Forks:
 
     def __init__(self, backend: Backend, captured: Any) -> None:
         self._backend = backend
-        self._captured = captured
+        self._captured = self._key(captured)
         self._status: Callable[[Any], CaptureStatus] = backend.capture_status
-        self._all: list[tuple[Any, list[Place]]] = []
-        self._joined: list[Any] = []
+        self._all: dict[int, list[Place]] = {}
+        self._joined: set[int] = set()
 
     def unjoined(self) -> list[list[Place]]:
         """Return the stacks at the forks that may not have been joined."""
-        open_ones = [stack for native, stack in self._all if native not in self._joined]
-        return open_ones or [stack for _, stack in self._all]
+        unjoined = [stack for key, stack in self._all.items() if key not in self._joined]
+        return unjoined or list(self._all.values())
 
     def after_python(self, frame: FrameType) -> None:
         """Note the wait, if the function that returns is one."""
@@ -50,24 +51,30 @@ class Forks:
             return
         values = [frame.f_locals.get(name) for name in code.co_varnames[:2]]
         if len(values) == 2:
-            self._waits(values[0], frame)
-            if self._native(values[0]) == self._captured:
-                other = self._native(values[1])
-                if other is not None:
-                    self._joined.append(other)
+            waiting, other = map(self._native, values)
+            self._waits(waiting, frame)
+            if waiting is not None and other is not None and self._key(waiting) == self._captured:
+                self._joined.add(self._key(other))
 
-    def after_c(self, function: Any, first: Any, frame: FrameType) -> None:
-        """Note the wait, if the function in C is one."""
+    def after_c(self, function: Any, first: Any, frame_at: Callable[[int], FrameType]) -> None:
+        """Note the wait, if the function in C is one. `frame_at` returns the frame so many levels above it."""
         if getattr(function, "__name__", None) in _IN_C:
-            self._waits(first, frame)
+            self._waits(self._native(first), frame_at(2))
 
-    def _waits(self, waiting: Any, frame: FrameType) -> None:
-        native = self._native(waiting)
-        if native is None or native == self._captured or any(native == known for known, _ in self._all):
+    def _waits(self, native: Any, frame: FrameType) -> None:
+        if native is None:
             return
         with suppress(Exception):
-            if self._status(native) is CaptureStatus.ACTIVE:
-                self._all.append((native, stack_of(frame)))
+            key = self._key(native)
+            if key not in (self._captured, *self._all) and self._status(native) is CaptureStatus.ACTIVE:
+                self._all[key] = stack_of(frame)
+
+    def _key(self, native: Any) -> int:
+        """Return a number that is the same for all objects that mean one stream."""
+        try:
+            return self._backend.handle_int(native)
+        except UnsupportedError:
+            return id(native)
 
     def _native(self, obj: Any) -> Any:
         """Return a stream as the backend knows it; None if that is not possible."""

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from threading import get_ident
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+from ...backends.base import CaptureStatus
+from ...errors import AcceleratorGraphError
+from .places import is_passive
+
 if TYPE_CHECKING:
     from .observation import CaptureTrace
+
+Callback = Callable[..., Any]
 
 _monitoring: Any = getattr(sys, "monitoring", None)
 _NAME = "accelerator_graph"
 _IDS = (4, 3, 5, 2, 1, 0)
 """Tools in the order in which they are tried; 0 to 2 and 5 are meant for debuggers, coverage, profilers."""
+_EVENTS = ("LINE", "PY_RETURN", "C_RETURN", "C_RAISE", "RAISE")
 
-_active: list[CaptureTrace] = []
+_active: dict[CaptureTrace, tuple[Callback, ...]] = {}
 _lock = threading.RLock()
 _tool: int | None = None
 
@@ -25,73 +33,110 @@ def begin(trace: CaptureTrace) -> None:
     """Watch for one more capture."""
     global _tool
     with _lock:
-        _active.append(trace)
         if _tool is None:
             _tool = next((each for each in _IDS if _monitoring.get_tool(each) is None), None)
             if _tool is not None:
-                _start(_tool)
+                _monitoring.use_tool_id(_tool, _NAME)
+        _active[trace] = _callbacks(trace)
+        _register()
 
 
 def end(trace: CaptureTrace) -> None:
     """Watch for a capture no more."""
     global _tool
     with _lock:
-        if trace in _active:
-            _active.remove(trace)
+        _active.pop(trace, None)
+        _register()
         if not _active and _tool is not None:
             tool, _tool = _tool, None
-            _monitoring.set_events(tool, 0)
             _monitoring.free_tool_id(tool)
 
 
-def _start(tool: int) -> None:
+def _register() -> None:
+    if _tool is None:
+        return
     events = _monitoring.events
-    _monitoring.use_tool_id(tool, _NAME)
-    _monitoring.register_callback(tool, events.LINE, _on_line)
-    _monitoring.register_callback(tool, events.PY_RETURN, _on_return)
-    _monitoring.register_callback(tool, events.C_RETURN, _on_c_return)
-    _monitoring.register_callback(tool, events.C_RAISE, _on_c_raise)
-    _monitoring.set_events(tool, events.LINE | events.PY_RETURN | events.CALL)
+    wanted = events.LINE | events.PY_RETURN | events.CALL | events.RAISE if _active else 0
+    if not wanted:
+        _monitoring.set_events(_tool, 0)
+    for number, name in enumerate(_EVENTS):
+        each = [callbacks[number] for callbacks in _active.values()]
+        callback = None if not each else each[0] if len(each) == 1 else _all(each)
+        _monitoring.register_callback(_tool, getattr(events, name), callback)
+    if wanted:
+        _monitoring.set_events(_tool, wanted)
 
 
-def _on_line(code: CodeType, line: int) -> None:
-    thread = get_ident()
-    for trace in _active:
-        if trace.goes_on(thread):
-            trace.last[thread] = (code, line, True)
-        else:
-            trace.broke_between(sys._getframe(1), thread)
+def _all(callbacks: list[Callback]) -> Callback:
+    def call_all(*args: Any) -> Any:
+        answer = None
+        for each in callbacks:
+            answer = each(*args)
+        return answer
+
+    return call_all
 
 
-def _on_return(code: CodeType, offset: int, value: object) -> None:
-    thread = get_ident()
-    for trace in _active:
-        frame = sys._getframe(1)
-        if trace.goes_on(thread):
-            trace.forks.after_python(frame)
-            caller = frame.f_back
-            if caller is not None:
-                trace.last[thread] = (caller.f_code, caller.f_lasti, False)
-        else:
-            trace.broke_between(frame, thread)
+def _callbacks(trace: CaptureTrace) -> tuple[Callback, ...]:
+    """Return what is called at each kind of event. These run for every line: they are written to be fast."""
+    status, native, last, capturing = trace.status, trace.native, trace.last, trace.thread
+    active, disable = CaptureStatus.ACTIVE, _monitoring.DISABLE
+    after_python, after_c, escapes = trace.forks.after_python, trace.forks.after_c, trace.escapes
+    frame_at = sys._getframe
 
+    def line(code: CodeType, number: int) -> Any:
+        if is_passive(code):
+            return disable
+        thread = get_ident()
+        try:
+            if status(native) is active:
+                last[thread] = (code, number, True)
+                return None
+        except AcceleratorGraphError:  # the device is lost
+            pass
+        trace.broke_between(frame_at(1), thread)
+        return None
 
-def _on_c_return(code: CodeType, offset: int, function: Any, first: Any) -> None:
-    thread = get_ident()
-    for trace in _active:
-        if trace.goes_on(thread):
-            trace.forks.after_c(function, first, sys._getframe(1))
-            if trace.escapes.asks and thread == trace.thread:
-                trace.escapes.after_call(function, first)
-            trace.last[thread] = (code, offset, False)
-        else:
-            trace.broke_in_call(sys._getframe(1), thread, function, False)
+    def python_returns(code: CodeType, offset: int, value: object) -> Any:
+        if is_passive(code):
+            return disable
+        thread = get_ident()
+        frame = frame_at(1)
+        try:
+            if status(native) is active:
+                after_python(frame)
+                caller = frame.f_back
+                if caller is not None:
+                    last[thread] = (caller.f_code, caller.f_lasti, False)
+                return None
+        except AcceleratorGraphError:
+            pass
+        trace.broke_between(frame, thread)
+        return None
 
+    def c_returns(code: CodeType, offset: int, function: Any, first: Any) -> Any:
+        if is_passive(code):  # these events can't be disabled
+            return None
+        thread = get_ident()
+        try:
+            if status(native) is active:
+                after_c(function, first, frame_at)
+                if escapes.asks and thread == capturing:
+                    escapes.after_call(function, first)
+                last[thread] = (code, offset, False)
+                return None
+        except AcceleratorGraphError:
+            pass
+        trace.broke_in_call(frame_at(1), thread, function)
+        return None
 
-def _on_c_raise(code: CodeType, offset: int, function: Any, first: Any) -> None:
-    thread = get_ident()
-    for trace in _active:
-        if trace.goes_on(thread):
-            trace.last[thread] = (code, offset, False)
-        else:
-            trace.broke_in_call(sys._getframe(1), thread, function, True)
+    def raises(code: CodeType, offset: int, error: BaseException) -> None:
+        thread = get_ident()
+        try:
+            if status(native) is active:
+                return
+        except AcceleratorGraphError:
+            pass
+        trace.broke_raising(frame_at(1), thread, error)
+
+    return line, python_returns, c_returns, c_returns, raises

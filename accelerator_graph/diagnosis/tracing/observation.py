@@ -6,6 +6,7 @@ import gc
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from .calls import name_of
 from .escapes import Escapes
 from .forks import Forks
 from .places import callers, stack_of
-from .suspects import Moment, Suspect, after_call, between, name_thread, others, reduced
+from .suspects import Moment, Suspect, after_call, between, others
 
 if TYPE_CHECKING:
     from ..._core.capture import Capture
@@ -47,9 +48,8 @@ class CaptureTrace:
         self.escapes = Escapes(capture.backend, capture.native, capture.stream.device)
         self.stopped = False
         self._subject = capture.subject
-        self._backend = capture.backend
-        self._native = capture.native
-        self._status: Callable[[Any], CaptureStatus] = capture.backend.capture_status
+        self.native = capture.native
+        self.status: Callable[[Any], CaptureStatus] = capture.backend.capture_status
         self._found: list[Suspect] | None = None
         self._where: Suspect | None = None
         self._unnamed: tuple[FrameType, int, Suspect] | None = None
@@ -58,60 +58,70 @@ class CaptureTrace:
         gc.callbacks.append(self._collection)
         events.begin(self)
 
-    def goes_on(self, thread: int) -> bool:
-        """Return True if the capture is still in progress."""
-        if self._found is not None:
-            return False
+    def goes_on(self) -> bool:
+        """Return True if the capture is in progress."""
         try:
-            status = self._status(self._native)
+            return self.status(self.native) is CaptureStatus.ACTIVE
         except AcceleratorGraphError:  # the device is lost
             return False
-        # on another thread, some handles mean another stream, which is not capturing
-        return status is CaptureStatus.ACTIVE or (status is CaptureStatus.NONE and thread != self.thread)
 
-    def broke_in_call(self, frame: FrameType, thread: int, function: Any, raised: bool) -> None:
+    def broke_in_call(self, frame: FrameType, thread: int, function: Any) -> None:
         """Note that the capture was found broken after a call into C."""
         if self._found is None:
-            found = after_call(frame, function, raised)
-            self._broke(thread, found, found or Suspect(stack_of(frame)))
+            self._broke(frame, thread, after_call(frame, function))
         elif self._unnamed is not None and self._unnamed[:2] == (frame, frame.f_lasti):
             self._unnamed[2].name = name_of(function)
-            self._unnamed[2].raised = raised
             self._unnamed = None
 
     def broke_between(self, frame: FrameType, thread: int) -> None:
         """Note that the capture was found broken after a line, or an operator."""
-        if self._found is None:
-            last = self.last.get(thread)
-            found = between(frame, last)
-            self._broke(thread, found, found)
+        if self._found is not None:
+            return
+        last = self.last.get(thread)
+        suspect = between(frame, last)
+        self._broke(frame, thread, suspect)
+        if last is not None and frame.f_code is not last[0]:
             for caller in callers(frame.f_back):
-                if last is not None and caller.f_code is last[0] and frame.f_code is not last[0]:
-                    self._unnamed = caller, caller.f_lasti, found  # the call that has led to this frame
+                if caller.f_code is last[0]:
+                    self._unnamed = caller, caller.f_lasti, suspect  # it is in the call that has led here
                     break
 
-    def _broke(self, thread: int, suspect: Suspect | None, where: Suspect) -> None:
+    def broke_raising(self, frame: FrameType, thread: int, error: BaseException) -> None:
+        """Note that the capture was found broken by an exception, or the exception of what broke it."""
+        if self._found is None:
+            self._broke(frame, thread, Suspect(stack_of(frame)))
+        if wording.is_about_captures(error):
+            here = stack_of(frame)[0]
+            for suspect in self._found or ():
+                suspect.raised = suspect.raised or here in suspect.stack
+
+    def _broke(self, frame: FrameType, thread: int, suspect: Suspect | None) -> None:
+        """Note who can be the cause. Handles that mean another stream on this thread are no reason to."""
+        if thread != self.thread and self._is_not_capturing():
+            return
+        self._where = suspect or Suspect(stack_of(frame))
         self._found = []  # threads that notice from now on are too late
-        self._where = where
         found = [] if suspect is None else [suspect]
         if suspect is not None and thread != self.thread:
-            name_thread(suspect, thread)
-        for other in others(thread):
-            found.append(other)
-        self._found = reduced(found)
+            suspect.thread = threading.current_thread().name
+        self._found = found + others(thread, self.thread)
+
+    def _is_not_capturing(self) -> bool:
+        with suppress(AcceleratorGraphError):
+            return self.status(self.native) is CaptureStatus.NONE
+        return False
 
     def _collection(self, phase: str, info: object) -> None:
         """Ask before and after a garbage collection, which destroys objects in the middle of any line."""
         if self.stopped or threading.get_ident() != self.thread:
             return
         frame = sys._getframe(1)
-        if self._found is not None or self.goes_on(self.thread):
+        if self._found is not None or self.goes_on():
             return
         if phase == "start":
             self.broke_between(frame, self.thread)
         else:
-            suspect = Suspect(stack_of(frame), collecting=True)
-            self._broke(self.thread, suspect, suspect)
+            self._broke(frame, self.thread, Suspect(stack_of(frame), collecting=True))
 
     # ---- as the capture sees it ----------------------------------------------------------------
 
@@ -119,7 +129,7 @@ class CaptureTrace:
         """Watch no more."""
         if self.stopped:
             return
-        if threading.get_ident() == self.thread and self._found is None and not self.goes_on(self.thread):
+        if threading.get_ident() == self.thread and self._found is None and not self.goes_on():
             self.broke_between(sys._getframe(1), self.thread)
         self.stopped = True
         events.end(self)
@@ -135,11 +145,9 @@ class CaptureTrace:
         if self._found is None:
             forks = self.forks.unjoined() if error.reason == "unjoined" else []
             return wording.unjoined(error, self._subject, forks) if forks else error
-        found = self._found
-        for each in found:
-            if not each.thread and wording.code_of(cause) is not None:
-                each.raised = True  # the driver has refused a call of this thread, which is the cause
-                found = [each]
+        found = [each for each in self._found if each.known()] or self._found
+        if wording.code_of(cause) is not None:  # the driver has refused a call of the capturing thread
+            found = [each for each in found if not each.thread] or found
         if found:
             return wording.broken(error, self._subject, found, cause)
         assert self._where is not None

@@ -6,15 +6,23 @@ import linecache
 import os
 import sysconfig
 from collections.abc import Iterator, Sequence
-from types import FrameType
+from functools import lru_cache
+from types import CodeType, FrameType
 from typing import NamedTuple
 
 OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 """The folder of this package."""
 
+_PASSIVE = tuple(OURS + name for name in (f"diagnosis{os.sep}tracing", f"interop{os.sep}_torch"))
+
 _STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
 _INSTALLED = frozenset(("site-packages", "dist-packages"))
-_SHOWN = 90
+
+
+@lru_cache(65536)
+def is_passive(code: CodeType) -> bool:
+    """Return True for code that runs only because a capture is watched."""
+    return code.co_filename.startswith(_PASSIVE)
 
 
 class Place(NamedTuple):
@@ -25,9 +33,8 @@ class Place(NamedTuple):
     function: str
 
     def source(self) -> str:
-        """Return the text of the line; empty if it is not known or too long."""
-        text = linecache.getline(self.file, self.line).strip()
-        return text if len(text) <= _SHOWN else ""
+        """Return the text of the line; empty if it is not known."""
+        return linecache.getline(self.file, self.line).strip()
 
     def is_ours(self) -> bool:
         """Return True in this package."""
@@ -73,7 +80,7 @@ def written(stack: Sequence[Place]) -> str:
     lines = []
     for place in reversed(stack):
         lines.append(f'  File "{place.file}", line {place.line}, in {place.function}')
-        source = linecache.getline(place.file, place.line).strip()
+        source = place.source()
         if source:
             lines.append(f"    {source}")
     return "\n".join(lines)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from ...errors import BreakingCall
 from . import advice, calls
 from .advice import Advice
-from .places import Place, callers, stack_of, users, written
+from .places import Place, callers, is_passive, stack_of, users, written
 
 Moment = tuple[CodeType, int, bool]
 """A code object, and a line of it (True) or the offset of an instruction (False)."""
@@ -94,11 +93,9 @@ class Suspect:
         )
 
 
-def after_call(frame: FrameType, function: Any, raised: bool) -> Suspect | None:
+def after_call(frame: FrameType, function: Any) -> Suspect | None:
     """Return a call into C that has just returned to a frame; None if it can't reach a driver."""
-    if calls.is_harmless(function) and not raised:
-        return None
-    return Suspect(stack_of(frame), calls.name_of(function), raised)
+    return None if calls.is_harmless(function) else Suspect(stack_of(frame), calls.name_of(function))
 
 
 def between(frame: FrameType, last: Moment | None) -> Suspect:
@@ -114,37 +111,31 @@ def between(frame: FrameType, last: Moment | None) -> Suspect:
     return Suspect([place, *stack_of(frame)])
 
 
-def others(here: int) -> list[Suspect]:
-    """Return the calls that other threads are in and that can have broken a capture."""
+def others(here: int, capturing: int) -> list[Suspect]:
+    """Return the calls that other threads than this one are in, and that can have broken the capture."""
     names = {each.ident: each.name for each in threading.enumerate()}
     found = []
     for ident, frame in sys._current_frames().items():
-        if ident == here or ident not in names:
-            continue
-        top = next((each for each in callers(frame) if not _is_tracing(each)), None)
-        if top is None:
+        top = next((each for each in callers(frame) if not is_passive(each.f_code)), None)
+        if ident == here or ident not in names or top is None:
             continue
         stack = stack_of(top)
         if stack[0].is_ours() and all(place.is_ours() or place.is_standard() for place in stack):
             continue  # a worker of this package
         if stack[0].is_standard() and not stack[0].function.endswith("run"):
             continue  # it waits for a lock, a queue, a socket, ...
-        call = calls.in_progress(top)
+        call = _known_call(top) or calls.in_progress(top)
         if call is not None:
-            found.append(Suspect(stack, call, thread=names[ident], guessed=True))
+            found.append(
+                Suspect(stack, call, thread="" if ident == capturing else names[ident], guessed=True)
+            )
     return found
 
 
-def _is_tracing(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).startswith(__package__ or __name__)
-
-
-def name_thread(suspect: Suspect, ident: int) -> Suspect:
-    """Note the thread of a suspect that is not on the capturing one."""
-    suspect.thread = next((each.name for each in threading.enumerate() if each.ident == ident), "unknown")
-    return suspect
-
-
-def reduced(found: Sequence[Suspect]) -> list[Suspect]:
-    """Return those that are sure to break a capture, if there are any; else all."""
-    return [each for each in found if each.known()] or list(found)
+def _known_call(top: FrameType) -> str | None:
+    """Return the innermost call of a thread that is known to break captures."""
+    for frame in callers(top):
+        call = calls.in_progress(frame)
+        if call and advice.for_call(call, common=False) is not None:
+            return call
+    return None

@@ -12,27 +12,22 @@ from threading import get_ident
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from .places import callers
+from .places import callers, is_passive
 
 if TYPE_CHECKING:
     from .observation import CaptureTrace
 
 _active: list[CaptureTrace] = []
 _lock = threading.RLock()
-_before: Any = None
-"""The functions for new threads that were set before."""
 
 
 def begin(trace: CaptureTrace) -> None:
     """Watch for one more capture, which has begun on this thread."""
-    global _before
     with _lock:
         _active.append(trace)
-        if len(_active) == 1:
-            _before = threading.gettrace(), threading.getprofile()
-            if _before == (None, None):
-                threading.settrace(_trace)
-                threading.setprofile(_profile)
+        if threading.gettrace() is None and threading.getprofile() is None:
+            threading.settrace(_trace)
+            threading.setprofile(_profile)
     if sys.gettrace() is None:
         for frame in callers(sys._getframe(1)):
             if frame.f_trace is None:
@@ -65,18 +60,23 @@ def _leave() -> None:
         sys.setprofile(None)
 
 
-def _trace(frame: FrameType, event: str, arg: object) -> Any:
+def _trace(frame: FrameType, event: str, arg: Any) -> Any:
+    if is_passive(frame.f_code):
+        return None
     thread = get_ident()
     if not _active:
         _leave()
     for trace in _active:
-        if event not in ("line", "return"):
-            pass
-        elif not trace.goes_on(thread):
-            trace.broke_between(frame, thread)
+        if event == "call":
+            continue
+        if not trace.goes_on():
+            if event == "exception":
+                trace.broke_raising(frame, thread, arg[1])
+            else:
+                trace.broke_between(frame, thread)
         elif event == "line":
             trace.last[thread] = (frame.f_code, frame.f_lineno, True)
-        else:
+        elif event == "return":
             trace.forks.after_python(frame)
             if frame.f_back is not None:
                 trace.last[thread] = (frame.f_back.f_code, frame.f_back.f_lasti, False)
@@ -84,14 +84,14 @@ def _trace(frame: FrameType, event: str, arg: object) -> Any:
 
 
 def _profile(frame: FrameType, event: str, arg: Any) -> None:
-    if event not in ("c_return", "c_exception"):
+    if event not in ("c_return", "c_exception") or is_passive(frame.f_code):
         return
     thread = get_ident()
     for trace in _active:
-        if trace.goes_on(thread):
-            trace.forks.after_c(arg, getattr(arg, "__self__", None), frame)
-            if trace.escapes.asks and thread == trace.thread:
-                trace.escapes.after_call(arg, getattr(arg, "__self__", None))
-            trace.last[thread] = (frame.f_code, frame.f_lasti, False)
-        else:
-            trace.broke_in_call(frame, thread, arg, event == "c_exception")
+        if not trace.goes_on():
+            trace.broke_in_call(frame, thread, arg)
+            continue
+        trace.forks.after_c(arg, getattr(arg, "__self__", None), lambda depth: frame)
+        if trace.escapes.asks and thread == trace.thread:
+            trace.escapes.after_call(arg, getattr(arg, "__self__", None))
+        trace.last[thread] = (frame.f_code, frame.f_lasti, False)

@@ -19,6 +19,7 @@ CODES = {
 }
 """The driver's codes for calls that break a capture, which CUDA and HIP share."""
 
+_LINE = 90
 _MOVE = "move it out of the captured code"
 
 
@@ -74,6 +75,12 @@ def code_of(cause: BaseException | None) -> tuple[int, str] | None:
     return None
 
 
+def is_about_captures(error: BaseException) -> bool:
+    """Return True if an exception says that a capture has failed."""
+    numbers = [getattr(error, each, None) for each in ("code", "error_code", "status")]
+    return any(isinstance(each, int) and 900 <= each < 909 for each in numbers) or "captur" in str(error)
+
+
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -85,7 +92,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 def _story(suspect: Suspect, error: CaptureError, cause: BaseException | None) -> str:
     """Return what happened and the way out: a clause."""
     found, source, answer = suspect.advice(), suspect.place.source(), _answer(cause)
-    line = f"`{source}`" if source else "this line"
+    line = f"`{source}`" if 0 < len(source) <= _LINE else "this line"
     if found is not None:
         name, what = found
         return f"{name or line} {what.effect}{answer}; {what.way_out}"
