@@ -25,6 +25,7 @@ HARSHLY = ("kit", "rules")
 FILES = {
     "kit": ["backends/test_conformance.py"],
     "programs": ["backends/test_programs.py"],
+    "diagnosis": ["diagnosis/test_hip.py"],
     "rules": ["simulators/amd/harshly.py", "driver_rules/test_hip_captures.py"],
     "backend": sorted(
         f"backends/{folder}/{path.name}"

@@ -57,7 +57,7 @@ class Forks:
                 self._joined.add(self._key(other))
 
     def after_c(self, function: Any, first: Any, frame_at: Callable[[int], FrameType]) -> None:
-        """Note the wait, if the function in C is one. `frame_at` returns the frame so many levels above it."""
+        """Note the wait, if the function in C is one. `frame_at` returns the frame so many levels above."""
         if getattr(function, "__name__", None) in _IN_C:
             self._waits(self._native(first), frame_at(2))
 
