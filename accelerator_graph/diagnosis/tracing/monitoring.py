@@ -89,7 +89,7 @@ def _callbacks(trace: CaptureTrace) -> tuple[Callback, ...]:
             return disable
         thread = get_ident()
         try:
-            if status(native) is active:
+            if not trace.broken and status(native) is active:
                 last[thread] = (code, number, True)
                 return None
         except AcceleratorGraphError:  # the device is lost
@@ -103,7 +103,7 @@ def _callbacks(trace: CaptureTrace) -> tuple[Callback, ...]:
         thread = get_ident()
         frame = frame_at(1)
         try:
-            if status(native) is active:
+            if not trace.broken and status(native) is active:
                 after_python(frame)
                 caller = frame.f_back
                 if caller is not None:
@@ -119,7 +119,7 @@ def _callbacks(trace: CaptureTrace) -> tuple[Callback, ...]:
             return None
         thread = get_ident()
         try:
-            if status(native) is active:
+            if not trace.broken and status(native) is active:
                 after_c(function, first, frame_at)
                 if escapes.asks and thread == capturing:
                     escapes.after_call(function, first)
@@ -133,7 +133,7 @@ def _callbacks(trace: CaptureTrace) -> tuple[Callback, ...]:
     def raises(code: CodeType, offset: int, error: BaseException) -> None:
         thread = get_ident()
         try:
-            if status(native) is active:
+            if not trace.broken and status(native) is active:
                 return
         except AcceleratorGraphError:
             pass

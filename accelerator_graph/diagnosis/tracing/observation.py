@@ -46,6 +46,8 @@ class CaptureTrace:
         """By thread: the last moment at which the capture was still in progress."""
         self.forks = Forks(capture.backend, capture.native)
         self.escapes = Escapes(capture.backend, capture.native, capture.stream.device)
+        self.broken = False
+        """The capture was found broken. The driver is not asked again: the stream may be gone by then."""
         self.stopped = False
         self._subject = capture.subject
         self.native = capture.native
@@ -61,7 +63,7 @@ class CaptureTrace:
     def goes_on(self) -> bool:
         """Return True if the capture is in progress."""
         try:
-            return self.status(self.native) is CaptureStatus.ACTIVE
+            return not self.broken and self.status(self.native) is CaptureStatus.ACTIVE
         except AcceleratorGraphError:  # the device is lost
             return False
 
@@ -101,6 +103,7 @@ class CaptureTrace:
             return
         self._where = suspect or Suspect(stack_of(frame))
         self._found = []  # threads that notice from now on are too late
+        self.broken = True
         found = [] if suspect is None else [suspect]
         if suspect is not None and thread != self.thread:
             suspect.thread = threading.current_thread().name

@@ -115,9 +115,11 @@ def others(here: int, capturing: int) -> list[Suspect]:
     """Return the calls that other threads than this one are in, and that can have broken the capture."""
     names = {each.ident: each.name for each in threading.enumerate()}
     found = []
-    for ident, frame in sys._current_frames().items():
+    frames = sys._current_frames()
+    frames.pop(here, None)  # this function's own frame is in there, which would keep itself alive
+    for ident, frame in frames.items():
         top = next((each for each in callers(frame) if not is_passive(each.f_code)), None)
-        if ident == here or ident not in names or top is None:
+        if ident not in names or top is None:
             continue
         stack = stack_of(top)
         if stack[0].is_ours() and all(place.is_ours() or place.is_standard() for place in stack):
