@@ -167,5 +167,5 @@ def for_line(text: str) -> tuple[str, Advice] | None:
     for name in re.findall(r"([A-Za-z_][\w.]*)\s*\(", text):
         advice = for_call(name, common=name == "gc.collect")
         if advice is not None:
-            return name, advice
+            return name if name == "gc.collect" else name.rpartition(".")[2], advice
     return next((("", advice) for pattern, advice in _BY_SOURCE if pattern.match(text)), None)
