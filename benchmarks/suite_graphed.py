@@ -6,6 +6,7 @@ import accelerator_graph as ag
 
 BY_HAND = "by hand: 4 copies and CUDAGraph.replay"
 STATIC = "accelerator_graph: graphed, static outputs"
+NODES = "accelerator_graph: graphed, static outputs, inputs as nodes that stay"
 TORCHS = "torch: make_graphed_callables"
 
 
@@ -45,6 +46,8 @@ def measure(plan):
             plan.goal("graphed, static outputs, more than torch's make_graphed_callables", more, 2, unit="us")
             ratios = [ours[""] / eager[""] for ours, _, eager in rounds]
             plan.goal("graphed, static outputs, to eager", ratios, 0.334)
+        if NODES in times:
+            plan.goal(NODES, [each[""] / 1000 for each in times[NODES]], 12, unit="us")
 
 
 def _settled(call, inputs):
@@ -75,6 +78,7 @@ def _variants(plan, torch, inputs):
         "by hand, the output cloned": by_hand_cloned,
         "eager": step,
         STATIC: ag.graphed(step, outputs="static"),
+        NODES: ag.graphed(step, outputs="static", inputs="node"),
         "accelerator_graph: graphed, copied outputs": ag.graphed(step, outputs="copy"),
     }
     samples = tuple(each.clone() for each in inputs)

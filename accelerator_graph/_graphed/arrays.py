@@ -32,6 +32,10 @@ class ArrayType:
     """Returns a new array like a given one, with any contents."""
     assign: Callable[[Any, Any], object]
     """``assign(target, source)`` copies, on the framework's current stream or at once."""
+    address: Callable[[Any], int] | None = None
+    """Returns the address of an array on a device, if its type can tell that quickly."""
+    altered: Callable[[Any], bool] | None = None
+    """Returns True if the elements of an array are not what its bytes say, as those of a lazy negation."""
 
     def copy(self, x: Any) -> Any:
         """Return a copy, made on the framework's current stream or at once; of a place, itself."""
@@ -70,7 +74,7 @@ def array_type_of(x: Any) -> ArrayType | None:
             if not on_device:
                 return _array(package, _read_like_numpy)
             if package.__name__ in interop.names():  # else nobody knows on which stream it copies
-                return _array(package, _read_with_device)
+                return _array(package, _read_with_device, _pointer if _has_pointer(x) else None)
     if on_device:
         return _place(cls)
     if hasattr(x, "__dlpack__"):  # it may have an address when it is on a device
@@ -145,14 +149,27 @@ def _tensor(cls: type, package: Any) -> ArrayType:
         return cls, x.shape, x.stride(), x.dtype, x.device, x.requires_grad
 
     assign = cls.copy_  # type: ignore[attr-defined]
-    return ArrayType("tensor", package, read, lambda x: package.empty_like(x.detach()), assign)
+    plain = (getattr(package, "Tensor", None), getattr(getattr(package, "nn", None), "Parameter", None))
+    address, altered = (cls.data_ptr, cls.is_neg) if cls in plain else (None, None)  # type: ignore[attr-defined]
+    return ArrayType(
+        "tensor", package, read, lambda x: package.empty_like(x.detach()), assign, address, altered
+    )
 
 
-def _array(package: Any, read: Read) -> ArrayType:
+def _array(package: Any, read: Read, address: Callable[[Any], int] | None = None) -> ArrayType:
     def assign(target: Any, source: Any) -> None:
         target[...] = source
 
-    return ArrayType("array", package, read, package.empty_like, assign)
+    return ArrayType("array", package, read, package.empty_like, assign, address)
+
+
+def _pointer(x: Any) -> int:
+    """Return the address of an array like CuPy's."""
+    return x.data.ptr  # type: ignore[no-any-return]
+
+
+def _has_pointer(x: Any) -> bool:
+    return isinstance(getattr(getattr(x, "data", None), "ptr", None), int)
 
 
 def _read_like_numpy(x: Any, leaves: list[Any]) -> Hashable:

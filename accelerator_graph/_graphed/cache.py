@@ -35,6 +35,7 @@ class Options(NamedTuple):
     outputs: str
     pool: PoolId | None
     on_capture_error: str
+    inputs: str = "copy"
 
     def __deepcopy__(self, memo: object) -> Options:
         return self  # a copied pool id would not keep its pool
@@ -49,6 +50,8 @@ class Options(NamedTuple):
             raise TypeError(f"key must be a callable, not {self.key!r}.")
         if self.outputs not in ("copy", "static"):
             raise ValueError(f"outputs must be 'copy' or 'static', not {self.outputs!r}.")
+        if self.inputs not in ("copy", "node"):
+            raise ValueError(f"inputs must be 'copy' or 'node', not {self.inputs!r}.")
         if self.on_capture_error not in ("raise", "eager"):
             raise ValueError(f"on_capture_error must be 'raise' or 'eager', not {self.on_capture_error!r}.")
 
@@ -173,6 +176,7 @@ class GraphCache:
             reader=self.reader,
             order=self._order,
             copies=self._options.outputs == "copy",
+            nodes=self._options.inputs == "node",
         )
 
     def _add(self, key: Hashable, recorded: RecordedCall) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 from .._core import stream_stack
@@ -92,11 +93,12 @@ def record(
     reader: Reader,
     order: CallOrder,
     copies: bool,
+    nodes: bool,
 ) -> RecordedCall:
     """Capture a call beside the current stream, whose device can read the arrays in its arguments.
 
     `run` runs the function on other arrays; `names` are those of the arrays, for messages; `copies` says
-    whether every call returns new arrays.
+    whether every call returns new arrays, and `nodes` whether the copies of arguments may be nodes.
     Raises CaptureError if the function does what can't be captured or repeated, TypeError or ValueError if no
     call can return a copy of the result, or the function writes an argument that can't be written.
     """
@@ -105,7 +107,7 @@ def record(
     all_seen = only_our_streams(stream)  # no work but what our streams are given can be recorded
     copy = copy_on_host if on_host else copy_on_device
     array_types = [reader.array_types[type(leaf)] for leaf in leaves]
-    inputs = StaticInputs(leaves, array_types, stream, order, copy)
+    inputs = StaticInputs(leaves, array_types, stream, order, copy, nodes=nodes)
     arguments = inputs.arguments(leaves)
     statics = dict(zip(map(id, leaves), arguments, strict=True))
     passed: set[int] = set()
@@ -114,7 +116,7 @@ def record(
         passed.add(id(value))
         return statics.get(id(value), value)
 
-    captured = _NeverEmpty() if all_seen else Graph()
+    captured = _NeverEmpty() if all_seen else Graph(keep_graph=inputs.in_graph)
     contents = inputs.contents() if all_seen and on_host else []
     versions = inputs.versions()
     side = side_of(stream)
@@ -122,6 +124,7 @@ def record(
     clear_autocast_caches()
     try:
         with graph(captured, pool, side):
+            inputs.record_copies(side, leaves)
             value = run(swap)
     finally:
         clear_autocast_caches()
@@ -133,6 +136,10 @@ def record(
         indices = inputs.indices(arguments)
         result = Result(value, indices, reader, copy, on_host=on_host, copies=copies, work=work)
         back = [i for i in written | result.returned if writable(leaves[i])]
+        if not inputs.connect(captured):
+            captured.reset()
+            again = partial(record, reader=reader, order=order, copies=copies, nodes=False)
+            return again(run, call, names, stream, pool)
         copied = inputs.plan_copies(back) + [array_type for _, array_type in result.outputs if copies]
         streams = ReplayStreams(captured, order, stream, copied, on_host)
         return RecordedCall(captured, pool, inputs, result, streams, order, call.signature)

@@ -9,9 +9,11 @@ from typing import Any
 from .._core import capture_table, stream_stack
 from .._core.ownership import Callback
 from .._core.streams import Stream
+from ..api import Graph
 from .array_placement import works_on_host, writable
 from .arrays import ArrayType, Copy
 from .call_order import CallOrder, lives_while_held
+from .input_nodes import InputNodes
 from .recorded_work import contents
 from .signature import Leaves
 
@@ -19,11 +21,19 @@ from .signature import Leaves
 class StaticInputs:
     """One static array for each of the arrays in a call's arguments; one for those that are the same.
 
-    A graph that is captured beside `stream` can read the leaves.
+    A graph that is captured beside `stream` can read the leaves. `nodes` says whether copies may be nodes of
+    the graph.
     """
 
     def __init__(
-        self, leaves: Leaves, array_types: list[ArrayType], stream: Stream, order: CallOrder, copy: Copy
+        self,
+        leaves: Leaves,
+        array_types: list[ArrayType],
+        stream: Stream,
+        order: CallOrder,
+        copy: Copy,
+        *,
+        nodes: bool,
     ) -> None:
         self._array_types = array_types
         self._copy = copy
@@ -34,6 +44,9 @@ class StaticInputs:
         made = stream_stack.within(stream, self._static_copies, leaves)
         self.arrays = [made[each] for each in ids]
         """In the order of the leaves."""
+        self._nodes = InputNodes(stream, leaves, self.arrays, array_types, self._firsts if nodes else ())
+        self.in_graph = bool(self._nodes.arguments)
+        """True if some copies are nodes of the graph."""
         if not self._on_host and lives_while_held(stream):
             held = order.hold(stream)
             kept = (self.arrays, held, order)
@@ -44,6 +57,10 @@ class StaticInputs:
 
     # ---- during the capture --------------------------------------------------------------------
 
+    def record_copies(self, stream: Stream, leaves: Leaves) -> None:
+        """Record the copies that are nodes of the graph, as its first work."""
+        self._nodes.record(stream, leaves)
+
     def arguments(self, leaves: Leaves) -> list[Any]:
         """Return the static arrays as the function gets them, in the order of the leaves."""
         triples = zip(self._array_types, self.arrays, leaves, strict=True)
@@ -52,6 +69,10 @@ class StaticInputs:
     def indices(self, arguments: list[Any]) -> dict[int, int]:
         """Return the index of each of the arguments, by its id."""
         return {id(arguments[i]): i for i in self._firsts}
+
+    def connect(self, graph: Graph) -> bool:
+        """Prepare the copies that are nodes. Return False if a call can't change where they read from."""
+        return self._nodes.connect(graph)
 
     def contents(self) -> list[object]:
         """Return objects that differ once a static array in host memory has been written."""
@@ -86,10 +107,11 @@ class StaticInputs:
             if array_type.kind == "tensor" and self.arrays[i].requires_grad:  # the function has set it
                 self.arrays[i] = self.arrays[i].detach()
         copied = [each for each in self._array_types if each.kind != "place"]
-        self._copies_in = self._plan(self._firsts)
+        firsts = [i for i in self._firsts if i not in self._nodes.arguments]
+        self._copies_in = self._plan(firsts)
         self._copies_back = self._plan(sorted(back))
         tensors = all(each.kind == "tensor" for each in self._array_types)
-        at_once = tensors and len(self._firsts) == len(copied) > 1 and not self._on_host
+        at_once = tensors and len(firsts) == len(copied) > 1 and not self._on_host
         self._assign_all = getattr(copied[0].package, "_foreach_copy_", None) if at_once else None
         return copied
 
@@ -101,7 +123,8 @@ class StaticInputs:
         ]
 
     def copy_in(self, leaves: Leaves, stream: Stream) -> None:
-        """Copy the caller's arrays to the static ones."""
+        """Copy the caller's arrays to the static ones, or have the graph copy them."""
+        self._nodes.read_from(leaves)
         if self._assign_all is not None and not any(map(is_, self.arrays, leaves)):
             self._assign_all(self.arrays, leaves)
             return

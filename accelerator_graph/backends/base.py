@@ -238,6 +238,15 @@ class Recorder(ABC):
         """Move the executable to the device, in stream order, without running it."""
         raise unsupported(self, Capability.UPLOAD)
 
+    def source_setter(self, graph: Any, executable: Any, node: int) -> Callable[[int], None] | None:
+        """Return a callable that makes a copy read from another address in later runs of an executable.
+
+        `node` is the number of the copy in the order of recording. None if its source can't be changed. Runs
+        that were enqueued before are not affected. The library keeps graph and executable alive, and launches
+        nothing in the middle of a call. Raises `DriverError` and changes nothing if the driver refuses.
+        """
+        return None
+
     @abstractmethod
     def destroy_graph(self, graph: Any) -> None:
         """Release a graph. Its executables may still be in use. May be called again: see `destroy_stream`."""

@@ -251,6 +251,19 @@ class CpuBackend(Backend):
 
         return launch
 
+    def source_setter(self, graph: Graph, executable: Executable, node: int) -> Callable[[int], None] | None:
+        """Return a callable that changes the address that a copy reads from."""
+        function, arguments, how, site = executable.call(node)
+        if function is not _copy:
+            return None
+        target, source = arguments
+
+        def set_source(address: int) -> None:
+            new = memory_of(address, source.nbytes, writable=False, device=False)
+            executable.replace(node, (_copy, (target, new), how, site))
+
+        return set_source
+
     def destroy_graph(self, graph: Graph) -> None:
         """Forget what was recorded. Executables have what they need."""
         graph.nodes = ()

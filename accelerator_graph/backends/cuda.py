@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from ._cuda import capture as _capture
 from ._cuda import nodes as _nodes
 from ._cuda.capture import Capture
+from ._cuda.copies import source_setter
 from ._cuda.driver import Driver, Event, Executable, Graph, Handle
 from ._cuda.launch import launch_function, launcher
 from ._cuda.probe import probe
@@ -279,6 +280,10 @@ class CudaBackend(Lends):
         """Move the executable to the device, in stream order, without running it."""
         with self._driver.relaxed_for(stream):
             self._driver.call("cuGraphUpload", executable.handle, stream)
+
+    def source_setter(self, graph: Graph, executable: Executable, node: int) -> Callable[[int], None] | None:
+        """Return a callable that changes the address that a copy reads from."""
+        return source_setter(self._driver, graph, executable, node)
 
     def destroy_graph(self, graph: Graph) -> None:
         """Release a graph."""

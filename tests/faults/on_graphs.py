@@ -147,6 +147,22 @@ def nodes(bench: Bench, phase: Phase) -> None:
     assert len(edges) == 4
 
 
+def with_a_copy(bench: Bench) -> None:
+    instantiated(bench)
+    listed, _ = bench.stream._backend.nodes(bench.graph._runner.captured.value)
+    bench.kept = next((node.id, node.source) for node in listed if node.kind == "memcpy")
+
+
+def set_source(bench: Bench, phase: Phase) -> None:
+    number, source = bench.kept
+    runner = bench.graph._runner
+    setter = bench.stream._backend.source_setter(runner.captured.value, runner.executable.value, number)
+    if vendor.SETS_SOURCES:
+        setter(source)
+    else:
+        assert setter is None
+
+
 def handles(bench: Bench, phase: Phase) -> None:
     graph = bench.graph
     assert len({graph.raw_graph(), graph.raw_executable(), bench.stream.handle}) == 3
@@ -230,6 +246,7 @@ GRAPHS = (
     asked("debug-dump", dump, prepare=for_dump, check=whole_or_as_before),
     asked("num-nodes", lambda bench, _: bench.graph.num_nodes),
     asked("nodes", nodes, ignores=vendor.TELLING),
+    made("set-source", set_source, prepare=with_a_copy, failed="ready"),
     made("raw-handles", handles, prepare=instantiated),
     kept("reset", reset, prepare=ready, check=refused),
     Operation("reset-capturing", reset, capturing),

@@ -156,7 +156,7 @@ class Tensor:
         self.requires_grad = True
 
     def detach(self):
-        new = Tensor(self.data)
+        new = type(self)(self.data)
         new._where = self._where
         return new
 
@@ -193,7 +193,7 @@ def full(n, value, **options):
 
 
 def empty_like(x):
-    new = Tensor(np.full_like(x.data, -1))
+    new = type(x)(np.full_like(x.data, -1))
     new._where = x._where
     return new
 

@@ -52,6 +52,16 @@ class Executable:
         worker.submit(partial(_run_in_turn, self._plan, self._last, done))
         self._last = done
 
+    def call(self, index: int) -> Call:
+        """Return what a node calls."""
+        return self._plan.calls[index]
+
+    def replace(self, index: int, call: Call) -> None:
+        """Make later runs call something else in the place of a node's call."""
+        nodes = list(self._plan.nodes)
+        nodes[index] = nodes[index]._replace(call=call)
+        self._plan = _Plan(nodes)
+
     def as_call(self) -> Call:
         """Return the call that another graph records to run this one. It outlives the executable."""
         return self._plan.run, (), {}, caller()

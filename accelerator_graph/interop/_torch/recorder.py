@@ -244,6 +244,12 @@ class TorchRecorder(FrameworkRecorder):
         """Move the executable to the device."""
         self.backend.upload(executable.handle, stream)
 
+    def source_setter(
+        self, graph: Recording, executable: Executable, node: int
+    ) -> Callable[[int], None] | None:
+        """Return a callable that changes the address that a copy reads from."""
+        return self.backend.source_setter(graph.handle, executable.handle, node)
+
     def recorded(self, recording: Recording) -> int | None:
         """Return the number of nodes so far."""
         return self.backend.recorded_on(recording.stream)

@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability
+from accelerator_graph.backends.memory import memory_of
 
 from .._case import Case, applied, expect, needs
 
@@ -118,6 +119,37 @@ class MemoryRules(Case):
         graph.reset()
         self.collect()
         assert all(reference() is None for reference in references)
+
+    def test_copies_can_read_from_elsewhere_in_later_runs(self) -> None:
+        """`source_setter` changes what one copy reads, from the next run on and in no run before."""
+        stream = self.stream()
+        target, other, kept = (self.used.buffer(8) for _ in range(3))
+        sources = [self.used.buffer(8) for _ in range(3)]
+        for value, source in enumerate(sources, 1):
+            stream.fill(source, value)
+        with self.graph(stream, keep_graph=True) as graph:
+            stream.copy(other, sources[0])
+            stream.copy(target, sources[0])
+        graph.instantiate()
+        runner = graph._runner
+        assert runner is not None and runner.captured is not None and runner.executable is not None  # noqa: PT018
+        found = self.backend.source_setter(runner.captured.value, runner.executable.value, 1)
+        self.skip_unless(found, "does not change the sources of copies")
+        try:
+            addresses = [memory_of(each, 8, writable=False, device=True).address for each in sources]
+        except TypeError as error:
+            raise SkipTest(f"Work.buffer returns objects whose address is not known: {error}") from error
+        assert found is not None
+        self.synchronize()
+        for address in (addresses[1], addresses[2], addresses[0]):
+            graph.replay()
+            stream.copy(kept, target)
+            found(address)
+            before, expected = self._bytes(kept), bytes([addresses.index(address) + 1]) * 8
+            assert before != expected, "a run that was enqueued before has read from the new address"
+            graph.replay()
+            assert self._bytes(target) == expected
+            assert self._bytes(other) == b"\x01" * 8
 
     def _bytes(self, buffer: Any) -> bytes:
         self.synchronize()

@@ -291,3 +291,18 @@ class IgnoresReplaysIntoRecordings(Explicit):
     def replay(self, executable: Executable, stream: Queue) -> None:
         if stream.recording is None:
             super().replay(executable, stream)
+
+
+@caught_by("test_copies_can_read_from_elsewhere_in_later_runs")
+class ChangesEveryCopy(CpuBackend):
+    def source_setter(self, graph: Any, executable: Any, node: int) -> Callable[[int], None] | None:
+        setters = [
+            CpuBackend.source_setter(self, graph, executable, each) for each in range(len(graph.nodes))
+        ]
+        return lambda address: [each(address) for each in setters if each] and None
+
+
+@caught_by("test_copies_can_read_from_elsewhere_in_later_runs")
+class NeverChangesTheSource(CpuBackend):
+    def source_setter(self, graph: Any, executable: Any, node: int) -> Callable[[int], None] | None:
+        return lambda address: None

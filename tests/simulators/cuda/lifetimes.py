@@ -24,11 +24,14 @@ class Other:
 
     def __init__(self, context, function, *args):
         self.answer = None
+        self._entered = threading.Event()
         self._thread = threading.Thread(target=self._call, args=(context, function, args), daemon=True)
         self._thread.start()
+        assert self._entered.wait(TIMEOUT), "it hangs"  # before the context is destroyed
 
     def _call(self, context, function, args):
         with current(context):
+            self._entered.set()
             self.answer = function(*args)
 
     def wait(self):

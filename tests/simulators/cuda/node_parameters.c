@@ -73,6 +73,37 @@ API(2, 0, cuGraphMemcpyNodeGetParams, 10000, cuGraphMemcpyNodeGetParams, handle,
     return SUCCESS;
 }
 
+static void *address_in(const struct side *side) {
+    return side->place == 2 ? (void *)(uintptr_t)side->device : side->host;
+}
+
+/* Each side of a copy stays in memory of the same kind, and of the same device. */
+static bool same_place(const void *old, const void *new) {
+    const struct allocation *was = allocation_around(old), *is = allocation_around(new);
+    bool was_host = !was || was->place == ON_HOST, is_host = !is || is->place == ON_HOST;
+    return was_host || is_host ? was_host && is_host : was->device == is->device;
+}
+
+/* Runs that have been launched keep the plan that they were launched with. */
+API(4, 0, cuGraphExecMemcpyNodeSetParams, 10020, cuGraphExecMemcpyNodeSetParams, handle, which, handle, node,
+    const struct copy_params *, wanted, handle, context) {
+    struct executable *executable = handle_get(which, EXECUTABLE);
+    struct node *original = handle_get(node, NODE);
+    if (!executable || !original || original->graph != executable->source) return INVALID_VALUE;
+    struct node *copy = executable->plan->graph->nodes.items[original->index];
+    void *source = address_in(&wanted->source), *target = address_in(&wanted->target);
+    if (copy->work.kind != WORK_COPY || copy->work.context != context) return INVALID_VALUE;
+    if (wanted->height != 1 || wanted->depth != 1) return INVALID_VALUE;
+    if (!same_place(copy->work.source, source) || !same_place(copy->work.target, target)) return INVALID_VALUE;
+    copy->work.source = source;
+    copy->work.target = target;
+    copy->work.nbytes = wanted->width;
+    struct plan *plan = plan_new(executable->plan->graph);
+    plan_release(executable->plan);
+    executable->plan = plan;
+    return SUCCESS;
+}
+
 struct host_params {
     host_function function;
     void *data;

@@ -1,0 +1,133 @@
+"""Copies to static inputs that are nodes of the graph: a call only changes where they read from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from .._core.streams import Stream
+from ..api import Graph
+from ..backends.base import Recorder
+from ..errors import DriverError
+from .arrays import ArrayType
+from .signature import Leaves
+
+
+class InputNode(NamedTuple):
+    """A copy to the static array of one argument."""
+
+    number: int
+    """Of the node."""
+    argument: int
+    """Its place among the arrays of a call."""
+    address: Callable[[Any], int]
+    altered: Callable[[Any], bool] | None
+    static: int
+    """The address of the static array."""
+    nbytes: int
+    array_type: ArrayType
+
+
+class InputNodes:
+    """The first nodes of a graph, each a copy from the caller's array to the static one.
+
+    Parameters
+    ----------
+    stream : Stream
+        Beside it the graph is captured.
+    leaves, statics : sequence of arrays
+        The arrays of the call that is captured, and the static ones.
+    array_types : sequence of ArrayType
+        Their types.
+    indices : sequence of int
+        Which of them are copied.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        leaves: Leaves,
+        statics: Sequence[Any],
+        array_types: Sequence[ArrayType],
+        indices: Sequence[int],
+    ) -> None:
+        self._nodes: list[InputNode] = []
+        if type(stream._backend).source_setter is not Recorder.source_setter:
+            for i in indices:
+                self._add(i, leaves[i], statics[i], array_types[i])
+        self.arguments = {node.argument for node in self._nodes}
+        """The arguments that are copied by nodes."""
+        self._sources = [0] * len(self._nodes)
+        self._setters: list[Callable[[int], None]] = []
+
+    def _add(self, i: int, leaf: Any, static: Any, array_type: ArrayType) -> None:
+        address, altered = array_type.address, array_type.altered
+        nbytes = 0 if address is None else _same_bytes(leaf, static)
+        if address is not None and nbytes and not (altered and altered(leaf)):
+            number = len(self._nodes)
+            node = InputNode(number, i, address, altered, address(static), nbytes, array_type)
+            self._nodes.append(node)
+
+    def record(self, stream: Stream, leaves: Leaves) -> None:
+        """Record the copies, as the first work of a capture."""
+        for node in self._nodes:
+            source = node.address(leaves[node.argument])
+            stream._backend.copy(stream._native, node.static, source, node.nbytes)
+
+    def connect(self, graph: Graph) -> bool:
+        """Find the nodes in the executable. Return False if their sources can't be changed."""
+        if not self._nodes:
+            return True
+        graph.instantiate()
+        runner = graph._runner
+        assert runner is not None
+        assert runner.captured is not None
+        assert runner.executable is not None
+        made = runner.captured.value, runner.executable.value
+        found = [runner.captured.recorder.source_setter(*made, node) for node in range(len(self._nodes))]
+        self._setters = [each for each in found if each is not None]
+        return len(self._setters) == len(self._nodes)
+
+    def read_from(self, leaves: Leaves) -> None:
+        """Have the next run read these arrays."""
+        sources = self._sources
+        for number, argument, address_of, altered, static, _, array_type in self._nodes:
+            leaf = leaves[argument]
+            address = address_of(leaf)
+            if altered is not None and altered(leaf):
+                address = 0
+            if address != sources[number] or address == 0:
+                sources[number] = 0  # nobody knows, if this is interrupted
+                if address in (0, static) or not self._set(number, address):
+                    copy = array_type.empty_like(leaf)  # freed in the order of the stream
+                    array_type.assign(copy, leaf)
+                    self._setters[number](address_of(copy))
+                else:
+                    sources[number] = address
+
+    def _set(self, number: int, address: int) -> bool:
+        try:
+            self._setters[number](address)
+        except DriverError:  # memory of another kind than that of the first call
+            return False
+        return True
+
+
+def _same_bytes(x: Any, y: Any) -> int:
+    """Return how many bytes two arrays have that can be copied as they are; 0 if they can't.
+
+    They can't if there are gaps, or the order is another one. Complex tensors may be conjugated lazily.
+    """
+    if hasattr(x, "stride"):
+        steps, others, size = x.stride(), y.stride(), 1
+    else:
+        steps, others, size = x.strides, y.strides, x.dtype.itemsize
+    if tuple(steps) != tuple(others) or getattr(x.dtype, "is_complex", False):
+        return 0
+    for step, length in sorted(zip(steps, x.shape, strict=True)):
+        if length == 1:
+            continue
+        if step != size:
+            return 0
+        size *= length
+    return int(x.nbytes)

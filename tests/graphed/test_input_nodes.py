@@ -1,0 +1,157 @@
+"""`graphed(inputs="node")`: the copies to static inputs are nodes, and calls change where these read from."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph.errors import driver_error
+from graphed.fakes import Tensor, calls
+
+
+class Dense(Tensor):
+    """A tensor that tells its address."""
+
+    negative = False
+    refused = False
+
+    def stride(self):
+        return tuple(step // self.data.itemsize for step in self.data.strides)
+
+    def data_ptr(self):
+        return self.data.ctypes.data
+
+    def element_size(self):
+        return self.data.itemsize
+
+    def is_neg(self):
+        return self.negative
+
+    nbytes = property(lambda self: self.data.nbytes)
+
+
+Dense.__module__ = "fakeframe.tensors"
+
+
+@pytest.fixture(autouse=True)
+def plain(device, monkeypatch):
+    monkeypatch.setattr(sys.modules["fakeframe"], "Tensor", Dense, raising=False)
+
+
+def dense(*values):
+    return Dense(np.array(values, dtype=float))
+
+
+@pytest.fixture
+def set_addresses(device, monkeypatch):
+    """The addresses that copies were told to read from."""
+    real, found = device.source_setter, []
+
+    def source_setter(self, *args):
+        set_source = real(*args)
+
+        def note(address):
+            found.append(address)
+            set_source(address)
+
+        return note
+
+    monkeypatch.setattr(type(device), "source_setter", source_setter, raising=False)
+    return found
+
+
+def test_the_graph_copies_its_inputs_itself(set_addresses):
+    f = ag.graphed(lambda x, y: x + y, warmup=0, inputs="node")
+    first = dense(1, 2), dense(10, 20)
+    assert f(*first).tolist() == [11, 22]
+    x, y = dense(3, 4), dense(30, 40)
+    calls.clear()
+    assert f(x, y).tolist() == [33, 44]
+    assert len([each for each in calls if each[0] in ("copy", "all")]) == 1  # of the result
+    assert set_addresses[-2:] == [x.data_ptr(), y.data_ptr()]
+    del set_addresses[:]
+    x.data[:] = 5
+    assert f(x, y).tolist() == [35, 45]
+    assert f(x, dense(0, 0)).tolist() == [5, 5]
+    assert len(set_addresses) == 1
+
+
+def test_with_a_static_input_given_back(device):
+    f = ag.graphed(lambda x: x.add_(dense(1, 1)), warmup=0, inputs="node", outputs="static")
+    for _ in range(3):
+        x = dense(1, 2)
+        assert f(x) is x
+        assert x.tolist() == [2, 3]
+
+
+def test_arrays_whose_bytes_are_not_their_elements_are_copied_first():
+    f = ag.graphed(lambda x, y: x + y, warmup=0, inputs="node")
+    f(dense(1, 2), dense(10, 20))
+    x = dense(3, 4)
+    x.negative = True
+    assert f(x, dense(1, 1)).tolist() == [4, 5]
+    x.negative = False
+    assert f(x, dense(1, 1)).tolist() == [4, 5]
+
+
+def test_arrays_that_the_driver_refuses_are_copied_first(device, monkeypatch):
+    real, refused = device.source_setter, set()
+
+    def source_setter(self, *args):
+        set_source = real(*args)
+
+        def choosy(address):
+            if address in refused:
+                raise driver_error(backend="fakedevice", call="set", code=1, code_name="INVALID_VALUE")
+            set_source(address)
+
+        return choosy
+
+    monkeypatch.setattr(type(device), "source_setter", source_setter, raising=False)
+    f = ag.graphed(lambda x, y: x + y, warmup=0, inputs="node")
+    f(dense(1, 2), dense(10, 20))
+    x, y = dense(3, 4), dense(1, 1)
+    refused.add(x.data_ptr())
+    for _ in range(2):
+        assert f(x, y).tolist() == [4, 5]
+        x.data[:] = 3, 4
+    assert f(dense(7, 8), y).tolist() == [8, 9]
+
+
+def test_where_sources_cannot_be_changed_every_call_copies(device, monkeypatch):
+    monkeypatch.setattr(type(device), "source_setter", lambda self, *args: None, raising=False)
+    runs = []
+
+    @ag.graphed(warmup=0, inputs="node")
+    def f(x):
+        runs.append(1)
+        return x + x
+
+    for i in range(3):
+        assert f(dense(i, 1)).tolist() == [2 * i, 2]
+    assert f.cache_info().captures == 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda i: Dense(np.arange(8.0)[::2] * 0 + i), id="dense"),
+        pytest.param(lambda i: Dense(np.full((4, 2), float(i))[:, 0]), id="with gaps"),
+        pytest.param(lambda i: Dense(np.full((2, 3), float(i)).T), id="transposed"),
+        pytest.param(lambda i: Dense(np.full(0, float(i))), id="empty"),
+        pytest.param(lambda i: Tensor(np.full(3, float(i))), id="of a subclass"),
+    ],
+)
+def test_all_kinds_of_arrays(make):
+    f = ag.graphed(lambda x: x + x, warmup=0, inputs="node")
+    for i in range(3):
+        x = make(i)
+        assert np.array_equal(f(x).tolist(), (x.data + x.data).tolist())
+
+
+def test_an_option_that_does_not_exist():
+    with pytest.raises(ValueError, match="inputs must be 'copy' or 'node', not 'nodes'"):
+        ag.graphed(lambda x: x, inputs="nodes")
