@@ -146,7 +146,7 @@ class Capture:
         used : callable, optional
             Called for the arrays that frameworks see being used.
         observer : callable, optional
-            Begins to watch the capture once it has begun.
+            Makes the observation that watches the capture once it has begun.
         """
         backend, native = self.backend, self.native
         mode = native_mode(backend, mode)
@@ -175,6 +175,7 @@ class Capture:
                 self._undos.extend(filter(None, (framework.observe(self.lease.shown, used),)))
         if observer is not None:
             self.observation = observer(self)
+            self.observation.begin()
 
     def _prepare(self, stream: streams.Stream, frameworks: Sequence[Framework]) -> None:
         """Release what frameworks cache, unless a capture is under way, and wait for a stream's work."""

@@ -21,6 +21,9 @@ diagnosing: ContextVar[bool] = ContextVar("diagnosing", default=False)
 class Observation(Protocol):
     """Watches one capture, from its begin."""
 
+    def begin(self) -> None:
+        """Watch the capture, which has just begun on this thread."""
+
     def stop(self) -> None:
         """Watch no more. Called on any thread, perhaps twice; does not raise."""
 
@@ -32,7 +35,7 @@ class Observation(Protocol):
 
 
 Observer = Callable[["Capture"], Observation]
-"""Begins to watch a capture that has just begun, on its thread."""
+"""Makes the observation of a capture."""
 
 
 def asked_for(given: object) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import pickle
 import sys
 import threading
@@ -303,3 +304,15 @@ def test_a_capture_by_hand(stream):
     graph.capture_begin()
     graph.reset()
     assert sys.gettrace() is None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_forked_child_is_not_watched(stream):
+    with ag.Graph(diagnose=True):
+        child = os.fork()
+        if not child:
+            tools = [sys.monitoring.get_tool(i) for i in range(6)] if hasattr(sys, "monitoring") else []
+            os._exit(0 if not any(tools) and sys.gettrace() is None else 1)
+        stream.launch(int)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -1,4 +1,4 @@
-"""Calls into C: their names, and which of them can't reach a driver."""
+"""Calls into C: their names, and which of them only wait."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from itertools import islice
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
-_HARMLESS = frozenset(
-    ("_thread", "_queue", "time", "select", "_socket", "math", "itertools", "_signal", "posix", "nt", "_io")
-)
-"""Modules in C whose functions call nothing that could reach a driver."""
+_WAITING = frozenset(("_thread", "_queue", "time", "select", "_socket", "_signal", "posix", "nt"))
+"""Modules in C whose functions wait, and call nothing that could reach a driver."""
 _OF_PYTHON = frozenset(("builtins", "collections", "re"))
 _CALLS = frozenset(("CALL", "CALL_KW", "CALL_FUNCTION_EX", "PRECALL"))
 _IDLE = frozenset(("RESUME", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "YIELD_VALUE", "SEND"))
@@ -28,12 +26,10 @@ def name_of(function: Any) -> str:
     return name if isinstance(name, str) else type(function).__qualname__
 
 
-def is_harmless(function: Any) -> bool:
-    """Return True for functions of Python's own that can't reach a driver: waits, clocks, ..."""
-    if function is len or function is isinstance:
-        return True
+def only_waits(function: Any) -> bool:
+    """Return True for functions of Python's own that wait, and so can't be what broke a capture."""
     owner = _owner(function)
-    return (getattr(function, "__module__", None) if owner is None else owner) in _HARMLESS
+    return (getattr(function, "__module__", None) if owner is None else owner) in _WAITING
 
 
 def _owner(function: Any) -> str | None:
@@ -59,7 +55,7 @@ def in_progress(frame: FrameType) -> str | None:
     expression = _expression(code, at)
     if instruction not in _CALLS or not isinstance(expression, ast.Call):
         return ""
-    if is_harmless(_value(expression.func, frame)):
+    if only_waits(_value(expression.func, frame)):
         return None
     return ast.unparse(expression.func)
 
@@ -96,6 +92,6 @@ def _value(expression: ast.expr, frame: FrameType) -> Any:
         owner = _value(expression.value, frame)
         if isinstance(owner, ModuleType):
             return vars(owner).get(expression.attr)
-        if type(owner).__module__ in _HARMLESS:  # a lock, a socket, ...
+        if type(owner).__module__ in _WAITING:  # a lock, a socket, ...
             return getattr(owner, expression.attr, None)
     return None

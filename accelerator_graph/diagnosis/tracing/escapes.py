@@ -18,7 +18,7 @@ _SHOWN = 5
 
 
 class Escapes:
-    """Compares the streams that frameworks use with those of a capture that has just begun.
+    """Compares the streams that frameworks use with those of a capture.
 
     Parameters
     ----------
@@ -34,12 +34,18 @@ class Escapes:
         self.asks: list[Framework] = []
         """Those that are asked after each call, since they do not report what they do."""
         self._backend = backend
+        self._captured = captured
+        self._device = device
+        self._handle = 0
         self._found: dict[Place, tuple[str, int, int]] = {}
         self._undos: list[Undo] = []
-        if Capability.HANDLES not in backend.capabilities(device):
+
+    def begin(self) -> None:
+        """Compare what this thread does, from now on."""
+        if Capability.HANDLES not in self._backend.capabilities(self._device):
             return
-        self._handle = backend.handle_int(captured)
-        for framework in stream_stack.taking_part(backend):
+        self._handle = self._backend.handle_int(self._captured)
+        for framework in stream_stack.taking_part(self._backend):
             undo = framework.operations(self._seen)
             if undo is not None:
                 self._undos.append(undo)

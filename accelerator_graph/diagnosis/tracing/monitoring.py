@@ -9,6 +9,7 @@ from threading import get_ident
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+from ..._interpreter.process import after_fork
 from ...backends.base import CaptureStatus
 from ...errors import AcceleratorGraphError
 from .places import is_passive
@@ -140,3 +141,13 @@ def _callbacks(trace: CaptureTrace) -> tuple[Callback, ...]:
         trace.broke_raising(frame_at(1), thread, error)
 
     return line, python_returns, c_returns, c_returns, raises
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.RLock()
+    for trace in list(_active):
+        end(trace)
+
+
+after_fork(_after_fork)

@@ -29,7 +29,7 @@ else:
 
 
 class CaptureTrace:
-    """Watches a capture that has just begun on this thread.
+    """Watches a capture of this thread.
 
     Nothing but the status of the captured stream is asked, which disturbs no capture and is legal on every
     thread.
@@ -56,7 +56,10 @@ class CaptureTrace:
         self._where: Suspect | None = None
         self._unnamed: tuple[FrameType, int, Suspect] | None = None
         """The frame, the instruction and the suspect of a call that has not returned yet."""
-        self._collecting: FrameType | None = None
+
+    def begin(self) -> None:
+        """Watch the capture, which has just begun on this thread."""
+        self.escapes.begin()
         gc.callbacks.append(self._collection)
         events.begin(self)
 

@@ -16,6 +16,8 @@ OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 _PASSIVE = tuple(OURS + name for name in (f"diagnosis{os.sep}tracing", f"interop{os.sep}_torch"))
 
 _STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
+_GENERATED = ("torchinductor_", f"{os.sep}.triton{os.sep}")
+"""Parts of the names of files that compilers write."""
 _INSTALLED = frozenset(("site-packages", "dist-packages"))
 
 
@@ -46,11 +48,15 @@ class Place(NamedTuple):
 
     def is_library(self) -> bool:
         """Return True in code that the user has installed rather than written."""
-        return self.is_ours() or self.is_standard() or _is_installed(self.file)
+        return self.is_ours() or self.is_standard() or _is_installed(self.file) or _is_generated(self.file)
 
 
 def _is_installed(file: str) -> bool:
     return not _INSTALLED.isdisjoint(file.replace(os.sep, "/").split("/"))
+
+
+def _is_generated(file: str) -> bool:
+    return file.startswith("<eval_with_key>") or any(each in file for each in _GENERATED)
 
 
 def stack_of(frame: FrameType | None) -> list[Place]:

@@ -94,8 +94,8 @@ class Suspect:
 
 
 def after_call(frame: FrameType, function: Any) -> Suspect | None:
-    """Return a call into C that has just returned to a frame; None if it can't reach a driver."""
-    return None if calls.is_harmless(function) else Suspect(stack_of(frame), calls.name_of(function))
+    """Return a call into C that has just returned to a frame; None if it only waited."""
+    return None if calls.only_waits(function) else Suspect(stack_of(frame), calls.name_of(function))
 
 
 def between(frame: FrameType, last: Moment | None) -> Suspect:

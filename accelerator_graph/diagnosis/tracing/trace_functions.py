@@ -12,6 +12,7 @@ from threading import get_ident
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from ..._interpreter.process import after_fork
 from .places import callers, is_passive
 
 if TYPE_CHECKING:
@@ -95,3 +96,13 @@ def _profile(frame: FrameType, event: str, arg: Any) -> None:
         if trace.escapes.asks and thread == trace.thread:
             trace.escapes.after_call(arg, getattr(arg, "__self__", None))
         trace.last[thread] = (frame.f_code, frame.f_lasti, False)
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.RLock()
+    for trace in list(_active):
+        end(trace)
+
+
+after_fork(_after_fork)
