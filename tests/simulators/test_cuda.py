@@ -94,6 +94,16 @@ def test_the_software_driver_is_what_it_says(software_driver, tmp_path, record_p
 
 
 @pytest.mark.needs("rest")
+def test_right_programs_are_not_accused_under_diagnosis(software_driver, tmp_path, record_property):
+    kit = "backends/test_conformance.py"
+    found = outcome(
+        software_driver, tmp_path, kit, "backends/test_programs.py", ACCELERATOR_GRAPH_DIAGNOSE="1"
+    )
+    record_property("tests", sum(found.passed.values()))
+    assert found.passed[kit] >= LEAST_PASSED[kit]
+
+
+@pytest.mark.needs("rest")
 def test_no_memory_is_used_that_is_gone(tmp_path, record_property):
     """The conformance kit once more, with every access of the driver and its work checked."""
     library = execute([compiler(), "-print-file-name=libasan.so"]).stdout.strip()

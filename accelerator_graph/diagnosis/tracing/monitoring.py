@@ -25,6 +25,11 @@ _IDS = (4, 3, 5, 2, 1, 0)
 """Tools in the order in which they are tried; 0 to 2 and 5 are meant for debuggers, coverage, profilers."""
 _EVENTS = ("LINE", "PY_RETURN", "C_RETURN", "C_RAISE", "RAISE")
 
+_PURE = frozenset(
+    map(id, (callable, enumerate, id, isinstance, issubclass, len, object, range, super, type, zip))
+)
+"""Functions that are called often and break nothing. The line that called them is watched all the same."""
+
 _active: dict[CaptureTrace, tuple[Callback, ...]] = {}
 _lock = threading.RLock()
 _tool: int | None = None
@@ -115,9 +120,9 @@ def _callbacks(trace: CaptureTrace) -> tuple[Callback, ...]:
         trace.broke_between(frame, thread)
         return None
 
-    def c_returns(code: CodeType, offset: int, function: Any, first: Any) -> Any:
-        if is_passive(code):  # these events can't be disabled
-            return None
+    def c_returns(code: CodeType, offset: int, function: Any, first: Any) -> None:
+        if id(function) in _PURE or is_passive(code):  # these events can't be disabled
+            return
         thread = get_ident()
         try:
             if not trace.broken and status(native) is active:
@@ -125,11 +130,10 @@ def _callbacks(trace: CaptureTrace) -> tuple[Callback, ...]:
                 if escapes.asks and thread == capturing:
                     escapes.after_call(function, first)
                 last[thread] = (code, offset, False)
-                return None
+                return
         except AcceleratorGraphError:
             pass
         trace.broke_in_call(frame_at(1), thread, function)
-        return None
 
     def raises(code: CodeType, offset: int, error: BaseException) -> None:
         thread = get_ident()
