@@ -16,6 +16,8 @@ pytestmark = require("cuda")
 from cuda.bindings import driver
 
 import accelerator_graph as ag
+from accelerator_graph import interop
+from accelerator_graph.interop.base import Framework
 from accelerator_graph.testing.works.cuda import call, device
 from diagnosis.native import starter
 from diagnosis.planted import broken_by, library, marked, named
@@ -289,3 +291,90 @@ def test_a_right_program_is_not_accused(scene):
         with pytest.raises(ValueError, match="0 to 255"):
             stream.fill(int(scene.memory), 300, 64)
     assert graph.num_nodes == 2
+
+
+# ---- work that escapes ---------------------------------------------------------------------------
+
+
+class Reports(Framework):
+    """A framework that reports its operations: each name that is given to `report`, on the stream given."""
+
+    api_version = 1
+    report = None
+
+    def backend(self):
+        return "cuda"
+
+    def operations(self, seen):
+        Reports.report = seen
+        return lambda: setattr(Reports, "report", None)
+
+
+class IsAsked(Framework):
+    """A framework whose operations are the calls of `abs`, on its current stream."""
+
+    api_version = 1
+    current = 0, 0
+
+    def backend(self):
+        return "cuda"
+
+    def current_stream(self, device=None):
+        return self.current
+
+    def use_stream(self, handle, device):
+        return lambda: None
+
+    def enqueues(self, function, first):
+        return function is abs
+
+
+@pytest.fixture
+def framework(request, monkeypatch):
+    name = f"planted_{request.param.__name__.lower()}"
+    monkeypatch.setitem(sys.modules, name, object())
+    interop.register(name, request.param)
+    yield request.param
+    interop.unregister(name)
+
+
+@pytest.mark.parametrize("framework", [Reports], indirect=True)
+def test_operations_on_streams_that_are_not_captured_are_named(framework, scene):
+    def body():
+        stream = ag.current_stream()
+        side = ag.Stream(like=stream)
+        side.wait(stream)
+        for handle in (stream.handle, side.handle):
+            framework.report("right", handle, 0)
+        for _ in range(3):
+            framework.report("wrong", int(scene.other), 0)  # breaks
+        side.fill(int(scene.memory), 1, 64)
+        stream.wait(side)
+
+    with pytest.warns(ag.EscapedWorkWarning) as seen, diagnosed(scene):
+        body()
+    [warning] = seen
+    message = str(warning.message)
+    assert f"does not have wrong at {__file__}:{marked(body)[1]} in {body.__qualname__}: " in message
+    assert f"its work went to stream {int(scene.other):#x} of device 0, which is not captured" in message
+    assert warning.filename == __file__
+    assert framework.report is None
+    error = broken_by(waits, diagnosed(scene), scene)
+    assert error.calls
+    assert framework.report is None
+
+
+@pytest.mark.parametrize("framework", [IsAsked], indirect=True)
+def test_a_framework_is_asked_after_its_own_calls(framework, scene, monkeypatch):
+    def body():
+        ag.current_stream().fill(int(scene.memory), 1, 64)
+        abs(-1)  # breaks
+        round(1.0)
+
+    monkeypatch.setattr(framework, "current", (int(scene.other), 0))
+    with pytest.warns(ag.EscapedWorkWarning, match=f":{marked(body)[1]} in ") as seen, diagnosed(scene):
+        body()
+    assert len(seen) == 1
+    monkeypatch.setattr(framework, "current", (int(scene.stream), 0))
+    with diagnosed(scene):
+        body()
