@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..._interpreter.process import after_fork
 from ...backends.base import CaptureStatus
 from ...errors import AcceleratorGraphError
-from .places import is_passive
+from .places import is_passive, is_unwatched
 
 if TYPE_CHECKING:
     from .observation import CaptureTrace
@@ -91,7 +91,7 @@ def _callbacks(trace: CaptureTrace) -> tuple[Callback, ...]:
     frame_at = sys._getframe
 
     def line(code: CodeType, number: int) -> Any:
-        if is_passive(code):
+        if is_unwatched(code):
             return disable
         thread = get_ident()
         try:
@@ -104,7 +104,7 @@ def _callbacks(trace: CaptureTrace) -> tuple[Callback, ...]:
         return None
 
     def python_returns(code: CodeType, offset: int, value: object) -> Any:
-        if is_passive(code):
+        if is_unwatched(code):
             return disable
         thread = get_ident()
         frame = frame_at(1)

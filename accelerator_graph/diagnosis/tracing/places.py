@@ -27,6 +27,16 @@ def is_passive(code: CodeType) -> bool:
     return code.co_filename.startswith(_PASSIVE)
 
 
+@lru_cache(65536)
+def is_unwatched(code: CodeType) -> bool:
+    """Return True for code whose lines are not watched: Python's own, and what imports run.
+
+    What these lines do is put down to the line that called them. Their calls into C are watched.
+    """
+    place = Place(code.co_filename, code.co_firstlineno, code.co_qualname)
+    return is_passive(code) or place.is_standard() or (code.co_name == "<module>" and place.is_library())
+
+
 class Place(NamedTuple):
     """A line that a thread was at."""
 

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ..._interpreter.process import after_fork
-from .places import callers, is_passive
+from .places import callers, is_passive, is_unwatched
 
 if TYPE_CHECKING:
     from .observation import CaptureTrace
@@ -62,7 +62,7 @@ def _leave() -> None:
 
 
 def _trace(frame: FrameType, event: str, arg: Any) -> Any:
-    if is_passive(frame.f_code):
+    if is_unwatched(frame.f_code):
         return None
     thread = get_ident()
     if not _active:
