@@ -111,7 +111,7 @@ def adds_a_callback(scene):
 
 
 def ends_it(scene):
-    driver.cuStreamEndCapture(scene.stream)  # breaks
+    driver.cuGraphDestroy(driver.cuStreamEndCapture(scene.stream)[1])  # breaks
 
 
 CALLBACK = ctypes.cast(
