@@ -40,13 +40,15 @@ class Scene:
         with ag.Graph(keep_graph=True, stream=int(self.other)) as self.graph:
             ag.current_stream().fill(int(self.memory), 1, 64)
         self.executable = call(driver.cuGraphInstantiate, driver.CUgraph(self.graph.raw_graph()), 0)
+        self.graphs = [self.graph]
 
 
 @pytest.fixture
 def scene():
     scene = Scene()
     yield scene
-    scene.graph.reset()
+    for graph in scene.graphs:
+        graph.reset()  # while there are the streams
     driver.cuGraphExecDestroy(scene.executable)
     driver.cuMemFree(scene.memory)
     driver.cuEventDestroy(scene.event)
@@ -159,8 +161,9 @@ FAULTS = {
 }
 
 
-def diagnosed(scene):
-    return ag.Graph(stream=int(scene.stream), diagnose=True)
+def diagnosed(scene, stream=None):
+    scene.graphs.append(ag.Graph(stream=int(stream or scene.stream), diagnose=True))
+    return scene.graphs[-1]
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
@@ -277,7 +280,7 @@ def test_a_thread_without_python_is_told_from_the_calls_of_python(scene, tmp_pat
 
 def test_a_right_program_is_not_accused(scene):
     """What a capture permits, with errors of its own that break nothing."""
-    graph = ag.Graph(stream=int(scene.other), diagnose=True)
+    graph = diagnosed(scene, scene.other)
     with graph:
         stream = ag.current_stream()
         side = ag.Stream(like=stream)

@@ -25,12 +25,15 @@ class Scene:
         self.memory = int(hip.hipMalloc(4096)[1])
         self.event = hip.hipEventCreateWithFlags(2)[1]
         hip.hipEventRecord(self.event, self.other)
+        self.graphs = []
 
 
 @pytest.fixture
 def scene():
     scene = Scene()
     yield scene
+    for graph in scene.graphs:
+        graph.reset()  # while there is the stream
     hip.hipFree(scene.memory)
     hip.hipEventDestroy(scene.event)
     for stream in (scene.stream, scene.other):
@@ -102,7 +105,8 @@ FAULTS = {
 
 
 def diagnosed(scene):
-    return ag.Graph(stream=scene.stream, backend="hip", diagnose=True)
+    scene.graphs.append(ag.Graph(stream=scene.stream, backend="hip", diagnose=True))
+    return scene.graphs[-1]
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)

@@ -182,7 +182,7 @@ def test_another_thread_is_named(scene):
 
 def test_a_copy_of_cupy_is_named(scene):
     cupy = pytest.importorskip("cupy")
-    array = cupy.asarray(scene.x)
+    array = cupy.ones(64, dtype="f4")
 
     def body():
         array.get()  # breaks
@@ -217,8 +217,8 @@ def test_work_on_the_default_stream_is_named(scene):
 
 def test_work_of_cupy_on_its_null_stream_is_named(scene):
     cupy = pytest.importorskip("cupy")
-    array = cupy.asarray(scene.x)
-    array.sum()
+    array = cupy.ones(64, dtype="f4")
+    cupy.add(array, 1, out=array)
     torch.cuda.synchronize()
 
     def body():
@@ -227,7 +227,7 @@ def test_work_of_cupy_on_its_null_stream_is_named(scene):
             cupy.add(array, 1, out=array)  # breaks
 
     [message] = escaped(body, diagnosed(scene))
-    assert "does not have add at" in message
+    assert "add at " in message
     assert f"test_torch.py:{marked(body)[1]} in " in message
 
 

@@ -21,20 +21,31 @@ _GENERATED = ("torchinductor_", f"{os.sep}.triton{os.sep}")
 _INSTALLED = frozenset(("site-packages", "dist-packages"))
 
 
-@lru_cache(65536)
 def is_passive(code: CodeType) -> bool:
     """Return True for code that runs only because a capture is watched."""
-    return code.co_filename.startswith(_PASSIVE)
+    return _is_passive(code.co_filename)
 
 
-@lru_cache(65536)
 def is_unwatched(code: CodeType) -> bool:
     """Return True for code whose lines are not watched: Python's own, and what imports run.
 
     What these lines do is put down to the line that called them. Their calls into C are watched.
     """
-    place = Place(code.co_filename, code.co_firstlineno, code.co_qualname)
-    return is_passive(code) or place.is_standard() or (code.co_name == "<module>" and place.is_library())
+    file = code.co_filename
+    return _is_passive(file) or _is_standard(file) or (code.co_name == "<module>" and _is_installed(file))
+
+
+# by file: to hash a code object takes longer than all the rest of an event
+
+
+@lru_cache(4096)
+def _is_passive(file: str) -> bool:
+    return file.startswith(_PASSIVE)
+
+
+@lru_cache(4096)
+def _is_standard(file: str) -> bool:
+    return not _is_installed(file) and file.startswith((*_STANDARD, "<frozen "))
 
 
 class Place(NamedTuple):
@@ -54,13 +65,14 @@ class Place(NamedTuple):
 
     def is_standard(self) -> bool:
         """Return True in Python's standard library."""
-        return not _is_installed(self.file) and self.file.startswith((*_STANDARD, "<frozen "))
+        return _is_standard(self.file)
 
     def is_library(self) -> bool:
         """Return True in code that the user has installed rather than written."""
         return self.is_ours() or self.is_standard() or _is_installed(self.file) or _is_generated(self.file)
 
 
+@lru_cache(4096)
 def _is_installed(file: str) -> bool:
     return not _INSTALLED.isdisjoint(file.replace(os.sep, "/").split("/"))
 
