@@ -22,7 +22,7 @@ from ._core.streams import Stream
 from ._interpreter.integers import integer
 from ._interpreter.sure_exit import if_skipped, sure_exit
 from .backends import registry
-from .errors import GraphStateError, UnsupportedError
+from .errors import AcceleratorGraphError, GraphStateError, UnsupportedError
 from .inspection.description import GraphDescription, Label
 from .inspection.profile import GraphProfile
 from .interop import registry as interop
@@ -293,6 +293,13 @@ class Graph(Lifecycle):
         contents = captured.recorder.nodes(captured.value)
         labelled = labels.if_in_order(captured.labels, contents[1], captured.backend)
         return GraphDescription.of(home.backend, home.device, contents, map(Label._make, labelled))
+
+    def _repr_html_(self) -> str | None:
+        """Return a small drawing for notebooks; None where `describe` can't tell what is in the graph."""
+        try:
+            return self.describe()._repr_html_()
+        except AcceleratorGraphError:
+            return None
 
     def profile(self, replays: int = 20, state: Iterable[object] | None = None) -> GraphProfile:
         """Run the graph's work to find out how long it takes.

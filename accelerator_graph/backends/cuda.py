@@ -258,9 +258,9 @@ class CudaBackend(Lends):
         return Executable(handle, graph.context)
 
     def single_executable(self, graph: Graph) -> bool:
-        """Return True if the graph allocates or frees memory: then the driver allows it one executable."""
+        """Return True if the graph has nodes with which the driver allows it one executable at a time."""
         return any(
-            _nodes.kind_of(self._driver, node) in ("mem_alloc", "mem_free")
+            _nodes.kind_of(self._driver, node) in ("mem_alloc", "mem_free", "conditional")
             for node in _nodes.node_handles(self._driver, graph.handle)
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ..backends.base import GraphContents, GraphEdge, GraphNode
+from .names import demangled
 
 
 class Label(NamedTuple):
@@ -97,7 +98,12 @@ def all_nodes(nodes: tuple[GraphNode, ...] | list[GraphNode]) -> Iterator[GraphN
 
 
 def _ordered(contents: GraphContents) -> GraphContents:
-    """Order the dependencies, in bodies too: vendors list them in any order."""
+    """Order the dependencies, which vendors list in any order, and demangle the names; in bodies too."""
     nodes, edges = contents
-    inside = [node._replace(bodies=tuple(map(_ordered, node.bodies))) for node in nodes]
-    return inside, sorted(edges, key=lambda edge: (edge.target, edge.source))
+    return [_named(node) for node in nodes], sorted(edges, key=lambda edge: (edge.target, edge.source))
+
+
+def _named(node: GraphNode) -> GraphNode:
+    if not node.demangled and node.name.startswith("_Z") and (name := demangled(node.name)) != node.name:
+        node = node._replace(demangled=name)
+    return node._replace(bodies=tuple(map(_ordered, node.bodies))) if node.bodies else node

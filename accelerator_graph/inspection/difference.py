@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
-from ..backends.base import GraphEdge, GraphNode
-from .description import GraphDescription, Label
-from .grouping import short_names
-from .names import title
-from .text import count, size
-
-_FIELDS = {
-    "name": "calls {0} instead of {1}",
-    "grid": "has the grid {0} instead of {1}",
-    "block": "has the block {0} instead of {1}",
-    "shared_bytes": "has {0} of shared memory instead of {1}",
-    "nbytes": "is of {0} instead of {1}",
-    "value": "fills with {0} instead of {1}",
-    "source": "reads at {0} instead of {1}",
-    "target": "writes at {0} instead of {1}",
-}
-
-_MOST_PAIRS = 4_000_000
-"""Beyond this many pairs of nodes, difflib leaves out very frequent ones, so that it takes seconds."""
+from ..backends.base import GraphContents, GraphNode
+from .dependencies import changed_dependencies
+from .description import GraphDescription
+from .label_changes import Labels, changed_labels, matched
+from .names import case, title
+from .node_changes import NodeChange, changes_of
+from .pairing import Place, paired
+from .text import listed, named, numbers
 
 
 class Comparison(NamedTuple):
@@ -39,11 +27,16 @@ class Comparison(NamedTuple):
     """What is different in a node that both have, in words, by its id in the second graph."""
 
 
+_Said = list[tuple[tuple[int, int], str]]
+"""Sentences with their places: after which node of the second graph, and of the first one."""
+
+
 def diff(a: GraphDescription, b: GraphDescription) -> list[str]:
     """Return what is different in `b`, in a sentence for each difference; nothing if they are equal.
 
-    Nodes are paired by their order, kind and function, as lines are in a comparison of two texts. So a node
-    that was added in the middle is one difference. Labels are paired by their names.
+    Nodes are paired by their labels, parameters and order, as lines are in a comparison of two texts. So
+    nodes that were added in the middle are one difference. What changed alike in several nodes of a label is
+    one, too.
 
     Parameters
     ----------
@@ -73,134 +66,100 @@ def compare(a: GraphDescription, b: GraphDescription) -> Comparison:
         )
         if old != new
     ]
-    inside = _contents(a.nodes, a.edges, b.nodes, b.edges, "")
-    return inside._replace(sentences=[*said, *inside.sentences, *_labels(a, b)])
+    inside = _compared(a, b)
+    return inside._replace(sentences=[*said, *inside.sentences])
 
 
-def _contents(
-    nodes: Sequence[GraphNode],
-    edges: Sequence[GraphEdge],
-    new_nodes: Sequence[GraphNode],
-    new_edges: Sequence[GraphEdge],
-    where: str,
-) -> Comparison:
-    said: list[str] = []
-    pairs: dict[int, int] = {}
+def _compared(a: GraphDescription, b: GraphDescription) -> Comparison:
+    """Compare the contents of two graphs."""
+    old, new = Labels(a), Labels(b)
+    pairs = paired(_places(a, old), _places(b, new))
+    back = {j: i for i, j in pairs.items()}
+    same = matched(old, new, pairs)
+    said: _Said = []
     changes: dict[int, list[str]] = {}
-    for operation, i, i_end, j, j_end in _operations(nodes, new_nodes):
-        if operation == "equal":
-            for old, new in zip(nodes[i:i_end], new_nodes[j:j_end], strict=True):
-                pairs[old.id] = new.id
-                if different := _parameters(old, new, where):
-                    changes[new.id] = different
-                    said += different
-        else:
-            said += [f"{where}node {old.id} ({title(old)}) is gone" for old in nodes[i:i_end]]
-            said += [f"{where}node {new.id} ({title(new)}) is new" for new in new_nodes[j:j_end]]
-    for target, sentence in _dependencies(edges, new_edges, pairs, where):
+    alike: dict[Hashable, list[tuple[int, NodeChange]]] = {}
+    for i, j in pairs.items():
+        node, label = b.nodes[j], new.title_of(j)
+        for change in changes_of(a.nodes[i], node):
+            where = "" if change.is_address else label  # addresses differ everywhere, or nowhere
+            alike.setdefault((where, title(node), change.key), []).append((j, change))
+            changes.setdefault(j, []).append(f"{named(node)} {change.one}")
+        for sentence in _inside(a.nodes[i], node):
+            said.append(((j, -1), _located(label, sentence)))
+            changes.setdefault(j, []).append(sentence)
+    together: dict[tuple[int, ...], list[str]] = {}
+    for found in alike.values():
+        ids, change = tuple(j for j, _ in found), found[0][1]
+        together.setdefault(ids, []).append(change.one if len(ids) == 1 else change.many)
+    for ids, facts in together.items():
+        node = b.nodes[ids[0]]
+        which = named(node) if len(ids) == 1 else f"nodes {numbers(ids)} ({title(node)})"
+        [label, *others] = {new.title_of(j) for j in ids}
+        said.append(((node.id, -1), _located("" if others else label, f"{which} {_joined(facts)}")))
+    for source, target, words in changed_dependencies(a.edges, b.edges, pairs):
+        sentence = f"{named(b.nodes[target])} {words.format(f'node {source}')}"
+        said.append(((target, -1), _located(new.title_of(target), sentence)))
         changes.setdefault(target, []).append(sentence)
-        said.append(sentence)
-    return Comparison(said, pairs, changes)
+    for first, sentence in _only(b.nodes, new, back, {*same.values()}, "new"):
+        said.append(((first, -1), sentence))
+    for first, sentence in _only(a.nodes, old, pairs, {*same}, "gone"):
+        after = next((pairs[i] for i in range(first, -1, -1) if i in pairs), -1)
+        said.append(((after, first), sentence))
+    sentences = [sentence for _, sentence in sorted(said, key=lambda each: each[0])]
+    return Comparison([*sentences, *changed_labels(old, new, pairs, same)], pairs, changes)
 
 
-def _operations(
-    nodes: Sequence[GraphNode], new_nodes: Sequence[GraphNode]
-) -> list[tuple[str, int, int, int, int]]:
-    """Return how to make the new list of nodes from the old one, as difflib does."""
-    old, new = ([(node.kind, node.name) for node in each] for each in (nodes, new_nodes))
-    start = _common(old, new)
-    end = _common(old[start:][::-1], new[start:][::-1])
-    old_end, new_end = len(old) - end, len(new) - end
-    middle_old, middle_new = old[start:old_end], new[start:new_end]
-    frequent = len(middle_old) * len(middle_new) > _MOST_PAIRS
-    middle = SequenceMatcher(None, middle_old, middle_new, autojunk=frequent).get_opcodes()
-    return [
-        ("equal", 0, start, 0, start),
-        *((what, i + start, i_end + start, j + start, j_end + start) for what, i, i_end, j, j_end in middle),
-        ("equal", old_end, len(old), new_end, len(new)),
-    ]
+def _places(description: GraphDescription, labels: Labels) -> list[Place]:
+    starts = {label.start for label in description.labels}
+    return [Place(node, labels.name_of(node.id), node.id in starts) for node in description.nodes]
 
 
-def _common(old: list[tuple[str, str]], new: list[tuple[str, str]]) -> int:
-    """Return how many elements two lists have in common at their beginnings."""
-    return next(
-        (index for index, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new))
-    )
+def _inside(old: GraphNode, new: GraphNode) -> Iterator[str]:
+    """Yield what differs between the bodies of two nodes."""
+    for number, bodies in enumerate(zip(old.bodies, new.bodies, strict=False)):
+        where = ", ".join(filter(None, (f"inside {named(new)}", case(new, number))))
+        yield from (f"{where}: {each}" for each in _compared(*map(as_description, bodies)).sentences)
 
 
-def _parameters(old: GraphNode, new: GraphNode, where: str) -> list[str]:
-    place = f"{where}node {new.id} ({title(new)})"
-    said = [
-        f"{place} {text.format(_shown(name, getattr(new, name)), _shown(name, getattr(old, name)))}"
-        for name, text in _FIELDS.items()
-        if getattr(old, name) != getattr(new, name)
-    ]
-    if len(old.bodies) != len(new.bodies):
-        said.append(f"{place} has {count(len(new.bodies), 'body')} instead of {len(old.bodies)}")
-    for before, after in zip(old.bodies, new.bodies, strict=False):
-        said += _contents(*before, *after, f"inside {place}: ").sentences
-    return said
+def as_description(contents: GraphContents) -> GraphDescription:
+    """Return a description of what is inside a node."""
+    nodes, edges = contents
+    return GraphDescription("", 0, tuple(nodes), tuple(edges))
 
 
-def _dependencies(
-    edges: Sequence[GraphEdge], new_edges: Sequence[GraphEdge], pairs: dict[int, int], where: str
+def _only(
+    nodes: Sequence[GraphNode], labels: Labels, both: Collection[int], known: Collection[int], word: str
 ) -> Iterator[tuple[int, str]]:
-    """Compare the dependencies between nodes that both graphs have; yield a sentence with its target."""
-    known = set(pairs.values())
-    old = {
-        (pairs[edge.source], pairs[edge.target]): edge.kind
-        for edge in edges
-        if edge.source in pairs and edge.target in pairs
+    """Yield a sentence for each run of nodes of a label that only one of the graphs has, with the first id.
+
+    If a label has no node in common with the other graph, it is all said with the label.
+    """
+    alone = {
+        label
+        for label, inside in enumerate(labels.nodes)
+        if label not in known and not any(node in both for node in inside)
     }
-    new = {
-        (edge.source, edge.target): edge.kind
-        for edge in new_edges
-        if edge.source in known and edge.target in known
-    }
-    for source, target in sorted(old.keys() | new.keys()):
-        place = f"{where}node {target}"
-        if (source, target) not in new:
-            yield target, f"{place} does not wait for node {source} any more"
-        elif (source, target) not in old:
-            yield target, f"{place} waits for node {source}"
-        elif old[source, target] != new[source, target]:
-            kinds = old[source, target] or "ordinary", new[source, target] or "ordinary"
-            sentence = f"{place} waits for node {source} by a {kinds[1]} dependency instead of {kinds[0]}"
-            yield target, sentence
+
+    def where(place: tuple[int, GraphNode]) -> tuple[int | None, str, int]:
+        index, node = place
+        label = labels.outermost(node.id, alone)
+        return label, "" if label is not None else labels.title_of(node.id), node.id - index
+
+    missing = [node for node in nodes if node.id not in both]
+    for (label, title_of_label, _), run in groupby(enumerate(missing), key=where):
+        inside = [node for _, node in run]
+        if label is not None:
+            yield inside[0].id, f"label {labels.titles[label]} is {word}: {listed(inside)}"
+        else:
+            verb = "is" if len(inside) == 1 else "are"
+            yield inside[0].id, _located(title_of_label, f"{listed(inside)} {verb} {word}")
 
 
-def _labels(a: GraphDescription, b: GraphDescription) -> list[str]:
-    """Compare the labels by their names and those around them; where they are written does not count."""
-    old, new = _sizes(a), _sizes(b)
-    said = [f"{name} is gone" for name in old if name not in new]
-    for name, nodes in new.items():
-        if name not in old:
-            said.append(f"{name} is new")
-        elif nodes != old[name]:
-            said.append(f"{name} has {count(nodes, 'node')} instead of {old[name]}")
-    return said
+def _joined(words: list[str]) -> str:
+    *rest, last = words
+    return f"{', '.join(rest)} and {last}" if rest else last
 
 
-def _sizes(description: GraphDescription) -> dict[str, int]:
-    """Return how many nodes each label has. A name that is used again gets a number."""
-    used: Counter[str] = Counter()
-    sizes = {}
-    around: list[Label] = []
-    for label in description.labels:
-        around = [outer for outer in around if label.stop <= outer.stop and label.start < outer.stop]
-        around.append(label)
-        name = f"label {' / '.join(short_names(around))!r}"
-        used[name] += 1
-        sizes[f"{name}, number {used[name]}," if used[name] > 1 else name] = label.stop - label.start
-    return sizes
-
-
-def _shown(name: str, value: object) -> str:
-    match name, value:
-        case _, None:
-            return "nothing"
-        case (("nbytes" | "shared_bytes"), int(nbytes)):
-            return size(nbytes)
-        case (("source" | "target"), int(address)):
-            return f"{address:#x}"
-    return str(value)
+def _located(label: str, sentence: str) -> str:
+    return f"in {label.rstrip(',')}: {sentence}" if label else sentence

@@ -9,7 +9,7 @@ from itertools import count, takewhile
 from ..backends.base import GraphEdge, GraphNode
 from .description import GraphDescription, Label
 from .grouping import place, runs, short_names
-from .names import title
+from .names import body_title, title
 from .text import details
 
 FORMATS = ("svg", "png", "pdf")
@@ -20,6 +20,8 @@ _COLOURS = {
     "mem_alloc": "#ffe9c7",
     "mem_free": "#ffe9c7",
     "host": "#f3d9fa",
+    "graph": "#f6efb8",
+    "conditional": "#f6efb8",
 }
 _OTHER = "#eeeeee"
 
@@ -101,7 +103,7 @@ def _nodes(nodes: Sequence[GraphNode], prefix: str) -> Iterator[str]:
         )
         for number, body in enumerate(node.bodies):
             yield f"  subgraph cluster_{name}_{number} {{"
-            yield f'  label="inside {node.id}";'
+            yield f'  label="{body_title(node, number)}";'
             yield from _nodes(body[0], f"{name}_{number}_")
             yield from _edges(body[1], f"{name}_{number}_")
             yield "  }"

@@ -30,11 +30,11 @@ def demangled(name: str) -> str:
 
 @lru_cache(maxsize=4096)
 def short_name(name: str) -> str:
-    """Return the name of a function without its namespaces, template arguments and parameters."""
+    """Return a name as it is written in C++ without namespaces, template arguments and parameters."""
     if ".<locals>." in name:  # a function of Python's
         return name.rpartition(".<locals>.")[2]
     kept, depth = [], 0
-    for each in demangled(name).removeprefix("void ").replace("(anonymous namespace)", "{anonymous}"):
+    for each in name.removeprefix("void ").replace("(anonymous namespace)", "{anonymous}"):
         if each in ">)":
             depth -= 1
         elif each in "<(":
@@ -46,7 +46,21 @@ def short_name(name: str) -> str:
 
 def title(node: GraphNode) -> str:
     """Return the words that name a node: its kind, and the short name of what it calls."""
-    return " ".join(filter(None, (node.kind, short_name(node.name))))
+    return " ".join(filter(None, (node.kind, short_name(node.demangled or node.name))))
+
+
+def body_title(node: GraphNode, number: int) -> str:
+    """Return the words that name one of the bodies of a node: where it is, and when it runs."""
+    return ", ".join(filter(None, (f"inside node {node.id}", case(node, number))))
+
+
+def case(node: GraphNode, number: int) -> str:
+    """Return when a body of a conditional node runs; nothing if the node has one body only."""
+    if node.name == "switch":
+        return f"case {number}"
+    if len(node.bodies) < 2:
+        return ""
+    return ("then", "else")[number] if node.name == "if" and number < 2 else f"body {number}"
 
 
 @cache

@@ -11,7 +11,7 @@ from .lanes import lanes
 from .names import title
 from .text import table
 
-MOST = 50
+MOST = 25
 _WIDTH, _HEIGHT, _LANE, _ROW = 190, 22, 206, 34
 
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ..backends.base import GraphContents, GraphEdge, GraphNode
-from .description import GraphDescription, Label
+from .description import GraphDescription, Label, all_nodes
 
 SCHEMA = 1
 """The version of the schema. It changes when a field goes or changes its meaning; new fields do not count."""
@@ -16,7 +16,11 @@ _DEFAULTS = GraphNode._field_defaults
 
 
 def to_json(description: GraphDescription, indent: int | None) -> str:
-    """Return a description as JSON. Fields of nodes that say nothing are left out."""
+    """Return a description as JSON. Fields of nodes that say nothing are left out.
+
+    Names as they are written in C++ are long, so they are in one table for all nodes.
+    """
+    names = {node.name: node.demangled for node in all_nodes(description.nodes) if node.demangled}
     return json.dumps(
         {
             "schema": SCHEMA,
@@ -24,6 +28,7 @@ def to_json(description: GraphDescription, indent: int | None) -> str:
             "device": description.device,
             **_contents(description.nodes, description.edges),
             **({"labels": [label._asdict() for label in description.labels]} if description.labels else {}),
+            **({"demangled": names} if names else {}),
         },
         indent=indent,
     )
@@ -40,7 +45,7 @@ def from_json(text: str) -> GraphDescription:
             f"{SCHEMA}; read it with the version that wrote it, or a later one."
         )
     try:
-        contents = _read(data)
+        contents = _read(data, _names(data.get("demangled", {})))
         labels = _labels(data.get("labels", ()), len(contents[0]))
         return GraphDescription.of(data["backend"], data["device"], contents, labels)
     except (KeyError, TypeError, IndexError) as error:
@@ -57,7 +62,9 @@ def _said(value: object) -> bool:
 
 def _node(node: GraphNode) -> dict[str, Any]:
     said: dict[str, Any] = {
-        name: value for name, value in node._asdict().items() if value != _DEFAULTS.get(name, ())
+        name: value
+        for name, value in node._asdict().items()
+        if name != "demangled" and value != _DEFAULTS.get(name, ())
     }
     if node.bodies:
         said["bodies"] = [_contents(*body) for body in node.bodies]
@@ -71,14 +78,21 @@ def _labels(data: Any, count: int) -> list[Label]:
     return labels
 
 
-def _read(data: dict[str, Any]) -> GraphContents:
+def _names(data: Any) -> dict[str, str]:
+    if not isinstance(data, dict) or not all(isinstance(name, str) for name in data.values()):
+        raise TypeError("the table of names is not one")
+    return data
+
+
+def _read(data: dict[str, Any], names: dict[str, str]) -> GraphContents:
     nodes = []
     for each in data["nodes"]:
         known = {name: value for name, value in each.items() if name in GraphNode._fields}
         for name in _TUPLES:
             if name in known:
                 known[name] = tuple(known[name])
-        known["bodies"] = tuple(map(_read, each.get("bodies", ())))
+        known["bodies"] = tuple(_read(body, names) for body in each.get("bodies", ()))
+        known["demangled"] = names.get(each.get("name", ""), "")
         nodes.append(GraphNode(**known))
     edges = [GraphEdge(*edge) for edge in data["edges"]]
     ids = range(len(nodes))

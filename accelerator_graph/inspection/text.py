@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from ..backends.base import GraphEdge, GraphNode
 from .description import GraphDescription, all_nodes
 from .grouping import place, runs, short_names
-from .names import short_name
+from .names import body_title, short_name, title
 
 
 def table(description: GraphDescription, most: int = 40) -> str:
@@ -40,9 +42,35 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural}"
 
 
+def numbers(ids: Sequence[int], most: int = 6) -> str:
+    """Return ascending numbers in words: ``3 to 9, 12 and 14``."""
+    runs = [[each for _, each in run] for _, run in groupby(enumerate(ids), lambda each: each[1] - each[0])]
+    parts = [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    if len(parts) > most:
+        parts = [*parts[: most - 1], f"{sum(map(len, runs[most - 1 :]))} more"]
+    *rest, last = ", ".join(parts).split(", ")
+    return f"{', '.join(rest)} and {last}" if rest else last
+
+
+def named(node: GraphNode) -> str:
+    """Return a node's number and title."""
+    return f"node {node.id} ({title(node)})"
+
+
+def listed(nodes: Sequence[GraphNode], most: int = 6) -> str:
+    """Return the numbers of nodes, and how many there are of what."""
+    if len(nodes) == 1:
+        return named(nodes[0])
+    titles = Counter(map(title, nodes)).most_common()
+    words = [f"{times} {name}" for name, times in titles[:most]] if len(titles) > 1 else [titles[0][0]]
+    if others := sum(times for _, times in titles[most:]):
+        words.append(f"{others} more")
+    return f"nodes {numbers([node.id for node in nodes])} ({', '.join(words)})"
+
+
 def details(node: GraphNode) -> str:
     """Return what a node does, in a few words."""
-    parts = [short_name(node.name)] if node.name else []
+    parts = [short_name(node.demangled or node.name)] if node.name else []
     if node.grid and node.block:
         shared = f" {size(node.shared_bytes)} shared" if node.shared_bytes else ""
         parts.append(f"<{_product(node.grid)} x {_product(node.block)}>{shared}")
@@ -54,7 +82,14 @@ def details(node: GraphNode) -> str:
         parts.append(f"{node.source:#x} ->")
     if node.target is not None and node.kind != "host":
         parts.append(f"{node.target:#x}")
+    if is_closed(node):
+        parts.append("(the driver does not tell what is inside)")
     return " ".join(parts)
+
+
+def is_closed(node: GraphNode) -> bool:
+    """Return True for a conditional node whose bodies the vendor does not tell."""
+    return node.kind == "conditional" and not node.bodies
 
 
 def size(nbytes: int) -> str:
@@ -89,7 +124,9 @@ def _rows(
         before = after.get(node.id, [])
         shown = " ".join(before) if before != [str(node.id - 1)] else ""
         yield f"{indent}{node.id}", node.kind, details(node), shown or ("" if before else "-")
-        for body in node.bodies:
+        for number, body in enumerate(node.bodies):
+            if node.kind == "conditional":
+                yield f"{indent}  {body_title(node, number)}:", "", "", ""
             yield from _rows(*body, indent + "  ")
 
 
@@ -101,7 +138,8 @@ def _product(sizes: tuple[int, ...]) -> str:
 
 
 def _aligned(rows: list[tuple[str, str, str, str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    nodes = [row for row in rows if row[1]]  # the others are headings
+    widths = [max(len(row[column]) for row in nodes) for column in range(3)]
     widths[0] = max(widths[0], 3)
     return [
         f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:<{widths[2]}}  {row[3]}".rstrip()

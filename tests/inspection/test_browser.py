@@ -22,6 +22,15 @@ SHOWN = "page.shown().length"
 CHOSEN = "page.chosen().sides.at(-1).uid"
 EDGES = "page.views[0].cy.edges().length"
 DRAWN = "page.views[0].cy.nodes().length"
+PAINTED = """(() => {
+    const { overview } = page.views[0], { width, height } = overview;
+    const copy = Object.assign(document.createElement("canvas"), { width, height });
+    const context = copy.getContext("2d", { willReadFrequently: true });
+    context.drawImage(overview, 0, 0);
+    const { data } = context.getImageData(0, 0, width, height);
+    return data.filter((value, index) => index % 4 === 3 && value > 0).length * 4 / data.length;
+})()"""
+"""The part of the window in which something is drawn behind cytoscape's canvas."""
 FILL = "page.views[0].cy.getElementById('0').style('background-color')"
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 
@@ -88,20 +97,54 @@ def test_search_finds_a_node_and_keys_move_on(opened, count):
 
 
 def test_ten_thousand_nodes_are_drawn(opened):
+    """From far away by a canvas of the page, from near by cytoscape, which has those near the window only."""
     view = opened(to_html(forked_chain(10_000)))
     view.click("#unfold")
-    until(view, f"{DRAWN} >= 10000")
+    assert view.evaluate(SHOWN) > 10_000
+    assert view.evaluate(DRAWN) == 0
+    until(view, f"{PAINTED} > 0.2")
     before = view.evaluate("page.views[0].cy.pan().x")
     view.mouse.move(400, 400)
     view.mouse.down()
     view.mouse.move(460, 440, steps=4)
     view.mouse.up()
     until(view, f"page.views[0].cy.pan().x > {before} + 20")
-    assert view.evaluate(EDGES) == 0
     view.press("#views .canvas", "Home")
-    until(view, f"{EDGES} > 10 && {EDGES} < 1500")
+    until(view, f"{DRAWN} > 20 && {DRAWN} < 1500 && {EDGES} > 10 && {EDGES} < 1500")
+    view.press("#views .canvas", "End")
+    until(view, f"page.views[0].cy.getElementById(`${{{SHOWN} - 1}}`).hasClass('chosen')")
+    assert view.evaluate(DRAWN) < 1500
     view.click("#fold")
     assert view.evaluate(SHOWN) == 100
+    assert view.evaluate(DRAWN) == 100
+    assert view.evaluate(PAINTED) == 0
+
+
+def test_boxes_that_are_far_away_can_be_chosen_and_found(opened):
+    view = opened(to_html(forked_chain(10_000)))
+    view.click("#unfold")
+    before = view.evaluate(PAINTED)
+    place = view.evaluate(
+        "(() => { const { x, y } = page.shown()[5000].place, { cy, canvas } = page.views[0],"
+        " around = canvas.getBoundingClientRect();"
+        " return [around.x + x * cy.zoom() + cy.pan().x, around.y + y * cy.zoom() + cy.pan().y]; })()"
+    )
+    view.mouse.click(*place)
+    until(view, "page.chosen() === page.shown()[5000]")
+    assert view.evaluate(DRAWN) == 0
+    view.fill("#search", "step_77")
+    assert view.inner_text("#found") == "100 matches"
+    assert view.evaluate(PAINTED) > before
+
+
+def test_a_large_graph_is_printed_whole(opened):
+    view = opened(to_html(forked_chain(3_000)))
+    view.click("#unfold")
+    view.evaluate("dispatchEvent(new Event('beforeprint'))")
+    until(view, "document.querySelector('.printed').naturalWidth > 300")
+    assert view.evaluate(DRAWN) > 3_000
+    view.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert view.evaluate(DRAWN) == 0
 
 
 def test_labels_fold_and_say_where_they_are(opened):
@@ -138,6 +181,36 @@ def test_bodies_are_shown_inside_their_node(opened):
     assert "1/0/0 inner_a" in details(view)
 
 
+def test_conditional_nodes_say_what_is_inside_or_that_it_is_not_told(opened):
+    body = [GraphNode(0, "memset", value=1)], []
+    nodes = [GraphNode(0, "conditional", "if", bodies=(body, body)), GraphNode(1, "conditional")]
+    view = opened(to_html(described(nodes, [])))
+    names = view.evaluate("page.shown().filter((item) => item.isGroup).map((item) => item.name)")
+    assert names == ["inside node 0, then", "inside node 0, else"]
+    view.fill("#search", "not told by the driver")
+    view.press("#search", "Enter")
+    assert view.evaluate(CHOSEN) == "1"
+    view.fill("#search", "0/1/0")
+    view.press("#search", "Enter")
+    assert "value\n1" in details(view)
+
+
+def test_what_differs_inside_a_conditional_node_is_marked(opened):
+    def conditional(*values):
+        bodies = tuple(([GraphNode(0, "memset", value=value)], []) for value in values)
+        return described([GraphNode(0, "kernel", "f"), GraphNode(1, "conditional", "if", bodies=bodies)], [])
+
+    view = opened(diff_to_html(conditional(1, 2), conditional(1, 3), ("old", "new")))
+    assert "inside node 1 (conditional if), else" in details(view)
+    assert view.evaluate(SHOWN) == 4
+    view.click("#unfold")
+    assert view.evaluate(SHOWN) == 6
+    assert view.evaluate("page.views.map(({ cy }) => cy.$('.changed').length)") == [2, 2]
+    view.fill("#search", "1/1/0")
+    view.press("#search", "Enter")
+    assert "fills with 3 instead of 2" in details(view)
+
+
 def test_dark_and_light_are_different_and_follow_the_system(opened):
     view = opened(to_html(forked_chain(30)))
     light = view.evaluate(BACKGROUND), view.evaluate(FILL)
@@ -161,6 +234,14 @@ def test_colours_by_size(opened):
     assert "size 2.1 KiB" in view.inner_text("#legend")
 
 
+def test_keys_work_before_anything_is_clicked(opened):
+    view = opened(to_html(forked_chain(30)))
+    view.keyboard.press("End")
+    assert view.evaluate(CHOSEN) == "29"
+    view.keyboard.press("ArrowUp")
+    assert view.evaluate(CHOSEN) == "28"
+
+
 def test_names_are_text(opened):
     hurtful = "</script><img src=x onerror='window.hurt = true'>"
     view = opened(to_html(chain(hurtful, "b")))
@@ -171,10 +252,15 @@ def test_names_are_text(opened):
 
 def test_two_graphs_move_together_and_are_marked(opened):
     names = [f"step_{index}" for index in range(40)]
-    view = opened(diff_to_html(chain(*names), chain(*names[:20], "extra", *names[21:]), ("old", "new")))
-    assert "node 20 (kernel step_20) is gone" in details(view)
+    new = chain(*names[:10], "extra", *names[10:20], *names[21:])
+    view = opened(diff_to_html(chain(*names), new, ("old", "new")))
+    assert "node 10 (kernel extra) is new\nnode 20 (kernel step_20) is gone" in details(view)
     assert view.evaluate("page.views.map(({ cy }) => cy.$('.gone').length)") == [1, 0]
     assert view.evaluate("page.views.map(({ cy }) => cy.$('.new').length)") == [0, 1]
+    for key, number, name in (("n", 1, "extra"), ("n", 2, "step_20"), ("n", 1, "extra"), ("p", 2, "step_20")):
+        view.press("#views .canvas >> nth=0", key)
+        assert view.inner_text("#found") == f"{number} of 2"
+        assert name in details(view)
     view.mouse.move(300, 500)
     view.mouse.wheel(0, -300)
     until(

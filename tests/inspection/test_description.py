@@ -104,6 +104,31 @@ def test_the_table(stream):
     ]
 
 
+def test_the_table_with_conditional_nodes():
+    def body(value):
+        return [GraphNode(0, "memset", nbytes=4, value=value)], []
+
+    nodes = [
+        GraphNode(0, "conditional", "while", bodies=(body(1),)),
+        GraphNode(1, "conditional", "if", bodies=(body(2), body(3))),
+        GraphNode(2, "conditional"),
+    ]
+    found = ag.GraphDescription.of("cuda", 0, (nodes, [GraphEdge(0, 1), GraphEdge(1, 2)]))
+    assert str(found).splitlines() == [
+        "graph of cuda, device 0: 3 nodes and 3 inside them (3 conditional, 3 memset), 2 dependencies",
+        "     kind         what                                       after",
+        "0    conditional  while                                      -",
+        "  inside node 0:",
+        "  0  memset       4 B = 1                                    -",
+        "1    conditional  if",
+        "  inside node 1, then:",
+        "  0  memset       4 B = 2                                    -",
+        "  inside node 1, else:",
+        "  0  memset       4 B = 3                                    -",
+        "2    conditional  (the driver does not tell what is inside)",
+    ]
+
+
 def test_the_table_with_labels(stream):
     with ag.Graph(keep_graph=True) as graph:
         stream.launch(first)

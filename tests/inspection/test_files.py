@@ -106,7 +106,7 @@ def test_pictures(graph, tmp_path, suffix, begins):
     assert path.read_bytes().startswith(begins)
     if suffix == "svg":
         texts = {element.text for element in ET.parse(path).iter("{http://www.w3.org/2000/svg}text")}
-        assert {"host print", "graph", "host work", "inside 1"} <= texts
+        assert {"host print", "graph", "host work", "inside node 1"} <= texts
 
 
 def test_without_graphviz_the_error_says_what_to_do(graph, tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from inspection.shapes import chain, described, forked_chain, labelled
 
 FOLDER = Path(page.__file__).parent
 HURTFUL = "</script><img src=x onerror=alert(1)><!--{{title}}&amp;\u2028\ud800"
-SCRIPTS = 7
+SCRIPTS = 8
 
 
 class Elements(HTMLParser):
@@ -135,10 +135,22 @@ def test_the_library_is_the_version_that_its_page_names():
 
 def test_a_notebook_shows_the_first_nodes_and_the_table():
     text = forked_chain(60)._repr_html_()
-    assert text.count("<rect ") == 50
-    assert "... and 10 more nodes" in text
+    assert text.count("<rect ") == 25
+    assert "... and 35 more nodes" in text
     assert forked_chain(3)._repr_html_().count("<path ") == 2
     assert "0 nodes" in described([], [])._repr_html_()
+
+
+def test_a_graph_is_drawn_in_a_notebook_if_it_can_be_described():
+    with ag.Stream(backend="cpu") as stream:
+        with ag.Graph() as lost:
+            stream.launch(print)
+        with ag.Graph(keep_graph=True) as graph:
+            stream.launch(print)
+            assert graph._repr_html_() is None
+    assert graph._repr_html_() == graph.describe()._repr_html_()
+    assert lost._repr_html_() is None
+    assert ag.Graph(backend="cpu")._repr_html_() is None
 
 
 def test_names_in_a_notebook_are_escaped():

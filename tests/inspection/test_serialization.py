@@ -15,6 +15,7 @@ NODES = [
     GraphNode(1, "memset", target=2**63, nbytes=8, value=0),
     GraphNode(2, "graph", bodies=(INSIDE, INSIDE)),
 ]
+MANGLED = "_ZN2ns5scaleEPf"
 DESCRIPTION = GraphDescription.of("cuda", 1, (NODES, [GraphEdge(1, 2), GraphEdge(0, 1, "programmatic")]))
 
 
@@ -41,6 +42,31 @@ def test_labels():
     assert "labels" not in json.loads(DESCRIPTION.to_json())
     data["labels"][0]["colour"] = "red"
     assert GraphDescription.from_json(json.dumps(data)) == labelled
+
+
+def test_a_name_in_c_plus_plus_is_kept_once():
+    nodes = [
+        GraphNode(0, "kernel", MANGLED),
+        GraphNode(1, "graph", bodies=(([GraphNode(0, "kernel", MANGLED)], []),)),
+    ]
+    described = GraphDescription.of("cuda", 0, (nodes, []))
+    assert described.nodes[0].demangled == "ns::scale(float*)"
+    text = described.to_json()
+    assert text.count("ns::scale") == 1
+    data = json.loads(text)
+    assert data["schema"] == 1
+    assert GraphDescription.from_json(text) == described
+    data["demangled"][MANGLED] = "as another machine says it"
+    assert GraphDescription.from_json(json.dumps(data)).nodes[0].demangled == "as another machine says it"
+
+
+def test_a_file_without_such_names_is_read():
+    data = {"schema": 1, "backend": "cuda", "device": 0, "edges": []}
+    text = json.dumps(data | {"nodes": [{"id": 0, "kind": "kernel", "name": MANGLED}]})
+    assert GraphDescription.from_json(text).nodes[0].demangled == "ns::scale(float*)"
+    for damaged in ([], 3, {MANGLED: 3}):
+        with pytest.raises(ValueError, match="damaged"):
+            GraphDescription.from_json(text[:-1] + f', "demangled": {json.dumps(damaged)}}}')
 
 
 @pytest.mark.parametrize("change", [{"start": 2, "stop": 2}, {"stop": 4}, {"start": -1}, {"start": "0"}])

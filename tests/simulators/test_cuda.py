@@ -29,6 +29,7 @@ LEAST_PASSED = {
     "backends/both/test_streams.py": 10,
     "backends/both/test_work.py": 10,
     "backends/cuda/test_captures.py": 5,
+    "backends/cuda/test_conditional_nodes.py": 4,
     "backends/cuda/test_contexts.py": 4,
     "backends/cuda/test_memory_nodes.py": 3,
     "diagnosis/test_cuda.py": 20,
@@ -82,6 +83,15 @@ def test_the_tests_of_the_backend_pass_and_leave_nothing(software_driver, tmp_pa
         name: found.passed[name] for name, least in LEAST_PASSED.items() if found.passed[name] < least
     } == {}
     assert [reason for reason in found.skipped if not reason.startswith(MAY_SKIP)] == []
+    assert {name: count for name, count in found.live.items() if count > MAY_LIVE.get(name, 0)} == {}
+    assert found.stale_handles == 0
+
+
+def test_a_newer_driver_tells_what_is_inside_conditional_nodes(software_driver, tmp_path, record_property):
+    name = "backends/cuda/test_conditional_nodes.py"
+    found = outcome(software_driver, tmp_path, name, SOFTWARE_CUDA_VERSION="13020")
+    record_property("tests", sum(found.passed.values()))
+    assert found.passed[name] >= LEAST_PASSED[name]
     assert {name: count for name, count in found.live.items() if count > MAY_LIVE.get(name, 0)} == {}
     assert found.stale_handles == 0
 

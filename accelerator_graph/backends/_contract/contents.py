@@ -13,7 +13,8 @@ class GraphNode(NamedTuple):
     kind: str
     """In lower case: ``"kernel"``, ``"memset"``, ``"memcpy"``, ``"host"``, ``"empty"``, ``"graph"``, ..."""
     name: str = ""
-    """The name of the kernel or function, as the vendor spells it, if it is known."""
+    """The name of the kernel or function, as the vendor spells it, if it is known. Of a conditional node:
+    ``"if"``, ``"while"`` or ``"switch"``."""
     grid: tuple[int, int, int] | None = None
     block: tuple[int, int, int] | None = None
     """Of a kernel: its blocks, and the threads of a block, in each direction."""
@@ -26,7 +27,10 @@ class GraphNode(NamedTuple):
     value: int | None = None
     """How many bytes are written, copied or allocated; of a fill, what each element is set to."""
     bodies: tuple[GraphContents, ...] = ()
-    """Of a child graph or a conditional node: what is inside."""
+    """Of a child graph or a conditional node: what is inside. A conditional node has at least one body: none
+    means that the vendor does not tell."""
+    demangled: str = ""
+    """The name as it is written in C++, if that differs. A description fills it in; a backend does not."""
 
 
 class GraphEdge(NamedTuple):

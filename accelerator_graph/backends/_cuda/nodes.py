@@ -130,6 +130,18 @@ class _Reader:
         child = self._driver.call("cuGraphChildGraphNodeGetGraph", handle)
         return node._replace(bodies=(list_nodes(self._driver, child),))
 
+    def _conditional(self, node: GraphNode, handle: Any) -> GraphNode:
+        """Return the node with its bodies, which only drivers and bindings from CUDA 13.2 on tell."""
+        if not hasattr(self._driver.api, "cuGraphNodeGetParams"):
+            return node
+        params = self._driver.call("cuGraphNodeGetParams", handle).conditional
+        bodies = tuple(list_nodes(self._driver, body) for body in params.phGraph_out)
+        try:
+            name = params.type.name.removeprefix("CU_GRAPH_COND_TYPE_").lower()
+        except ValueError:  # a driver that is newer than the binding
+            name = ""
+        return node._replace(name=name, bodies=bodies)
+
 
 def _address(memory: Any, device: Any, host: Any) -> int | None:
     """Return the address of one side of a copy; None for an array."""

@@ -9,11 +9,11 @@ from importlib.resources import files
 from typing import Any
 
 from ..description import GraphDescription, all_nodes
-from ..difference import Comparison, compare
+from ..difference import Comparison, as_description, compare
 from ..lanes import lanes
-from ..names import demangled, short_name
+from ..names import case, short_name
 
-_SCRIPTS = ("cytoscape.min.js", "rows.js", "words.js", "drawing.js", "colours.js", "page.js")
+_SCRIPTS = ("cytoscape.min.js", "rows.js", "words.js", "drawing.js", "overview.js", "colours.js", "page.js")
 
 
 def to_html(description: GraphDescription) -> str:
@@ -28,8 +28,7 @@ def diff_to_html(a: GraphDescription, b: GraphDescription, titles: tuple[str, st
     data = {
         "graphs": [{**_graph(each), "title": title} for each, title in zip((a, b), titles, strict=True)],
         "names": _names([a, b]),
-        "rows": _rows(comparison, len(a.nodes), len(b.nodes)),
-        "changes": comparison.changes,
+        **_compared(a, b, comparison),
         "sentences": comparison.sentences,
     }
     return _page(f"What differs: {titles[0]} and {titles[1]}", data)
@@ -37,22 +36,39 @@ def diff_to_html(a: GraphDescription, b: GraphDescription, titles: tuple[str, st
 
 def _graph(description: GraphDescription) -> dict[str, Any]:
     data: dict[str, Any] = json.loads(description.to_json())
-    _add_lanes(data, description.nodes, description.edges)
+    _add_to_contents(data, description.nodes, description.edges)
     data.setdefault("labels", [])
     return data
 
 
-def _add_lanes(data: dict[str, Any], nodes: Any, edges: Any) -> None:
+def _add_to_contents(data: dict[str, Any], nodes: Any, edges: Any) -> None:
     data["lanes"] = lanes(len(nodes), edges)
     for each, node in zip(data["nodes"], nodes, strict=True):
-        for body, contents in zip(each.get("bodies", ()), node.bodies, strict=True):
-            _add_lanes(body, *contents)
+        for number, (body, contents) in enumerate(zip(each.get("bodies", ()), node.bodies, strict=True)):
+            body["case"] = case(node, number)
+            _add_to_contents(body, *contents)
 
 
 def _names(descriptions: Iterable[GraphDescription]) -> dict[str, tuple[str, str]]:
     """Return the short and the whole name of each function."""
-    found = {node.name for each in descriptions for node in all_nodes(each.nodes) if node.name}
-    return {name: (short_name(name), demangled(name)) for name in sorted(found)}
+    found = {
+        node.name: node.demangled or node.name
+        for each in descriptions
+        for node in all_nodes(each.nodes)
+        if node.name
+    }
+    return {name: (short_name(found[name]), found[name]) for name in sorted(found)}
+
+
+def _compared(a: GraphDescription, b: GraphDescription, comparison: Comparison) -> dict[str, Any]:
+    """Return the rows of two graphs and what differs in them, and the same of the bodies of nodes."""
+    inside = {}
+    for i, j in comparison.pairs.items():
+        bodies = zip(a.nodes[i].bodies, b.nodes[j].bodies, strict=False)
+        if parts := [tuple(map(as_description, each)) for each in bodies]:
+            inside[j] = [_compared(old, new, compare(old, new)) for old, new in parts]
+    rows = _rows(comparison, len(a.nodes), len(b.nodes))
+    return {"rows": rows, "changes": comparison.changes, **({"inside": inside} if inside else {})}
 
 
 def _rows(comparison: Comparison, old: int, new: int) -> list[tuple[int | None, int | None]]:

@@ -3,7 +3,7 @@
 // Draws the shown rows with cytoscape: one row below the other, in as many columns as the window is wide.
 const Drawing = (() => {
   const WIDTH = 168, HEIGHT = 26, LANE = 186, ROW = 46, GAP = 84, INDENT = 10;
-  const FEWEST = 24, MANY = 1500;
+  const FEWEST = 24, MANY = 1500, READABLE = 0.5, MARGIN = 0.25;
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
@@ -88,7 +88,7 @@ const Drawing = (() => {
         const { left, right, y } = shown[from].place;
         const wide = Math.max(6, 26 - item.depth * INDENT / 2);
         found.push({
-          classes: "box", position: { x: (left + right) / 2, y: (y + shown[to].place.y) / 2 }, pannable: true,
+          group: "nodes", classes: "box", position: { x: (left + right) / 2, y: (y + shown[to].place.y) / 2 }, pannable: true,
           data: {
             id: `box ${first} ${from}`, depth: item.depth, fill: "#000", width: right - left + WIDTH + 2 * wide,
             height: shown[to].place.y - y + HEIGHT + Math.max(2, 12 - 2 * item.depth),
@@ -111,9 +111,22 @@ const Drawing = (() => {
     };
     const course = a.column !== b.column ? "across" : a.x === b.x ? "" : a.x < b.x ? "fork" : "join";
     return {
-      element: { data, classes: `${kind} ${course}` },
+      element: { group: "edges", data, classes: `${kind} ${course}` }, line: line(a, b),
       left: Math.min(a.x, b.x), right: Math.max(a.x, b.x), top: Math.min(a.y, b.y), bottom: Math.max(a.y, b.y),
     };
+  }
+
+  // The way of an edge, as points.
+  function line(a, b) {
+    const down = HEIGHT / 2, side = WIDTH / 2, turn = a.x < b.x ? a.y + down + 6 : b.y - down - 6, gap = a.right + side + GAP / 2;
+    if (a.column !== b.column) return [[a.x + side, a.y], [gap, a.y], [gap, b.y], [b.x - side, b.y]];
+    return [[a.x, a.y + down], [a.x, turn], [b.x, turn], [b.x, b.y - down]];
+  }
+
+  function reaching(element) {
+    const { classes, position: { x, y }, data: { width = WIDTH, height = HEIGHT } } = element;
+    const [[kind], [mark]] = [classes.match(/box|header|hole|$/), classes.match(/new|gone|changed|$/)];
+    return { element, kind, mark, left: x - width / 2, right: x + width / 2, top: y - height / 2, bottom: y + height / 2 };
   }
 
   // Returns the nodes of one side, and its edges with what they reach.
@@ -129,9 +142,11 @@ const Drawing = (() => {
       const hole = !item.isGroup && !item.sides[side];
       const header = item.isGroup && item.open;
       found.push({
-        classes: [item.isGroup ? (header ? "header" : "group") : hole ? "hole" : "", item.mark || ""].join(" "),
+        group: "nodes", classes: [item.isGroup ? (header ? "header" : "group") : hole ? "hole" : "", item.mark || ""].join(" "),
         position: header ? { x: (left + right) / 2, y } : { x, y }, pannable: true,
-        data: { id: `${index}`, text: hole ? "" : text(item, side), fill: fill(item, side), width: right - left + WIDTH },
+        data: {
+          id: `${index}`, text: hole ? "" : text(item, side), fill: fill(item, side), width: header ? right - left + WIDTH : WIDTH,
+        },
       });
       if (hole) found.at(-1).classes = "hole";
     }
@@ -145,7 +160,7 @@ const Drawing = (() => {
         edges.set(made.element.data.id, made);
       }
     }
-    return { nodes: found, edges: [...edges.values()] };
+    return { nodes: found.map(reaching), edges: [...edges.values()] };
   }
 
   function view(container) {
@@ -155,18 +170,42 @@ const Drawing = (() => {
     });
   }
 
-  // Of thousands of edges only those are drawn that can be seen, since they take most of the time. While thousands of
-  // small nodes are dragged, cytoscape moves a picture of them instead of drawing each.
-  function addEdges(cy, edges) {
-    const many = edges.length > MANY, far = cy.zoom() < 0.25, { x1, x2, y1, y2 } = cy.extent();
-    const seen = (each) => each.left < x2 && each.right > x1 && each.top < y2 && each.bottom > y1;
-    cy.renderer().textureOnViewport = many && far;
+  // Of thousands of nodes cytoscape draws only those near the window, and only if their text can be read: each takes it
+  // a quarter of a millisecond. The rest is the overview's.
+  function show(view, all = false) {
+    const { cy, elements } = view, wanted = new Map();
+    view.many = elements.nodes.length > MANY && !all;
+    if (!view.many) for (const { element } of [...elements.nodes, ...elements.edges]) wanted.set(element.data.id, element);
+    else if (cy.zoom() >= READABLE) {
+      const seen = seeing(cy, MARGIN);
+      for (const each of elements.nodes) if (seen(each)) wanted.set(each.element.data.id, each.element);
+      for (const { element } of elements.edges) {
+        if (wanted.has(element.data.source) && wanted.has(element.data.target)) wanted.set(element.data.id, element);
+      }
+    }
     cy.batch(() => {
-      cy.edges().remove();
-      cy.add((many ? (far ? [] : edges.filter(seen)) : edges).map((each) => each.element));
+      cy.elements().filter((element) => !wanted.has(element.id())).remove();
+      cy.add([...wanted.values()].filter(({ data }) => cy.getElementById(data.id).empty()));
     });
-    return many;
   }
 
-  return { colour, style, place, elements, view, addEdges };
+  // Returns whether something can be seen, or would be in a window that is larger by a part of itself on each side.
+  function seeing(cy, margin = 0) {
+    const { x1, x2, y1, y2, w, h } = cy.extent();
+    return ({ left, right, top, bottom }) => left < x2 + margin * w && right > x1 - margin * w
+      && top < y2 + margin * h && bottom > y1 - margin * h;
+  }
+
+  // Returns the number of the row at a place, or a few pixels beside it, of which cytoscape draws nothing.
+  function at(view, { x, y }) {
+    const slack = 4 / view.cy.zoom();
+    let found, least = slack;
+    for (const { element, kind, left, right, top, bottom } of view.elements.nodes) {
+      const away = Math.max(left - x, x - right, top - y, y - bottom);
+      if (away < least && kind !== "box" && kind !== "hole") [found, least] = [Number(element.data.id), away];
+    }
+    return found;
+  }
+
+  return { colour, style, place, elements, view, show, seeing, at };
 })();

@@ -41,7 +41,8 @@
     const heading = graph.title ? [make("p", {}, make("b", {}, graph.title), ` · ${Rows.count(graph.nodes.length, "node")}`)] : [];
     const printed = make("img", { className: "printed", alt: "" });
     at("views").append(make("div", { className: "view" }, ...heading, canvas, printed));
-    return { canvas, printed, cy: Drawing.view(canvas) };
+    const overview = Overview.into(canvas);
+    return { canvas, overview, printed, cy: Drawing.view(canvas), hits: new Set(), chosen: new Set() };
   });
   const [{ cy }] = views;
 
@@ -51,38 +52,37 @@
     const rows = Drawing.place(shown, clientWidth / Math.max(1, clientHeight));
     const by = at("colour").value, fill = Colours.painter(by, scales[by]);
     views.forEach((view, side) => {
-      view.cy.batch(() => {
-        const elements = Drawing.elements(shown, rows, side, (...each) => Words.text(...each, data.names), fill);
-        view.cy.elements().remove();
-        view.cy.add(elements.nodes);
-        view.edges = elements.edges;
-      });
-      view.many = Drawing.addEdges(view.cy, view.edges);
+      view.cy.elements().remove();
+      view.elements = Drawing.elements(shown, rows, side, (...each) => Words.text(...each, data.names), fill);
+      Drawing.show(view);
     });
     mark();
   }
 
   function mark() {
-    const hits = new Set(matches);
+    const found = new Set(matches);
+    const isHit = (item) => (item.isGroup ? !item.open && item.leaves.some((leaf) => found.has(leaf)) : found.has(item));
+    const hits = new Set(), ids = new Set(chosen ? [`${shown.indexOf(chosen)}`] : []);
+    if (found.size) shown.forEach((item, index) => isHit(item) && hits.add(`${index}`));
     for (const view of views) {
+      Object.assign(view, { hits, chosen: ids });
       view.cy.batch(() => {
         view.cy.$(".chosen, .near, .hit").removeClass("chosen near hit");
-        shown.forEach((item, index) => {
-          if (item.isGroup ? !item.open && hits.size && item.leaves.some((leaf) => hits.has(leaf)) : hits.has(item)) {
-            view.cy.getElementById(`${index}`).addClass("hit");
-          }
-        });
-        const element = chosen ? view.cy.getElementById(`${shown.indexOf(chosen)}`) : null;
-        if (element) element.addClass("chosen").connectedEdges().addClass("near");
+        view.cy.nodes().filter((node) => hits.has(node.id())).addClass("hit");
+        for (const id of ids) view.cy.getElementById(id).addClass("chosen").connectedEdges().addClass("near");
       });
+      Overview.draw(view);
     }
   }
 
   function everything() {
-    cy.fit(cy.elements(), 30);
-    if (cy.zoom() <= 1.2) return;
-    cy.zoom(1.2);
-    cy.center();
+    const [{ elements: { nodes }, canvas: { clientWidth, clientHeight } }] = views;
+    const most = (name, sign) => sign * nodes.reduce((found, each) => Math.max(found, sign * each[name]), -Infinity);
+    const [left, right, top, bottom] = [most("left", -1), most("right", 1), most("top", -1), most("bottom", 1)];
+    if (!nodes.length) return;
+    const zoom = Math.min(1.2, (clientWidth - 60) / (right - left), (clientHeight - 60) / (bottom - top));
+    const pan = { x: (clientWidth - zoom * (left + right)) / 2, y: (clientHeight - zoom * (top + bottom)) / 2 };
+    cy.viewport({ zoom, pan });
   }
 
   function into(item) {
@@ -161,7 +161,9 @@
   function showDetails() {
     if (!chosen) {
       at("details").replaceChildren(nodes.length ? at("reading").cloneNode(true) : "The graph has no nodes.");
-      if (comparing && data.sentences.length) at("details").prepend(make("h2", {}, "What differs"), sentences());
+      if (comparing && data.sentences.length) {
+        at("details").prepend(make("h2", {}, "What differs"), sentences(), make("p", {}, "n goes to the next difference, p to the previous one."));
+      }
       return;
     }
     if (chosen.isGroup) {
@@ -205,11 +207,15 @@
     mark();
   }
 
+  // Without a search, the differences of two graphs are gone through.
+  const marked = root.leaves.filter((item) => item.mark);
+
   function goTo(step) {
-    if (!matches.length) return;
-    match = (match + step + matches.length + (match < 0 && step < 0 ? 1 : 0)) % matches.length;
-    at("found").value = `${match + 1} of ${matches.length.toLocaleString("en")}`;
-    choose(matches[match]);
+    const list = at("search").value.trim() ? matches : marked;
+    if (!list.length) return;
+    match = (match + step + list.length + (match < 0 && step < 0 ? 1 : 0)) % list.length;
+    at("found").value = `${match + 1} of ${list.length.toLocaleString("en")}`;
+    choose(list[match]);
   }
 
   // ---- keys, buttons and the mouse
@@ -225,32 +231,36 @@
     Home: () => choose(shown[0]),
     End: () => choose(shown.at(-1)),
     Enter: () => (chosen?.isGroup ? toggle(chosen) : chosen && chosen.parent !== root && toggle(chosen.parent)),
+    n: () => goTo(1),
+    p: () => goTo(-1),
     "+": () => zoomed(1.25),
     "=": () => zoomed(1.25),
     "-": () => zoomed(0.8),
     0: everything,
   };
 
+  function press(event) {
+    const act = event.ctrlKey || event.metaKey || event.altKey ? null : KEYS[event.key];
+    if (!act) return;
+    event.preventDefault();
+    act();
+  }
+
   for (const view of views) {
-    view.canvas.addEventListener("keydown", (event) => {
-      const act = event.ctrlKey || event.metaKey || event.altKey ? null : KEYS[event.key];
-      if (!act) return;
-      event.preventDefault();
-      act();
-    });
-    view.cy.on("tap", "node", (event) => {
-      const item = shown[event.target.id()];
+    view.canvas.addEventListener("keydown", press);
+    view.cy.on("tap", (event) => {
+      const item = shown[event.target === view.cy ? Drawing.at(view, event.position) : event.target.id()];
       view.canvas.focus({ preventScroll: true });
       if (!item) return;
       if (item.isGroup) toggle(item);
       else choose(item, false);
     });
-    view.cy.on("tap", () => view.canvas.focus({ preventScroll: true }));
+    view.cy.on("render", () => Overview.draw(view));
     view.cy.on("viewport", () => {
       if (view.many) {
         clearTimeout(view.waiting);
         view.waiting = setTimeout(() => {
-          Drawing.addEdges(view.cy, view.edges);
+          Drawing.show(view);
           mark();
         }, 120);
       }
@@ -270,6 +280,8 @@
       at("help").open = false;
       search();
       views[0].canvas.focus({ preventScroll: true });
+    } else if (event.target === document.body) {
+      press(event);
     }
   });
   at("search").addEventListener("input", search);
@@ -295,6 +307,7 @@
     document.documentElement.classList.add("printing");
     repaint();
     for (const view of views) {
+      Drawing.show(view, true);
       view.printed.src = view.cy.png({ full: true, maxWidth: 3000, maxHeight: 3000, bg: Drawing.colour("page") });
     }
   });

@@ -26,13 +26,22 @@ const Rows = (() => {
   }
 
   // A body stands to the right of all lanes around it, so that no edge of another node runs through it.
+  const beside = (nodes) => 1 + nodes.reduce((most, node) => Math.max(most, node.lane), 0);
+
+  const bodyName = (node, number) => `inside node ${node.uid}${node.bodies[number].case && `, ${node.bodies[number].case}`}`;
+
+  function bodyOf(node, number, lane) {
+    if (!node?.bodies?.[number]) return [];
+    const nodes = nodesOf(node.bodies[number], `${node.uid}/${number}/`, lane);
+    if (nodes.length) nodes[0].insideOf = node;
+    return nodes;
+  }
+
   function itemsOf(nodes) {
-    const beside = 1 + nodes.reduce((most, node) => Math.max(most, node.lane), 0);
-    return nodes.flatMap((node) => [{ sides: [node] }, ...(node.bodies || []).map((body, number) => {
-      const inside = nodesOf(body, `${node.uid}/${number}/`, beside);
-      if (inside.length) inside[0].insideOf = node;
-      return group(`inside ${node.uid}`, itemsOf(inside));
-    })]);
+    const lane = beside(nodes);
+    return nodes.flatMap((node) => [{ sides: [node] }, ...(node.bodies || []).map(
+      (_, number) => group(bodyName(node, number), itemsOf(bodyOf(node, number, lane))),
+    )]);
   }
 
   function byLabel(items, labels) {
@@ -57,22 +66,35 @@ const Rows = (() => {
     return root;
   }
 
-  function compared(rows, sides, changes) {
-    const root = group("", []);
+  function compared({ rows, changes, inside = {} }, sides) {
+    const root = group("", []), places = sides.map(beside);
     let same = [];
     const flush = () => {
-      root.items.push(...(same.length < SAME ? same : [group(`${same.length} the same`, same, { counted: true })]));
+      const count = same.filter((item) => !item.isGroup).length;
+      root.items.push(...(count < SAME ? same : [group(`${count} the same`, same, { counted: true })]));
       same = [];
     };
     for (const [a, b] of rows) {
       const item = { sides: [a === null ? null : sides[0][a], b === null ? null : sides[1][b]] };
       item.mark = a === null ? "new" : b === null ? "gone" : changes[b] ? "changed" : "";
       item.sentences = b === null ? [] : changes[b] || [];
-      if (!item.mark) same.push(item);
-      else { flush(); root.items.push(item); }
+      const items = [item, ...comparedBodies(item.sides, inside[b] || [], places)];
+      if (!item.mark) same.push(...items);
+      else { flush(); root.items.push(...items); }
     }
     flush();
     return root;
+  }
+
+  // The bodies of a node, or of two that are the same; a body that only one of them has stands alone.
+  function comparedBodies(nodes, known, places) {
+    const count = Math.max(...nodes.map((node) => node?.bodies?.length || 0));
+    return Array.from({ length: count }, (_, number) => {
+      const sides = nodes.map((node, side) => bodyOf(node, number, places[side]));
+      const alone = { rows: [...sides[0].map(({ id }) => [id, null]), ...sides[1].map(({ id }) => [null, id])], changes: {} };
+      const named = nodes.findLast((node) => node?.bodies?.[number]);
+      return group(bodyName(named, number), compared(known[number] || alone, sides).items);
+    });
   }
 
   function finish(parent, depth) {
@@ -110,7 +132,7 @@ const Rows = (() => {
     if (data.rows) {
       data.graphs.forEach((graph, side) => byLabel(sides[side].map((node) => ({ sides: [node] })), graph.labels));
     }
-    const root = data.rows ? compared(data.rows, sides, data.changes) : byLabel(itemsOf(sides[0]), data.graphs[0].labels);
+    const root = data.rows ? compared(data, sides) : byLabel(itemsOf(sides[0]), data.graphs[0].labels);
     finish(root, 0);
     root.open = true;
     if (!data.rows) openSome(root);

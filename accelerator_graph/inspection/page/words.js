@@ -35,7 +35,7 @@ const Words = (() => {
     return [
       ["node", node.uid],
       ["kind", node.kind],
-      ["function", node.name ? (names[node.name] || [0, node.name])[1] : ""],
+      [node.kind === "conditional" ? "condition" : "function", node.name ? (names[node.name] || [0, node.name])[1] : ""],
       ["grid", is(node.grid, product)],
       ["block", is(node.block, product)],
       ["shared memory", is(node.shared_bytes, size)],
@@ -43,6 +43,7 @@ const Words = (() => {
       ["value", is(node.value, String)],
       ["reads at", is(node.source, address)],
       [/memset|memcpy/.test(node.kind) ? "writes at" : "address", is(node.target, address)],
+      ["inside", node.kind === "conditional" && !node.bodies ? "not told by the driver" : ""],
       ["label", node.labels.map(place).join(" › ")],
     ].filter(([, shown]) => shown !== "");
   }

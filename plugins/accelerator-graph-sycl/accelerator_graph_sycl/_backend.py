@@ -260,6 +260,10 @@ class SyclBackend(Backend):
         """End the capture if it has not ended, and discard the graph."""
         self._captures.abandon(token)
 
+    def recorded(self, token: Capture) -> int | None:
+        """Return the number of nodes so far, those of barriers included."""
+        return None if token.graph is None else self.node_count(token.graph)
+
     # ---- graphs and executables ----------------------------------------------------------------
 
     def instantiate(self, graph: Handle) -> Executable:
@@ -303,11 +307,15 @@ class SyclBackend(Backend):
 
     def node_count(self, graph: Handle) -> int:
         """Return the number of nodes, those of barriers included."""
-        return self._size(graph)[0]
+        count = c_size_t()
+        self._library.call("size", graph.address, byref(count), None)
+        return count.value
 
     def nodes(self, graph: Handle) -> tuple[list[GraphNode], list[GraphEdge]]:
         """List the nodes in the order of recording, and their dependencies. Names are only in `dump`."""
-        count, edge_count = self._size(graph)
+        found, edges = c_size_t(), c_size_t()
+        self._library.call("size", graph.address, byref(found), byref(edges))
+        count, edge_count = found.value, edges.value
         types, pairs = (c_int * count)(), (c_size_t * (2 * edge_count))()
         self._library.call("nodes", graph.address, types, pairs)
         nodes = [GraphNode(index, _kind(number)) for index, number in enumerate(types)]
@@ -322,11 +330,6 @@ class SyclBackend(Backend):
         return True
 
     # ---- helpers -------------------------------------------------------------------------------
-
-    def _size(self, graph: Handle) -> tuple[int, int]:
-        nodes, edges = c_size_t(), c_size_t()
-        self._library.call("size", graph.address, byref(nodes), byref(edges))
-        return nodes.value, edges.value
 
     def _refuse_capturing(self, stream: Any, call: str) -> None:
         if self._library.capture_of(stream):

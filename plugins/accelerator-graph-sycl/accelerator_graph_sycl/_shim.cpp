@@ -140,11 +140,13 @@ int sycl_graph_empty(Graph *graph, int *answer) {
   return guarded([=] { *answer = graph->empty(); });
 }
 
-// How many nodes and dependencies there are.
+// How many nodes and dependencies there are. `edges` may be null.
 int sycl_graph_size(Graph *graph, std::size_t *nodes, std::size_t *edges) {
   return guarded([=] {
     const auto found = graph->get_nodes();
     *nodes = found.size();
+    if (!edges)
+      return;
     *edges = 0;
     for (const Node &node : found)
       *edges += node.get_predecessors().size();

@@ -26,7 +26,7 @@ void capture_end(struct capture *capture, bool keep) {
     *place = capture->next;
     capture->status = CAPTURE_OVER;
     capture->graph->capturing = false;
-    if (!keep) graph_destroy(capture->graph);
+    if (!keep && !capture->lent) graph_destroy(capture->graph);
     for (struct stream *each = streams; each; each = each->next)
         if (each->capture == capture) {
             each->capture = NULL;
@@ -86,7 +86,8 @@ CUresult enqueue(handle which, const struct work *work) {
     return SUCCESS;
 }
 
-API(2, 0, cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, handle, which, int, mode) {
+/* Into a graph that is there already, or a new one. */
+static CUresult begin(handle which, int mode, struct graph *graph, struct stream **begun) {
     static unsigned long long last_id;
     struct stream *stream;
     if (mode < GLOBAL || mode > RELAXED) return INVALID_VALUE;
@@ -100,12 +101,31 @@ API(2, 0, cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, handle, which, i
                                 .mode = mode,
                                 .status = CAPTURE_ACTIVE,
                                 .origin = stream,
-                                .graph = graph_new(true),
+                                .graph = graph ? graph : graph_new(true),
+                                .lent = graph,
                                 .next = captures};
     capture->graph->capturing = true;
     captures = capture;
     stream->capture = capture;
+    *begun = stream;
     return SUCCESS;
+}
+
+API(2, 0, cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, handle, which, int, mode) {
+    struct stream *stream;
+    return begin(which, mode, NULL, &stream);
+}
+
+API(6, 0, cuStreamBeginCaptureToGraph, 12030, cuStreamBeginCaptureToGraph, handle, which, handle, into,
+    const handle *, after, const uint64_t *, data, size_t, count, int, mode) {
+    struct graph *graph = handle_get(into, GRAPH);
+    struct nodes nodes = {0};
+    struct stream *stream;
+    if (!graph || graph->capturing || !no_data(data, count)) return INVALID_VALUE;
+    CUresult code = graph_nodes(graph, after, count, &nodes) ? begin(which, mode, graph, &stream) : INVALID_VALUE;
+    if (code == SUCCESS) nodes_set(&stream->frontier, &nodes);
+    nodes_free(&nodes);
+    return code;
 }
 
 static CUresult judge(struct capture *capture) {

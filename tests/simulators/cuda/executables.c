@@ -15,15 +15,22 @@ void plan_release(struct plan *plan) {
     free(plan);
 }
 
+/* What runs where a node stands. */
+static struct graph *inside_of(const struct node *node) {
+    return node->conditional ? conditional_taken(node->conditional) : node->child;
+}
+
 static size_t works_in(const struct graph *graph) {
     size_t count = graph->nodes.count;
-    for (size_t i = 0; i < graph->nodes.count; i++)
-        if (graph->nodes.items[i]->child) count += works_in(graph->nodes.items[i]->child);
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        const struct graph *inside = inside_of(graph->nodes.items[i]);
+        if (inside) count += works_in(inside);
+    }
     return count;
 }
 
 /* Of the nodes that are ready the youngest comes first: as far from the order in which they were recorded
- * as their dependencies allow, so that a missing one shows. A child graph stands where its node does.
+ * as their dependencies allow, so that a missing one shows. A graph inside stands where its node does.
  * Returns whether every node's turn comes. */
 static bool arrange(struct plan *plan, struct graph *graph) {
     size_t total = graph->nodes.count, ready_count = 0, done = 0;
@@ -40,7 +47,8 @@ static bool arrange(struct plan *plan, struct graph *graph) {
         struct node *node = ready[--ready_count];
         done++;
         plan->works[plan->count++] = node->work;
-        if (node->child) whole &= arrange(plan, node->child);
+        struct graph *inside = inside_of(node);
+        if (inside) whole &= arrange(plan, inside);
         for (size_t i = 0; i < targets[node->index].count; i++) {
             struct node *target = targets[node->index].items[i];
             if (--target->waits == 0) ready[ready_count++] = target;
@@ -70,7 +78,7 @@ API(3, 0, cuGraphInstantiate, 11040, cuGraphInstantiateWithFlags, handle *, answ
     TRY(context_current(&context));
     if (!graph || flags & ~(uint64_t)KNOWN_FLAGS) return INVALID_VALUE;
     if (capture_forbids()) return CAPTURE_UNSUPPORTED;
-    if (graph->allocates && graph->executables) return NOT_SUPPORTED;
+    if (graph->single && graph->executables) return NOT_SUPPORTED;
     struct plan *plan = plan_new(graph);
     if (!plan) return INVALID_VALUE;
     struct executable *executable = calloc(1, sizeof *executable);

@@ -51,7 +51,7 @@ API(5, 0, cuGraphAddChildGraphNode, 10000, cuGraphAddChildGraphNode, handle *, a
     const handle *, after, size_t, count, handle, which) {
     struct graph *original = handle_get(which, GRAPH);
     if (!original) return INVALID_VALUE;
-    if (original->allocates) return NOT_SUPPORTED;
+    if (original->single) return NOT_SUPPORTED;
     struct graph *child = graph_copy(original, true);
     struct work work = {.kind = WORK_CHILD};
     CUresult code = graph_add_after(answer, graph, after, count, &work, child);
@@ -81,6 +81,7 @@ API(1, 0, cuGraphDestroyNode, 10000, cuGraphDestroyNode, handle, which) {
     }
     handle_drop(which);
     if (node->child) graph_forget_handles(node->child);
+    if (node->conditional) conditional_forget_handles(node->conditional);
     graph_free_node(node);
     return SUCCESS;
 }

@@ -126,6 +126,7 @@ static const char *label(const struct node *node) {
         case WORK_CHILD: return "GRAPH";
         case WORK_ALLOC: return "MEM_ALLOC";
         case WORK_FREE: return "MEM_FREE";
+        case WORK_CONDITIONAL: return "CONDITIONAL";
         default: return "EMPTY";
     }
 }

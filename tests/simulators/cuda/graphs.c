@@ -50,8 +50,9 @@ struct node *graph_add(struct graph *graph, const struct work *work, const struc
     nodes_add(&graph->nodes, node);
     if (is_memory(work)) {
         allocation_keep(work->memory);
-        graph->allocates = true;
+        graph->allocates = graph->single = true;
     }
+    graph->single |= work->kind == WORK_CONDITIONAL;
     return node;
 }
 
@@ -62,6 +63,7 @@ struct graph *graph_copy(const struct graph *graph, bool named) {
         const struct node *node = graph->nodes.items[i];
         struct node *mine = graph_add(copy, &node->work, &(struct nodes){0});
         mine->original = node->handle;
+        if (node->conditional) mine->conditional = conditional_copy(node->conditional, named);
         if (!node->child) continue;
         mine->child = graph_copy(node->child, named);
         mine->child->owned = true;
@@ -104,6 +106,7 @@ void graph_forget_handles(struct graph *graph) {
         struct node *node = graph->nodes.items[i];
         handle_drop(node->handle);
         if (node->child) graph_forget_handles(node->child);
+        if (node->conditional) conditional_forget_handles(node->conditional);
     }
 }
 
@@ -115,6 +118,7 @@ void graph_destroy(struct graph *graph) {
 void graph_free_node(struct node *node) {
     if (is_memory(&node->work)) allocation_release(node->work.memory);
     if (node->child) graph_release(node->child);
+    if (node->conditional) conditional_free(node->conditional);
     nodes_free(&node->after);
     free(node);
 }
@@ -137,7 +141,7 @@ API(1, 0, cuGraphDestroy, 10000, cuGraphDestroy, handle, which) {
 API(2, 0, cuGraphClone, 10000, cuGraphClone, handle *, clone, handle, which) {
     struct graph *graph = handle_get(which, GRAPH);
     if (!graph) return INVALID_VALUE;
-    if (graph->allocates) return NOT_SUPPORTED;
+    if (graph->single) return NOT_SUPPORTED;
     *clone = graph_copy(graph, true)->handle;
     return SUCCESS;
 }

@@ -4,11 +4,22 @@
 
 #include "streams.h"
 
+enum { IF, WHILE, SWITCH };
+
+struct conditional { /* what a conditional node has */
+    uint64_t condition; /* a handle of the API */
+    int type;
+    unsigned count;
+    struct graph **bodies;
+    handle *handles; /* of the bodies, in memory that the program may look at */
+};
+
 struct node {
     handle handle;
     struct graph *graph;
     struct work work;
     struct graph *child; /* of a child graph node: its own copy */
+    struct conditional *conditional;
     struct nodes after;
     handle original; /* in a clone: the node that this one stands for */
     struct node *pair;
@@ -23,6 +34,7 @@ struct graph {
     bool owned;     /* by a node */
     bool capturing; /* into it: it can't be destroyed, nor can its nodes */
     bool allocates;
+    bool single; /* as it allocates, or has conditional nodes: it has one executable, no clone, and is no child */
     int executables;
     handle original;
     struct nodes nodes;
@@ -36,6 +48,11 @@ bool no_data(const uint64_t *data, size_t count); /* of edges */
 bool graph_nodes(const struct graph *graph, const handle *handles, size_t count, struct nodes *nodes);
 CUresult graph_add_after(handle *answer, handle graph, const handle *after, size_t count,
     const struct work *work, struct graph *child);
+struct conditional *conditional_new(uint64_t condition, int type, unsigned count);
+struct conditional *conditional_copy(const struct conditional *conditional, bool named);
+void conditional_forget_handles(struct conditional *conditional);
+void conditional_free(struct conditional *conditional);
+struct graph *conditional_taken(const struct conditional *conditional); /* null if no body is */
 void graph_forget_handles(struct graph *graph);
 void graph_free_node(struct node *node);
 void graph_destroy(struct graph *graph); /* the handles go; the rest when nobody refers to it */

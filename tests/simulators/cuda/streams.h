@@ -8,7 +8,7 @@
 
 /* The numbers of the node types in the API. */
 enum work_kind { WORK_KERNEL = 0, WORK_COPY = 1, WORK_FILL = 2, WORK_HOST = 3, WORK_CHILD = 4,
-    WORK_EMPTY = 5, WORK_ALLOC = 10, WORK_FREE = 11,
+    WORK_EMPTY = 5, WORK_ALLOC = 10, WORK_FREE = 11, WORK_CONDITIONAL = 13,
     WORK_CALLBACK = 100 /* of no node */ };
 
 enum { MOST_PARAMETERS = 8, MOST_PARAMETER_BYTES = 128 };
@@ -121,6 +121,7 @@ struct capture {
     enum capture_status status;
     struct stream *origin;
     struct graph *graph;
+    bool lent; /* the graph was there before */
     struct capture *next;
 };
 

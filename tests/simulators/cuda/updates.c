@@ -47,6 +47,13 @@ static bool of_graph(const void *address) {
     return allocation && allocation->of_graph;
 }
 
+static bool same_bodies(const struct conditional *old, const struct conditional *new, struct result_info *info) {
+    if (old->type != new->type || old->count != new->count) return refuse(info, PARAMETERS_CHANGED, NULL, NULL);
+    for (unsigned i = 0; i < new->count; i++)
+        if (!same_shape(old->bodies[i], new->bodies[i], info)) return false;
+    return true;
+}
+
 static bool same_kind(struct node *old, struct node *new, struct result_info *info) {
     const struct work *was = &old->work, *is = &new->work;
     bool same = was->context == is->context;
@@ -61,6 +68,7 @@ static bool same_kind(struct node *old, struct node *new, struct result_info *in
         case WORK_COPY:
         case WORK_FREE: break;
         case WORK_CHILD: return same_shape(old->child, new->child, info);
+        case WORK_CONDITIONAL: return same_bodies(old->conditional, new->conditional, info);
         default: return true;
     }
     return same || refuse(info, PARAMETERS_CHANGED, new, NULL);

@@ -113,6 +113,7 @@ void work_run(const struct work *work) {
         case WORK_ALLOC:
         case WORK_FREE:
         case WORK_CHILD: /* its works follow */
+        case WORK_CONDITIONAL:
         case WORK_EMPTY: break;
     }
 }
