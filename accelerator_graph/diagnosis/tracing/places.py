@@ -32,7 +32,7 @@ def is_unwatched(code: CodeType) -> bool:
     What these lines do is put down to the line that called them. Their calls into C are watched.
     """
     file = code.co_filename
-    return _is_passive(file) or _is_standard(file) or (code.co_name == "<module>" and _is_installed(file))
+    return _is_unwatched(file) or (code.co_name == "<module>" and _is_installed(file))
 
 
 # by file: to hash a code object takes longer than all the rest of an event
@@ -41,6 +41,11 @@ def is_unwatched(code: CodeType) -> bool:
 @lru_cache(4096)
 def _is_passive(file: str) -> bool:
     return file.startswith(_PASSIVE)
+
+
+@lru_cache(4096)
+def _is_unwatched(file: str) -> bool:
+    return _is_passive(file) or _is_standard(file)
 
 
 @lru_cache(4096)
