@@ -27,7 +27,7 @@ FILES = {
     "programs": ["backends/test_programs.py"],
     "rules": ["simulators/amd/harshly.py", "driver_rules/test_hip_captures.py"],
     "backend": [
-        "diagnosis/test_hip.py",
+        "diagnosis/test_broken_captures_hip.py",
         *sorted(
             f"backends/{folder}/{path.name}"
             for folder in ("both", "hip")

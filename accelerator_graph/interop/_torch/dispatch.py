@@ -1,4 +1,4 @@
-"""Seeing the operators that torch dispatches below autograd."""
+"""A look at the operators that a thread calls."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 
-def each_operator(torch: Any, note: Callable[[Any, Any, Any], None]) -> Callable[[], bool]:
-    """Call `note` after each operator on this thread, with it, its arguments and its result; return the undo.
+def observe_operators(torch: Any, seen: Callable[[Any, Any, Any, Any], object]) -> Callable[[], bool]:
+    """Call ``seen(operator, args, kwargs, result)`` after each operator that this thread calls.
 
     This includes operators that autograd runs in threads of its own, since autograd copies this thread's
-    modes to them. Kernels that no operator launches are not seen. The undo returns False if there was nothing
-    to undo.
+    modes to them. It does not include what an operator calls inside of itself. Compiled code stays compiled.
+
+    Returns
+    -------
+    callable
+        Ends it. Returns True if it had not ended before.
     """
     dispatch = torch.utils._python_dispatch
 
@@ -28,17 +32,18 @@ def each_operator(torch: Any, note: Callable[[Any, Any, Any], None]) -> Callable
             return f"{torch.__name__}._dynamo" in sys.modules
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            result = func(*args, **(kwargs or {}))
-            note(func, (args, kwargs), result)
+            kwargs = kwargs or {}
+            result = func(*args, **kwargs)
+            seen(func, args, kwargs, result)
             return result
 
     observer = Observer()
 
     def undo() -> bool:
-        if not any(each is observer for each in dispatch._get_current_dispatch_mode_stack()):
-            return False
-        observer.__exit__(None, None, None)
-        return True
+        here = any(each is observer for each in dispatch._get_current_dispatch_mode_stack())
+        if here:
+            observer.__exit__(None, None, None)
+        return here
 
     observer.__enter__()
     return undo

@@ -8,16 +8,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..base import PoolId, Undo
-from .dispatch import each_operator
+from .dispatch import observe_operators
 
 
 def observe(torch: Any, pool: PoolId, used: Callable[[object], Undo]) -> Undo:
-    """Call `used` once for each tensor from before the capture that this thread's operators use."""
+    """Call `used` once for each tensor from before the capture that operators on this thread read or write.
+
+    Kernels that no operator launches are not seen.
+    """
     inputs = _Inputs(torch, used)
-    seen_no_more = each_operator(torch, lambda operator, given, result: inputs.note(given, result))
+    end = observe_operators(torch, lambda _, args, kwargs, result: inputs.note((args, kwargs), result))
 
     def undo() -> None:
-        if seen_no_more():
+        if end():
             with contextlib.suppress(RuntimeError):  # some of torch's allocators have no snapshot
                 inputs.forget_those_in(pool)
 

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from ..base import Undo
-from .dispatch import each_operator
+from .dispatch import observe_operators
 
 _WITHOUT_WORK = ("empty", "new_empty", "resize", "set_", "record_stream")
 """What the names of operators begin with that only make or describe memory."""
@@ -26,14 +26,14 @@ def operations(torch: Any, seen: Callable[[str, int, int], None]) -> Undo:
         is_view = any(each is not None and not each.is_write for each in aliases)
         return not is_view and (bool(aliases) or bool(schema.is_mutable))
 
-    def note(operator: Any, given: Any, result: Any) -> None:
+    def note(operator: Any, args: Any, kwargs: Any, result: Any) -> None:
         device = _device(torch, result)
         if device is None:
-            device = _device(torch, given)
+            device = _device(torch, args)
         if device is not None and enqueues(operator):
             seen(str(operator), int(stream_of(device)), device)
 
-    return each_operator(torch, note)
+    return observe_operators(torch, note)
 
 
 def _device(torch: Any, value: Any) -> int | None:

@@ -211,7 +211,7 @@ def test_work_on_the_default_stream_is_named(scene):
 
     [message] = escaped(body, diagnosed(scene))
     assert "does not have aten.mul_" in message
-    assert f"test_torch.py:{marked(body)[1]} in " in message
+    assert f"test_broken_captures_gpu.py:{marked(body)[1]} in " in message
     assert "its work went to stream 0x0 of device 0" in message
 
 
@@ -228,7 +228,7 @@ def test_work_of_cupy_on_its_null_stream_is_named(scene):
 
     [message] = escaped(body, diagnosed(scene))
     assert "add at " in message
-    assert f"test_torch.py:{marked(body)[1]} in " in message
+    assert f"test_broken_captures_gpu.py:{marked(body)[1]} in " in message
 
 
 # ---- what is right -------------------------------------------------------------------------------
