@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from . import errors as errors
     from . import interop as interop
     from . import testing as testing
+    from ._core.collectives import note_collective as note_collective
     from ._core.current_stream import current_stream as current_stream
     from ._core.current_stream import is_current_stream_capturing as is_current_stream_capturing
     from ._core.events import Event as Event
     from ._core.labels import label as label
+    from ._core.memory import measure_memory as measure_memory
     from ._core.module_labels import ModuleLabels as ModuleLabels
     from ._core.module_labels import label_modules as label_modules
     from ._core.pools import AnyPool as AnyPool
@@ -43,7 +45,10 @@ if TYPE_CHECKING:
     from .api import is_graph_available as is_graph_available
     from .backends.base import CaptureMode as CaptureMode
     from .backends.registry import use_backend as use_backend
+    from .diagnosis.ranks import check_ranks as check_ranks
+    from .diagnosis.ranks_report import RanksReport as RanksReport
     from .diagnosis.tracing.switch import diagnose as diagnose
+    from .diagnosis.watchdog import watchdog as watchdog
     from .errors import AcceleratorGraphError as AcceleratorGraphError
     from .errors import BackendContractError as BackendContractError
     from .errors import BackendError as BackendError
@@ -57,19 +62,29 @@ if TYPE_CHECKING:
     from .errors import EscapedWorkWarning as EscapedWorkWarning
     from .errors import GraphStateError as GraphStateError
     from .errors import OutOfMemoryError as OutOfMemoryError
+    from .errors import RanksDisagreeError as RanksDisagreeError
     from .errors import Reason as Reason
     from .errors import UnknownBackendError as UnknownBackendError
     from .errors import UnsupportedError as UnsupportedError
     from .inspection.description import GraphDescription as GraphDescription
     from .inspection.description import Label as Label
     from .inspection.difference import diff as diff
+    from .inspection.fingerprint import Fingerprint as Fingerprint
+    from .inspection.memory import GraphMemory as GraphMemory
+    from .inspection.memory import MemoryAmount as MemoryAmount
+    from .inspection.memory import MemoryReport as MemoryReport
+    from .inspection.memory import PoolMemory as PoolMemory
+    from .inspection.memory_report import memory_report as memory_report
     from .inspection.profile import GraphProfile as GraphProfile
+    from .interop.base import Collective as Collective
 
 __version__ = "0.1.0"
 
 _NAMES = {
     "": "api backends compat errors interop testing",
+    "._core.collectives": "note_collective",
     "._core.labels": "label",
+    "._core.memory": "measure_memory",
     "._core.module_labels": "ModuleLabels label_modules",
     "._core.pools": "AnyPool PoolId graph_pool_handle",
     "._core.current_stream": "current_stream is_current_stream_capturing",
@@ -82,14 +97,21 @@ _NAMES = {
     ".backends.base": "CaptureMode",
     ".backends.registry": "use_backend",
     ".diagnosis.tracing.switch": "diagnose",
+    ".diagnosis.ranks": "check_ranks",
+    ".diagnosis.ranks_report": "RanksReport",
+    ".diagnosis.watchdog": "watchdog",
     ".errors": (
         "AcceleratorGraphError BackendContractError BackendError BackendLoadError BackendUnavailableError "
         "BreakingCall CaptureError DriverError EmptyGraphWarning EmptyLabelWarning EscapedWorkWarning "
-        "GraphStateError OutOfMemoryError Reason UnknownBackendError UnsupportedError"
+        "GraphStateError OutOfMemoryError RanksDisagreeError Reason UnknownBackendError UnsupportedError"
     ),
     ".inspection.description": "GraphDescription Label",
     ".inspection.difference": "diff",
+    ".inspection.memory": "GraphMemory MemoryAmount MemoryReport PoolMemory",
+    ".inspection.memory_report": "memory_report",
+    ".inspection.fingerprint": "Fingerprint",
     ".inspection.profile": "GraphProfile",
+    ".interop.base": "Collective",
 }
 """The public names by the module that defines them, which is imported on first use."""
 

@@ -24,8 +24,12 @@ from ._interpreter.sure_exit import if_skipped, sure_exit
 from .backends import registry
 from .errors import AcceleratorGraphError, GraphStateError, UnsupportedError
 from .inspection.description import GraphDescription, Label
+from .inspection.fingerprint import Fingerprint
+from .inspection.memory import GraphMemory
+from .inspection.memory_report import graph_memory
 from .inspection.profile import GraphProfile
 from .interop import registry as interop
+from .interop.base import Collective
 
 T = TypeVar("T")
 _DESCRIBED = (".json", ".html", ".svg", ".png", ".pdf")
@@ -56,6 +60,9 @@ class Graph(Lifecycle):
     diagnose : bool, optional
         Find out which call breaks a capture, as `diagnose` does. The default is the environment variable
         ``ACCELERATOR_GRAPH_DIAGNOSE``, else False.
+    progress : bool
+        Record a small copy of host memory at each border of a `label`, so that a `watchdog` can say which
+        label a replay is in. UnsupportedError at the capture if the backend has no such copies.
 
     Raises
     ------
@@ -292,7 +299,41 @@ class Graph(Lifecycle):
         assert home is not None
         contents = captured.recorder.nodes(captured.value)
         labelled = labels.if_in_order(captured.labels, contents[1], captured.backend)
-        return GraphDescription.of(home.backend, home.device, contents, map(Label._make, labelled))
+        pool = self._runner_for("describe()").lease.shown
+        return GraphDescription.of(
+            home.backend, home.device, contents, map(Label._make, labelled), captured.mode, (pool[0], pool[1])
+        )
+
+    def memory(self) -> GraphMemory:
+        """Return how much memory the graph takes: its executable, its definition, and its pool.
+
+        What can't be known is None, with the reason. An executable is measured when it is made, inside
+        `measure_memory`. See `memory_report` for all graphs together.
+
+        Raises
+        ------
+        GraphStateError
+            Nothing was captured.
+        """
+        self._check("memory()")
+        return graph_memory(self)
+
+    def fingerprint(self) -> Fingerprint:
+        """Return a short form of `describe` that is the same for equal graphs of all processes and runs.
+
+        It is made of the nodes' kinds, functions and sizes and of their dependencies, without addresses.
+        Raises as `describe` does.
+        """
+        return Fingerprint.of(self.describe())
+
+    @property
+    def collectives(self) -> tuple[Collective, ...]:
+        """What the captured work asks other ranks for, in order, as far as that was seen or noted.
+
+        Seen is what goes through torch.distributed; `note_collective` notes everything else. Those of a graph
+        that is replayed into the capture are not among them.
+        """
+        return self._collectives
 
     def _repr_html_(self) -> str | None:
         """Return a small drawing for notebooks; None where `describe` can't tell what is in the graph."""

@@ -7,7 +7,7 @@ and sent to another process. ``docs/errors.md`` has a heading for each class and
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 Reason = Literal[
     "out_of_memory",
@@ -208,6 +208,20 @@ class CaptureError(AcceleratorGraphError, RuntimeError):
         self.code = code
         self.code_name = code_name
         self.calls = calls
+
+
+class RanksDisagreeError(AcceleratorGraphError, RuntimeError):
+    """Raised on every rank when `check_ranks` has found that their graphs can't be replayed together.
+
+    Attributes
+    ----------
+    report : RanksReport or None
+        What differs, what each rank has said, and who has said nothing.
+    """
+
+    def __init__(self, message: str, *, report: Any = None) -> None:
+        super().__init__(message)
+        self.report: Any = report
 
 
 class EmptyGraphWarning(UserWarning):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -104,6 +105,12 @@ LANES = {
         frozenset(("browser",)),
         f"{REQUIRED}=1 python3 dev.py test tests/inspection/test_browser.py",
     ),
+    "mpi": Lane(
+        "MPI",
+        "graphs of several processes, compared by messages of mpi4py",
+        frozenset(("mpi",)),
+        "pip install mpi4py mpich, and python3 dev.py test tests/diagnosis/test_ranks_mpi.py",
+    ),
     "opencl": Lane(
         "the OpenCL plug-in",
         "command buffers of two versions, and none, on PoCL and on Intel's runtime for the CPU",
@@ -181,6 +188,10 @@ def lacking(need: str) -> str:
             )
         case "browser":
             return browser.missing() or lacking("rest")
+        case "mpi":
+            if not importlib.util.find_spec("mpi4py"):
+                return "mpi4py is not installed"
+            return "" if mpiexec() else "there is no mpiexec"
         case "torch":
             return "" if importlib.util.find_spec("torch") else "torch is not installed"
     raise ValueError(f"{need!r} must be one of the needs of a lane in tests/lanes.py.")
@@ -214,6 +225,11 @@ def missing(simulator: str) -> str:
     return ""
 
 
+def mpiexec() -> str | None:
+    """Return the program that starts the processes of MPI, beside this Python or on the path."""
+    return shutil.which("mpiexec", path=os.path.dirname(sys.executable)) or shutil.which("mpiexec")
+
+
 def lack(reason: str) -> None:
     """Skip the test if there is a reason to, or fail it where every lane is required."""
     if reason:
@@ -245,7 +261,7 @@ def sampled() -> str:
 def lane_of(needs: frozenset[str]) -> str:
     """Return the lane that a test with these needs runs in, in this process."""
     needs -= {"rest"}
-    for lane in ("gpus", "browser"):
+    for lane in ("gpus", "browser", "mpi"):
         if lane in needs:
             return lane
     here = os.environ.get(SIMULATOR)
@@ -273,7 +289,7 @@ def summary(ran: Mapping[str, int], left_out: Iterable[str]) -> list[str]:
     unmet = [frozenset(needs.split()) for needs in left_out]
     for name, lane in LANES.items():
         if not ran.get(name) and (not lane.needs or any(needs <= lane.needs for needs in unmet)):
-            reason = lacking(name) if name in ("browser", "gpu", "gpus", "rest") else missing(name)
+            reason = lacking(name) if name in ("browser", "gpu", "gpus", "mpi", "rest") else missing(name)
             reason = reason or (lacking("gpu") if "gpu" in name else "") or "its tests were not selected"
             lines.append(f"{lane.title:26}     not run  {lane.proves}; run {lane.command}")
             reasons[reason.partition(". ")[0]].append(lane.title)

@@ -35,7 +35,8 @@ RULES = [
     ("interop.base", "errors backends.base", ""),
     ("interop.registry", "errors _interpreter _plugins interop.base", ""),
     ("interop.torch interop._torch", "errors _interpreter backends.base interop.base interop._torch", ""),
-    ("inspection", "backends.base inspection", ""),
+    ("inspection.memory_report", "errors backends.base _core inspection", ""),
+    ("inspection", "backends.base interop.base inspection", ""),
     (
         "interop.cuda_core interop.cupy interop.numba interop.warp",
         "errors backends.base interop.base interop.registry",
@@ -60,7 +61,6 @@ RULES = [
         "_core.stream_stack _core.call_site diagnosis.tracing",
         "",
     ),
-    ("diagnosis", "diagnosis", ""),
     (
         "_graphed",
         "errors _interpreter backends.base backends.registry interop.base interop.registry _core api "
@@ -68,8 +68,7 @@ RULES = [
         "",
     ),
     ("compat", "errors _interpreter backends.registry interop.registry interop.torch _core api compat", ""),
-    ("inspection", "backends.base inspection", ""),
-    (PACKAGE, "errors backends diagnosis inspection interop _core api _graphed compat testing", ""),
+    (PACKAGE, "errors backends inspection interop _core api _graphed diagnosis compat testing", ""),
     (
         "testing.programs testing._programs.drawing",
         f"{PACKAGE} _install backends backends.base testing",
@@ -83,9 +82,21 @@ RULES = [
         "_cli.terminal testing",
         "pytest",
     ),
+    (
+        "diagnosis.doctor diagnosis._doctor",
+        f"{PACKAGE} errors testing diagnosis.doctor diagnosis._doctor",
+        "",
+    ),
+    (
+        "diagnosis.ranks diagnosis.ranks_comparison diagnosis.ranks_groups diagnosis.ranks_report "
+        "diagnosis.watchdog",
+        "errors _interpreter interop.base inspection _core api diagnosis",
+        "",
+    ),
+    ("diagnosis", f"{PACKAGE}", ""),
     ("__main__", "_cli.command", ""),
     ("_cli.terminal", "", ""),
-    ("_cli", f"{PACKAGE} _install _core inspection _cli _demo testing", ""),
+    ("_cli", f"{PACKAGE} _install _core inspection diagnosis _cli _demo testing", ""),
     ("_demo.cuda", f"{PACKAGE} _demo", "cuda"),
     ("_demo.hip", f"{PACKAGE} _demo", "hip"),
     ("_demo", f"{PACKAGE} _plugins _cli.terminal _demo", ""),
@@ -96,7 +107,7 @@ NAMES = {"cuda", "hip", "rocm", "torch", "cupy", "numba", "warp", "triton", "jax
 MAY_NAME = (
     "_install backends.registry backends._registry interop.registry _demo backends.cuda backends._cuda "
     "backends.hip backends._hip interop.torch interop._torch interop.cupy interop.numba interop.warp "
-    "interop.cuda_core compat _graphed.torch testing.works"
+    "interop.cuda_core compat _graphed.torch testing.works diagnosis._doctor diagnosis.ranks_groups"
 )
 LISTS = {"backends", "interop"}
 """Packages, without their modules, that list these by name."""

@@ -60,6 +60,20 @@ def parser() -> argparse.ArgumentParser:
     info.add_argument("--json", action="store_true", help="print the same as JSON")
     info.set_defaults(run=run_info, parser=info)
 
+    about = (
+        "try a small capture on every usable backend, and say what disturbs graphs on this machine and what "
+        "to do about it; the status is 1 if a usable backend fails"
+    )
+    doctor = commands.add_parser("doctor", help=about, description=sentence(about))
+    doctor.add_argument("--json", action="store_true", help="print the same, and what `info` says, as JSON")
+    doctor.add_argument(
+        "--time-limit",
+        type=seconds,
+        metavar="S",
+        help="how long the trial of a backend may take (120 seconds)",
+    )
+    doctor.set_defaults(run=run_doctor, parser=doctor)
+
     about = "solve the heat equation eagerly and by replaying a graph; the status is 1 if the results differ"
     demo = commands.add_parser("demo", help=about, description=sentence(about))
     demo.add_argument("--backend", metavar="NAME", help="the default is the best one that can be used")
@@ -168,6 +182,13 @@ def run_info(options: argparse.Namespace) -> int:
     from . import info
 
     return 0 if info.run(options.backend, as_json=options.json) else 1
+
+
+def run_doctor(options: argparse.Namespace) -> int:
+    """Print what disturbs graphs here. Returns 1 if a usable backend fails."""
+    from . import doctor
+
+    return 0 if doctor.run(options.time_limit, as_json=options.json) else 1
 
 
 def run_demo(options: argparse.Namespace) -> int:

@@ -101,9 +101,7 @@ def extension_in_words() -> str:
 
 def text(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines for people."""
-    place = f"the source tree {found['location']}" if found["source_tree"] else found["location"]
-    yield from wrapped(f"accelerator_graph {found['version']} in {place}")
-    yield from wrapped(f"Python {found['python']}, {found['platform']}")
+    yield from about(found)
     yield from ("", "Backends")
     yield from rows([(row["name"], *backend_in_words(row)) for row in found["backends"]], "  ")
     yield from ("", "Frameworks")
@@ -125,6 +123,13 @@ def text(found: Mapping[str, Any]) -> Iterator[str]:
         yield from wrapped(f"A bare Stream() takes backend {found['chosen']!r}, because {found['why']}.")
     else:
         yield from wrapped(f"A bare Stream() raises an error: {found['why']}")
+
+
+def about(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines about the library, Python and the system."""
+    place = f"the source tree {found['location']}" if found["source_tree"] else found["location"]
+    yield from wrapped(f"accelerator_graph {found['version']} in {place}")
+    yield from wrapped(f"Python {found['python']}, {found['platform']}")
 
 
 def backend_in_words(row: Mapping[str, Any]) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from ..errors import (
     GraphStateError,
     capture_error,
 )
-from ..interop.base import Framework, FrameworkRecorder, Undo
+from ..interop.base import Collective, Framework, FrameworkRecorder, Undo
 from . import capture_table, gc_pause, stream_stack, streams
 from .call_site import Site
 from .labels import LabelledRange, Mark, ranges
@@ -26,6 +26,7 @@ from .modes import CaptureMode, native_mode
 from .observation import Observation, Observer
 from .ownership import Callback, Owned
 from .pools import AnyPool, Lease
+from .progress import Progress
 
 _keys = itertools.count()
 _NO_TOKEN = object()
@@ -49,9 +50,10 @@ class CapturePlan(NamedTuple):
 class Captured(Owned):
     """A graph that was captured."""
 
-    __slots__ = ("labels",)
+    __slots__ = ("labels", "mode")
 
     labels: tuple[LabelledRange, ...]
+    mode: CaptureMode
 
     def act(self) -> None:
         """Destroy the graph."""
@@ -88,11 +90,14 @@ class Capture:
         "_undos",
         "backend",
         "begun_at",
+        "collectives",
         "home",
         "labels",
         "lease",
+        "mode",
         "native",
         "observation",
+        "progress",
         "recorder",
         "retained",
         "stream",
@@ -117,8 +122,11 @@ class Capture:
         self.recorder: Recorder = stream._backend
         self.thread = threading.current_thread()
         self.begun_at: Site | None = None
+        self.mode: CaptureMode = "default"
         self.labels: list[Mark] = []
         self.observation: Observation | None = None
+        self.collectives: list[Collective] = []
+        self.progress: Progress | None = None
         self._undos: list[Undo] = []
         self._token: Any = _NO_TOKEN
         self._key = next(_keys)
@@ -149,7 +157,7 @@ class Capture:
             Makes the observation that watches the capture once it has begun.
         """
         backend, native = self.backend, self.native
-        mode = native_mode(backend, mode)
+        self.mode = mode = native_mode(backend, mode)
         if backend.capture_status(native) is not CaptureStatus.NONE:
             fact = streams.captured_by(self.stream)
             raise capture_error(f"{self.subject} did not begin", reason="foreign_capture", fact=fact)
@@ -173,6 +181,8 @@ class Capture:
         if used is not None:
             for framework in frameworks:
                 self._undos.extend(filter(None, (framework.observe(self.lease.shown, used),)))
+        if self.progress is not None:
+            self.progress.begin(backend, native, self.recorded())
         if observer is not None:
             self.observation = observer(self)
             self.observation.begin()
@@ -198,6 +208,8 @@ class Capture:
         relaxed = self.stream.held()._relaxed
         gc_pause.pause(self._key, relaxed)
         stream_stack.enter(stream_stack.Entry(self.stream, self), frameworks)
+        for framework in frameworks:
+            self._undos.extend(filter(None, (framework.observe_collectives(self.collectives.append),)))
         device = self.stream.device
         if frameworks and Capability.HANDLES in self.backend.capabilities(device):
             handle = self.backend.handle_int(self.native)
@@ -253,6 +265,8 @@ class Capture:
         """
         recorder = self.recorder
         self._stop_observing()
+        if self.progress is not None:
+            self.progress.end(self.backend, self.native)
         try:
             captured = Captured(recorder, self.backend, recorder.capture_end(self._token), self._owner)
         except DriverError as error:
@@ -260,6 +274,7 @@ class Capture:
         self._token = _NO_TOKEN
         self._leave()
         captured.labels = self._labelled(captured) if self.labels else ()
+        captured.mode = self.mode
         return captured
 
     def _labelled(self, captured: Captured) -> tuple[LabelledRange, ...]:

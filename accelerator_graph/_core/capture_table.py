@@ -9,7 +9,9 @@ from .._interpreter.process import after_fork
 
 if TYPE_CHECKING:
     from ..backends.base import Backend
+    from ..interop.base import Collective
     from .labels import Mark
+    from .progress import Progress
 
 
 class Retaining(Protocol):
@@ -28,6 +30,10 @@ class LiveCapture(Protocol):
     """The captured stream, as the backend knows it."""
     labels: list[Mark]
     """The labels, in the order in which they began."""
+    collectives: list[Collective]
+    """What the captured work asks other ranks for, in order."""
+    progress: Progress | None
+    """Marks which labels a replay has reached, if that was asked for."""
 
     def recorded(self) -> int | None:
         """Return how many nodes there are so far; None if that is not known."""

@@ -63,6 +63,8 @@ class label:
     def __enter__(self) -> None:
         if capture_table.live:
             capture = next(reversed(capture_table.thread.unfinished.values()), None)
+            if capture is not None and capture.progress is not None:
+                capture.progress.enter(capture.backend, capture.native, [*_open(capture.labels), self._name])
             start = None if capture is None else capture.recorded()
             if capture is not None and start is not None:
                 capture.labels.append(Mark(self, self._name, start, self._site()))
@@ -79,6 +81,8 @@ class label:
                     if mark.stop == mark.start and kind is None and not self.may_be_empty:
                         fact = f"nothing was recorded inside the label {self._name!r}"
                         warn_of_nothing(f"{fact}: {why_empty(capture.backend)}.", EmptyLabelWarning)
+                    if capture.progress is not None:
+                        capture.progress.enter(capture.backend, capture.native, _open(capture.labels))
                     return
 
     def _site(self) -> Site:
@@ -96,6 +100,11 @@ class Mark:
         self.start = start
         self.site = site
         self.stop: int | None = None
+
+
+def _open(marks: Sequence[Mark]) -> list[str]:
+    """Return the names of the labels whose blocks have not been left."""
+    return [mark.name for mark in marks if mark.stop is None]
 
 
 def ranges(marks: Sequence[Mark], count: int | None, backend: Backend) -> tuple[LabelledRange, ...]:

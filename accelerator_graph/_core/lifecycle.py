@@ -7,11 +7,13 @@ from typing import Any, NoReturn, TypeVar
 
 from ..backends import registry
 from ..errors import EmptyGraphWarning, GraphStateError
+from ..interop.base import Collective
 from . import liveness, observation, ownership, pools, states, streams
 from .capture import Capture, Captured, CapturePlan
 from .current_stream import stream_to_capture
 from .empty import warn_of_nothing, why_empty
 from .modes import CaptureMode, check_mode
+from .progress import Progress
 from .replay import Runner
 from .states import GraphState
 
@@ -28,6 +30,7 @@ class Lifecycle:
         "__weakref__",
         "_backend_name",
         "_capture",
+        "_collectives",
         "_debug",
         "_diagnose",
         "_finds_inputs",
@@ -40,8 +43,10 @@ class Lifecycle:
         "_launch",
         "_lost",
         "_mode",
+        "_progress",
         "_retained",
         "_runner",
+        "_shows_progress",
         "_watched",
     )
 
@@ -58,11 +63,15 @@ class Lifecycle:
         backend: str | None = None,
         check_input_liveness: bool | None = None,
         diagnose: bool | None = None,
+        progress: bool = False,
     ) -> None:
         if not isinstance(keep_graph, bool):
             raise TypeError(f"keep_graph must be True or False, not {keep_graph!r}; a pool goes to pool=.")
+        if not isinstance(progress, bool):
+            raise TypeError(f"progress must be True or False, not {progress!r}.")
         pools.check_pool(pool)
         self._keep_graph = keep_graph
+        self._shows_progress = progress
         self._debug = False
         self._graph_pool = pool
         self._mode = check_mode(capture_error_mode)
@@ -83,6 +92,8 @@ class Lifecycle:
         self._guard: object = None
         self._runner: Runner | None = None
         self._launch = None
+        self._collectives: tuple[Collective, ...] = ()
+        self._progress: Progress | None = None
         self._lost = ""  # why it is empty, if there is more to say than that nothing was captured
 
     def __reduce__(self) -> NoReturn:
@@ -131,6 +142,8 @@ class Lifecycle:
         home = plan.home or target
         try:
             capture = self._capture = Capture(self, target, home, lease, len(self._retained or ()))
+            if self._shows_progress:
+                capture.progress = Progress(target._backend, target._native)
             if finds_inputs and self._watched is None:
                 self._watched = liveness.Watchlist()
             used = None if self._watched is None else self._watched.begin()
@@ -159,6 +172,7 @@ class Lifecycle:
         kept = False
         try:
             self._runner = runner = Runner(capture.end(), keep, capture.home, capture.lease, check)
+            self._collectives, self._progress = tuple(capture.collectives), capture.progress
             if runner.is_empty():
                 self._found_empty(capture.subject)
             if capture.observation is not None:

@@ -13,6 +13,7 @@ from ..backends.base import Capability, unsupported
 from ..errors import GraphStateError, UnsupportedError
 from .binding import Binding, Executable, refuse_capturing
 from .extension import fast
+from .memory import Measured, after_instantiation, before_instantiation
 from .ownership import drain
 from .streams import FrameworkCurrent, Stream, as_stream, describe
 
@@ -56,6 +57,7 @@ class Runner:
         "home",
         "lease",
         "lock",
+        "measured",
     )
 
     def __init__(
@@ -68,6 +70,7 @@ class Runner:
     ) -> None:
         self.captured: Captured | None = captured
         self.executable: Executable | None = None
+        self.measured: Measured | None = None
         self.home = home
         self.lease = lease
         self.lock = threading.RLock() if keep else _adding
@@ -104,10 +107,12 @@ class Runner:
         if self.executable is not None and recorder.single_executable(captured.value):
             self.refuse("the graph could not be instantiated again; call instantiate() or replay()")
             drain()
+        before = before_instantiation(captured)
         value = recorder.instantiate(captured.value)
         self.executable = Executable(recorder, captured.backend, value, self.home._owner)
         for binding in self._bindings():
             binding.connect(self.executable, self._check)
+        self.measured = None if before is None else after_instantiation(before, captured, self)
         if not self._keep:
             self.captured = None
         drain()

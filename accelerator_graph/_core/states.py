@@ -34,6 +34,7 @@ REFUSED: dict[str, dict[GraphState, str]] = {
     "pool()": _UNTIL_CAPTURED,
     "num_nodes": _UNTIL_CAPTURED,
     "describe()": _UNTIL_CAPTURED,
+    "memory()": _UNTIL_CAPTURED,
     "debug_dump()": _UNTIL_CAPTURED,
     "profile()": _UNTIL_CAPTURED,
     "raw_graph()": _UNTIL_CAPTURED,

@@ -54,6 +54,7 @@ from ._contract.contents import GraphNode as GraphNode
 from ._contract.launch import LaunchFunction as LaunchFunction
 from ._contract.launch import SameContext as SameContext
 from ._contract.launch import SameStream as SameStream
+from ._contract.memory import DeviceMemory as DeviceMemory
 
 BACKEND_API_VERSIONS = (1,)
 """The versions of this contract that the library supports, in ascending order.
@@ -276,6 +277,23 @@ class Recorder(ABC):
         """List the nodes and the dependencies of a graph."""
         raise unsupported(self, Capability.NODES)
 
+    def addresses(self, graph: Any) -> Set[int] | None:
+        """Return every number among the parameters of a graph's nodes that could be an address, those of
+        graphs inside included; None if the runtime does not tell all parameters of these nodes.
+        """
+        return None
+
+    def device_memory(self, obj: Any) -> DeviceMemory | None:
+        """Return what the driver tells of the memory of a graph's or an executable's device; None if nothing.
+
+        Disturbs no capture in progress.
+        """
+        return None
+
+    def host_bytes(self, obj: Any) -> int | None:
+        """Return how much of the host's memory a graph or an executable takes; None if that is not known."""
+        return None
+
     def dump(self, graph: Any, path: str, verbose: bool) -> bool:
         """Write the vendor's drawing in DOT, for any suffix. Return False if it has none; see `nodes`."""
         return False
@@ -493,6 +511,15 @@ class Backend(Recorder):
         Raises like `fill`, also for unknown keywords and objects that can't be arguments of a kernel.
         """
         raise unsupported(self, Capability.ENQUEUE)
+
+    def host_memory(self, stream: Any, nbytes: int) -> int | None:
+        """Return the address of memory of the host that `fill` can write in graphs of the stream's device.
+
+        The host sees what a fill has written as soon as the fill is done, even while later work is in
+        progress. The memory is zero and lives as long as the process. None if there is no such memory. Asked
+        for progress markers, when the stream is not capturing. Disturbs no capture.
+        """
+        return None
 
     # ---- captures, ours and foreign -----------------------------------------------------------------------
 

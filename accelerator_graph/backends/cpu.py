@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
+import sys
 from collections.abc import Callable, Sequence, Set
 from contextlib import AbstractContextManager
 from functools import partial
@@ -30,6 +31,9 @@ from .base import (
     GraphNode,
 )
 from .memory import Memory, memory_of
+
+_for_ever: list[object] = []
+"""Memory that lives as long as the process."""
 
 
 class CpuBackend(Backend):
@@ -194,6 +198,12 @@ class CpuBackend(Backend):
         if stream.capture is None or not self._captures.record(stream, method, kind, call):
             stream.worker.submit(partial(run_calls, (call,)))
 
+    def host_memory(self, stream: Stream, nbytes: int) -> int:
+        """Return the address of new memory."""
+        memory = ctypes.create_string_buffer(nbytes)
+        _for_ever.append(memory)
+        return ctypes.addressof(memory)
+
     # ---- capture -------------------------------------------------------------------------------
 
     def capture_status(self, stream: Stream) -> CaptureStatus:
@@ -281,6 +291,23 @@ class CpuBackend(Backend):
     def nodes(self, graph: Graph) -> GraphContents:
         """List the recorded calls in order, and the dependencies between them."""
         return _contents(graph.nodes)
+
+    def host_bytes(self, obj: Graph | Executable) -> int:
+        """Return the size of the recorded calls, without the callables and the arguments themselves."""
+        return sum(sys.getsizeof(part) for node in obj.nodes for part in (node, node.after, *_own(node.call)))
+
+    def addresses(self, graph: Graph) -> Set[int] | None:
+        """Return the addresses of fills and copies; None if there are callables."""
+        listed, _ = _contents(graph.nodes)
+        if any(node.kind not in ("memset", "memcpy") for node in listed):
+            return None
+        return {at for node in listed for at in (node.source, node.target) if at is not None}
+
+
+def _own(call: Call) -> tuple[object, ...]:
+    """Return what a recorded call consists of, without what belongs to the program."""
+    _, args, how, _ = call
+    return call, args, how
 
 
 def _contents(nodes: Sequence[Node]) -> GraphContents:

@@ -8,11 +8,13 @@ This module and `hip` mirror each other: they have the same methods in the same 
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable, Set
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
+from ._cuda import arguments as _arguments
 from ._cuda import capture as _capture
 from ._cuda import nodes as _nodes
 from ._cuda.capture import Capture
@@ -38,6 +40,7 @@ from .base import (
     CaptureInfo,
     CaptureMode,
     CaptureStatus,
+    DeviceMemory,
     GraphContents,
     LaunchFunction,
     Lends,
@@ -199,6 +202,14 @@ class CudaBackend(Lends):
         with driver.current_for(stream):
             driver.call("cuLaunchKernel", kernel, *shape, stream, arguments.pointer, 0)
 
+    def host_memory(self, stream: Any, nbytes: int) -> int:
+        """Return the address of pinned memory that all contexts can write."""
+        driver = self._driver
+        with driver.relaxed_for(stream):
+            address = int(driver.call("cuMemHostAlloc", nbytes, driver.api.CU_MEMHOSTALLOC_PORTABLE))
+        ctypes.memset(address, 0, nbytes)
+        return address
+
     def _address(self, obj: Any) -> Any:
         return int(obj) if isinstance(obj, self._driver.pointer_type) else obj
 
@@ -307,6 +318,24 @@ class CudaBackend(Lends):
         """List the nodes, with their parameters, and the dependencies."""
         with self._driver.current(graph.context):
             return _nodes.list_nodes(self._driver, graph.handle)
+
+    def addresses(self, graph: Graph) -> Set[int] | None:
+        """Return every number among the nodes' parameters that could be an address."""
+        with self._driver.current(graph.context):
+            return _arguments.addresses(self._driver, graph.handle)
+
+    def device_memory(self, obj: Graph | Executable) -> DeviceMemory:
+        """Return what the driver tells of the memory of the device. These calls disturb no capture."""
+        driver = self._driver
+        kinds = driver.api.CUgraphMem_attribute
+        wanted = (kinds.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, kinds.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT)
+        with driver.current(obj.context):
+            device = driver.call("cuCtxGetDevice")
+            used, reserved = (
+                int(driver.call("cuDeviceGetGraphMemAttribute", device, each)) for each in wanted
+            )
+            free, total = driver.call("cuMemGetInfo")
+        return DeviceMemory(int(free), int(total), used, reserved)
 
     def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
         """Let the driver write the graph to `path` in the DOT language."""

@@ -8,6 +8,7 @@ This module and `cuda` mirror each other: they have the same methods in the same
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable, Set
 from contextlib import AbstractContextManager
@@ -46,6 +47,7 @@ from .base import (
     CaptureInfo,
     CaptureMode,
     CaptureStatus,
+    DeviceMemory,
     GraphContents,
     LaunchFunction,
     Lends,
@@ -53,6 +55,11 @@ from .base import (
 from .memory import memory_of
 
 _LEGACY = 1
+
+
+_FILLS_OF_HOST_MEMORY = 70_200_000
+"""The version from which replays do them: 6.4 does them once, when the graph is instantiated."""
+_PORTABLE_AND_COHERENT = 0x4000_0001
 
 
 class HipBackend(Lends):
@@ -220,6 +227,16 @@ class HipBackend(Lends):
         with driver.current_for(stream):
             driver.call("hipModuleLaunchKernel", kernel, *shape, int(stream), arguments.pointer, None)
 
+    def host_memory(self, stream: Any, nbytes: int) -> int | None:
+        """Return the address of pinned memory. None for a runtime that does not repeat fills of it."""
+        driver = self._driver
+        if driver.version < _FILLS_OF_HOST_MEMORY:
+            return None
+        with driver.relaxed_for(stream):
+            address = int(driver.call("hipHostMalloc", nbytes, _PORTABLE_AND_COHERENT))
+        ctypes.memset(address, 0, nbytes)
+        return address
+
     # ---- capture ---------------------------------------------------------------------------------
 
     def capture_status(self, stream: Any) -> CaptureStatus:
@@ -322,6 +339,18 @@ class HipBackend(Lends):
         """List the nodes, with their parameters, and the dependencies."""
         with self._driver.current(graph.device):
             return _nodes.list_nodes(self._driver, graph.handle)
+
+    def device_memory(self, obj: Graph | Executable) -> DeviceMemory:
+        """Return what the runtime tells of the memory of the device. These calls disturb no capture."""
+        driver = self._driver
+        kinds = driver.api.hipGraphMemAttributeType
+        wanted = (kinds.hipGraphMemAttrUsedMemCurrent, kinds.hipGraphMemAttrReservedMemCurrent)
+        with driver.current(obj.device):
+            used, reserved = (
+                driver.call("hipDeviceGetGraphMemAttribute", obj.device, int(each)) for each in wanted
+            )
+            free, total = driver.call("hipMemGetInfo")
+        return DeviceMemory(free, total, used, reserved)
 
     def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
         """Let the runtime write the graph to `path` in the DOT language."""

@@ -42,14 +42,24 @@ class GraphDescription(NamedTuple):
     """The dependencies, ordered by target and source."""
     labels: tuple[Label, ...] = ()
     """In the order in which they began. If there are labels, the nodes are in the order of recording."""
+    mode: str = ""
+    """The capture mode that was in force, such as ``"thread_local"``; empty in files of earlier versions."""
+    pool: tuple[int, int] | None = None
+    """The id of the memory pool, as `Graph.pool` returns it; None in files of earlier versions."""
 
     @classmethod
     def of(
-        cls, backend: str, device: int, contents: GraphContents, labels: Iterable[Label] = ()
+        cls,
+        backend: str,
+        device: int,
+        contents: GraphContents,
+        labels: Iterable[Label] = (),
+        mode: str = "",
+        pool: tuple[int, int] | None = None,
     ) -> GraphDescription:
         """Make the description of what a backend has listed."""
         nodes, edges = _ordered(contents)
-        return cls(backend, device, tuple(nodes), tuple(edges), tuple(labels))
+        return cls(backend, device, tuple(nodes), tuple(edges), tuple(labels), mode, pool)
 
     def kinds(self) -> dict[str, int]:
         """Return how many nodes of each kind there are, those of child graphs included, most first."""

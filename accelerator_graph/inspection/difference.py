@@ -63,11 +63,26 @@ def compare(a: GraphDescription, b: GraphDescription) -> Comparison:
         for what, old, new in (
             ("backend", a.backend, b.backend),
             ("device", a.device, b.device),
+            ("capture mode", *_modes(a, b)),
+            ("pool", *_pools(a, b)),
         )
         if old != new
     ]
     inside = _compared(a, b)
     return inside._replace(sentences=[*said, *inside.sentences])
+
+
+def _modes(a: GraphDescription, b: GraphDescription) -> tuple[str, str]:
+    """Return the modes; equal ones if one of them is not known."""
+    return (a.mode, b.mode) if a.mode and b.mode else ("", "")
+
+
+def _pools(a: GraphDescription, b: GraphDescription) -> tuple[str, str]:
+    """Return the pools in words. The number of a graph's own pool says nothing."""
+    if not a.pool or not b.pool:
+        return "", ""
+    old, new = (str(pool) if not pool[0] else "its own" for pool in (a.pool, b.pool))
+    return old, new
 
 
 def _compared(a: GraphDescription, b: GraphDescription) -> Comparison:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 from typing import Any
 
 from ..backends.base import GraphContents, GraphEdge, GraphNode
@@ -26,6 +27,8 @@ def to_json(description: GraphDescription, indent: int | None) -> str:
             "schema": SCHEMA,
             "backend": description.backend,
             "device": description.device,
+            **({"mode": description.mode} if description.mode else {}),
+            **({"pool": description.pool} if description.pool else {}),
             **_contents(description.nodes, description.edges),
             **({"labels": [label._asdict() for label in description.labels]} if description.labels else {}),
             **({"demangled": names} if names else {}),
@@ -47,7 +50,10 @@ def from_json(text: str) -> GraphDescription:
     try:
         contents = _read(data, _names(data.get("demangled", {})))
         labels = _labels(data.get("labels", ()), len(contents[0]))
-        return GraphDescription.of(data["backend"], data["device"], contents, labels)
+        mode, pool = data.get("mode", ""), data.get("pool")
+        return GraphDescription.of(
+            data["backend"], data["device"], contents, labels, mode, None if pool is None else _pool(*pool)
+        )
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"the description is damaged ({error!r}); write it again with to_json().") from error
 
@@ -69,6 +75,10 @@ def _node(node: GraphNode) -> dict[str, Any]:
     if node.bodies:
         said["bodies"] = [_contents(*body) for body in node.bodies]
     return said
+
+
+def _pool(first: int, second: int) -> tuple[int, int]:
+    return operator.index(first), operator.index(second)
 
 
 def _labels(data: Any, count: int) -> list[Label]:

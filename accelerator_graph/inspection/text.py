@@ -11,6 +11,8 @@ from .description import GraphDescription, all_nodes
 from .grouping import place, runs, short_names
 from .names import body_title, short_name, title
 
+_USUAL_MODES = ("", "default", "thread_local")
+
 
 def table(description: GraphDescription, most: int = 40) -> str:
     """Return a headline, and a row for each node up to a number of rows; what is beyond is counted.
@@ -23,7 +25,7 @@ def table(description: GraphDescription, most: int = 40) -> str:
     headline = (
         f"graph of {description.backend}, device {description.device}: "
         f"{count(len(nodes), 'node')}{f' and {inside} inside them' if inside else ''}"
-        f"{f' ({kinds})' if kinds else ''}, {count(len(edges), 'dependency')}"
+        f"{f' ({kinds})' if kinds else ''}, {count(len(edges), 'dependency')}{captured(description)}"
     )
     rows = list(_rows(nodes, edges))
     more = max(len(rows) - most, 0)
@@ -34,6 +36,13 @@ def table(description: GraphDescription, most: int = 40) -> str:
         body += [*headings.pop(number, ()), line]
     end = [f"... and {count(more, 'more node')}"] if more else []
     return "\n".join([headline, *lines[:1], *body, *end])
+
+
+def captured(description: GraphDescription) -> str:
+    """Return the capture mode and the pool, unless they are those of a capture that names none."""
+    mode, pool = description.mode, description.pool
+    said = "" if mode in _USUAL_MODES else f", mode {mode}"
+    return said + (f", pool {pool}" if pool and not pool[0] else "")
 
 
 def count(number: int, noun: str) -> str:

@@ -8,8 +8,9 @@ A framework is one class in a package of its own, named by an entry point with t
 The library makes an instance only after the program has imported the framework. All methods but `backend`
 have defaults: implement those for which the framework has something to do. Streams are passed as handles.
 
-If `backend`, `current_stream` or `as_stream` raises, the framework is left out with a RuntimeWarning, and
-other frameworks and backends go on working. An exception of any other method abandons the capture.
+If `backend`, `current_stream`, `as_stream` or `pool_contents` raises, the framework is left out with a
+RuntimeWarning, and other frameworks and backends go on working. An exception of any other method abandons the
+capture.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from ..backends.base import Backend, Recorder
 
@@ -27,8 +28,45 @@ INTEROP_API_VERSIONS = (1,)
 PoolId = tuple[int, int]
 """The id of a memory pool, as in torch: ``(0, n)`` or ``(n, 0)``."""
 
+
+class PoolSegment(NamedTuple):
+    """A piece of the device's memory that a pool has got from the driver as a whole."""
+
+    address: int
+    nbytes: int
+
+
+class PoolContents(NamedTuple):
+    """What a pool holds."""
+
+    segments: tuple[PoolSegment, ...] = ()
+    """In ascending order."""
+    used: int | None = 0
+    """How many bytes of them arrays occupy that are alive; None if that is not known."""
+
+
 Undo = Callable[[], object]
 """Undoes a call. Called on the same thread, even after an error, and again if an interrupt cut it short."""
+
+
+class Collective(NamedTuple):
+    """A collective operation, or one half of a transfer between two ranks, as a program asked for it."""
+
+    kind: str
+    """``"all_reduce"``, ``"all_gather"``, ..., as torch.distributed names them; ``"send"`` or ``"recv"``."""
+    group: str = ""
+    """The name of the group. All its ranks use the same name, and no other group of these ranks has it."""
+    ranks: tuple[int, ...] = ()
+    """The group's ranks, counted in the whole program; empty if all ranks are in the group."""
+    dtype: str = ""
+    """The type of the elements."""
+    elements: int | None = None
+    """How many elements, by a measure that is the same on all ranks; None if that differs rightly."""
+    peer: int | None = None
+    """The root, or the other rank of a transfer, counted in the whole program."""
+    file: str = ""
+    line: int = 0
+    """Where the program asked for it, if that is known."""
 
 
 class Framework(ABC):
@@ -103,6 +141,16 @@ class Framework(ABC):
         Called at most once for a pool, by any thread, even if `route` was never called or raised.
         """
 
+    def pool_contents(self, pool: PoolId, device: int) -> PoolContents | None:
+        """Return what a pool holds on a device at this moment, also if it is nothing; None if not known.
+
+        Called by any thread, even during captures, which it must not disturb. The default knows that a
+        framework which neither routes allocations nor records has put nothing into a pool.
+        """
+        kind = type(self)
+        idle = kind.route is Framework.route and kind.recorder is Framework.recorder
+        return PoolContents() if idle else None
+
     def recorder(
         self, backend: Backend, pool: PoolId, device: int, generators: Sequence[object]
     ) -> FrameworkRecorder | None:
@@ -153,6 +201,13 @@ class Framework(ABC):
         if the framework has no `operations`. In doubt False: the user is told of work on another stream.
         """
         return False
+
+    def observe_collectives(self, note: Callable[[Collective], object]) -> Undo | None:
+        """Call `note` for each collective that this thread's captured work asks for; return the undo.
+
+        Called before every capture. None if the framework has no collectives, or they are not set up.
+        """
+        return None
 
 
 class FrameworkRecorder(Recorder):

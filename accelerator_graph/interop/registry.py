@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from operator import index
 from threading import RLock
@@ -20,7 +20,7 @@ from .._interpreter.process import after_fork
 from .._plugins.catalogue import Catalogue
 from .._plugins.entry_points import IMPORT_NAMES
 from ..errors import BackendError, BackendLoadError
-from .base import INTEROP_API_VERSIONS, Framework
+from .base import INTEROP_API_VERSIONS, Framework, PoolContents, PoolId
 
 T = TypeVar("T")
 
@@ -178,6 +178,17 @@ def as_stream(framework: Framework, obj: object) -> int | None:
     return _ask(framework, "as_stream", index, obj)
 
 
+def pool_contents(frameworks: Iterable[Framework], pool: PoolId, device: int) -> PoolContents | None:
+    """Return what these frameworks together have in a pool; None if one of them does not tell."""
+    found = [_ask(each, "pool_contents", _contents, pool, device) for each in frameworks]
+    known = [each for each in found if each is not None]
+    if len(known) < len(found):
+        return None
+    used = [each.used for each in known if each.used is not None]
+    segments = sorted(segment for each in known for segment in each.segments)
+    return PoolContents(tuple(segments), sum(used) if len(used) == len(known) else None)
+
+
 def complain(framework: Framework, method: str, problem: str) -> None:
     """Warn, once until `refresh`, that a framework is left out because of one of its methods."""
     name = _name_of(framework)
@@ -233,6 +244,12 @@ def _backend_name(answer: object) -> str:
 def _handle_and_device(answer: tuple[int, int]) -> tuple[int, int]:
     handle, device = answer
     return index(handle), index(device)
+
+
+def _contents(answer: PoolContents) -> PoolContents:
+    if not isinstance(answer, PoolContents):
+        raise TypeError(f"the contents of a pool must be PoolContents, not {answer!r}")
+    return answer
 
 
 def _name_of(framework: Framework) -> str:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from ..backends.base import Backend, Lends
-from ._torch.pools import spend
+from ._torch.pools import contents, spend
 from ._torch.recorder import TorchRecorder
-from .base import Framework, PoolId, Undo
+from .base import Collective, Framework, PoolContents, PoolId, Undo
 
 
 class Torch(Framework):
@@ -91,6 +91,10 @@ class Torch(Framework):
         if not pool[0] and not hasattr(pool, "owner"):
             spend(self.torch, pool)
 
+    def pool_contents(self, pool: PoolId, device: int) -> PoolContents:
+        """Return the segments of the pool that the caching allocator has."""
+        return contents(self.torch, pool, device)
+
     def recorder(
         self, backend: Backend, pool: PoolId, device: int, generators: Sequence[object]
     ) -> TorchRecorder | None:
@@ -114,3 +118,14 @@ class Torch(Framework):
         from ._torch.operations import operations
 
         return operations(self.torch, seen)
+
+    def observe_collectives(self, note: Callable[[Collective], object]) -> Undo | None:
+        """Call `note` for each collective that torch.distributed is asked for on a capturing stream."""
+        if "distributed" not in vars(self.torch):
+            return None
+        from ._torch.collectives import observe_collectives
+
+        capturing = self.torch.cuda.is_current_stream_capturing
+        return observe_collectives(
+            self.torch, note, lambda tensor: tensor.device.type != "cpu" and capturing()
+        )

@@ -141,8 +141,8 @@ def test_the_sentence(stream):
     error = named(waits, ag.Graph(diagnose=True), stream)
     line = marked(waits)[1]
     assert str(error).endswith(
-        f"test_broken_captures.py:{line} in waits: Stream.synchronize waits for work that is only being recorded; call "
-        "it before the capture or after a replay."
+        f"test_broken_captures.py:{line} in waits: Stream.synchronize waits for work that is only being "
+        "recorded; call it before the capture or after a replay."
     )
     assert error.reason == "illegal_call"
     [call] = error.calls

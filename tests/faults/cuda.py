@@ -167,6 +167,12 @@ def free(stream: Any, memory: int) -> None:
         call(driver.cuMemFreeAsync, memory, stream)
 
 
+def free_host(memory: int) -> None:
+    """Free memory of the host, which the backend would keep for ever."""
+    with device().current():
+        call(driver.cuMemFreeHost, memory)
+
+
 # ---- the backend's calls ---------------------------------------------------------------------------
 
 BEGIN, END, IS_CAPTURING = "cuStreamBeginCapture", "cuStreamEndCapture", "cuStreamIsCapturing"

@@ -194,6 +194,11 @@ def free(stream: Any, memory: int) -> None:
     call("hipFreeAsync", c_void_p(memory), c_void_p(int(stream)))
 
 
+def free_host(memory: int) -> None:
+    """Free memory of the host, which the backend would keep for ever."""
+    call("hipHostFree", c_void_p(memory))
+
+
 # ---- the backend's calls ---------------------------------------------------------------------------
 
 BEGIN, END, IS_CAPTURING = "hipStreamBeginCapture", "hipStreamEndCapture", "hipStreamIsCapturing"

@@ -42,6 +42,7 @@ CODES: dict[str, tuple[int, ...]] = {
     "hipGraphInstantiateWithFlags": _GRAPHS,
     "hipGraphLaunch": (1, 2, 201, 400, 700, 719, 801, 900, 906, UNKNOWN_CODE),
     "hipGraphUpload": _GRAPHS,
+    "hipHostMalloc": (1, 2, 719, 900, UNKNOWN_CODE),
     "hipMemcpyAsync": (999, *_RECORDING),
     "hipMemsetAsync": _RECORDING,
     "hipModuleLaunchKernel": (2, 98, 700, *_RECORDING),

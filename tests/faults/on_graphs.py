@@ -6,6 +6,7 @@ import os
 import re
 import tempfile
 from contextlib import suppress
+from ctypes import addressof
 from functools import partial
 
 import accelerator_graph as ag
@@ -163,6 +164,17 @@ def set_source(bench: Bench, phase: Phase) -> None:
         assert setter is None
 
 
+def memory(bench: Bench, phase: Phase) -> None:
+    backend = bench.stream._backend
+    captured = bench.graph._runner.captured
+    assert captured is not None
+    told = backend.device_memory(captured.value)
+    assert told is not None
+    assert 0 < told.free <= told.total
+    found = backend.addresses(captured.value)
+    assert found is None or {addressof(A), addressof(C)} <= found
+
+
 def handles(bench: Bench, phase: Phase) -> None:
     graph = bench.graph
     assert len({graph.raw_graph(), graph.raw_executable(), bench.stream.handle}) == 3
@@ -247,6 +259,7 @@ GRAPHS = (
     asked("num-nodes", lambda bench, _: bench.graph.num_nodes),
     asked("nodes", nodes, ignores=vendor.TELLING),
     made("set-source", set_source, prepare=with_a_copy, failed="ready"),
+    asked("memory", memory),
     made("raw-handles", handles, prepare=instantiated),
     kept("reset", reset, prepare=ready, check=refused),
     Operation("reset-capturing", reset, capturing),

@@ -73,6 +73,15 @@ def drop(bench: Bench, phase: Phase) -> None:
     ownership.drain()
 
 
+def host_memory(bench: Bench, phase: Phase) -> None:
+    bench.kept = bench.stream._backend.host_memory(bench.stream.native, 2)
+
+
+def free_host_memory(bench: Bench, error: Exception | None) -> None:
+    if bench.kept:
+        vendor.free_host(bench.kept)
+
+
 STREAMS = (
     Operation("stream", make_stream),
     *([Operation("stream-first-on-device", make_stream, vendor.FIRST_USE)] if vendor.FIRST_USE else []),
@@ -92,6 +101,7 @@ STREAMS = (
     Operation("stream-fill", fill),
     Operation("stream-copy", copy),
     Operation("stream-launch", launch),
+    Operation("stream-host-memory", host_memory, check=free_host_memory),
     Operation("stream-close", lambda b, _: b.kept.close(), make_stream),
     Operation("stream-dropped", drop, make_stream),
     Operation("event-dropped", drop, record),

@@ -18,18 +18,20 @@ CALLED = frozenset(
         "cuCtxSetCurrent",
         *("cuDeviceGet", "cuDeviceGetCount", "cuDevicePrimaryCtxRetain", "cuDriverGetVersion"),
         *("cuEventCreate", "cuEventDestroy", "cuEventElapsedTime", "cuEventQuery", "cuEventRecord"),
-        *("cuEventSynchronize", "cuFuncGetName"),
+        *("cuDeviceGetGraphMemAttribute", "cuEventSynchronize", "cuFuncGetName", "cuFuncGetParamInfo"),
         *("cuGraphDebugDotPrint", "cuGraphDestroy", "cuGraphExecDestroy", "cuGraphGetEdges"),
         *("cuGraphGetNodes", "cuGraphGetRootNodes", "cuGraphInstantiate", "cuGraphKernelNodeGetParams"),
         *("cuGraphExecMemcpyNodeSetParams", "cuGraphMemcpyNodeGetParams", "cuGraphMemsetNodeGetParams"),
         *("cuGraphLaunch", "cuGraphNodeGetType", "cuGraphUpload", "cuInit", "cuLaunchKernel"),
-        *("cuMemcpyAsync", "cuMemsetD8Async", "cuStreamBeginCapture", "cuStreamCreateWithPriority"),
+        *("cuMemHostAlloc", "cuMemcpyAsync", "cuMemsetD8Async", "cuStreamBeginCapture"),
+        "cuStreamCreateWithPriority",
         *("cuStreamDestroy", "cuStreamEndCapture", "cuStreamGetCaptureInfo", "cuStreamGetCtx"),
         *("cuStreamIsCapturing", "cuStreamQuery", "cuStreamSynchronize", "cuStreamWaitEvent"),
-        "cuThreadExchangeStreamCaptureMode",
+        *("cuMemGetInfo", "cuThreadExchangeStreamCaptureMode"),
     )
 )
-"""The functions that the library calls; `cuKernelGetName` is for kernels that have no function."""
+"""The functions that the library calls, without `cuKernelGetName` and `cuKernelGetParamInfo`, which are for
+kernels that have no function."""
 
 
 PARTS = {"every_call": ["every_call"], "interrupts": ["interrupts"], "rest": parts.REST}

@@ -82,8 +82,12 @@ PARTS = {
         "frameworks": example("torch, CuPy and Triton in one graph", "three_frameworks.py"),
         "devices": example("A graph for each GPU", "graph_per_gpu.py"),
     },
+    "memory": {
+        "serving": Part("A serving set of 35 graphs in one pool", "python tests/gpu/serving_memory.py"),
+        "kept": Part("The same, with the graphs kept", "python tests/gpu/serving_memory.py --keep"),
+    },
     "gpus": {
-        "tests": tests("several GPUs", "tests/gpu/test_several_gpus.py"),
+        "tests": tests("several GPUs", "tests/gpu/test_several_gpus.py", "tests/gpu/test_ranks_of_gpus.py"),
         "devices": Part("A graph for each GPU", "python examples/graph_per_gpu.py"),
         "torch": Part(
             "NCCL in the graph, with torch",

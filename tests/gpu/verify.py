@@ -4,8 +4,9 @@ Needs no network and installs nothing: the tests, the demo and the benchmarks ru
 interpreter that runs this script. Each part writes its section of DIR/NAME.md (by default
 docs/verified/cuda.md). The file begins with the commit and the versions, and names the parts that have not
 run yet; with another commit, other versions or another GPU it begins anew.
-With --examples: only the examples. With --gpus: only what needs two GPUs. With --backend hip the HIP backend
-and hip-python drive the NVIDIA GPU through the shim in tests/simulators/hip_on_cuda.
+With --examples: only the examples. With --memory: only what graphs take. With --gpus: only what needs two
+GPUs. With --backend hip the HIP backend and hip-python drive the NVIDIA GPU through the shim in
+tests/simulators/hip_on_cuda.
 Exit status 1 if a test or a command failed, or if the backend can't run here.
 """
 
@@ -200,11 +201,20 @@ def main() -> int:
     parser.add_argument("--backend", default="cuda", choices=["cuda", "hip"])
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--gpus", action="store_true", help="only what needs two GPUs")
+    only.add_argument("--memory", action="store_true", help="only the memory of graphs")
     only.add_argument("--examples", action="store_true", help="only the examples")
     parser.add_argument("--name", help="by default the backend's, or hip-on-cuda")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "verified")
     options = parser.parse_args()
-    what = "gpus" if options.gpus else "examples" if options.examples else options.backend
+    what = (
+        "gpus"
+        if options.gpus
+        else "examples"
+        if options.examples
+        else "memory"
+        if options.memory
+        else options.backend
+    )
     parts = PARTS[what]
     if unknown := set(options.part) - set(parts):
         parser.error(f"{', '.join(sorted(unknown))} must be among the parts {', '.join(parts)}")

@@ -8,6 +8,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import GraphEdge, GraphNode
+from accelerator_graph.inspection.page import to_html
 
 
 @pytest.fixture
@@ -102,6 +103,29 @@ def test_the_table(stream):
         f"3    host    second{' ' * (len(f'16 B {source:#x} -> {target:#x}') - 6)}  1",
         f"4    host    last{' ' * (len(f'16 B {source:#x} -> {target:#x}') - 4)}  2 3",
     ]
+
+
+def test_the_mode_and_the_pool(stream):
+    pool = ag.graph_pool_handle()
+    with ag.Graph(keep_graph=True) as plain:
+        stream.launch(first)
+    with ag.Graph(keep_graph=True, pool=pool, capture_error_mode="global") as special:
+        stream.launch(first)
+    assert (plain.describe().mode, plain.describe().pool) == ("thread_local", plain.pool())
+    description = special.describe()
+    assert (description.mode, description.pool) == ("global", pool)
+    assert str(plain.describe()).splitlines()[0] == "graph of cpu, device 0: 1 node (1 host), 0 dependencies"
+    assert str(description).splitlines()[0] == (
+        f"graph of cpu, device 0: 1 node (1 host), 0 dependencies, mode global, pool {pool}"
+    )
+    assert f"<h1>Graph of cpu, device 0, mode global, pool {pool}</h1>" in to_html(description)
+    assert ag.diff(plain.describe(), description) == [
+        "capture mode: global instead of thread_local",
+        f"pool: {pool} instead of its own",
+    ]
+    with ag.Graph(keep_graph=True) as another:
+        stream.launch(first)
+    assert ag.diff(plain.describe(), another.describe()) == []
 
 
 def test_the_table_with_conditional_nodes():

@@ -32,6 +32,21 @@ def test_only_what_is_known_is_written():
     assert data["edges"] == [[0, 1, "programmatic"], [1, 2]]
 
 
+def test_mode_and_pool():
+    captured = DESCRIPTION._replace(mode="global", pool=(0, 7))
+    assert GraphDescription.from_json(captured.to_json()) == captured
+    data = json.loads(captured.to_json())
+    assert (data["schema"], data["mode"], data["pool"]) == (1, "global", [0, 7])
+    assert not {"mode", "pool"} & json.loads(DESCRIPTION.to_json()).keys()
+
+
+@pytest.mark.parametrize("pool", [[1], [1, 2, 3], ["a", "b"], 7])
+def test_a_pool_that_is_none_is_refused(pool):
+    text = json.dumps(json.loads(DESCRIPTION.to_json()) | {"pool": pool})
+    with pytest.raises(ValueError, match="damaged"):
+        GraphDescription.from_json(text)
+
+
 def test_labels():
     labels = (Label("a", 0, 3, "model.py", 7), Label("b", 1, 2, "model.py", 9))
     labelled = DESCRIPTION._replace(labels=labels)

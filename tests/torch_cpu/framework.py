@@ -14,6 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from accelerator_graph.interop._torch.collectives import observe_collectives
 from accelerator_graph.interop.base import Framework, FrameworkRecorder
 
 NAME = "torch_cpu"
@@ -35,6 +36,9 @@ class TorchOnCpu(Framework):
 
     def recorder(self, backend, pool, device, generators):
         return CpuRecorder(backend, pool)
+
+    def observe_collectives(self, note):
+        return observe_collectives(torch, note, lambda tensor: True)
 
 
 class CpuRecorder(FrameworkRecorder):

@@ -28,6 +28,7 @@ PARTS = {
         "diagnosis/broken_captures_on_torch_cpu.py": 9,
     },
     "examples": {"examples/on_torch_cpu.py": 9},
+    "ranks": {"torch_cpu/ranks.py": 34},
 }
 """How many tests pass at least, by module; a process for each part."""
 

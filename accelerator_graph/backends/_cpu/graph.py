@@ -46,6 +46,11 @@ class Executable:
         self._plan = _Plan(graph.nodes)
         self._last: Latch | None = None
 
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """What it runs."""
+        return self._plan.nodes
+
     def enqueue(self, worker: Worker) -> None:
         """Run once more on `worker`, after the previous run."""
         done = Latch(worker)

@@ -80,8 +80,8 @@ class Driver:
         self.launch_answered = partial(self.answered, "cuGraphLaunch")
         self.launch_broke = partial(self.broke, "cuGraphLaunch")
         self.launch_failed = partial(self.failed, "cuGraphLaunch")
-        self.launch_address = self.address_of("cuGraphLaunch")
-        self.current_address = self.address_of("cuCtxGetCurrent")
+        self.launch_address = self._address("cuGraphLaunch")
+        self.current_address = self._address("cuCtxGetCurrent")
 
     # ---- calls ---------------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class Driver:
             self.broke(function, error)
         self.failed(function, code)
 
-    def address_of(self, function: str) -> int:
+    def _address(self, function: str) -> int:
         """Return the address of CUDA 12.0's version of a function; 0 if the driver does not tell it."""
         code, *found = self.answer("cuGetProcAddress", function.encode(), 12000, 0)
         return int(found[0] or 0) if code is self.success and found else 0

@@ -42,9 +42,15 @@ def version_text(version: int) -> str:
 
 def _binding_missing(versions: dict[str, str]) -> str:
     try:
-        version: str = importlib.import_module("cuda.bindings").__version__
+        bindings = importlib.import_module("cuda.bindings")
     except ModuleNotFoundError:
         return f"cuda-python is not installed. {_INSTALL}"
+    version: str | None = getattr(bindings, "__version__", None)
+    if version is None:
+        return (
+            "the package cuda.bindings is not cuda-python's: another distribution, such as "
+            f"hip-python-interop, has installed it. Uninstall that one. {_INSTALL}"
+        )
     versions["cuda-bindings"] = version
     numbers = tuple(int(part) for part in version.split(".")[:2])
     if numbers < _OLDEST_BINDING:

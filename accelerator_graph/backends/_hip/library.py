@@ -36,6 +36,8 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "hipGetDevice": (_INT_OUT,),
     "hipSetDevice": (c_int,),
     "hipGetLastError": (),
+    "hipMemGetInfo": (_NUMBER_OUT, _NUMBER_OUT),
+    "hipDeviceGetGraphMemAttribute": (c_int, c_int, _NUMBER_OUT),
     # streams and events
     "hipDeviceGetStreamPriorityRange": (_INT_OUT, _INT_OUT),
     "hipStreamCreateWithPriority": (_HANDLE_OUT, c_uint, c_int),
@@ -52,6 +54,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "hipEventElapsedTime": (_FLOAT_OUT, c_void_p, c_void_p),
     # work
     "hipMemsetAsync": (c_void_p, c_int, c_size_t, c_void_p),
+    "hipHostMalloc": (_HANDLE_OUT, c_size_t, c_uint),
     "hipMemcpyAsync": (c_void_p, c_void_p, c_size_t, c_int, c_void_p),
     "hipModuleLaunchKernel": _LAUNCH,
     # capture

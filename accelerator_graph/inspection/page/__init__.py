@@ -12,13 +12,14 @@ from ..description import GraphDescription, all_nodes
 from ..difference import Comparison, as_description, compare
 from ..lanes import lanes
 from ..names import case, short_name
+from ..text import captured
 
 _SCRIPTS = ("cytoscape.min.js", "rows.js", "words.js", "drawing.js", "overview.js", "colours.js", "page.js")
 
 
 def to_html(description: GraphDescription) -> str:
     """Return a page on which a graph can be panned, zoomed, searched and folded."""
-    title = f"Graph of {description.backend}, device {description.device}"
+    title = f"Graph of {description.backend}, device {description.device}{captured(description)}"
     return _page(title, {"graphs": [_graph(description)], "names": _names([description])})
 
 

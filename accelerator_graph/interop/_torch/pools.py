@@ -1,4 +1,4 @@
-"""Ids of pools that torch can't use again, and the ids that replace them.
+"""torch's pools: what they hold; which ids torch can't use again, and the ids that replace them.
 
 Up to torch 2.13, the allocator for pinned memory never leaves a pool into which a capture failed, and refuses
 the next capture into it. The other allocator refuses the id of a pool whose last graph is gone while an array
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import CaptureError
-from ..base import PoolId
+from ..base import PoolContents, PoolId, PoolSegment
 
 _instead: dict[PoolId, PoolId | None] = {}
 
@@ -36,3 +36,23 @@ def spend(torch: Any, pool: PoolId) -> None:
     """Replace the id of a pool from now on, unless the pool is an object of torch's."""
     first, second = pool  # without the tuple, which may keep the object alive
     _instead[first, second] = None if hasattr(pool, "owner") else torch.cuda.graph_pool_handle()
+
+
+def contents(torch: Any, pool: PoolId, device: int) -> PoolContents:
+    """Return the segments that torch's caching allocator has in a pool, and what arrays occupy of them."""
+    found = [
+        segment
+        for segment in _snapshot(torch.cuda.memory_snapshot, (pool[0], pool[1]))
+        if segment["device"] == device and tuple(segment["segment_pool_id"]) == tuple(pool)
+    ]
+    segments = sorted(PoolSegment(segment["address"], segment["total_size"]) for segment in found)
+    return PoolContents(tuple(segments), sum(segment["allocated_size"] for segment in found))
+
+
+def _snapshot(ask: Any, pool: PoolId) -> list[dict[str, Any]]:
+    """Return the segments of the pool, and perhaps others, without the history of allocations if possible."""
+    try:
+        found = ask(pool, include_traces=False)
+    except TypeError:  # an older torch
+        found = ask()
+    return found  # type: ignore[no-any-return]

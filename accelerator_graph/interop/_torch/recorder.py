@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any, Protocol
 
 from ..._interpreter.process import after_fork
-from ...backends.base import CaptureMode, GraphContents, LaunchFunction, Lends
+from ...backends.base import CaptureMode, DeviceMemory, GraphContents, LaunchFunction, Lends
 from ...errors import CaptureError
 from ..base import FrameworkRecorder, PoolId, Undo
 from .errors import as_driver_error, translated
@@ -265,6 +265,18 @@ class TorchRecorder(FrameworkRecorder):
     def nodes(self, recording: Recording) -> GraphContents:
         """List the nodes and the dependencies."""
         return self.backend.nodes(recording.handle)
+
+    def addresses(self, recording: Recording) -> Set[int] | None:
+        """Return every number among the nodes' parameters that could be an address."""
+        return self.backend.addresses(recording.handle)
+
+    def device_memory(self, obj: Recording | Executable) -> DeviceMemory | None:
+        """Return what the driver tells of the memory of the device."""
+        return self.backend.device_memory(obj.handle)
+
+    def host_bytes(self, obj: Recording | Executable) -> int | None:
+        """Return how much of the host's memory a graph or an executable takes."""
+        return self.backend.host_bytes(obj.handle)
 
     def dump(self, recording: Recording, path: str, verbose: bool) -> bool:
         """Write the vendor's drawing, if there is one."""

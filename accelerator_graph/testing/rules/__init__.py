@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .amounts import AmountRules
 from .backend import BackendRules
 from .begin import BeginRules
 from .capture import CaptureRules
@@ -55,6 +56,7 @@ class AllRules(
     ReplayRules,
     PoolRules,
     MemoryRules,
+    AmountRules,
     NodeRules,
     LabelRules,
     DumpRules,

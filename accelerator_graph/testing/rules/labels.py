@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import warnings
 from collections.abc import Callable, Sequence
+from unittest import SkipTest
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability, GraphNode, Lends
 
-from .._case import Case, applied, needs
+from .._case import PIECES, Case, applied, needs
 
 
 @needs(Capability.NODES)
@@ -82,6 +84,32 @@ class LabelRules(Case):
         values = [node.value for node in graph.describe().nodes if node.value is not None]
         self.skip_unless(bool(values), "does not tell what fills write")
         assert values == [1, 2, 3, 4, 5, 6]
+
+    @needs(Capability.ENQUEUE)
+    def test_host_memory_shows_how_far_a_replay_is(self) -> None:
+        """Memory of `host_memory` is zero at first, and the host sees each fill before later work is done."""
+        stream, cell, seen = self.stream(), self.cell(), set()
+        with self.undisturbed_capture():
+            address = self.backend.host_memory(stream.native, 2)
+        if address is None:
+            raise SkipTest(f"backend {self.backend.name!r} has no memory of the host that a graph can write")
+        assert ctypes.string_at(address, 2) == bytes(2)
+        for pieces in (PIECES << doublings for doublings in range(5)):  # some may be done too soon
+            with self.graph(stream) as graph:
+                stream.fill(address, 1, 1)
+                stream.fill(address + 1, 0, 1)
+                self.enqueue_slow(stream, cell, times=pieces)
+                stream.fill(address + 1, 1, 1)
+                stream.fill(address, 2, 1)
+            for _ in range(2):
+                graph.replay()
+                while not stream.query():
+                    seen.add(ctypes.string_at(address, 2))
+                assert ctypes.string_at(address, 2) == b"\2\1"
+            assert seen <= {bytes(2), b"\1\0", b"\1\1", b"\2\1", b"\2\0"}
+            if b"\1\0" in seen:
+                return
+        raise AssertionError("what a fill had written was never seen while later work was in progress")
 
     def _counts(self, stream: ag.Stream, steps: list[Callable[[], object]], *, waits: bool = False) -> None:
         """Capture; check what is counted after each step, which records one piece of work, and may wait."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import accelerator_graph as ag
-from accelerator_graph.backends.base import GraphEdge
+from accelerator_graph.backends.base import CaptureStatus, DeviceMemory, GraphEdge
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.inspection.drawing import to_dot
 from kit.explicit_runtime import Explicit
@@ -170,3 +171,90 @@ class ListsTheLatestFirst(CpuBackend):
         last = len(nodes) - 1
         turned = [node._replace(id=last - node.id) for node in reversed(nodes)]
         return turned, [GraphEdge(last - edge.source, last - edge.target) for edge in edges]
+
+
+@caught_by("test_addresses_are_those_of_the_nodes")
+class TellsOtherAddresses(CpuBackend):
+    def addresses(self, graph: Any) -> Any:
+        return {1, 2, 3}
+
+
+@caught_by("test_device_memory_is_told_and_disturbs_no_capture")
+class TellingMemoryBreaksCaptures(CpuBackend):
+    def capture_begin(self, stream: Any, mode: Any) -> Any:
+        self.latest = super().capture_begin(stream, mode)
+        return self.latest
+
+    def device_memory(self, obj: Any) -> Any:
+        self.capture_abandon(self.latest)
+        return DeviceMemory(1, 2)
+
+
+@caught_by("test_device_memory_is_told_and_disturbs_no_capture")
+class HasMoreThanAllMemory(CpuBackend):
+    def device_memory(self, obj: Any) -> Any:
+        return DeviceMemory(2, 1)
+
+
+@caught_by("test_memory_of_a_graph_is_told")
+class IsSmallerThanNothing(CpuBackend):
+    def host_bytes(self, obj: Any) -> int:
+        return -1
+
+
+@caught_by("test_memory_of_a_graph_is_told")
+class TellsMemoryInWords(CpuBackend):
+    def device_memory(self, obj: Any) -> Any:
+        return DeviceMemory("a gigabyte", "two gigabytes")  # type: ignore[arg-type]
+
+
+@caught_by("test_host_memory_shows_how_far_a_replay_is")
+class HandsOutMemoryThatWasUsed(CpuBackend):
+    def host_memory(self, stream: Any, nbytes: int) -> int:
+        address = super().host_memory(stream, nbytes)
+        ctypes.memset(address, 1, nbytes)
+        return address
+
+
+@caught_by("test_host_memory_shows_how_far_a_replay_is")
+class FillsHostMemoryOnce(CpuBackend):
+    """As AMD's runtime 6.4 does: when the graph is instantiated."""
+
+    def fill(self, stream: Any, dst: Any, value: int, nbytes: int | None) -> None:
+        if stream.capture is None or not isinstance(dst, int):
+            super().fill(stream, dst, value, nbytes)
+        else:
+            assert nbytes is not None
+            ctypes.memset(dst, value, nbytes)
+            self.launch(stream, str)
+
+
+@caught_by("test_host_memory_shows_how_far_a_replay_is")
+class FillsHostMemoryAtTheEnd(CpuBackend):
+    """As a cache would that is written back when a replay has ended."""
+
+    def open(self) -> None:
+        super().open()
+        self.later: list[Any] = []
+
+    def fill(self, stream: Any, dst: Any, value: int, nbytes: int | None) -> None:
+        if stream.capture is None or not isinstance(dst, int):
+            super().fill(stream, dst, value, nbytes)
+        else:
+            self.launch(stream, self.later.append, (dst, value, nbytes))
+
+    def query(self, stream: Any) -> bool:
+        done = super().query(stream)
+        while done and self.later:
+            ctypes.memset(*self.later.pop(0))
+        return done
+
+
+@caught_by("test_host_memory_shows_how_far_a_replay_is")
+class AllocatesHostMemoryInCaptures(CpuBackend):
+    """As a vendor's allocation does that is not relaxed."""
+
+    def host_memory(self, stream: Any, nbytes: int) -> int:
+        for capture in [*self._captures._open]:
+            capture.status = CaptureStatus.INVALIDATED
+        return super().host_memory(stream, nbytes)

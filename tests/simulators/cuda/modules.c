@@ -113,6 +113,30 @@ API(2, 0, cuKernelGetName, 12030, cuKernelGetName, const char **, name, handle, 
     return SUCCESS;
 }
 
+static CUresult parameter(const struct kernel *kernel, size_t index, size_t *place, size_t *size) {
+    if (!kernel) return INVALID_HANDLE;
+    const struct native *native = kernel->native;
+    if (index >= native->count) return INVALID_VALUE;
+    *place = 0;
+    for (size_t i = 0; i <= index; i++) {
+        size_t alignment = native->sizes[i] < 8 ? native->sizes[i] : 8;
+        *place = (*place + alignment - 1) / alignment * alignment;
+        if (i < index) *place += native->sizes[i];
+    }
+    if (size) *size = native->sizes[index];
+    return SUCCESS;
+}
+
+API(4, 0, cuFuncGetParamInfo, 12040, cuFuncGetParamInfo, handle, which, size_t, index, size_t *, place,
+    size_t *, size) {
+    return parameter(handle_get(which, FUNCTION), index, place, size);
+}
+
+API(4, 0, cuKernelGetParamInfo, 12040, cuKernelGetParamInfo, handle, which, size_t, index, size_t *, place,
+    size_t *, size) {
+    return parameter(handle_get(which, KERNEL), index, place, size);
+}
+
 API(1, 0, cuFuncLoad, 12040, cuFuncLoad, handle, which) {
     return handle_get(which, FUNCTION) ? SUCCESS : INVALID_HANDLE;
 }

@@ -19,10 +19,11 @@ struct kernel_node_params {
 
 API(2, 0, cuGraphKernelNodeGetParams, 12000, cuGraphKernelNodeGetParams_v2, handle, which,
     struct kernel_node_params *, answer) {
-    const struct node *node = node_of(which, WORK_KERNEL);
+    struct node *node = node_of(which, WORK_KERNEL);
     if (!node) return INVALID_VALUE;
     const struct work *work = &node->work;
-    *answer = (struct kernel_node_params){.shared = work->geometry.shared};
+    work_parameters(work, node->parameters);
+    *answer = (struct kernel_node_params){.shared = work->geometry.shared, .parameters = node->parameters};
     memcpy(answer->grid, work->geometry.grid, sizeof answer->grid);
     memcpy(answer->block, work->geometry.block, sizeof answer->block);
     *(handle_is(work->function, KERNEL) ? &answer->kernel : &answer->function) = work->function;

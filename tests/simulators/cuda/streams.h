@@ -53,6 +53,7 @@ struct work {
 };
 
 void work_run(const struct work *work);
+void work_parameters(const struct work *work, void **found); /* of a kernel: where each one is */
 const struct native *native_find(const char *name);
 
 /* ---- streams ------------------------------------------------------------------------------------- */

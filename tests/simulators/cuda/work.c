@@ -93,13 +93,17 @@ API(4, 0, cuStreamAddCallback, 5000, cuStreamAddCallback, handle, which, callbac
     return SUCCESS;
 }
 
-static void run_kernel(const struct work *work) {
-    void *parameters[MOST_PARAMETERS];
+void work_parameters(const struct work *work, void **found) {
     size_t offset = 0;
     for (unsigned i = 0; i < work->native->count; i++) {
-        parameters[i] = (void *)(work->parameters + offset);
+        found[i] = (void *)(work->parameters + offset);
         offset += (work->native->sizes[i] + 15) / 16 * 16;
     }
+}
+
+static void run_kernel(const struct work *work) {
+    void *parameters[MOST_PARAMETERS];
+    work_parameters(work, parameters);
     work->native->run(&work->geometry, parameters);
 }
 

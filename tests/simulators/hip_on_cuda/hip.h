@@ -73,6 +73,15 @@ SAME(hipGraphNodeTypeEmpty, CU_GRAPH_NODE_TYPE_EMPTY);
 SAME(hipGraphNodeTypeMemAlloc, CU_GRAPH_NODE_TYPE_MEM_ALLOC);
 SAME(hipGraphNodeTypeMemFree, CU_GRAPH_NODE_TYPE_MEM_FREE);
 
+typedef enum {
+    hipGraphMemAttrUsedMemCurrent,
+    hipGraphMemAttrUsedMemHigh,
+    hipGraphMemAttrReservedMemCurrent,
+    hipGraphMemAttrReservedMemHigh,
+} hipGraphMemAttributeType;
+SAME(hipGraphMemAttrUsedMemCurrent, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
+SAME(hipGraphMemAttrReservedMemHigh, CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH);
+
 typedef enum { /* the numbers of CUDA differ */
     hipMemcpyHostToHost,
     hipMemcpyHostToDevice,

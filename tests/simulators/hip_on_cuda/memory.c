@@ -14,7 +14,18 @@ EXPORT hipError_t hipFree(void *memory) {
     return memory ? FORWARD(cuMemFree, ADDRESS(memory)) : answer(driver_enter());
 }
 
+/* Every memory of CUDA's host is coherent, so that flag means nothing there. */
+EXPORT hipError_t hipHostMalloc(void **memory, size_t nbytes, unsigned flags) {
+    enum { PORTABLE_MAPPED_COMBINED = 7, COHERENT = 0x40000000 };
+    REFUSE_IF(!memory || flags & ~(unsigned)(PORTABLE_MAPPED_COMBINED | COHERENT), hipErrorInvalidValue);
+    return FORWARD(cuMemHostAlloc, memory, nbytes, flags & PORTABLE_MAPPED_COMBINED);
+}
+
 EXPORT hipError_t hipMemGetInfo(size_t *free, size_t *total) { return FORWARD(cuMemGetInfo, free, total); }
+
+EXPORT hipError_t hipDeviceGetGraphMemAttribute(int device, hipGraphMemAttributeType which, void *value) {
+    return FORWARD(cuDeviceGetGraphMemAttribute, device, (CUgraphMem_attribute)which, value);
+}
 
 static bool is_kind(hipMemcpyKind kind) { return kind >= hipMemcpyHostToHost && kind <= hipMemcpyDefault; }
 

@@ -1,0 +1,154 @@
+"""Measures what graphs take: executables when they are made, pools when somebody asks."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence, Set
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from .._interpreter.heap import heap_bytes
+from ..backends.base import DeviceMemory
+from ..errors import AcceleratorGraphError
+from ..interop import registry as interop
+from ..interop.base import PoolContents, PoolSegment
+from . import stream_stack
+
+if TYPE_CHECKING:
+    from .ownership import Owned
+    from .pools import Lease
+    from .replay import Runner
+    from .streams import Stream
+
+
+class _Thread(threading.local):
+    depth = 0
+
+
+_thread = _Thread()
+
+
+class measure_memory:
+    """Measure the executables that this thread makes inside a ``with`` block, for `Graph.memory`.
+
+    Measuring takes time at each instantiation, and what other threads and other programs allocate or free on
+    the device meanwhile is counted as well. So capture the graphs in question inside the block, on one thread
+    and on a device that nobody else uses. A kept graph can be instantiated once more inside it. Blocks can be
+    nested.
+
+    Examples
+    --------
+    ::
+
+        with ag.measure_memory():
+            for size in sizes:
+                capture(size)
+        print(ag.memory_report())
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        _thread.depth += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _thread.depth -= 1
+
+
+class Difference(NamedTuple):
+    """How much memory something has taken, or why that is not known."""
+
+    nbytes: int | None
+    why: str = ""
+
+
+class Measured(NamedTuple):
+    """What was found out when an executable was made."""
+
+    device: Difference
+    """How much less memory of the device was free afterwards."""
+    host: Difference
+    """How much more memory of the process's heap was in use afterwards."""
+    touched: Set[int] | None
+    """The segments of the pool, by address, that the graph's work uses; None if that is not known."""
+
+
+class _Before(NamedTuple):
+    free: int | None
+    heap: int | None
+
+
+def before_instantiation(captured: Owned) -> _Before | None:
+    """Begin to measure an instantiation; return None unless this thread measures."""
+    if not _thread.depth:
+        return None
+    memory = device_memory(captured)
+    return _Before(None if memory is None else memory.free, heap_bytes())
+
+
+def after_instantiation(before: _Before, captured: Owned, runner: Runner) -> Measured:
+    """End the measurement of an instantiation, while there is still the graph."""
+    heap, memory = heap_bytes(), device_memory(captured)
+    contents = pool_contents(runner.home, runner.lease)
+    touched = contents and touched_segments(contents.segments, captured)
+    backend = runner.home.backend
+    return Measured(
+        _difference(
+            before.free, memory and memory.free, f"backend {backend!r} does not tell how much memory is free"
+        ),
+        _difference(heap, before.heap, "the C library does not tell how much memory is in use"),
+        touched,
+    )
+
+
+def _difference(larger: int | None, smaller: int | None, untold: str) -> Difference:
+    if larger is None or smaller is None:
+        return Difference(None, untold)
+    if larger < smaller:
+        return Difference(None, "another thread or program freed memory while this was measured")
+    return Difference(larger - smaller)
+
+
+def device_memory(made: Owned) -> DeviceMemory | None:
+    """Return what the driver tells of the memory of a graph's or an executable's device, if anything."""
+    try:
+        return made.recorder.device_memory(made.value)
+    except AcceleratorGraphError:
+        return None
+
+
+def pool_contents(home: Stream, lease: Lease) -> PoolContents | None:
+    """Return what frameworks have in a graph's pool; None if one of them does not tell."""
+    frameworks = stream_stack.taking_part(home._backend)
+    found = [interop.pool_contents(frameworks, each, home.device) for each in {lease.id, lease.shown}]
+    known = [each for each in found if each is not None]
+    if len(known) < len(found):
+        return None
+    used = [each.used for each in known if each.used is not None]
+    segments = sorted({segment for each in known for segment in each.segments})
+    return PoolContents(tuple(segments), sum(used) if len(used) == len(known) else None)
+
+
+def touched_segments(segments: Sequence[PoolSegment], captured: Owned) -> Set[int] | None:
+    """Return the segments, by address, into which an address of the graph points; None if not known."""
+    if not segments:
+        return frozenset()
+    try:
+        addresses = captured.recorder.addresses(captured.value)
+    except AcceleratorGraphError:
+        return None
+    return None if addresses is None else _around(segments, addresses)
+
+
+def _around(segments: Sequence[PoolSegment], addresses: Iterable[int]) -> Set[int]:
+    starts = [segment.address for segment in segments]
+    found = set()
+    for address in addresses:
+        at = bisect_right(starts, address) - 1
+        if at >= 0 and address < starts[at] + segments[at].nbytes:
+            found.add(starts[at])
+    return frozenset(found)

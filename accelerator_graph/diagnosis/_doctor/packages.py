@@ -1,0 +1,214 @@
+"""Installed packages that get in the way of a backend, or whose versions are known to be bad."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from glob import glob
+from typing import Any, NamedTuple
+
+from . import child
+from .finding import Finding
+from .libraries import LIBRARIES, kind, loaded
+
+AMDS_CUDA = ("hip-python-interop", "hip-python-as-cuda")
+"""Distributions of AMD's whose package is called cuda, like that of cuda-python."""
+
+GPUS = {"cuda": ("/dev/nvidia[0-9]*", "an NVIDIA GPU"), "hip": ("/dev/kfd", "an AMD GPU")}
+"""By backend: the files that show a GPU that its driver knows, and what that GPU is."""
+
+
+class KnownVersions(NamedTuple):
+    """Versions of a component that are known to be bad, or that nobody has tried."""
+
+    backend: str
+    """Whose component it is; empty for an installed distribution."""
+    component: str
+    """A key of the backend's versions, or the distribution."""
+    first: str
+    until: str
+    """The first version that is meant, and the first after it that is not."""
+    fact: str
+    advice: str
+
+
+KNOWN = (
+    KnownVersions(
+        "hip",
+        "runtime",
+        "6.4",
+        "6.5",
+        "HIP 6.4 runs a captured fill of host memory, in a graph without branches, once, when the graph is "
+        "instantiated, and not at the replays.",
+        "Fill memory of the device instead.",
+    ),
+    KnownVersions(
+        "hip",
+        "runtime",
+        "6.5",
+        "7.2.53211",
+        "This library has not run on this version of HIP: it is tested on 6.4.3 and 7.2.4. On a MI300X, "
+        "replays on ROCm 7.2.0 to 7.2.3 were reported to read stale data now and then (clr#279).",
+        "Prefer ROCm 7.2.4, and compare the results of replays with those of the same work without a graph.",
+    ),
+    KnownVersions(
+        "hip",
+        "runtime",
+        "7.2",
+        "7.3",
+        "HIP 7.2 can lose nodes if several threads record captures at once (rocm-systems#6888).",
+        "Capture in one thread at a time.",
+    ),
+    KnownVersions(
+        "hip",
+        "runtime",
+        "7.3",
+        "99",
+        "This library has not run on this version of HIP: it is tested on 6.4.3 and 7.2.4.",
+        "Run `accelerator-graph conformance hip`, and compare the results of replays with those of the same "
+        "work without a graph.",
+    ),
+    *(
+        KnownVersions(
+            "",
+            distribution,
+            "2.28.9",
+            "2.28.10",
+            "With NCCL 2.28.9, replays of graphs with collectives between hosts were reported to hang "
+            "(vllm#52504). They do not with 2.30.4.",
+            "If your graphs contain collectives between hosts, install NCCL 2.30.4 or newer.",
+        )
+        for distribution in ("nvidia-nccl-cu12", "nvidia-nccl-cu13")
+    ),
+)
+
+
+def findings(facts: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield what is wrong with the installed packages, given what `info` has gathered."""
+    yield from another_cuda()
+    yield from for_another_device(facts["frameworks"])
+    versions = {row["name"]: row["versions"] for row in facts["backends"]}
+    for known in KNOWN:
+        if known.backend:
+            version = versions.get(known.backend, {}).get(known.component, "")
+        else:
+            version = installed(known.component)
+        if version and numbers(known.first) <= numbers(version) < numbers(known.until):
+            name = f"{known.backend} {known.component} {version}".strip()
+            yield Finding(name, known.fact, known.advice)
+
+
+def another_cuda() -> Iterator[Finding]:
+    """Yield a finding if the package ``cuda`` is AMD's."""
+    for name in AMDS_CUDA:
+        version = installed(name)
+        if version:
+            yield Finding(
+                name,
+                f"{name} {version} installs a package `cuda` that calls HIP, in the place of cuda-python's, "
+                "so the backend 'cuda' can't be used.",
+                f"The backend 'hip' does not need it. Uninstall it: pip uninstall {name}. Then install "
+                "cuda-python again if this machine has an NVIDIA GPU.",
+            )
+
+
+def for_another_device(frameworks: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Yield a finding if a framework was built without the GPU that this machine has."""
+    for row in frameworks:
+        version = row["installed"] or ""
+        build = version.partition("+")[2]
+        for backend, (_, gpu) in GPUS.items():
+            unfit = build == "cpu" or (build.startswith("rocm") and backend == "cuda")
+            unfit = unfit or (build.startswith("cu") and backend == "hip" and not visible("cuda"))
+            if build and unfit and visible(backend):
+                yield Finding(
+                    row["name"],
+                    f"{row['name']} {version} was built without support for {gpu}, which this machine has.",
+                    f"Install the build of {row['name']} for it.",
+                )
+
+
+def visible(backend: str) -> bool:
+    """Return True if the system shows a GPU of a backend's vendor."""
+    return bool(glob(GPUS[backend][0]))
+
+
+def installed(distribution: str) -> str:
+    """Return the version of a distribution; an empty string if it is not installed."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers that a version begins with."""
+    found = []
+    for part in version.split("."):
+        if not part.isdigit():
+            break
+        found.append(int(part))
+    return tuple(found)
+
+
+# ---- what frameworks load --------------------------------------------------------------------
+
+
+class Imported(NamedTuple):
+    """What importing all installed frameworks, in one process, has shown."""
+
+    findings: list[Finding]
+    libraries: tuple[str, ...] = ()
+    """The drivers' libraries that the process had loaded."""
+
+
+def imported(names: Iterable[str], time_limit: float) -> Imported:
+    """Import frameworks in a process of its own."""
+    names = list(names)
+    if not names:
+        return Imported([])
+    ended = child.run(__name__, "import_all", names, time_limit=time_limit)
+    libraries = tuple(ended.last("libraries") or ())
+    found = [
+        Finding(
+            name,
+            f"{name} is installed, but importing it raises {error.rstrip('.')}.",
+            "Repair or uninstall it.",
+        )
+        for each in ended.reports
+        for name, error in each.get("failed", {}).items()
+    ]
+    if ended.failure:
+        name = ended.last("importing") or "Python"
+        found.append(
+            Finding(
+                name,
+                f"The process {ended.failure} while importing {name}.",
+                "Repair or uninstall it.",
+            )
+        )
+    for library, what in LIBRARIES.items():
+        copies = {os.path.realpath(each) for each in libraries if kind(each) == library}
+        if len(copies) > 1:
+            found.append(
+                Finding(
+                    library,
+                    f"The installed frameworks load {len(copies)} copies of {what} into one process: "
+                    f"{', '.join(sorted(copies))}.",
+                    "Use one of these frameworks at a time, or install builds that share one copy.",
+                )
+            )
+    return Imported(found, libraries)
+
+
+def import_all(names: Iterable[str]) -> None:
+    """Import frameworks; report each, its error, and the libraries at the end. Called in the child."""
+    for name in names:
+        child.report(importing=name)
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            child.report(failed={name: f"{type(error).__name__}: {error}"})
+    child.report(libraries=loaded())

@@ -1,0 +1,71 @@
+"""Environment variables that disturb graphs, or the search for what disturbs them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from .finding import Finding
+
+Means = Callable[[str], bool]
+"""Returns True if a value has the effect."""
+
+
+def on(value: str) -> bool:
+    """Return True for a switch that is on."""
+    return value.strip() not in ("", "0")
+
+
+def names_no_device(value: str) -> bool:
+    """Return True if a list of visible devices is empty: it ends at the first entry that names none."""
+    return value.split(",")[0].strip() in ("", "-1")
+
+
+HIDING = "hides every {} from the process."
+OF_VENDORS: dict[str, tuple[Means, str, str]] = {
+    "CUDA_VISIBLE_DEVICES": (names_no_device, HIDING.format("NVIDIA GPU, and every AMD GPU,"), "Unset it."),
+    "HIP_VISIBLE_DEVICES": (names_no_device, HIDING.format("AMD GPU"), "Unset it."),
+    "ROCR_VISIBLE_DEVICES": (names_no_device, HIDING.format("AMD GPU"), "Unset it."),
+    "CUDA_LAUNCH_BLOCKING": (
+        on,
+        "makes every launch wait for its kernel, replays included.",
+        "Unset it, except to look for a kernel that fails.",
+    ),
+    "AMD_LOG_LEVEL": (
+        on,
+        "makes AMD's runtime write its log to the error output.",
+        "Unset it, except to look for the call that broke a capture.",
+    ),
+    "DEBUG_HIP_GRAPH_DOT_PRINT": (
+        on,
+        "makes AMD's runtime write files into the current folder for every graph that is instantiated.",
+        "Unset it; `Graph.debug_dump` writes the graph that you name.",
+    ),
+}
+"""By variable: which values disturb, what they do, and the way out."""
+
+
+def findings(settings: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Yield the variables that disturb; `settings` are the library's own, as `info` has gathered them."""
+    for row in settings:
+        name = row["name"]
+        if not row["read"]:
+            yield Finding(
+                name, f"The variable is set, but {row['effect']}.", "Unset it, or correct its name."
+            )
+        elif "raises" in row["effect"]:
+            yield Finding(name, f"{row['effect'].rstrip('.')}.", "Correct or unset it.")
+        elif name in OWN and on(row["value"]):
+            yield Finding(name, f"{OWN[name]}.", "Unset it, unless you mean that.")
+    for name, (disturbs, effect, advice) in OF_VENDORS.items():
+        value = os.environ.get(name)
+        if value is not None and disturbs(value):
+            yield Finding(name, f"{name}={value} {effect}", advice)
+
+
+OWN = {
+    "ACCELERATOR_GRAPH_PURE_PYTHON": "Replays go through Python, which is slower",
+    "ACCELERATOR_GRAPH_DISABLE_PLUGINS": "Plug-ins that are installed are not found",
+}
+"""What the library's own switches do that are easily forgotten."""

@@ -1,0 +1,157 @@
+"""Where does a replay hang?"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import traceback
+from typing import Any, NamedTuple, Self, TextIO
+
+from .._interpreter.sure_exit import if_skipped, sure_exit
+from ..api import Graph
+from ..errors import AcceleratorGraphError
+from .ranks_groups import Answers, exchange_over, has_default, members_of
+from .ranks_report import named
+
+_PATIENCE = 5.0
+"""How many seconds a watchdog waits for what the other ranks' watchdogs say."""
+_SILENT = "its watchdog has said nothing: it is not waiting for a graph, or it has ended"
+
+
+class WatchdogReport(NamedTuple):
+    """What a watchdog has seen. ``str()`` is the text that it writes."""
+
+    rank: int
+    """This rank, counted in the whole program; 0 if there are no others."""
+    seconds: float
+    """How long the block had been running."""
+    places: dict[int, str]
+    """Where each rank's graph is, in words."""
+    stacks: dict[str, str]
+    """The stacks of this process's threads, by their names."""
+
+    def __str__(self) -> str:
+        lines = [f"watchdog: rank {self.rank} is still waiting after {self.seconds:g} s"]
+        lines += [f"  {named([rank])}: {place}" for rank, place in self.places.items()]
+        for name, stack in self.stacks.items():
+            lines += [f"thread {name!r}, innermost call last:", stack.rstrip("\n")]
+        return "\n".join(lines)
+
+
+class watchdog:
+    """Say which rank is in which label if a ``with`` block takes too long, and show all threads' stacks.
+
+    Put it around whatever waits for replays. If the block has not been left after so many seconds, a report
+    is written: for each rank how far its latest replay has come, and the stacks of this process. The block
+    goes on afterwards, unless `exit` is True.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph that is replayed. Make it with ``progress=True``, and label its parts: without that, only
+        the stacks are known.
+    seconds : float
+        How long the block may take.
+    group
+        The ranks to ask, as in `check_ranks`; by default those of torch.distributed, if it was initialised,
+        else this process alone. Each rank has to enter its watchdogs in the same order.
+    file : text file, optional
+        Where to; by default ``sys.stderr``.
+    exit : bool
+        End the process with status 1 after the report, without further clean-up: nothing else ends a process
+        that waits for a collective.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is of the wrong type or value.
+
+    Examples
+    --------
+    ::
+
+        graph.replay()
+        with ag.watchdog(graph, seconds=60):
+            graph.stream.synchronize()
+    """
+
+    report: WatchdogReport | None
+    """The report, once there is one."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        seconds: float,
+        group: Any = None,
+        *,
+        file: TextIO | None = None,
+        exit: bool = False,
+    ) -> None:
+        if not isinstance(graph, Graph):
+            raise TypeError(f"watchdog: the argument must be an accelerator_graph.Graph, not {graph!r}.")
+        if not 0 < seconds <= threading.TIMEOUT_MAX:
+            raise ValueError(f"watchdog: seconds must be more than 0, not {seconds!r}.")
+        self.report = None
+        self._graph = graph
+        self._seconds = seconds
+        self._group = group
+        self._alone = group is None and not has_default()
+        self._file = file
+        self._exit = exit
+        self._left = threading.Event()
+        self._guard: object = None
+
+    def __enter__(self) -> Self:
+        self._guard = if_skipped(self, self._left.set)
+        self._left = left = threading.Event()
+        exchange = None if self._alone else exchange_over(self._group, "watchdog")
+        self._thread = threading.Thread(
+            target=self._watch, args=(left, exchange), name="accelerator_graph watchdog", daemon=True
+        )
+        self._thread.start()
+        return self
+
+    @sure_exit
+    def __exit__(self, *exc: object) -> None:
+        self._left.set()
+        self._guard = None
+
+    def _watch(self, left: threading.Event, exchange: Any) -> None:
+        if left.wait(self._seconds):
+            return
+        own = _place(self._graph)
+        stacks = _stacks()
+        answers = Answers(0, 1, {0: own})
+        if exchange is not None:
+            try:
+                answers = exchange(own, _PATIENCE)
+            except (AcceleratorGraphError, RuntimeError, TypeError) as error:  # the store may have ended
+                own = f"{own} (the others can't be asked: {error})"
+                answers = Answers(0, 1, {0: own})
+        members = None if self._alone else members_of(self._group)
+        ranks = [*range(answers.size)] if members is None or answers.size == 1 else members.ranks
+        places = {rank: answers.texts.get(place, _SILENT) for place, rank in enumerate(ranks)}
+        rank = ranks[answers.rank] if members is None or answers.size > 1 else members.own
+        self.report = WatchdogReport(rank, self._seconds, places, stacks)
+        print(self.report, file=self._file or sys.stderr, flush=True)
+        if self._exit and not left.is_set():
+            os._exit(1)
+
+
+def _place(graph: Graph) -> str:
+    if graph._progress is None:
+        return "not known, since its graph was made without progress=True"
+    return str(graph._progress.place())
+
+
+def _stacks() -> dict[str, str]:
+    """Return the stacks of all threads but this one."""
+    frames = sys._current_frames()
+    found: dict[str, str] = {}
+    for thread in threading.enumerate():
+        frame = frames.get(thread.ident or 0)
+        if frame is not None and thread is not threading.current_thread():
+            name = thread.name if thread.name not in found else f"{thread.name} ({thread.ident})"
+            found[name] = "".join(traceback.format_stack(frame))
+    return found

@@ -1,0 +1,106 @@
+"""What graphs take as JSON, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ..backends.base import DeviceMemory
+from ..interop.base import PoolSegment
+from .memory import GraphMemory, MemoryAmount, MemoryReport, PoolMemory
+
+SCHEMA = 1
+"""The version of the schema. It changes when a field goes or changes its meaning; new fields do not count."""
+
+T = TypeVar("T")
+
+_AMOUNTS = ("executable", "executable_host", "definition", "touched")
+
+
+def graph_to_json(memory: GraphMemory, indent: int | None) -> str:
+    """Return what one graph takes as JSON."""
+    return json.dumps(
+        {"schema": SCHEMA, "graph": _graph(memory, 0), "pools": [_pool(memory.pool)]}, indent=indent
+    )
+
+
+def report_to_json(report: MemoryReport, indent: int | None) -> str:
+    """Return a report as JSON, with each pool once."""
+    pools = list(report.pools)
+    data = {
+        "schema": SCHEMA,
+        "graphs": [_graph(each, pools.index(each.pool)) for each in report.graphs],
+        "pools": [_pool(each) for each in pools],
+        "devices": [
+            {"backend": backend, "device": device, **memory._asdict()}
+            for backend, device, memory in report.devices
+        ],
+    }
+    return json.dumps(data, indent=indent)
+
+
+def graph_from_json(text: str) -> GraphMemory:
+    """Read what one graph takes."""
+    return _read(text, lambda data: _graph_of(data["graph"], _pools_of(data)))
+
+
+def report_from_json(text: str) -> MemoryReport:
+    """Read a report."""
+
+    def read(data: dict[str, Any]) -> MemoryReport:
+        pools = _pools_of(data)
+        devices = (
+            (each["backend"], each["device"], DeviceMemory(*(each[name] for name in DeviceMemory._fields)))
+            for each in data["devices"]
+        )
+        return MemoryReport(tuple(_graph_of(each, pools) for each in data["graphs"]), tuple(devices))
+
+    return _read(text, read)
+
+
+def _read(text: str, read: Callable[[dict[str, Any]], T]) -> T:
+    data = json.loads(text)
+    if not isinstance(data, dict) or "schema" not in data:
+        raise ValueError("the text is not a report about memory; read one that to_json() has written.")
+    if data["schema"] not in range(1, SCHEMA + 1):
+        raise ValueError(
+            f"the report has schema {data['schema']!r}, and this accelerator_graph reads up to {SCHEMA}; "
+            "read it with the version that wrote it, or a later one."
+        )
+    try:
+        return read(data)
+    except (KeyError, TypeError, IndexError) as error:
+        raise ValueError(f"the report is damaged ({error!r}); write it again with to_json().") from error
+
+
+def _graph(memory: GraphMemory, pool: int) -> dict[str, Any]:
+    data = memory._asdict() | {"pool": pool}
+    return data | {name: getattr(memory, name)._asdict() for name in _AMOUNTS}
+
+
+def _graph_of(data: dict[str, Any], pools: list[PoolMemory]) -> GraphMemory:
+    fields = {name: data[name] for name in GraphMemory._fields}
+    touched = fields["touched_segments"]
+    fields["touched_segments"] = None if touched is None else tuple(touched)
+    fields |= {name: _amount_of(data[name]) for name in _AMOUNTS}
+    return GraphMemory(**fields | {"pool": pools[data["pool"]]})
+
+
+def _pool(pool: PoolMemory) -> dict[str, Any]:
+    return pool._asdict() | {"held": pool.held._asdict(), "used": pool.used._asdict()}
+
+
+def _pools_of(data: dict[str, Any]) -> list[PoolMemory]:
+    pools = []
+    for each in data["pools"]:
+        fields = {name: each[name] for name in PoolMemory._fields}
+        fields |= {name: _amount_of(each[name]) for name in ("held", "used")}
+        first, second = each["id"]
+        segments = tuple(PoolSegment(*segment) for segment in each["segments"])
+        pools.append(PoolMemory(**fields | {"id": (first, second), "segments": segments}))
+    return pools
+
+
+def _amount_of(data: dict[str, Any]) -> MemoryAmount:
+    return MemoryAmount(*(data[name] for name in MemoryAmount._fields))

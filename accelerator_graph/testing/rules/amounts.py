@@ -1,0 +1,81 @@
+"""How much memory there is, and which memory a graph uses."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import accelerator_graph as ag
+from accelerator_graph.backends.base import Capability, DeviceMemory
+
+from .._case import Case, applied, needs
+
+
+class AmountRules(Case):
+    """What the backend tells of memory, and the report that is made of that."""
+
+    def test_device_memory_is_told_and_disturbs_no_capture(self) -> None:
+        """`device_memory` is plausible or None for graphs and executables, and captures go on meanwhile."""
+        stream, cell, graph = self.setup()
+        recorded = self.recorded(stream, cell)
+        executable = self.backend.instantiate(recorded)
+        self._plausible(self.backend.device_memory(recorded))
+        with graph:
+            self.enqueue(stream, cell)
+            self._plausible(self.backend.device_memory(recorded))
+            self._plausible(self.backend.device_memory(executable))
+            self.enqueue(stream, cell)
+        self.backend.destroy_graph(recorded)
+        self.backend.destroy_executable(executable)
+        assert self.replayed(graph, cell) == applied(2)
+
+    @needs(Capability.ENQUEUE, Capability.NODES)
+    def test_addresses_are_those_of_the_nodes(self) -> None:
+        """`addresses` has what the fills and copies of a graph read and write, or is None."""
+        stream, source, target = self.stream(), self.used.buffer(8), self.used.buffer(8)
+        token = self.begin(stream)
+        try:
+            stream.fill(source, 7)
+            stream.copy(target, source)
+        finally:
+            graph = self.backend.capture_end(token)
+        found = self.backend.addresses(graph)
+        nodes, _ = self.backend.nodes(graph)
+        self.backend.destroy_graph(graph)
+        self.skip_unless(found is not None, "does not tell all parameters of nodes")
+        assert found is not None
+        for node in nodes:
+            assert {node.source, node.target} - {None} <= found
+
+    def test_memory_of_a_graph_is_told(self) -> None:
+        """`Graph.memory` says of each part how large it is or why that is not known, and changes nothing."""
+        stream, cell = self.stream(), self.cell()
+        with self.executable(stream, cell) as executable:
+            told = self.backend.host_bytes(executable)
+            assert told is None or told >= 0
+        with ag.measure_memory():
+            graph = self.captured(stream, cell, keep_graph=True)
+            before = graph.memory()
+            graph.instantiate()
+        memory = graph.memory()
+        assert before.executable.nbytes is None
+        assert (memory.backend, memory.device) == (stream.backend, stream.device)
+        assert (memory.pool.id, memory.pool.graphs) == (tuple(graph.pool()), 1)
+        parts = (memory.executable, memory.executable_host, memory.definition, memory.touched)
+        for part in (*parts, memory.pool.held, memory.pool.used):
+            assert part.note
+            assert part.nbytes is None or part.nbytes >= 0
+        assert ag.GraphMemory.from_json(memory.to_json()) == memory
+        assert memory.name in str(memory)
+        assert self.replayed(graph, cell) == applied(1)
+        report = partial(ag.memory_report, {"this": graph})
+        assert [each.name for each in report().graphs] == ["this"]
+        graph.reset()
+        assert report().graphs == ()
+
+    def _plausible(self, memory: DeviceMemory | None) -> None:
+        if memory is None:
+            return
+        assert 0 <= memory.free <= memory.total
+        if memory.graphs_reserved is not None and memory.graphs_used is not None:
+            assert memory.graphs_used >= 0
+            assert memory.graphs_reserved >= 0

@@ -1,0 +1,43 @@
+"""Progress markers, written by graphs of CUDA and of HIP."""
+
+from __future__ import annotations
+
+import pytest
+
+import accelerator_graph as ag
+
+
+def captured(backend, block):
+    graph = ag.Graph(keep_graph=True, progress=True)
+    with ag.Stream(backend=backend.name) as stream, graph:
+        for number in range(300):
+            with ag.label(str(number)):
+                stream.fill(block, number & 0xFF, 4)
+    return graph
+
+
+def test_a_replay_ends_with_its_last_marker(backend, stream, block):
+    if backend.host_memory(stream, 8) is None:  # AMD's runtime 6.4
+        with pytest.raises(ag.UnsupportedError, match="has no memory of the host that a graph can write"):
+            captured(backend, block)
+        return
+    graph = captured(backend, block)
+    assert graph._progress.place().state == "not begun"
+    for _ in range(2):
+        graph.replay()
+        graph.stream.synchronize()
+        assert graph._progress.place().state == "ended"
+    description = graph.describe()
+    assert [label.stop - label.start for label in description.labels] == [1] * 300
+    assert {description.nodes[label.start].nbytes for label in description.labels} <= {4, 1}
+    assert len(description.nodes) == 300 + 602 + 3
+
+
+def test_host_memory_is_made_during_a_capture(backend, stream, other, block):
+    token = backend.capture_begin(other, "global")
+    backend.fill(other, block, 1, 4)
+    address = backend.host_memory(stream, 8)
+    graph = backend.capture_end(token)
+    assert backend.node_count(graph) == 1
+    assert address is None or address > 0
+    backend.destroy_graph(graph)

@@ -1,0 +1,171 @@
+"""`Graph.memory`, `memory_report` and `measure_memory` on the cpu backend."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph._core import memory as core
+from accelerator_graph.backends.base import DeviceMemory
+from accelerator_graph.backends.cpu import CpuBackend
+from accelerator_graph.errors import DriverError
+
+
+@pytest.fixture
+def stream():
+    return ag.Stream(backend="cpu")
+
+
+@pytest.fixture(name="free")
+def free_fixture(monkeypatch):
+    """What the driver tells, one number for each call."""
+    answers = []
+
+    def device_memory(self, obj):
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return DeviceMemory(answer, 1000)
+
+    monkeypatch.setattr(CpuBackend, "device_memory", device_memory)
+    return answers
+
+
+def captured(stream, nodes=1, **how):
+    graph = ag.Graph(**how)
+    with stream, graph:
+        for _ in range(nodes):
+            stream.launch(int)
+    return graph
+
+
+def test_an_executable_is_measured_when_it_is_made(stream, free):
+    free += [900, 700, 700]
+    with ag.measure_memory():
+        graph = captured(stream)
+    memory = graph.memory()
+    assert memory.executable.nbytes == 200
+    assert "free memory fell" in memory.executable.note
+    assert memory.nodes == 1
+    assert memory.definition == (0, "the graph was not kept")
+    assert memory.nbytes == 200 + memory.executable_host.nbytes
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        ([700, 900], "another thread or program freed memory while this was measured"),
+        ([DriverError("no"), 900], "backend 'cpu' does not tell how much memory is free"),
+        ([900, DriverError("no")], "backend 'cpu' does not tell how much memory is free"),
+    ],
+)
+def test_what_can_not_be_measured_is_none_and_says_why(stream, free, answers, why):
+    free += answers
+    with ag.measure_memory():
+        graph = captured(stream)
+    assert graph.memory().executable == (None, why)
+    graph.replay()
+
+
+def test_nothing_is_measured_outside_a_block_or_on_another_thread(stream, free):
+    outside, elsewhere = captured(stream), []
+    with ag.measure_memory():
+        thread = threading.Thread(target=lambda: elsewhere.append(captured(ag.Stream(backend="cpu"))))
+        thread.start()
+        thread.join()
+    for graph in (outside, *elsewhere):
+        assert graph.memory().executable.nbytes is None
+        assert "inside `with accelerator_graph.measure_memory()`" in graph.memory().executable.note
+
+
+def test_a_block_inside_a_block_ends_nothing(stream, free):
+    free += [900, 800]
+    with ag.measure_memory():
+        with pytest.raises(ZeroDivisionError), ag.measure_memory():
+            raise ZeroDivisionError
+        graph = captured(stream)
+    assert graph.memory().executable.nbytes == 100
+
+
+def test_a_kept_graph_can_be_measured_later(stream, free):
+    graph = captured(stream, keep_graph=True)
+    assert graph.memory().executable == (None, "there is no executable yet")
+    assert graph.memory().definition.note == "as backend 'cpu' tells"
+    assert captured(stream, 9, keep_graph=True).memory().definition.nbytes > graph.memory().definition.nbytes
+    graph.instantiate()
+    free += [900, 850]
+    with ag.measure_memory():
+        graph.instantiate()
+    assert graph.memory().executable.nbytes == 50
+    graph.instantiate()
+    assert graph.memory().executable.nbytes is None
+
+
+def test_a_graph_without_a_capture_has_no_memory(stream):
+    graph = ag.Graph()
+    with pytest.raises(ag.GraphStateError, match=r"^Graph\.memory\(\): nothing was captured"):
+        graph.memory()
+    assert ag.memory_report([graph]).graphs == ()
+
+
+def test_the_report_is_of_all_live_graphs_biggest_first(stream, free, monkeypatch):
+    monkeypatch.setattr(CpuBackend, "host_bytes", lambda *_: None)
+    monkeypatch.setattr(core, "heap_bytes", lambda: None)
+    free += [42]
+    before = captured(stream)
+    number = len(ag.memory_report().graphs)
+    free[:] = [900, 700, 700, 300, 300, 299]
+    with ag.measure_memory():
+        graphs = {f"size {nodes}": captured(stream, nodes, pool=None) for nodes in (1, 2, 3)}
+    free[:] = [42] * 2
+    assert len(ag.memory_report().graphs) == number + 3
+    assert before.memory().nodes == 1
+    report = ag.memory_report(graphs)
+    assert [each.name for each in report.graphs] == ["size 2", "size 1", "size 3"]
+    assert [each.executable.nbytes for each in report.graphs] == [400, 200, 1]
+    assert report.on_devices == 601
+    assert report.devices == (("cpu", 0, DeviceMemory(42, 1000)),)
+
+
+def test_pools_that_are_shared_are_counted_once(stream):
+    pool = ag.graph_pool_handle()
+    graphs = [captured(stream, pool=pool) for _ in range(3)]
+    report = ag.memory_report([*graphs, captured(stream)])
+    assert [each.graphs for each in sorted(report.pools, key=lambda each: each.id)] == [3, 1]
+    assert graphs[0].memory().pool.graphs == 3
+    graphs.pop().reset()
+    assert graphs[0].memory().pool.graphs == 2
+
+
+def test_a_report_goes_to_json_and_back(stream, free):
+    free += [900, 700, 42]
+    with ag.measure_memory():
+        graph = captured(stream)
+    report = ag.memory_report({"a": graph})
+    assert ag.MemoryReport.from_json(report.to_json(indent=1)) == report
+    assert ag.GraphMemory.from_json(graph.memory().to_json()) == graph.memory()
+    data = json.loads(report.to_json())
+    assert data["graphs"][0]["executable"]["nbytes"] == 200
+    assert ag.MemoryReport.from_json(json.dumps(data | {"more": 1})) == report
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[]", "not a report about memory"),
+        ('{"schema": 2}', "has schema 2, and this accelerator_graph reads up to 1"),
+        ('{"schema": 1}', "damaged"),
+        ('{"schema": 1, "graphs": [{}], "pools": [], "devices": []}', "damaged"),
+    ],
+)
+def test_other_texts_are_refused(text, why):
+    with pytest.raises(ValueError, match=why):
+        ag.MemoryReport.from_json(text)
+
+
+def test_only_graphs_have_memory():
+    with pytest.raises(TypeError, match=r"^memory_report: each must be an accelerator_graph\.Graph, not 7"):
+        ag.memory_report([7])

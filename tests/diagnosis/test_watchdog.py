@@ -1,0 +1,315 @@
+"""Progress markers, and the watchdog that reads them, on the cpu backend."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph._core import progress
+from accelerator_graph.backends.cpu import CpuBackend
+
+
+class Gates:
+    """Work that waits, to look at a replay meanwhile."""
+
+    def __init__(self):
+        self.reached, self.open = threading.Semaphore(0), threading.Semaphore(0)
+
+    def stop(self):
+        self.reached.release()
+        assert self.open.acquire(timeout=60)
+
+    def arrive(self):
+        assert self.reached.acquire(timeout=60)
+
+
+@pytest.fixture
+def gates():
+    return Gates()
+
+
+@pytest.fixture
+def stream():
+    with ag.Stream(backend="cpu") as stream:
+        yield stream
+
+
+def captured(stream, gates, **how):
+    with ag.Graph(keep_graph=True, progress=True, **how) as graph:
+        stream.launch(gates.stop)
+        with ag.label("layer"):
+            stream.launch(gates.stop)
+            with ag.label("all-reduce"):
+                stream.launch(gates.stop)
+            stream.launch(gates.stop)
+        stream.launch(gates.stop)
+    return graph
+
+
+def place(graph):
+    return str(graph._progress.place())
+
+
+def test_places_of_a_replay(stream, gates):
+    graph = captured(stream, gates)
+    assert place(graph) == "no run has begun"
+    for _ in range(2):
+        graph.replay()
+        found = []
+        for _ in range(5):
+            gates.arrive()
+            found.append(place(graph))
+            gates.open.release()
+        stream.synchronize()
+        assert found == ["in no label", "in 'layer'", "in 'layer / all-reduce'", "in 'layer'", "in no label"]
+        assert place(graph) == "the last run has ended"
+
+
+def test_labels_are_without_their_markers(stream, gates):
+    graph = captured(stream, gates)
+    labels = {label.name: (label.start, label.stop) for label in graph.describe().labels}
+    kinds = [node.kind for node in graph.describe().nodes]
+    assert kinds[labels["all-reduce"][0] : labels["all-reduce"][1]] == ["host"]
+    start, stop = labels["layer"]
+    assert kinds[start:stop] == ["host", "memset", "host", "memset", "host"]
+    assert kinds.count("host") == 5
+
+
+def test_an_empty_label_is_still_told(stream):
+    with pytest.warns(ag.EmptyLabelWarning, match="nothing"), ag.Graph(progress=True), ag.label("nothing"):
+        pass
+
+
+def test_more_places_than_a_byte_holds(stream, gates):
+    stops = (126, 127, 128, 255, 299)
+    with ag.Graph(progress=True) as graph:
+        for number in range(300):
+            with ag.label(str(number)):
+                stream.launch(gates.stop if number in stops else str)
+    graph.replay()
+    found = []
+    for _ in range(5):
+        gates.arrive()
+        found.append(place(graph))
+        gates.open.release()
+    stream.synchronize()
+    assert found == [f"in '{number}'" for number in stops]
+    assert place(graph) == "the last run has ended"
+
+
+def test_too_many_places(stream, monkeypatch):
+    monkeypatch.setattr(progress, "_MOST_PLACES", 6)
+    with ag.Graph(progress=True) as graph:
+        for number in range(9):
+            with ag.label(str(number)):
+                stream.launch(str)
+    assert len(graph._progress._places) == 6
+    graph.replay()
+    stream.synchronize()
+    assert place(graph) == "the last run has ended"
+
+
+def test_graphs_have_their_own_places(stream, monkeypatch):
+    monkeypatch.setattr(progress, "_BLOCK", 8)
+    progress._cells.clear()
+    graphs = []
+    for _ in range(9):
+        with ag.Graph(progress=True) as graph:
+            stream.launch(str)
+        graphs.append(graph)
+    assert len({graph._progress._address for graph in graphs}) == 9
+    graphs[4].replay()
+    stream.synchronize()
+    assert [place(graph) == "no run has begun" for graph in graphs] == [i != 4 for i in range(9)]
+
+
+def test_a_broken_capture_fails_as_ever(stream):
+    graph = ag.Graph(progress=True)
+    with pytest.raises(ag.CaptureError) as raised, graph, ag.label("breaks"):
+        stream.synchronize()
+    assert raised.value.reason == "illegal_call"
+    assert graph._progress is None
+
+
+class NoMemory(CpuBackend):
+    def host_memory(self, stream, nbytes):
+        return None
+
+
+class NoCount(CpuBackend):
+    def recorded(self, token):
+        return None
+
+
+class NoWork(CpuBackend):
+    def capabilities(self, device):
+        return super().capabilities(device) - {"enqueue"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "fact"),
+    [
+        (NoMemory, "has no memory of the host that a graph can write"),
+        (NoCount, "can't count the nodes of a capture, so it has no labels to mark"),
+        (NoWork, "has no memory of the host that a graph can write"),
+    ],
+)
+def test_backends_without_markers_refuse(kind, fact):
+    ag.backends.register("planted", kind)
+    try:
+        stream = ag.Stream(backend="planted")
+        graph = ag.Graph(progress=True)
+        with pytest.raises(ag.UnsupportedError) as raised, stream, graph:
+            pass
+        assert str(raised.value) == (f"progress=True: backend 'planted' {fact}; capture without progress.")
+        assert graph.state == "empty"
+        with stream, ag.Graph(), ag.label("without"):
+            stream._backend.launch(stream._native, str)
+    finally:
+        ag.backends.unregister("planted")
+
+
+# ---- the watchdog ----------------------------------------------------------------------------------
+
+
+def test_a_block_that_is_left_in_time(stream, gates):
+    graph, file = captured(stream, gates), io.StringIO()
+    for _ in range(5):
+        gates.open.release()
+    with ag.watchdog(graph, 30, file=file) as dog:
+        graph.replay()
+        stream.synchronize()
+    dog._thread.join(30)
+    assert not dog._thread.is_alive()
+    assert (dog.report, file.getvalue()) == (None, "")
+
+
+def test_a_replay_that_hangs(stream, gates):
+    graph, file = captured(stream, gates), io.StringIO()
+    for _ in range(2):
+        gates.open.release()
+    graph.replay()
+    for _ in range(3):
+        gates.arrive()
+
+    def waits_for_the_replay():
+        stream.synchronize()
+
+    thread = threading.Thread(target=waits_for_the_replay, name="waiting")
+    with ag.watchdog(graph, 0.2, file=file) as dog:
+        thread.start()
+        dog._thread.join(30)
+    for _ in range(3):
+        gates.open.release()
+    thread.join(30)
+    assert dog.report.places == {0: "in 'layer / all-reduce'"}
+    assert (dog.report.rank, dog.report.seconds) == (0, 0.2)
+    assert "waits_for_the_replay" in dog.report.stacks["waiting"]
+    head, first, *_ = file.getvalue().splitlines()
+    assert head == "watchdog: rank 0 is still waiting after 0.2 s"
+    assert first == "  rank 0: in 'layer / all-reduce'"
+    assert "waits_for_the_replay" in file.getvalue()
+
+
+def test_a_graph_without_markers_has_stacks(stream):
+    with ag.Graph() as graph:
+        stream.launch(str)
+    with ag.watchdog(graph, 0.05, file=io.StringIO()) as dog:
+        dog._thread.join(30)
+    assert dog.report.places == {0: "not known, since its graph was made without progress=True"}
+    assert "test_a_graph_without_markers" in dog.report.stacks[threading.current_thread().name]
+
+
+def test_ranks_tell_each_other(stream, gates):
+    graph = captured(stream, gates)
+    gates.open.release()
+    graph.replay()
+    gates.arrive()
+    gates.arrive()
+    others = ["1 in 'layer'", "2 in no label"]
+    with ag.watchdog(graph, 0.05, lambda text: [text, *others], file=io.StringIO()) as dog:
+        dog._thread.join(30)
+    for _ in range(4):
+        gates.open.release()
+    stream.synchronize()
+    assert [*dog.report.places.values()] == ["in 'layer'", "in 'layer'", "in no label"]
+
+
+def test_other_ranks_that_say_nothing(stream):
+    from .test_ranks import Store
+
+    with ag.Graph(progress=True) as graph:
+        stream.launch(str)
+    with ag.watchdog(graph, 0.05, (Store(), 1, 2), file=io.StringIO()) as dog:
+        dog._thread.join(30)
+    assert dog.report.rank == 1
+    assert dog.report.places == {
+        0: "its watchdog has said nothing: it is not waiting for a graph, or it has ended",
+        1: "no run has begun",
+    }
+
+
+def test_ranks_that_can_not_be_asked(stream):
+    def gather(text):
+        raise RuntimeError("the store is gone")
+
+    with ag.Graph(progress=True) as graph:
+        stream.launch(str)
+    with ag.watchdog(graph, 0.05, gather, file=io.StringIO()) as dog:
+        dog._thread.join(30)
+    assert dog.report.places == {0: "no run has begun (the others can't be asked: the store is gone)"}
+
+
+@pytest.mark.parametrize(
+    ("graph", "seconds", "group", "kind"),
+    [
+        (None, 1, None, TypeError),
+        (ag.Graph(), 0, None, ValueError),
+        (ag.Graph(), float("nan"), None, ValueError),
+    ],
+)
+def test_wrong_arguments(graph, seconds, group, kind):
+    with pytest.raises(kind, match="watchdog"):
+        ag.watchdog(graph, seconds, group)
+
+
+def test_a_group_that_is_none_is_refused_on_entry():
+    with pytest.raises(TypeError, match="watchdog: the group must be"), ag.watchdog(ag.Graph(), 1, 3):
+        pass
+
+
+def test_progress_is_a_flag():
+    with pytest.raises(TypeError, match="progress must be True or False"):
+        ag.Graph(progress=1)
+
+
+def test_it_ends_the_process_if_it_is_to():
+    program = """
+import threading
+import accelerator_graph as ag
+with ag.Stream(backend="cpu") as stream, ag.Graph(progress=True) as graph, ag.label("forever"):
+    stream.launch(threading.Event().wait)
+graph.replay()
+with ag.watchdog(graph, 0.2, exit=True):
+    stream.synchronize()
+"""
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[:2] == [
+        "watchdog: rank 0 is still waiting after 0.2 s",
+        "  rank 0: in 'forever'",
+    ]
+    assert time.monotonic() - began < 30
