@@ -23,6 +23,10 @@ WITHOUT = (
     "accelerator_graph: the C extension was not built ({}). Everything works without it; replays take "
     "longer. To get it, install a C compiler and Python's headers, and then the library again."
 )
+REQUIRED = (
+    f"accelerator_graph: the C extension can't be built ({{}}), and {SWITCH} is 'always'. Install a C "
+    "compiler and Python's headers, or unset the variable."
+)
 
 if CHOICE not in ("", "always", "never"):
     sys.exit(f"{SWITCH} must be 'always' or 'never', or not be set, not {CHOICE!r}.")
@@ -37,6 +41,7 @@ class BuildExtension(build_ext):
             super().build_extension(extension)
         except (BaseError, CCompilerError) as error:
             if CHOICE == "always":
+                print(REQUIRED.format(error), file=sys.stderr)
                 raise
             Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)  # of an earlier build
             self.distribution.ext_modules = []

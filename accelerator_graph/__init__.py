@@ -12,8 +12,6 @@
 Importing the package loads no backend, no vendor's library and no framework.
 """
 
-from __future__ import annotations
-
 TYPE_CHECKING: bool = False  # importing typing would take longer than importing all of this package
 if TYPE_CHECKING:
     from . import api as api
@@ -133,3 +131,5 @@ if not TYPE_CHECKING:  # type checkers read the imports above, and so find names
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *_HOMES})
+
+    del TYPE_CHECKING  # else completion offers it

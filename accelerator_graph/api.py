@@ -8,26 +8,20 @@ from contextlib import nullcontext
 from types import TracebackType
 from typing import Self, TypeVar, cast
 
-from ._core import capture_table, labels, liveness, ownership, pools, states, streams
+from . import inspection
+from ._core import capture_table, liveness, ownership, pools, states, streams
 from ._core.call_site import caller
 from ._core.capture import CapturePlan
 from ._core.extension import calling
-from ._core.files import write_file
 from ._core.lifecycle import Lifecycle
 from ._core.modes import CaptureMode, check_mode
 from ._core.observation import Observer, diagnosing
-from ._core.profiling import replay_times
 from ._core.side_streams import beside_current
 from ._core.streams import Stream
 from ._interpreter.integers import integer
 from ._interpreter.sure_exit import if_skipped, sure_exit
 from .backends import registry
 from .errors import AcceleratorGraphError, GraphStateError, UnsupportedError
-from .inspection.description import GraphDescription, Label
-from .inspection.fingerprint import Fingerprint
-from .inspection.memory import GraphMemory
-from .inspection.memory_report import graph_memory
-from .inspection.profile import GraphProfile
 from .interop import registry as interop
 from .interop.base import Collective
 
@@ -285,7 +279,7 @@ class Graph(Lifecycle):
         """Return the id of the graph's memory pool, for other graphs to share."""
         return self._runner_for("pool()").lease.shown
 
-    def describe(self) -> GraphDescription:
+    def describe(self) -> inspection.GraphDescription:
         """Return what is in the graph: its nodes with their parameters, their dependencies and labels.
 
         Raises
@@ -295,6 +289,9 @@ class Graph(Lifecycle):
         UnsupportedError
             The backend can't list nodes.
         """
+        from ._core import labels
+        from .inspection.description import GraphDescription, Label
+
         captured, home = self._kept("describe()"), self._home
         assert home is not None
         contents = captured.recorder.nodes(captured.value)
@@ -304,7 +301,7 @@ class Graph(Lifecycle):
             home.backend, home.device, contents, map(Label._make, labelled), captured.mode, (pool[0], pool[1])
         )
 
-    def memory(self) -> GraphMemory:
+    def memory(self) -> inspection.GraphMemory:
         """Return how much memory the graph takes: its executable, its definition, and its pool.
 
         What can't be known is None, with the reason. An executable is measured when it is made, inside
@@ -316,14 +313,18 @@ class Graph(Lifecycle):
             Nothing was captured.
         """
         self._check("memory()")
+        from .inspection.memory_report import graph_memory
+
         return graph_memory(self)
 
-    def fingerprint(self) -> Fingerprint:
+    def fingerprint(self) -> inspection.Fingerprint:
         """Return a short form of `describe` that is the same for equal graphs of all processes and runs.
 
         It is made of the nodes' kinds, functions and sizes and of their dependencies, without addresses.
         Raises as `describe` does.
         """
+        from .inspection.fingerprint import Fingerprint
+
         return Fingerprint.of(self.describe())
 
     @property
@@ -342,7 +343,7 @@ class Graph(Lifecycle):
         except AcceleratorGraphError:
             return None
 
-    def profile(self, replays: int = 20, state: Iterable[object] | None = None) -> GraphProfile:
+    def profile(self, replays: int = 20, state: Iterable[object] | None = None) -> inspection.GraphProfile:
         """Run the graph's work to find out how long it takes.
 
         Replays the graph three times to warm up, and then as often as `replays` says, with an event before
@@ -373,6 +374,9 @@ class Graph(Lifecycle):
         DriverError
             The work failed.
         """
+        from ._core.profiling import replay_times
+        from .inspection.profile import GraphProfile
+
         runner = self._runner_for("profile()")
         replays = integer(replays, "profile: replays")
         if replays < 1:
@@ -409,6 +413,8 @@ class Graph(Lifecycle):
         OSError
             The file can't be written, or Graphviz is needed and not installed.
         """
+        from ._core.files import write_file
+
         captured = self._kept("debug_dump()")
         suffix = os.path.splitext(os.fsdecode(path))[1].lower()
 
@@ -549,24 +555,26 @@ class graph:
             check_mode(capture_error_mode)
         self._graph = g
         stream = None if stream is None else streams.as_stream(stream, g._backend_name)
-        self._plan = CapturePlan(stream, pool=pool, mode=capture_error_mode, prepare=prepare)
+        self._stream = stream
+        self._pool = pool
+        self._mode = capture_error_mode
+        self._prepare = prepare
 
     def __enter__(self) -> Graph:
         g = self._graph
         g._check("capture_begin()")
         g._guard = if_skipped(self, g._recover)
-        plan = self._plan
-        if plan.stream is None and g._given_stream is None:
-            stream, home = beside_current(g._backend_name, wait=not plan.prepare)
-            plan = plan._replace(stream=stream, home=home)
-        g._enter(plan)
+        stream, home = self._stream, None
+        if stream is None and g._given_stream is None:
+            stream, home = beside_current(g._backend_name, wait=not self._prepare)
+        g._enter(CapturePlan(stream, home, self._pool, self._mode, self._prepare))
         return g
 
     @sure_exit
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._graph.__exit__(kind, exc, trace)
+        type(self._graph).__exit__(self._graph, kind, exc, trace)
 
 
 def current_graph() -> Graph | None:

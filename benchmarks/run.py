@@ -3,7 +3,7 @@
 Usage: python benchmarks/run.py [--backend cuda|hip|cpu] [--out DIR] [--quick]
 
 Prints the report. With --out, also writes it to DIR/report.md, and every figure to DIR/results.json, which
-plot.py draws. Takes about four minutes on a GPU, with --quick 40 seconds. Needs no network and installs
+plot.py draws. Takes about six minutes on a GPU, with --quick 40 seconds. Needs no network and installs
 nothing. It needs a C compiler, and Python's headers for one of the variants.
 
 On AMD's runtime, without a GPU:
@@ -36,6 +36,8 @@ SECTIONS = {  # the backends, the function, and environment variables
     "cpu": (("cpu",), "suite_cpu:measure", {}),
     "capture": (("cuda",), "suite_capture:measure", {}),
     "torch": (("cuda",), "suite_torch:measure", {}),
+    "first": (("cuda",), "suite_first:measure", {}),
+    "serving": (("cuda",), "suite_serving:measure", {}),
     "inspect": (("cuda",), "suite_inspect:measure", {}),
     "graphed": (("cuda",), "suite_graphed:measure", {}),
     "growth": (("cuda",), "suite_growth:measure", {}),

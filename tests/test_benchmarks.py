@@ -24,12 +24,12 @@ BENCHMARKS = ROOT / "benchmarks"
 EVERY = {
     "cuda": {
         *("replay", "replay_pure_python", "capture", "torch", "inspect", "graphed", "growth"),
-        *("threads", "memory", "import"),
+        *("threads", "memory", "import", "first", "serving"),
     },
     "hip": {"replay", "replay_pure_python", "threads", "import"},
     "cpu": {"cpu", "import"},
 }
-MAY_BE_EMPTY = {"torch", "graphed", "replay_pure_python"}  # they want torch, and the C extension
+MAY_BE_EMPTY = {"torch", "graphed", "serving", "replay_pure_python"}  # they want torch, and the C extension
 
 
 @pytest.fixture(scope="module")

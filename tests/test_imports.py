@@ -43,6 +43,18 @@ def test_public_name_loads_no_vendor(name: str) -> None:
     assert sorted(set(fresh(code).split()) & {"cuda", "hip", "rocm", "torch", "cupy", "numpy"}) == []
 
 
+def test_a_graph_loads_nothing_cold() -> None:
+    code = """
+import accelerator_graph as ag
+with ag.Stream(backend="cpu") as s, ag.Graph() as g:
+    s.launch(int)
+g.replay()
+s.synchronize()
+print(*sorted(set(sys.modules) - before))
+"""
+    assert sorted(set(fresh(code).split()) & set(COLD)) == []
+
+
 def test_every_public_name_is_still_itself_after_every_submodule_was_imported() -> None:
     fresh(
         """
@@ -152,7 +164,10 @@ def test_public_names_can_be_completed(package: str) -> None:
     module = importlib.import_module(f"accelerator_graph{package}")
     assert set(module.__all__) <= set(dir(module))
     code = f"import accelerator_graph{package} as it\nit."
-    assert set(module.__all__) <= {found.name for found in jedi.Script(code).complete()}
+    completed = {found.name for found in jedi.Script(code).complete()}
+    assert set(module.__all__) <= completed
+    if not package:
+        assert not {"TYPE_CHECKING", "annotations"} & {*dir(module), *completed}
 
 
 def test_members_of_public_classes_can_be_completed() -> None:

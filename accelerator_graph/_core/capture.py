@@ -6,11 +6,11 @@ import itertools
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from .._interpreter.threads import this_thread
-from ..backends.base import Capability, CaptureStatus, Recorder
+from ..backends.base import CaptureStatus, Recorder
 from ..errors import (
     AcceleratorGraphError,
     CaptureError,
@@ -21,30 +21,58 @@ from ..errors import (
 from ..interop.base import Collective, Framework, FrameworkRecorder, Undo
 from . import capture_table, gc_pause, stream_stack, streams
 from .call_site import Site
-from .labels import LabelledRange, Mark, ranges
 from .modes import CaptureMode, native_mode
 from .observation import Observation, Observer
 from .ownership import Callback, Owned
 from .pools import AnyPool, Lease
-from .progress import Progress
+
+if TYPE_CHECKING:
+    from .labels import LabelledRange, Mark
+    from .progress import Progress
 
 _keys = itertools.count()
 _NO_TOKEN = object()
 
 
-class CapturePlan(NamedTuple):
-    """How a capture is to be made. None leaves the choice to the graph."""
+class CapturePlan:
+    """How a capture is to be made. None leaves the choice to the graph.
 
-    stream: streams.Stream | None = None
-    """The stream to capture."""
-    home: streams.Stream | None = None
-    """Where replays will go, if that is another stream."""
-    pool: AnyPool | None = None
-    mode: CaptureMode | None = None
-    prepare: bool = False
-    """Wait for `home` first, unless that is being captured."""
-    finds_inputs: bool | None = None
-    """Watch the arrays that captured work uses."""
+    Parameters
+    ----------
+    stream : Stream, optional
+        The stream to capture.
+    home : Stream, optional
+        Where replays will go, if that is another stream.
+    pool, mode : optional
+        As in `Graph.capture_begin`.
+    prepare : bool
+        Wait for `home` first, unless that is being captured.
+
+    Attributes
+    ----------
+    idle : bool
+        The device has been waited for already.
+    finds_inputs : bool or None
+        Watch the arrays that captured work uses.
+    """
+
+    __slots__ = ("finds_inputs", "home", "idle", "mode", "pool", "prepare", "stream")
+
+    def __init__(
+        self,
+        stream: streams.Stream | None = None,
+        home: streams.Stream | None = None,
+        pool: AnyPool | None = None,
+        mode: CaptureMode | None = None,
+        prepare: bool = False,
+    ) -> None:
+        self.stream = stream
+        self.home = home
+        self.pool = pool
+        self.mode = mode
+        self.prepare = prepare
+        self.idle = False
+        self.finds_inputs: bool | None = None
 
 
 class Captured(Owned):
@@ -137,6 +165,7 @@ class Capture:
         self,
         mode: CaptureMode,
         prepare: streams.Stream | None,
+        idle: bool = False,
         generators: Sequence[object] = (),
         used: Callable[[object], Undo] | None = None,
         observer: Observer | None = None,
@@ -149,6 +178,8 @@ class Capture:
             One of `modes.MODES`.
         prepare : Stream, optional
             Let the frameworks get ready first, and wait until the work on that stream is done.
+        idle : bool
+            It is done.
         generators : sequence
             Random generators that take part.
         used : callable, optional
@@ -161,13 +192,14 @@ class Capture:
         if backend.capture_status(native) is not CaptureStatus.NONE:
             fact = streams.captured_by(self.stream)
             raise capture_error(f"{self.subject} did not begin", reason="foreign_capture", fact=fact)
-        self.lease.begin(backend.name, self.stream.device)
+        self.lease.begin(backend.name, self.stream._device)
         frameworks = stream_stack.taking_part(backend)
         if prepare is not None:
-            self._prepare(prepare, frameworks)
+            self._prepare(prepare, idle, frameworks)
         self._enter(frameworks)
+        recorder: FrameworkRecorder | None = None
         for framework in frameworks:
-            recorder = framework.recorder(backend, self.lease.id, self.stream.device, generators)
+            recorder = framework.recorder(backend, self.lease.id, self.stream._device, generators)
             if recorder is not None:
                 self.recorder = recorder
                 break
@@ -176,8 +208,8 @@ class Capture:
             any(map(keep, map(self.recorder.capture_begin, (native,), (mode,))))  # no interrupt in between
         except DriverError as error:
             raise capture_error(f"{self.subject} did not begin", error) from error
-        if isinstance(self.recorder, FrameworkRecorder):
-            self.lease.shown = self.recorder.pool
+        if recorder is not None:
+            self.lease.shown = recorder.pool
         if used is not None:
             for framework in frameworks:
                 self._undos.extend(filter(None, (framework.observe(self.lease.shown, used),)))
@@ -187,13 +219,14 @@ class Capture:
             self.observation = observer(self)
             self.observation.begin()
 
-    def _prepare(self, stream: streams.Stream, frameworks: Sequence[Framework]) -> None:
+    def _prepare(self, stream: streams.Stream, idle: bool, frameworks: Sequence[Framework]) -> None:
         """Release what frameworks cache, unless a capture is under way, and wait for a stream's work."""
         if not capture_table.live:
             for framework in frameworks:
-                framework.prepare(self.stream.device)
-        with self.backend.relaxed(stream._native):
-            self.backend.synchronize(stream._native)
+                framework.prepare(self.stream._device)
+        if not idle:
+            with self.backend.relaxed(stream._native):
+                self.backend.synchronize(stream._native)
 
     def _enter(self, frameworks: Sequence[Framework]) -> None:
         """Take this thread and the frameworks into the capture, until `_leave`."""
@@ -207,15 +240,14 @@ class Capture:
         thread.graphs.append(graph)
         relaxed = self.stream.held()._relaxed
         gc_pause.pause(self._key, relaxed)
-        stream_stack.enter(stream_stack.Entry(self.stream, self), frameworks)
+        handle = stream_stack.enter(stream_stack.Entry(self.stream, self), frameworks)
         for framework in frameworks:
             self._undos.extend(filter(None, (framework.observe_collectives(self.collectives.append),)))
-        device = self.stream.device
-        if frameworks and Capability.HANDLES in self.backend.capabilities(device):
-            handle = self.backend.handle_int(self.native)
+        if frameworks and handle is not None:
+            pool, device = self.lease.id, self.stream._device
             for framework in frameworks:
                 self.lease.at_end(framework.release, self.backend)
-                self._undos.extend(filter(None, (framework.route(self.lease.id, handle, device, relaxed),)))
+                self._undos.extend(filter(None, (framework.route(pool, handle, device, relaxed),)))
 
     @property
     def subject(self) -> str:
@@ -278,6 +310,8 @@ class Capture:
         return captured
 
     def _labelled(self, captured: Captured) -> tuple[LabelledRange, ...]:
+        from .labels import ranges
+
         try:
             count = self.recorder.node_count(captured.value)
         except AcceleratorGraphError:  # labels are not worth a graph

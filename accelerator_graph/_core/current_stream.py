@@ -95,7 +95,7 @@ def _of_frameworks(backend: str | None, or_default: bool) -> Stream | None:
             interop.complain(current.framework, "current_stream", f"answered {fact}")
             continue
         stream = Stream._make(runtime, native, current.device, FrameworkCurrent(current.framework))
-        if stream.handle == 0:
+        if current.handle == 0:
             fallback = fallback or stream
             continue
         if found is not None and (found.backend, found.handle) != (stream.backend, stream.handle):

@@ -6,7 +6,7 @@ shows which device the framework uses.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..backends import registry
 from ..errors import BackendError
@@ -17,13 +17,16 @@ if TYPE_CHECKING:
     from ..interop.base import Framework
 
 
-class Current(NamedTuple):
+class Current:
     """A framework's current stream on this thread."""
 
-    framework: Framework
-    backend: str
-    handle: int
-    device: int
+    __slots__ = ("backend", "device", "framework", "handle")
+
+    def __init__(self, framework: Framework, backend: str, handle: int, device: int) -> None:
+        self.framework = framework
+        self.backend = backend
+        self.handle = handle
+        self.device = device
 
     @property
     def who(self) -> str:

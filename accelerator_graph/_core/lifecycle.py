@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ..backends import registry
 from ..errors import EmptyGraphWarning, GraphStateError
@@ -13,9 +13,11 @@ from .capture import Capture, Captured, CapturePlan
 from .current_stream import stream_to_capture
 from .empty import warn_of_nothing, why_empty
 from .modes import CaptureMode, check_mode
-from .progress import Progress
 from .replay import Runner
 from .states import GraphState
+
+if TYPE_CHECKING:
+    from .progress import Progress
 
 T = TypeVar("T")
 
@@ -83,7 +85,7 @@ class Lifecycle:
         self._retained: list[object] | None = None
         self._generators: tuple[object, ...] = ()
         self._empty()
-        ownership.tracked.add(self)
+        ownership.track(self)
 
     def _empty(self) -> None:
         """Be as before the first capture."""
@@ -143,18 +145,16 @@ class Lifecycle:
         try:
             capture = self._capture = Capture(self, target, home, lease, len(self._retained or ()))
             if self._shows_progress:
+                from .progress import Progress
+
                 capture.progress = Progress(target._backend, target._native)
             if finds_inputs and self._watched is None:
                 self._watched = liveness.Watchlist()
             used = None if self._watched is None else self._watched.begin()
             first = target if home is not target and home._is_capturing() else home
-            capture.begin(
-                mode,
-                first if plan.prepare else None,
-                self._generators,
-                used if finds_inputs else None,
-                self._observer(),
-            )
+            prepare = first if plan.prepare else None
+            uses = used if finds_inputs else None
+            capture.begin(mode, prepare, plan.idle, self._generators, uses, self._observer())
             self._home, self._lost = home, ""
         except BaseException:
             self._forget_capture()

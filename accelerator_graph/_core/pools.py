@@ -86,7 +86,9 @@ def check_pool(pool: object) -> PoolId | None:
         return pool
     number = pool if isinstance(pool, tuple) else getattr(pool, "id", None)
     try:
-        first, second = (integer(half, "half") for half in (number if isinstance(number, tuple) else ()))
+        first, second = number if isinstance(number, tuple) else ()
+        if type(first) is not int or type(second) is not int:
+            first, second = integer(first, "half"), integer(second, "half")
     except (TypeError, ValueError):
         raise TypeError(
             "a pool must be a tuple of two integers, such as graph_pool_handle() returns, or an object whose "

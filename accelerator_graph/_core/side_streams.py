@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from ..backends import registry
+from . import capture_table
 from .current_stream import current
 from .streams import Stream
 
@@ -27,13 +28,13 @@ _thread = _Thread()
 
 def side_of(stream: Stream) -> Stream:
     """Return a hold on this thread's side stream, or a new stream if that one is capturing."""
-    backend, key = stream._backend, (stream._backend, stream.device)
+    backend, key = stream._backend, (stream._backend, stream._device)
     context = backend.context_id(stream._native)
     known, side = _thread.streams.get(key, (None, None))
     if side is None or side._dead or known != context:
         side = Stream(backend=backend.name, like=stream)
         _thread.streams[key] = (context, side)
-    elif side._is_capturing():
+    elif capture_table.live and side._is_capturing():  # nobody else knows this stream
         return Stream(backend=backend.name, like=stream)
     return side.held()
 

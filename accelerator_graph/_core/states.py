@@ -47,3 +47,12 @@ REFUSED: dict[str, dict[GraphState, str]] = {
     "capture_error_mode": _UNLESS_EMPTY,
 }
 """The sentence by operation and state. Everything that is not listed is allowed."""
+
+REFUSED_UNLESS_KEPT: dict[str, str] = {
+    "instantiate()": HAS_EXECUTABLE,
+    "describe()": NOT_KEPT,
+    "debug_dump()": NOT_KEPT,
+    "raw_graph()": NOT_KEPT,
+    "raw_cuda_graph()": NOT_KEPT,
+}
+"""What a graph that is ready refuses as well if it was not kept: the sentence by operation."""

@@ -58,18 +58,21 @@ def taking_part(backend: Backend) -> Sequence[Framework]:
     return () if backend.recording == "explicit" else interop.active(backend.name)
 
 
-def enter(entry: Entry, frameworks: Sequence[Framework] | None = None) -> None:
+def enter(entry: Entry, frameworks: Sequence[Framework] | None = None) -> int | None:
     """Make a stream the current one of this thread, and of every framework that takes part.
 
-    By default these are looked up. After an error, `leave` undoes whatever was done.
+    By default these are looked up. After an error, `leave` undoes whatever was done. Returns the handle that
+    frameworks know the stream by; None without one.
     """
     thread.entries.append(entry)
     stream = entry.stream
     backend = stream._backend
-    if Capability.HANDLES in backend.capabilities(stream._device):
-        handle = backend.handle_int(stream._native)
-        for framework in taking_part(backend) if frameworks is None else frameworks:
-            entry.undos.extend(filter(None, (framework.use_stream(handle, stream._device),)))
+    if Capability.HANDLES not in backend.capabilities(stream._device):
+        return None
+    handle = backend.handle_int(stream._native)
+    for framework in taking_part(backend) if frameworks is None else frameworks:
+        entry.undos.extend(filter(None, (framework.use_stream(handle, stream._device),)))
+    return handle
 
 
 def leave(who: object) -> None:

@@ -347,7 +347,7 @@ class Stream:
             graph.retain(objects)
 
     def _check(self) -> None:
-        if self._dead:
+        if self._closed or self._forks != ownership.forks:
             raise GraphStateError(f"the stream {self._dead}; make another one.")
 
     @property
@@ -365,7 +365,7 @@ def innermost() -> Stream | None:
         return None
     stream = entries[-1].stream
     assert isinstance(stream, Stream)
-    return None if stream._dead else stream
+    return None if stream._closed or stream._forks != ownership.forks else stream
 
 
 def as_stream(obj: object, backend: str | None = None, why: str = _NAMED) -> Stream:

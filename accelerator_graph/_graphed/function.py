@@ -71,7 +71,7 @@ class Graphed(Generic[P, R]):
         self._instances: PerInstance[Graphed[..., R]] = PerInstance(getattr(function, "__name__", ""))
         self._lock = threading.RLock()
         self._cache = GraphCache(options)
-        ownership.tracked.add(self)
+        ownership.track(self)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function, or replay what it did."""

@@ -55,33 +55,48 @@ def if_skipped(obj: object, action: Callable[[], object]) -> object:
     return ref(leave, lambda _: action())
 
 
-class Between:
-    """A context that begins with one call and ends with another, even if an interrupt arrives at any moment.
+class Section:
+    """A context whose `end` is called even if an interrupt arrives at any moment. Subclasses have both."""
 
-    Parameters
-    ----------
-    begin : callable
-        Called on entry. If it raises, `end` is still called.
-    end : callable
-        Undoes everything that `begin` has done so far. May be called twice.
-    """
+    __slots__ = ("__weakref__", "_guard")
 
-    __slots__ = ("__weakref__", "_begin", "_end", "_guard")
+    _guard: object
 
-    def __init__(self, begin: Callable[[], object], end: Callable[[], object]) -> None:
-        self._begin = begin
-        self._end = end
-        self._guard: object = None
+    def begin(self) -> None:
+        """Called on entry. If it raises, `end` is still called."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Undo everything that `begin` has done so far. May be called twice."""
+        raise NotImplementedError
 
     def __enter__(self) -> None:
-        self._guard = if_skipped(self, self._end)
+        self._guard = if_skipped(self, self.end)
         try:
-            self._begin()
+            self.begin()
         except BaseException:
-            self._end()
+            self.end()
             raise
 
     @sure_exit
     def __exit__(self, *exc: object) -> None:
-        self._end()
+        self.end()
         self._guard = None
+
+
+class Between(Section):
+    """A section that begins with one call and ends with another."""
+
+    __slots__ = ("_begin", "_end")
+
+    def __init__(self, begin: Callable[[], object], end: Callable[[], object]) -> None:
+        self._begin = begin
+        self._end = end
+
+    def begin(self) -> None:
+        """Make the first call."""
+        self._begin()
+
+    def end(self) -> None:
+        """Make the second call."""
+        self._end()

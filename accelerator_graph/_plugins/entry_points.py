@@ -1,13 +1,16 @@
 """Entry points: the implementations that installed distributions offer under each name.
 
-Only `installed` reads the machine's metadata. The other functions work on lists, which tests can write down.
+Only `installed` and `may_be_installed` read the machine's metadata. The other functions work on lists, which
+tests can write down.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Set
 from importlib import import_module, invalidate_caches
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, NamedTuple
 
 from .._interpreter.exceptions import text_of
@@ -90,8 +93,36 @@ def switched_off() -> bool:
     return os.environ.get(SWITCH, "").strip() not in ("", "0")
 
 
+def may_be_installed(group: str) -> bool:
+    """Return False if no installed distribution has entry points in a group.
+
+    Takes a fifth of the time that `importlib.metadata` takes to find none, and needs no import.
+    """
+    if any(hasattr(each, "find_distributions") and each is not PathFinder for each in sys.meta_path):
+        return True
+    section = f"[{group}]".encode()
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder or ".")
+        except FileNotFoundError:
+            continue
+        except OSError:  # an archive, for example
+            return True
+        for name in names:
+            if name.lower().endswith((".dist-info", "egg-info")):
+                try:
+                    with open(os.path.join(folder, name, "entry_points.txt"), "rb") as file:
+                        if section in file.read():
+                            return True
+                except (FileNotFoundError, NotADirectoryError):
+                    continue
+    return False
+
+
 def installed(group: str) -> list[EntryPoint]:
     """Return the entry points that all installed distributions have in a group."""
+    if not may_be_installed(group):
+        return []
     from importlib.metadata import MetadataPathFinder, entry_points
 
     invalidate_caches()  # a distribution may have been installed a moment ago

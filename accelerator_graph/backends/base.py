@@ -559,8 +559,12 @@ class Lends(Backend):
         """Wrap the graph with this handle, which was captured on `stream`. It is never destroyed."""
 
     @abstractmethod
-    def borrow_executable(self, handle: int, stream: Any) -> Any:
-        """Wrap the executable with this handle, which belongs to `stream`. It is never destroyed."""
+    def borrow_executable(self, handle: int, graph: Any) -> Any:
+        """Wrap the executable with this handle, which was made of a borrowed graph. It is never destroyed."""
+
+    def relaxed_for(self, graph: Any) -> AbstractContextManager[None]:
+        """Like `relaxed`, on the device of a borrowed graph, whose stream may have been destroyed."""
+        return nullcontext()
 
 
 def unsupported(backend: Recorder, capability: str) -> UnsupportedError:

@@ -298,7 +298,7 @@ class CudaBackend(Lends):
 
     def destroy_graph(self, graph: Graph) -> None:
         """Release a graph."""
-        self._driver.destroy("cuGraphDestroy", graph)
+        self._driver.destroy("cuGraphDestroy", graph, disturbs=False)
 
     def destroy_executable(self, executable: Executable) -> None:
         """Release an executable."""
@@ -361,6 +361,10 @@ class CudaBackend(Lends):
         """Return a graph that its owner has recorded on this stream."""
         return Graph(self._driver.api.CUgraph(handle), self._driver.context_of(stream))
 
-    def borrow_executable(self, handle: int, stream: Any) -> Executable:
+    def borrow_executable(self, handle: int, graph: Graph) -> Executable:
         """Return an executable that stays its owner's."""
-        return Executable(self._driver.api.CUgraphExec(handle), self._driver.context_of(stream))
+        return Executable(self._driver.api.CUgraphExec(handle), graph.context)
+
+    def relaxed_for(self, graph: Graph) -> AbstractContextManager[None]:
+        """Return a context in which this thread disturbs no capture on the graph's device."""
+        return self._driver.relaxed(graph.context)

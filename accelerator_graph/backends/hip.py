@@ -376,6 +376,10 @@ class HipBackend(Lends):
         """Return a graph that its owner has recorded on this stream."""
         return Graph(handle, self._driver.device_of(stream))
 
-    def borrow_executable(self, handle: int, stream: Any) -> Executable:
+    def borrow_executable(self, handle: int, graph: Graph) -> Executable:
         """Return an executable that stays its owner's."""
-        return Executable(handle, self._driver.device_of(stream))
+        return Executable(handle, graph.device)
+
+    def relaxed_for(self, graph: Graph) -> AbstractContextManager[None]:
+        """Return a context in which this thread disturbs no capture on the graph's device."""
+        return self._driver.relaxed(graph.device)

@@ -63,9 +63,10 @@ class TorchGraph(api.Graph):
             target = plan.stream or _current()
             if plan.prepare and not capture_table.live:
                 _prepare(torch, target.device)
-            home = plan.home or _following(target.device)
-            finds_inputs = liveness.asked_for(self.check_input_liveness or None)
-            super()._begin(plan._replace(stream=target, home=home, finds_inputs=finds_inputs))
+                plan.idle = True
+            plan.stream, plan.home = target, plan.home or _following(target.device)
+            plan.finds_inputs = liveness.asked_for(self.check_input_liveness or None)
+            super()._begin(plan)
         except CaptureError as error:
             if error.reason == "default_stream":
                 error.args = (words.ahead(words.DEFAULT_STREAM, str(error)),)

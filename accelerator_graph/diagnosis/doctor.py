@@ -66,7 +66,8 @@ def examine(
     found += imported.findings
     found += packages.findings(facts)
     found += libraries.findings([*imported.libraries, *(file for each in trials for file in each.libraries)])
-    found += variables.findings(facts["environment"])
+    hidden = {each.backend for each in trials if each.outcome == "unusable"} & packages.GPUS.keys()
+    found += variables.findings(facts["environment"], filter(packages.visible, hidden))
     return Diagnosis(trials, found, passed)
 
 
@@ -90,7 +91,7 @@ def of_trials(trials: Sequence[Trial], facts: Mapping[str, Any] | None) -> Itera
             if name in packages.GPUS and packages.visible(name):
                 gpu = packages.GPUS[name][1]
                 fact = f"This machine has {gpu}, but backend {name!r} can't be used: {fact}"
-                yield Finding(name, fact, way_out or FAILED.format(name))
+                yield Finding(name, fact, way_out or UNUSABLE)
             elif row and not row["loaded"]:
                 yield Finding(name, f"Backend {name!r} can't be loaded: {fact}", way_out or "Uninstall it.")
 
@@ -98,6 +99,12 @@ def of_trials(trials: Sequence[Trial], facts: Mapping[str, Any] | None) -> Itera
 FAILED = (
     "Run `accelerator-graph conformance {}` to see more. If a newer driver or runtime does not help, report "
     "it to its vendor."
+)
+
+
+UNUSABLE = (
+    "Look whether another finding explains that, such as a second copy of a library or a variable that hides "
+    "GPUs. Otherwise install the driver again."
 )
 
 

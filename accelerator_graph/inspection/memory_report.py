@@ -43,7 +43,7 @@ def memory_report(graphs: Mapping[str, Lifecycle] | Iterable[Lifecycle] | None =
         One of them is not a graph.
     """
     if graphs is None:
-        named = [("", graph) for graph in list(ownership.tracked) if isinstance(graph, Lifecycle)]
+        named = [("", graph) for graph in ownership.tracked() if isinstance(graph, Lifecycle)]
     elif isinstance(graphs, Mapping):
         named = [(str(name), graph) for name, graph in graphs.items()]
     else:
@@ -176,7 +176,7 @@ def _sum_of_touched(runner: replay.Runner, pool: PoolMemory, touched: tuple[int,
 def _pool(runner: replay.Runner, key: _PoolKey) -> PoolMemory:
     backend, device, number = key
     sharing = 0
-    for each in list(ownership.tracked):
+    for each in ownership.tracked():
         other = each._runner if isinstance(each, Lifecycle) else None
         if other is not None and (other.home.backend, other.home.device) == (backend, device):
             sharing += tuple(other.lease.shown) == number

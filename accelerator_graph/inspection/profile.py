@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .text import count
-
 
 class GraphProfile(NamedTuple):
     """How long the replays of a graph took, as the device's events have it. ``str()`` is one line."""
@@ -42,6 +40,8 @@ class GraphProfile(NamedTuple):
         return max(self.times)
 
     def __str__(self) -> str:
+        from .text import count
+
         nodes = "" if self.nodes is None else f", {count(self.nodes, 'node')}"
         return (
             f"graph of {self.backend}, device {self.device}{nodes}: {_time(self.median)} a replay (median of "

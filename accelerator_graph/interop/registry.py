@@ -144,7 +144,7 @@ def loaded() -> list[Framework]:
     for name in names():
         if name in sys.modules:
             try:
-                found.append(_instance(name))
+                found.append(_made.get(name) or _instance(name))
             except BackendError as error:
                 _complain(name, "__init__", message_of(error))
     return found
@@ -221,7 +221,8 @@ def _instance(name: str) -> Framework:
 def _ask(framework: Framework, method: str, read: Callable[..., T], *args: object) -> T | None:
     """Return a framework's answer; None, after a warning, if the method raises or the answer is wrong."""
     try:
-        return _answer(framework, method, read, *args)
+        answer = getattr(framework, method)(*args)
+        return None if answer is None else read(answer)
     except (Exception, SystemExit) as error:
         if not raises_again(partial(_answer, framework, method, read, *args)):
             raise

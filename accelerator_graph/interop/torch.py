@@ -31,10 +31,11 @@ class Torch(Framework):
 
     def backend(self) -> str | None:
         """Return ``"cuda"`` or ``"hip"`` once torch has initialised the device."""
-        initialised = getattr(getattr(self.torch, "cuda", None), "is_initialized", None)
+        torch = self.torch
+        initialised = getattr(getattr(torch, "cuda", None), "is_initialized", None)
         if initialised is None or not initialised():  # torch may be half imported
             return None
-        return "hip" if self.torch.version.hip else "cuda"
+        return "hip" if torch.version.hip else "cuda"
 
     def as_stream(self, obj: object) -> int | None:
         """Return the handle of a ``torch.cuda.Stream`` or a ``torch.Stream`` of such a device."""
@@ -48,9 +49,10 @@ class Torch(Framework):
 
     def current_stream(self, device: int | None = None) -> tuple[int, int]:
         """Return torch's current stream."""
-        cuda = self.torch.cuda
+        torch = self.torch
+        cuda = torch.cuda
         device = cuda.current_device() if device is None else device
-        raw = getattr(self.torch._C, "_cuda_getCurrentRawStream", None)  # faster: it makes no object
+        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # faster: it makes no object
         return int(cuda.current_stream(device).cuda_stream if raw is None else raw(device)), device
 
     def current_handle(self, device: int) -> tuple[Callable[[int], int], int] | None:
@@ -64,8 +66,9 @@ class Torch(Framework):
         device_before, stream_before = cuda.current_device(), cuda.current_stream(device)
 
         def undo() -> None:
-            cuda.set_stream(stream_before)
-            cuda.set_device(device_before)
+            cuda.set_stream(stream_before)  # sets its device as well
+            if device_before != device:
+                cuda.set_device(device_before)
 
         stream = self._last
         if stream is None or (stream.cuda_stream, stream.device_index) != (handle, device):
@@ -81,8 +84,9 @@ class Torch(Framework):
 
     def prepare(self, device: int) -> None:
         """Empty the caching allocators, as ``torch.cuda.graph`` does."""
-        self.torch.cuda.empty_cache()
-        empty_pinned = getattr(self.torch._C, "_host_emptyCache", None)
+        torch = self.torch
+        torch.cuda.empty_cache()
+        empty_pinned = getattr(torch._C, "_host_emptyCache", None)
         if empty_pinned is not None:
             empty_pinned()
 

@@ -14,8 +14,8 @@ A backend's tests are one class, which pytest collects::
 Without pytest, ``python -m accelerator_graph conformance NAME`` does the same and writes a report, and
 `check_backend` does it in a program. Rules that rest on a capability which the backend
 does not have are left out: pytest deselects them and says so in a line for each capability, and
-`check_backend` returns them as skipped. No rule asks for a backend's name. Leaks it can't see: count what
-your runtime has alive in tests of your own. To skip where there is no hardware, raise
+`check_backend` returns them as skipped. No rule asks for a backend's name. Leaks it sees if
+`Work.live_objects` counts what your runtime has alive. To skip where there is no hardware, raise
 `unittest.SkipTest` in `work`.
 """
 
@@ -39,6 +39,7 @@ else:
 
 from ._check import CheckResult, check_backend
 from ._conformance import BackendConformance
+from ._live import live_instances
 from ._work import Work
 
-__all__ = ["BackendConformance", "CheckResult", "Work", "check_backend"]
+__all__ = ["BackendConformance", "CheckResult", "Work", "check_backend", "live_instances"]

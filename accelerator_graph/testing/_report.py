@@ -68,7 +68,7 @@ def markdown(backend: Backend, facts: Mapping[str, str], rows: Sequence[Row], *,
         *left_out(rows),
         "## All rules",
         f"Each rule has {time_limit:g} seconds; one that takes longer, for example because a call hangs, "
-        "has failed. The kit can't see whether the runtime's objects leak, and measures no speed.",
+        "has failed. The kit measures no speed.",
     ]
     for topic in rules.ALL:
         found = [row for row in rows if row.name in vars(topic)]

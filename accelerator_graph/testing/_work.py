@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Self
 
@@ -92,3 +93,18 @@ class Work(ABC):
     def read_bytes(self, buffer: Any) -> bytes:
         """Return the contents of a `buffer` now, as `read` does."""
         return bytes(buffer)
+
+    def part(self, buffer: Any, start: int) -> Any | None:
+        """Return the memory from byte `start` of a `buffer` to its end; None, the default, if there is none.
+
+        It has to be an object that `Stream.fill` and `Stream.copy` accept. `start` is a multiple of 4096.
+        """
+        return None
+
+    def live_objects(self) -> Mapping[str, int] | None:
+        """Return how many of the runtime's objects are alive, by kind; None, the default, if nobody knows.
+
+        With it the kit looks for leaks of streams, events, graphs and executables. Count by what the runtime
+        offers, or by a wrapper around its functions; `live_instances` counts the objects of Python classes.
+        """
+        return None

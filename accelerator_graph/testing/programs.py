@@ -4,7 +4,8 @@ A program enqueues work, fills and copies on several streams that wait for each 
 graphs, nests graphs, abandons captures by exceptions, resets, captures again, and replays in every way, also
 from several threads. A model in plain Python says what the memory holds then. Programs use what the backend
 has capabilities for, and order whatever touches the same memory, so every program is right: one that fails
-shows a bug, and is shrunk to a small one, which the error shows as Python code.
+shows a bug, and is shrunk to a small one, which the error shows as Python code. If there are two devices, and
+`Work.on` has the work of the second, half of the programs use both.
 
 A backend's tests are one class beside that of the conformance kit, with the same `Work`::
 
@@ -38,6 +39,7 @@ from typing import ClassVar
 
 from .. import _install, backends
 from ._case import Case, folder
+from ._programs.crossing import crosses
 from ._programs.memory import Piece
 from ._programs.program import Program
 from ._programs.run import report, run
@@ -105,11 +107,13 @@ def check_programs(work: Work, examples: int = 100, seed: int = 0) -> None:
         seed = random.SystemRandom().randrange(2**32)
     else:
         seed = _number(SEED, seed, 0)
+    there = work.on(1) if backend.device_count() > 1 else None
+    drawn = programs(backend) if there is None else programs(backend, 2, crosses(work, there))
     failures = _Failures(work)
     how = settings(max_examples=examples, database=None, deadline=None, phases=(Phase.generate, Phase.shrink))
     try:
         with _nothing_written():
-            code = find(programs(backend), failures.has, settings=how, random=random.Random(seed)).code
+            code = find(drawn, failures.has, settings=how, random=random.Random(seed)).code
     except errors.NoSuchExample:
         return
     except _ShrunkLongEnough:

@@ -13,13 +13,16 @@ A graph is in one of four states, which `Graph.state` returns:
 
 - **empty**: before the first capture, after `reset()`, and after a capture that failed;
 - **capturing**: between the beginning and the end of a capture;
-- **captured**: after a capture with `keep_graph=True`, until the first replay or `instantiate()`;
+- **captured**: after a capture of a graph that is kept, until the first replay or `instantiate()`;
 - **ready**: it has an executable.
 
-A capture takes a graph from empty to capturing, and its end to ready, or to captured with `keep_graph=True`.
-`reset()` is allowed in every state and takes the graph back to empty.
+A graph is **kept** if it was made with `Graph(keep_graph=True)`, or if `enable_debug_mode()` was called
+before the capture: it then keeps what was captured beside the executable. A capture takes a graph from empty
+to capturing, and its end to captured if the graph is kept, else to ready. `reset()` is allowed in every state
+and takes the graph back to empty.
 
-The table shows which operations a graph allows in each state. A number stands for a refusal: the call raises
+The table shows which operations a graph allows in each state. A graph that is captured is always kept; one
+that is ready may be kept or not. A number stands for a refusal: the call raises
 [`GraphStateError`](../errors.md#graphstateerror) with the sentence below the table, and changes nothing.
 
 """
@@ -27,13 +30,18 @@ The table shows which operations a graph allows in each state. A number stands f
 
 def page(root: Path) -> str:
     """Return the page."""
-    from accelerator_graph._core.states import REFUSED, GraphState
+    from accelerator_graph._core.states import REFUSED, REFUSED_UNLESS_KEPT, GraphState
 
-    states = get_args(GraphState)
-    sentences = list(dict.fromkeys(sentence for row in REFUSED.values() for sentence in row.values()))
-    lines = [f"| | {' | '.join(states)} |", "| --- |" + " :---: |" * len(states)]
+    *before, ready = get_args(GraphState)
+    columns = [*before, f"{ready}, kept", f"{ready}, not kept"]
+    rows: dict[str, list[str | None]] = {}
     for operation, refused in REFUSED.items():
-        cells = [str(sentences.index(refused[state]) + 1) if state in refused else "yes" for state in states]
+        not_kept = REFUSED_UNLESS_KEPT.get(operation, refused.get(ready))
+        rows[operation] = [*map(refused.get, (*before, ready)), not_kept]
+    sentences = [*dict.fromkeys(each for row in rows.values() for each in row if each is not None)]
+    lines = [f"| | {' | '.join(columns)} |", "| --- |" + " :---: |" * len(columns)]
+    for operation, row in rows.items():
+        cells = ["yes" if each is None else str(sentences.index(each) + 1) for each in row]
         lines.append(f"| `{operation}` | {' | '.join(cells)} |")
     notes = [f"{number}. {_in_markdown(sentence)}." for number, sentence in enumerate(sentences, 1)]
     return INTRODUCTION + "\n".join([*lines, "", *notes, ""])

@@ -16,7 +16,7 @@ from accelerator_graph.backends.hip import HipBackend
 from accelerator_graph.testing import BackendConformance, Work
 from accelerator_graph.testing.works.host import HostWork
 from lanes import SIMULATOR
-from simulators.cuda.faults import ALWAYS, Faults
+from simulators.cuda.faults import ALWAYS, Accounts, Faults
 
 OUT_OF_MEMORY = 2
 STAYS_FORBIDDEN = (
@@ -44,6 +44,9 @@ class TestCuda(BackendConformance):
         class SoftwareCudaWork(CudaWork):
             def exhausted(self) -> AbstractContextManager[object]:
                 return without_memory()
+
+            def live_objects(self) -> Mapping[str, int]:
+                return Accounts().live()
 
         return (SoftwareCudaWork if os.environ.get(SIMULATOR) == "cuda" else CudaWork)()
 

@@ -64,6 +64,15 @@ def test_what_is_captured_by_torchs_names_is_ours_and_torch_records(torch):
     assert [calls[name] for name in names] == [1, 1, 1]
 
 
+def test_a_capture_waits_for_the_device_once(torch, monkeypatch):
+    x, waits = Array(), []
+    backend = ag.backends.get("cuda")
+    monkeypatch.setattr(type(backend), "synchronize", lambda self, stream: waits.append(stream))
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        torch.fill(x, 5)
+    assert (calls["torch.cuda.synchronize"], waits) == (1, [])
+
+
 def test_the_first_look_at_a_name_is_enough_for_an_assignment(monkeypatch):
     torch = install(monkeypatch, "torch", compat_fake_torch.torch())
     torch.cuda.CUDAGraph = compat.CUDAGraph

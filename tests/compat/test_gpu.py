@@ -42,7 +42,7 @@ def installed():
 def recorded():
     """Return how many of the live graphs were captured by the drop-in."""
     gc.collect()
-    return sum(isinstance(g, compat.CUDAGraph) and g.state == "ready" for g in list(ownership.tracked))
+    return sum(isinstance(g, compat.CUDAGraph) and g.state == "ready" for g in ownership.tracked())
 
 
 def model(width=64):

@@ -13,7 +13,7 @@ import threading
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core import replay
+from accelerator_graph._core import replay, states
 from accelerator_graph.backends.cpu import CpuBackend
 
 
@@ -477,3 +477,23 @@ def test_who_captures_a_stream_is_named_in_other_threads():
         thread.start()
         thread.join()
     assert "thread 'MainThread' is capturing the stream; wait for the end of that capture" in seen[0]
+
+
+@pytest.mark.parametrize("operation", states.REFUSED)
+def test_what_a_ready_graph_refuses_if_it_was_not_kept_is_in_the_table(stream, operation, tmp_path):
+    arguments = {"debug_dump()": [tmp_path / "graph.dot"], "register_generator_state()": [None]}
+    graph = captured(stream, [])
+    assert graph.state == "ready"
+    sentence = states.REFUSED[operation].get("ready") or states.REFUSED_UNLESS_KEPT.get(operation)
+    refused = ""
+    try:
+        found = getattr(graph, operation.removesuffix("()"))
+        if operation.endswith("()"):
+            found(*arguments.get(operation, ()))
+        else:
+            setattr(graph, operation, found)
+    except ag.GraphStateError as error:
+        refused = str(error)
+    except (ag.UnsupportedError, AttributeError):
+        pass  # it is allowed; the backend can't do it, or the property can only be read
+    assert refused == (f"Graph.{operation}: {sentence}." if sentence else "")

@@ -8,7 +8,7 @@ from pathlib import Path
 from command_line.calls import ROOT
 
 PLUGIN = """
-import faulthandler, os, time
+import atexit, faulthandler, os, time
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Availability
 from accelerator_graph.backends.cpu import CpuBackend
@@ -31,6 +31,8 @@ class Backend(CpuBackend):
     def open(self):
         if ILL == "not there":
             raise BackendUnavailableError("its door is locked. Bring the key")
+        if ILL == "crash at the end":
+            atexit.register(faulthandler._sigsegv)
         if ILL == "exit":
             os._exit(3)
         super().open()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from accelerator_graph.diagnosis import doctor
-from accelerator_graph.diagnosis._doctor import child, packages
+from accelerator_graph.diagnosis._doctor import child, packages, variables
 from accelerator_graph.diagnosis._doctor.trial import Trial
 from command_line.calls import command_line
 from diagnosis.ills import installed, path_with, plugged
@@ -48,6 +48,7 @@ def test_nothing_is_found_where_all_is_well(tmp_path: Path) -> None:
     ("ill", "said"),
     [
         ("crash", r"the process was ended by SIGSEGV while replaying the graph on device 0"),
+        ("crash at the end", r"the process was ended by SIGSEGV while exiting"),
         ("exit", r"the process ended with the status 3 while opening the backend"),
         ("fail", r"replaying the graph raised DriverError: .*the tape is torn"),
         ("lose a replay", r"replay 1 left 7 in memory instead of 28"),
@@ -86,6 +87,10 @@ def test_a_crash_while_the_facts_are_gathered_hides_no_backend(tmp_path: Path) -
     assert found["trials"]["plug"]["detail"] == said
     shown = command_line("doctor", **CLEAN, PYTHONPATH=path_with(tmp_path), ILL="crash when asked").stdout
     assert re.search(r"  plug +failed +the process was ended by SIGSEGV while opening the backend\.\n", shown)
+
+
+def test_optimised_python_can_examine_as_well(tmp_path: Path) -> None:
+    assert examined(tmp_path, PYTHONOPTIMIZE="1")["trials"]["cpu"]["outcome"] == "passed"
 
 
 def test_a_backend_that_can_not_be_used_fails_only_if_it_is_named(tmp_path: Path) -> None:
@@ -156,6 +161,7 @@ def test_variables_that_disturb_are_found(tmp_path: Path) -> None:
         CUDA_LAUNCH_BLOCKING="1",
         CUDA_VISIBLE_DEVICES="",
         HIP_VISIBLE_DEVICES="0",
+        PYTORCH_NO_CUDA_MEMORY_CACHING="1",
         AMD_LOG_LEVEL="4",
         DEBUG_HIP_GRAPH_DOT_PRINT="0",
         ACCELERATOR_GRAPH_PURE_PYTHON="1",
@@ -164,6 +170,7 @@ def test_variables_that_disturb_are_found(tmp_path: Path) -> None:
     )["findings"]
     assert {name for name in findings if name.isupper()} == {
         *("CUDA_LAUNCH_BLOCKING", "CUDA_VISIBLE_DEVICES", "AMD_LOG_LEVEL"),
+        "PYTORCH_NO_CUDA_MEMORY_CACHING",
         *("ACCELERATOR_GRAPH_PURE_PYTHON", "ACCELERATOR_GRAPH_BAKEND"),
         "ACCELERATOR_GRAPH_CHECK_INPUT_LIVENESS",
     }
@@ -203,6 +210,22 @@ def test_a_gpu_whose_backend_can_not_be_used_is_a_finding(monkeypatch: pytest.Mo
         "This machine has an NVIDIA GPU, but backend 'cuda' can't be used: cuda-python is not installed."
     )
     assert finding.advice == "Install it with: pip."
+    [finding] = doctor.of_trials([trial._replace(detail="cuInit returned 803")], facts())
+    assert "another finding" in finding.advice
+
+
+def test_a_list_of_devices_is_a_finding_if_no_gpu_can_be_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in variables.OF_VENDORS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "99")
+    assert list(variables.findings([], [])) == []
+    [finding] = variables.findings([], ["hip", "cuda"])
+    assert finding.fact == "CUDA_VISIBLE_DEVICES=99 limits which GPUs the process sees."
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    [finding] = variables.findings([], ["cuda"])
+    assert "hides every NVIDIA GPU" in finding.fact
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accelerator_graph._core import ownership
-from accelerator_graph._interpreter.sure_exit import Between
+from accelerator_graph._interpreter.sure_exit import Section
 
 from .vendor import vendor
 
 _DRAIN = ownership.drain.__code__
-_BETWEEN = (Between.__enter__.__code__, Between.__exit__.__code__)
+_SECTION = (Section.__enter__.__code__, Section.__exit__.__code__)
 """What sets the context or the mode of the thread, and what sets it back."""
 
 
@@ -73,7 +73,7 @@ class Recorder:
         elif vendor.unsaid(function, codes):
             role, destroying = "clean-up", function in vendor.DESTROYS
         if function in (vendor.SET_PLACE, vendor.EXCHANGE):
-            setting = function, next(frame.f_locals["self"] for frame in frames if frame.f_code in _BETWEEN)
+            setting = function, next(frame.f_locals["self"] for frame in frames if frame.f_code in _SECTION)
             if setting in self._set:
                 role, destroying = "restore", False
             self._set ^= {setting}

@@ -62,7 +62,11 @@ class World:
         )
         names = iter("abcdefghijklmnopqrstuvwxyz")
         work = SimpleNamespace(
-            new=names.__next__, buffer=lambda nbytes: next(names), enqueue=enqueue, enqueue_slow=enqueue
+            new=names.__next__,
+            buffer=lambda nbytes: next(names),
+            enqueue=enqueue,
+            enqueue_slow=enqueue,
+            on=lambda device: work,
         )
         return {"ag": library, "work": work, "in_threads": self.in_threads}
 

@@ -17,7 +17,14 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph._core import states
 from accelerator_graph.backends.base import Backend
-from accelerator_graph.testing import BackendConformance, CheckResult, Work, _check, check_backend
+from accelerator_graph.testing import (
+    BackendConformance,
+    CheckResult,
+    Work,
+    _check,
+    check_backend,
+    live_instances,
+)
 from accelerator_graph.testing._case import Case, applied
 from accelerator_graph.testing._conformance import test_names as names_of_tests
 from accelerator_graph.testing.rules import ALL
@@ -25,6 +32,7 @@ from accelerator_graph.testing.rules.events import NOT_WAITED
 from accelerator_graph.testing.rules.state import ERROR, STATES, TABLE
 from accelerator_graph.testing.rules.work import OR_NOT_DONE
 from accelerator_graph.testing.works.host import HostWork
+from backends.test_conformance import tape
 from kit.planted import destroying, listing, ordering, refusing, replaying, stating, without_a_fault, works
 from kit.planted.collection import NAME
 from processes import execute
@@ -415,3 +423,32 @@ def test_rules_about_other_capabilities_are_left_out() -> None:
     )
     assert "test_each_replay_runs_the_work_once" not in left_out
     assert WithoutHardware.left_out() == {}
+
+
+def test_leak_of_the_example_of_a_plug_in_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tape():
+        from accelerator_graph_tape_testing import TapeWork
+
+        class OfTheTape(BackendConformance):
+            def work(self) -> Work:
+                return TapeWork("tape_in_the_kit")
+
+        rule = "test_captures_and_replays_leave_nothing_alive"
+        run(rule, OfTheTape)
+        kept: list[object] = []
+        kind = type(ag.backends.get("tape_in_the_kit"))
+        monkeypatch.setattr(kind, "destroy_graph", lambda self, graph: kept.append(graph))
+        with pytest.raises(
+            AssertionError, match=r"so many more are alive: \{'accelerator_graph_tape.Entry': \d"
+        ):
+            run(rule, OfTheTape)
+
+
+def test_classes_of_one_name_are_counted_apart() -> None:
+    counts = []
+    for module in ("one.part", "two"):
+        kind = type("Thing", (), {"__module__": module})
+        counts += [(f"{module}.Thing", [kind() for _ in range(len(counts) + 2)])]
+    found = live_instances("one", "two")
+    assert found == {name: len(alive) for name, alive in counts}
+    assert live_instances("on") == {}

@@ -27,6 +27,7 @@ KINDS = {
     "stating": "lies about a capability or a status",
     "listing": "lists other nodes and dependencies than the graph's",
     "destroying": "destroys early, late, or with an error",
+    "leaking": "never releases what it has made",
     "threads": "loses replays under threads, or knows only one thread",
     "timing": "is wrong about when events are done, or about the time between them",
     "waiting": "waits where nothing has to be waited for, or lets others wait",

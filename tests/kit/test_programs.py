@@ -22,6 +22,7 @@ from accelerator_graph.testing.works.host import HostWork
 from kit import races
 from kit.planted import destroying, ending, in_programs, ordering, recording, replaying, without_a_fault
 from kit.planted.collection import NAME
+from kit.planted.works import WorkOfADevice
 from processes import execute
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -139,7 +140,7 @@ def test_no_bug_is_found_where_there_is_none(register: Any) -> None:
 # ---- the programs themselves -----------------------------------------------------------------------
 
 
-def drawn(backend: str, count: int, seed: int) -> list[str]:
+def drawn(backend: str, count: int, seed: int, devices: int = 1, crosses: bool = True) -> list[str]:
     """Return the code of some programs."""
     found: list[str] = []
 
@@ -148,8 +149,9 @@ def drawn(backend: str, count: int, seed: int) -> list[str]:
         return False
 
     how = settings(max_examples=count, database=None, deadline=None, phases=(Phase.generate,))
+    strategy = programs.programs(ag.backends.get(backend), devices, crosses)
     with pytest.raises(errors.NoSuchExample), programs._nothing_written():
-        find(programs.programs(ag.backends.get(backend)), note, settings=how, random=random.Random(seed))
+        find(strategy, note, settings=how, random=random.Random(seed))
     return found
 
 
@@ -200,6 +202,40 @@ def test_programs_use_only_what_the_backend_can_do(register: Any) -> None:
         assert each not in code, each
     assert ".synchronize()\ng" in code  # how it orders replays on two streams
     assert ".replay(s1)" in code
+
+
+# ---- two devices -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("crosses", [True, False])
+def test_programs_for_two_devices_use_both(crosses: bool) -> None:
+    found = drawn("cpu", 100, 0, 2, crosses)
+    both = [code for code in found if 'ag.Stream(1, backend="cpu")' in code]
+    assert 20 < len(both) < 80
+    assert "there" not in "\n".join(code for code in found if code not in both)
+    code = "\n".join(both)
+    for each in ("there = work.on(1)", "there.enqueue(", "there.new()", "there.buffer(", "there.read(c4)"):
+        assert each in code, each
+    for each in both:
+        races.check(each)
+
+
+@pytest.mark.parametrize("backend", [without_a_fault.TwoDevices, without_a_fault.RefusesTwoDevices])
+def test_no_bug_is_found_where_there_are_two_devices(backend: type[Backend], register: Any) -> None:
+    register(backend)
+    check_programs(WorkOfADevice(NAME))
+
+
+def test_work_on_the_wrong_device_is_found(register: Any) -> None:
+    register(without_a_fault.EveryStreamOnDeviceZero)
+    with pytest.raises(AssertionError, match=r"there.enqueue\(s1?, c4, (.|\n)*\n->  "):
+        check_programs(WorkOfADevice(NAME))
+
+
+def test_lost_order_of_two_devices_is_found(register: Any) -> None:
+    register(in_programs.IgnoresWaitsForAnotherDevice)
+    with pytest.raises(AssertionError, match=r"there = work.on\(1\)(.|\n)*.wait\((.|\n)*\n->  "):
+        check_programs(WorkOfADevice(NAME))
 
 
 # ---- how they are run ------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from importlib.metadata import EntryPoint
+import zipfile
+from importlib.metadata import EntryPoint, PathDistribution
 
 import pytest
 
@@ -50,6 +51,52 @@ def test_entry_points_with_reserved_names_are_ignored_with_a_reason():
     assert scan.offers == {}
     assert "reserved" in scan.ignored[0].reason
     assert scan.ignored[0].origin == "a distribution without metadata"
+
+
+# ---- installed distributions -----------------------------------------------------------------------
+
+
+def names_in(group):
+    return [found.name for found in entry_points.installed(group)]
+
+
+def test_a_group_that_nobody_uses_is_found_empty_without_importing_a_reader(site, monkeypatch):
+    site.distribution("some-dist", "2.0", group="accelerator_graph.backends.more", plug="not_there:Plugin")
+    monkeypatch.delitem(sys.modules, "importlib.metadata")
+    monkeypatch.setattr(sys, "meta_path", [None, *sys.meta_path])  # any import would fail
+    assert names_in("accelerator_graph.backends") == []
+
+
+@pytest.mark.parametrize("form", ["some_dist-2.0.dist-info", "Some_Dist.EGG-INFO", "a.egg"])
+def test_distributions_of_every_form_are_found(form, tmp_path, monkeypatch):
+    folder = tmp_path / form
+    info = folder / "EGG-INFO" if form == "a.egg" else folder
+    info.mkdir(parents=True)
+    (info / "PKG-INFO").write_text("Name: some-dist\nVersion: 2.0\n")
+    (info / "entry_points.txt").write_text("[group]\nplug = m:A\n")
+    monkeypatch.syspath_prepend(folder if form == "a.egg" else tmp_path)
+    assert names_in("group") == ["plug"]
+
+
+def test_distributions_in_an_archive_are_found(tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("some_dist-2.0.dist-info/METADATA", "Name: some-dist\nVersion: 2.0\n")
+        archive.writestr("some_dist-2.0.dist-info/entry_points.txt", "[group]\nplug = m:A\n")
+    monkeypatch.syspath_prepend(tmp_path / "a.zip")
+    assert names_in("group") == ["plug"]
+
+
+def test_distributions_that_only_a_finder_knows_are_found(site, tmp_path, monkeypatch):
+    site.distribution("some-dist", "2.0", group="group", plug="m:A")
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder != str(tmp_path)])
+    assert names_in("group") == []
+
+    class Finder:
+        find_spec = staticmethod(lambda name, path=None, target=None: None)
+        find_distributions = staticmethod(lambda context: [PathDistribution(next(tmp_path.iterdir()))])
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder])
+    assert names_in("group") == ["plug"]
 
 
 # ---- names and loading -----------------------------------------------------------------------------

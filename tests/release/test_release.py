@@ -32,13 +32,17 @@ Build = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sdist, unpacked; made from a copy, so that the build leaves nothing in the checkout."""
-    folder = tmp_path_factory.mktemp("sdist")
+    """The sdist, unpacked."""
+    return sdist_of(ROOT, tmp_path_factory.mktemp("sdist"))
+
+
+def sdist_of(project: Path, folder: Path) -> Path:
+    """Make an sdist and unpack it; from a copy, so that the build leaves nothing in the checkout."""
     left_out = shutil.ignore_patterns(
         ".git", ".venv*", "__pycache__", "build", "site", "*.so", "*.pyd", ".*_cache"
     )
-    shutil.copytree(ROOT, folder / "checkout", ignore=left_out, ignore_dangling_symlinks=True)
-    done = setup(folder / "checkout", "sdist", "--dist-dir", folder)
+    shutil.copytree(project, folder / "checkout", ignore=left_out, ignore_dangling_symlinks=True)
+    done = setup(folder / "checkout", "sdist", "--dist-dir", folder, CMPLR_ROOT="nothing is compiled")
     assert done.returncode == 0, done.stderr
     [archive] = folder.glob("*.tar.gz")
     with tarfile.open(archive) as opened:
@@ -47,9 +51,21 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpacked
 
 
+def empty_environment(folder: Path) -> tuple[Path, Path, Path]:
+    """Make a virtual environment; return its folder, its Python, and where packages go."""
+    environment = folder / "environment"
+    venv.create(environment, with_pip=False)
+    python = environment / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+    [site] = environment.glob("**/site-packages")
+    return environment, python, site
+
+
 def setup(checkout: Path, *command: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command of setuptools, as a build frontend does."""
-    code = "from setuptools import build_meta; import runpy; runpy.run_path('setup.py')"
+    code = (
+        "import os, runpy, setuptools; from setuptools import build_meta\n"
+        "runpy.run_path('setup.py') if os.path.exists('setup.py') else setuptools.setup()"
+    )
     return execute(
         [sys.executable, "-W", "ignore", "-c", code, *command],
         cwd=checkout,
@@ -126,6 +142,48 @@ def assert_metadata(texts: dict[str, str]) -> None:
     assert found == wanted.get("scripts", {})
 
 
+# ---- the plug-ins --------------------------------------------------------------------------------
+
+FOUND = """
+import sys
+from importlib.metadata import distribution, entry_points
+import accelerator_graph as ag
+name, = sys.argv[1:]
+for group in ("backends", "conformance", "demo"):
+    entry, = entry_points(group=f"accelerator_graph.{group}", name=name)
+    assert entry.dist.name == f"accelerator-graph-{name}", entry.dist.name
+assert name in ag.backends.names()
+report, = (each for each in ag.backends.report() if each.name == name)
+assert report.loaded and not report.usable, report
+print(report.reason)
+"""
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_the_sdist_of_a_plug_in_has_all_its_files(plugin: str, tmp_path: Path) -> None:
+    unpacked = sdist_of(ROOT / "plugins" / plugin, tmp_path)
+    there = {path.relative_to(unpacked).as_posix() for path in unpacked.rglob("*") if path.is_file()}
+    folder = f"plugins/{plugin}/"
+    own = {name.removeprefix(folder) for name in tracked() if name.startswith(folder)}
+    assert own - there == set()
+    assert {"pyproject.toml", "README.md", "LICENSE", "tests/conftest.py"} <= there
+
+
+@pytest.mark.needs("rest")
+def test_a_plug_in_is_found_where_its_wheel_is_installed(sdist: Path, tmp_path: Path) -> None:
+    plugin = "accelerator-graph-opencl"  # the other one is compiled with Intel's runtime
+    environment, python, site = empty_environment(tmp_path)
+    library, _ = wheel(sdist, tmp_path / "library", **{SWITCH: "never"})
+    built, _ = wheel(sdist_of(ROOT / "plugins" / plugin, tmp_path / "sources"), tmp_path / "plug-in")
+    for each in (library, built):
+        with zipfile.ZipFile(each) as opened:
+            opened.extractall(site)
+    elsewhere = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = execute([python, "-c", FOUND, "opencl"], env=elsewhere, cwd=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("pyopencl is not installed")
+
+
 # ---- without a compiler --------------------------------------------------------------------------
 
 
@@ -140,10 +198,7 @@ def test_without_a_compiler_the_build_says_so_and_makes_a_pure_wheel(sdist: Path
         r"accelerator_graph: the C extension was not built \(.*/nowhere/cc.*\)\. Everything works", line
     )
     assert "install a C compiler" in line
-    environment = tmp_path / "environment"
-    venv.create(environment, with_pip=False)
-    python = environment / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
-    [site] = environment.glob("**/site-packages")
+    _, python, site = empty_environment(tmp_path)
     with zipfile.ZipFile(built) as opened:
         opened.extractall(site)
     elsewhere = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -157,6 +212,11 @@ def test_a_required_extension_that_fails_fails_the_build(sdist: Path, tmp_path: 
     (sdist / "accelerator_graph/_core/_fast.c").touch()
     done = setup(sdist, "bdist_wheel", "--dist-dir", tmp_path, **{**NO_COMPILER, SWITCH: "always"})
     assert done.returncode != 0
+    said = (
+        r"the C extension can't be built \(.*/nowhere/cc.*\), and ACCELERATOR_GRAPH_EXTENSION is 'always'\."
+    )
+    assert re.search(said, done.stderr)
+    assert "error: " in done.stderr  # of the compiler
     assert list(tmp_path.glob("*.whl")) == []
 
 

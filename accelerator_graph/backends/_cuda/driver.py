@@ -7,7 +7,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, NoReturn
 
-from ..._interpreter.sure_exit import Between
+from ..._interpreter.sure_exit import Between, Section
 from ...errors import DriverError
 from .._shared.codes import NOT_READY, SPECIAL_STREAMS
 from .._shared.keeping import ASKED
@@ -52,6 +52,7 @@ class Driver:
 
     __slots__ = (
         "_ending",
+        "_latest",
         "_primary",
         "api",
         "current_address",
@@ -62,6 +63,7 @@ class Driver:
         "launch_failed",
         "name",
         "pointer_type",
+        "relaxed_mode",
         "stream_type",
         "success",
     )
@@ -72,8 +74,12 @@ class Driver:
         self.stream_type = self.api.CUstream
         self.pointer_type = self.api.CUdeviceptr
         self.success = self.api.CUresult.CUDA_SUCCESS
+        self.relaxed_mode = self.api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         self._primary: dict[int, Any] = {}
         self._ending: dict[int, Handle] = {}
+        self._latest: tuple[Any, Any] = (None, None)
+        """The stream whose context was asked for last, and that context: the binding's object, which stands
+        for one stream as long as that exists."""
         self.call("cuInit", 0)
         self.device_count: int = self.call("cuDeviceGetCount")
         # made once, since every bound launch holds them
@@ -126,11 +132,14 @@ class Driver:
         except (RuntimeError, ValueError) as error:
             self.broke(function, error)
 
-    def destroy(self, function: str, handle: Handle) -> None:
-        """Destroy what a handle stands for, unless a call that was interrupted has done so."""
+    def destroy(self, function: str, handle: Handle, *, disturbs: bool = True) -> None:
+        """Destroy what a handle stands for, unless a call that was interrupted has done so.
+
+        With `disturbs` False, the function needs no context and disturbs no capture.
+        """
         answers = handle.destroyed = handle.destroyed or []
         if not answers:
-            with self.relaxed(handle.context):
+            with self.relaxed(handle.context) if disturbs else _NOTHING_TO_DO:
                 self.keep(answers, function, handle.handle, ASKED)
         if answers[-1] is not ASKED:
             self.checked(function, answers[-1])
@@ -203,7 +212,11 @@ class Driver:
     def context_of(self, stream: Any) -> Any:
         """Return a stream's own context."""
         if int(stream) not in SPECIAL_STREAMS:
-            return self.call("cuStreamGetCtx", stream)
+            known, context = self._latest
+            if known is not stream:
+                context = self.call("cuStreamGetCtx", stream)
+                self._latest = stream, context
+            return context
         current = self.call("cuCtxGetCurrent")
         return current if int(current) else self.primary_context(0)
 
@@ -225,13 +238,16 @@ class Driver:
         before = self.call("cuCtxGetCurrent")
         if int(before) == int(context):
             return _NOTHING_TO_DO
-        return Between(partial(self.call, "cuCtxSetCurrent", context), partial(self._set_back, before))
+        return Between(partial(self.call, "cuCtxSetCurrent", context), partial(self.set_back, before))
 
     def current_for(self, stream: Any) -> AbstractContextManager[None]:
         """Make the context of a stream current."""
+        if int(stream) in SPECIAL_STREAMS and int(self.call("cuCtxGetCurrent")):
+            return _NOTHING_TO_DO  # such a stream is one of the current context
         return self.current(self.context_of(stream))
 
-    def _set_back(self, context: Any) -> None:
+    def set_back(self, context: Any) -> None:
+        """Make a context current again, whatever the driver answers."""
         try:  # noqa: SIM105 (an interrupt in `suppress` would come before the restoring)
             self.api.cuCtxSetCurrent(context)
         except (RuntimeError, ValueError):  # a code that the binding doesn't know
@@ -239,30 +255,41 @@ class Driver:
 
     def relaxed(self, context: Any) -> AbstractContextManager[None]:
         """Like `current`; calls made meanwhile disturb no capture, not even this thread's."""
-        exchange = "cuThreadExchangeStreamCaptureMode"
-        before: Any = None
-        mode: list[tuple[Any, ...]] = []
-
-        def begin() -> None:
-            nonlocal before
-            current = self.call("cuCtxGetCurrent")
-            if int(current) != int(context):
-                before = current
-                self.call("cuCtxSetCurrent", context)
-            self.keep(mode, exchange, self.api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
-            self.checked(exchange, mode[0])
-
-        def end() -> None:
-            if mode and mode[0][1] is not None:
-                try:  # noqa: SIM105
-                    self.api.cuThreadExchangeStreamCaptureMode(mode[0][1])
-                except (RuntimeError, ValueError):
-                    pass
-            if before is not None:
-                self._set_back(before)
-
-        return Between(begin, end)
+        return Relaxed(self, context)
 
     def relaxed_for(self, stream: Any) -> AbstractContextManager[None]:
         """Like `current_for`, and like `relaxed`."""
         return self.relaxed(self.context_of(stream))
+
+
+class Relaxed(Section):
+    """Makes a context current, and exchanges the thread's capture mode for the relaxed one."""
+
+    __slots__ = ("_before", "_context", "_driver", "_mode")
+
+    def __init__(self, driver: Driver, context: Any) -> None:
+        self._driver = driver
+        self._context = context
+        self._before: Any = None
+        self._mode: list[tuple[Any, ...]] = []
+
+    def begin(self) -> None:
+        """Do both."""
+        driver, mode = self._driver, self._mode
+        current = driver.call("cuCtxGetCurrent")
+        if int(current) != int(self._context):
+            self._before = current
+            driver.call("cuCtxSetCurrent", self._context)
+        driver.keep(mode, "cuThreadExchangeStreamCaptureMode", driver.relaxed_mode)
+        driver.checked("cuThreadExchangeStreamCaptureMode", mode[0])
+
+    def end(self) -> None:
+        """Undo both, as far as they were done."""
+        driver, mode = self._driver, self._mode
+        if mode and mode[0][1] is not None:
+            try:  # noqa: SIM105
+                driver.api.cuThreadExchangeStreamCaptureMode(mode[0][1])
+            except (RuntimeError, ValueError):
+                pass
+        if self._before is not None:
+            driver.set_back(self._before)

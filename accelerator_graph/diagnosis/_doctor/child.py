@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -47,6 +48,7 @@ def run(module: str, function: str, *arguments: Any, time_limit: float) -> Ended
     code = (
         f"import sys; sys.path[:] = {sys.path!r}; from {module} import {function}; {function}(*{arguments!r})"
     )
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONOPTIMIZE"}  # for the kit
     options = ("-P", "-X", "faulthandler", *(f"-W{each}" for each in sys.warnoptions))
     begun = time.monotonic()
     # Files instead of pipes, which a process that the child has left behind would keep open.
@@ -56,6 +58,7 @@ def run(module: str, function: str, *arguments: Any, time_limit: float) -> Ended
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=errors,
+            env=variables,
         )
         failure = ended(child, time_limit)
         written, complaints = (read(file) for file in (output, errors))

@@ -58,7 +58,7 @@ def tried(backend: str, time_limit: float) -> Trial:
 def main(backend: str) -> None:
     """Try a backend, and report what is being done, how it came out, and which libraries are loaded."""
     outcome, detail = attempt(backend)
-    child.report(outcome=(outcome, detail), libraries=loaded())
+    child.report(outcome=(outcome, detail), libraries=loaded(), doing="exiting")
 
 
 def attempt(backend: str) -> tuple[str, str]:
@@ -90,35 +90,36 @@ def attempt(backend: str) -> tuple[str, str]:
 
 def captured(work: Any, backend: str, device: int) -> str:
     """Run a piece of work, capture it and replay it. Return what went wrong; nothing if all is well."""
-    where = f" on device {device}"
-    doing = "making a stream"
+    doing = ""
+
+    def begin(what: str) -> None:
+        nonlocal doing
+        doing = what
+        child.report(doing=f"{what} on device {device}")
+
     try:
-        child.report(doing=doing + where)
+        begin("making a stream")
         with ag.Stream(device, backend=backend) as stream:
             cell, expected = work.new(), B
-            doing = "running work without a graph"
-            child.report(doing=doing + where)
+            begin("running work without a graph")
             work.enqueue(stream, cell, A, B)
             stream.synchronize()
             if (found := work.read(cell)) != expected:
                 return f"work without a graph left {found} in memory instead of {expected}"
-            doing = "capturing"
-            child.report(doing=doing + where)
+            begin("capturing")
             with ag.Graph(stream=stream) as graph:
                 work.enqueue(stream, cell, A, B)
             stream.synchronize()
             if (found := work.read(cell)) != expected:
                 return f"captured work ran during the capture: {found} is in memory instead of {expected}"
-            doing = "replaying the graph"
-            child.report(doing=doing + where)
+            begin("replaying the graph")
             for replay in range(REPLAYS):
                 graph.replay()
                 stream.synchronize()
                 expected = expected * A + B
                 if (found := work.read(cell)) != expected:
                     return f"replay {replay + 1} left {found} in memory instead of {expected}"
-            doing = "destroying the graph"
-            child.report(doing=doing + where)
+            begin("destroying the graph")
             graph.reset()
     except Exception as error:  # of a driver, a binding or a plug-in
         return f"{doing} raised {type(error).__name__}: {clause(error)}"

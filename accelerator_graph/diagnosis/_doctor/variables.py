@@ -32,6 +32,11 @@ OF_VENDORS: dict[str, tuple[Means, str, str]] = {
         "makes every launch wait for its kernel, replays included.",
         "Unset it, except to look for a kernel that fails.",
     ),
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": (
+        on,
+        "makes torch allocate by cudaMalloc, which breaks every capture that allocates.",
+        "Unset it.",
+    ),
     "AMD_LOG_LEVEL": (
         on,
         "makes AMD's runtime write its log to the error output.",
@@ -46,8 +51,23 @@ OF_VENDORS: dict[str, tuple[Means, str, str]] = {
 """By variable: which values disturb, what they do, and the way out."""
 
 
-def findings(settings: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
-    """Yield the variables that disturb; `settings` are the library's own, as `info` has gathered them."""
+LIMITING = {
+    "cuda": ("CUDA_VISIBLE_DEVICES",),
+    "hip": ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+}
+"""By backend: the variables that say which GPUs the process sees."""
+
+
+def findings(settings: Iterable[Mapping[str, Any]], unusable: Iterable[str]) -> Iterator[Finding]:
+    """Yield the variables that disturb.
+
+    Parameters
+    ----------
+    settings : iterable of mapping
+        The library's own variables, as `info` has gathered them.
+    unusable : iterable of str
+        The backends that can't be used, although the system shows a GPU of theirs.
+    """
     for row in settings:
         name = row["name"]
         if not row["read"]:
@@ -62,6 +82,11 @@ def findings(settings: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
         value = os.environ.get(name)
         if value is not None and disturbs(value):
             yield Finding(name, f"{name}={value} {effect}", advice)
+    for name in dict.fromkeys(name for backend in unusable for name in LIMITING[backend]):
+        value = os.environ.get(name)
+        if value is not None and not names_no_device(value):
+            fact = f"{name}={value} limits which GPUs the process sees."
+            yield Finding(name, fact, "Unset it if it names none of this machine's.")
 
 
 OWN = {

@@ -20,21 +20,6 @@ _REASONS: dict[int, Reason] = {
 """By the driver's code, which is the same on CUDA and HIP."""
 
 
-class translated:
-    """A context manager that turns errors of torch's graph methods into `DriverError`."""
-
-    def __init__(self, backend: Backend, call: str) -> None:
-        self._backend = backend
-        self._call = call
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if isinstance(error, RuntimeError):
-            raise as_driver_error(error, self._backend, self._call) from error
-
-
 def as_driver_error(error: RuntimeError, backend: Backend, call: str) -> DriverError:
     """Return the same error as a `DriverError`. torch has already cleared it in its runtime."""
     code = getattr(error, "error_code", None)

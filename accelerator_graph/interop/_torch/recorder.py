@@ -12,7 +12,7 @@ from ..._interpreter.process import after_fork
 from ...backends.base import CaptureMode, DeviceMemory, GraphContents, LaunchFunction, Lends
 from ...errors import CaptureError
 from ..base import FrameworkRecorder, PoolId, Undo
-from .errors import as_driver_error, translated
+from .errors import as_driver_error
 from .pools import spend, usable
 from .recording import Executable, Recording, decides_itself, new_graph, offsets
 
@@ -67,8 +67,10 @@ class TorchRecorder(FrameworkRecorder):
                 recording.generators = [torch.cuda.default_generators[device], *self._generators]
                 for generator in self._generators:
                     recording.torch_graph.register_generator_state(generator)
-            with translated(self.backend, "capture_begin"):
+            try:
                 recording.torch_graph.capture_begin(pool=self.pool, capture_error_mode=mode)
+            except RuntimeError as error:
+                raise as_driver_error(error, self.backend, "capture_begin") from error
             recording.routed = True
         except BaseException as error:
             # the driver is asked last: if it refuses, torch's allocator is in the pool already
@@ -93,9 +95,12 @@ class TorchRecorder(FrameworkRecorder):
     def capture_end(self, recording: Recording) -> Recording:
         """Let torch end the capture; its graph is borrowed."""
         try:
-            with warnings.catch_warnings(), translated(self.backend, "capture_end"):
+            with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", r"The \w+ Graph is empty")
-                recording.torch_graph.capture_end()
+                try:
+                    recording.torch_graph.capture_end()
+                except RuntimeError as error:
+                    raise as_driver_error(error, self.backend, "capture_end") from error
             handle = recording.torch_graph.raw_cuda_graph()
             recording.handle = self.backend.borrow_graph(handle, recording.stream)
         except BaseException:
@@ -165,12 +170,14 @@ class TorchRecorder(FrameworkRecorder):
 
     def instantiate(self, recording: Recording) -> Executable:
         """Let torch instantiate; its executable is borrowed."""
-        with self.backend.relaxed(recording.stream), translated(self.backend, "instantiate"):
-            recording.torch_graph.instantiate()
-            handle = recording.torch_graph.raw_cuda_graph_exec()
-        executable = Executable(recording, self.backend.borrow_executable(handle, recording.stream))
-        if decides_itself(recording.torch_graph):
-            executable.needs_torch = True
+        graph = recording.torch_graph
+        with self.backend.relaxed_for(recording.handle):
+            try:
+                graph.instantiate()
+                handle = graph.raw_cuda_graph_exec()
+            except RuntimeError as error:
+                raise as_driver_error(error, self.backend, "instantiate") from error
+        executable = Executable(recording, self.backend.borrow_executable(handle, recording.handle))
         recording.executable = executable
         return executable
 
@@ -193,8 +200,11 @@ class TorchRecorder(FrameworkRecorder):
     def _destroy_unneeded(self, recording: Recording) -> None:
         if recording.graph_is_needed or recording.executable is not None:
             return
-        with self.backend.relaxed(recording.stream), translated(self.backend, "reset"):
-            recording.torch_graph.reset()
+        with self.backend.relaxed_for(recording.handle):
+            try:
+                recording.torch_graph.reset()
+            except RuntimeError as error:
+                raise as_driver_error(error, self.backend, "reset") from error
             self.pool = self._given = (0, 0)  # they may have kept a MemPool alive
 
     def replay(self, executable: Executable, stream: Any) -> None:

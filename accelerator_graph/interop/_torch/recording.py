@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
 from typing import Any
 
 
-@dataclass(eq=False)
 class Recording:
     """A capture, and later the graph: torch's object and the handle borrowed from it."""
 
-    stream: Any
-    device: int
-    thread: threading.Thread = field(default_factory=threading.current_thread)
-    torch_graph: Any = None
-    generators: list[Any] = field(default_factory=list)
-    """The generators that a replay may use, if torch must be told about them; otherwise empty."""
-    handle: Any = None
-    """The backend's graph."""
-    routed: bool = False
-    """True once torch's allocator uses the pool."""
-    over: bool = False
-    graph_is_needed: bool = True
-    executable: Executable | None = None
+    def __init__(self, stream: Any, device: int) -> None:
+        self.stream = stream
+        self.device = device
+        self.thread = threading.current_thread()
+        self.torch_graph: Any = None
+        self.generators: list[Any] = []
+        """The generators that a replay may use, if torch must be told about them; otherwise empty."""
+        self.handle: Any = None
+        """The backend's graph."""
+        self.routed = False
+        """True once torch's allocator uses the pool."""
+        self.over = False
+        self.graph_is_needed = True
+        self.executable: Executable | None = None
 
 
-@dataclass(eq=False, slots=True)
 class Executable:
     """A borrowed executable."""
 
-    recording: Recording
-    handle: Any
-    needs_torch: bool | None = None
-    """True if torch must replay it because it draws random numbers; None if that is not known yet."""
+    __slots__ = ("handle", "needs_torch", "recording")
+
+    def __init__(self, recording: Recording, handle: Any) -> None:
+        self.recording = recording
+        self.handle = handle
+        self.needs_torch: bool | None = None if recording.generators else True
+        """True if torch must replay it because it draws random numbers; None if that is not known yet."""
 
 
 def new_graph(torch: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from .memory import Copy, Enqueued, Fill, Piece, places
@@ -11,7 +11,7 @@ from .order import Order
 STREAMS = 4
 """The most streams that a program has, beside `aside`."""
 
-OUTSIDE = 9
+OUTSIDE = 3
 """The cell that only work on the stream `aside` touches."""
 
 MOST_WORK = 60
@@ -80,24 +80,27 @@ class Body:
 
     Parameters
     ----------
-    origin : int
-        Number of the stream that it begins on.
+    streams : sequence of int
+        The streams that it may use. It begins on the first.
     ops : sequence of Op
         What it does, without the waits.
     width : int
         How many streams it uses. Ops on others are done on these.
-    graphs : mapping of int to sequence of Enqueued
-        The work of the graphs that it can replay or reset. Others are left out.
+    device_of : callable
+        Returns the device of a stream.
+    graphs : mapping of int to (int, sequence of Enqueued)
+        The device and the work of the graphs that it can replay or reset. Others are left out.
     raises : int, optional
         Raise an exception before the op of this number, or at the end if there are fewer.
     """
 
     def __init__(
         self,
-        origin: int,
+        streams: Sequence[int],
         ops: Sequence[Op],
         width: int,
-        graphs: Mapping[int, Sequence[Enqueued]],
+        device_of: Callable[[int], int],
+        graphs: Mapping[int, tuple[int, Sequence[Enqueued]]],
         raises: int | None = None,
     ) -> None:
         self.work: list[Enqueued] = []
@@ -108,8 +111,9 @@ class Body:
         """The graphs that it replays."""
         self.released: set[int] = set()
         """The graphs that it resets."""
-        self._origin = origin
-        self._width = width
+        self._streams = streams[:width]
+        self._devices = [device_of(each) for each in self._streams]
+        self._width = len(self._streams)
         self._graphs = dict(graphs)
         self._order = Order()
         self._lines: list[list[str]] = []
@@ -148,13 +152,17 @@ class Body:
                     self.released.add(graph)
                     self._line(f"g{graph}.reset()")
             case _:
-                self._enqueue(op.code(self._name(op.stream % self._width)), op, [op])
+                stream = op.stream % self._width
+                work = op.on(self._devices[stream])
+                self._enqueue(work.code(self._name(stream)), op, [work])
 
     def _replay(self, op: Nested) -> None:
-        for graph in one_of(sorted(self._graphs), op.graph):
-            work = self._graphs[graph]
+        number = op.stream % self._width
+        here = [each for each, (device, _) in self._graphs.items() if device == self._devices[number]]
+        for graph in one_of(sorted(here), op.graph):
+            _, work = self._graphs[graph]
             if len(self.work) + len(work) <= MOST_WORK:
-                stream = self._name(op.stream % self._width)
+                stream = self._name(number)
                 how = f"bind({stream})()" if op.bound else f"replay({stream})"
                 self.replays.add(graph)
                 self._enqueue(f"g{graph}.{how}", op, work)
@@ -201,4 +209,4 @@ class Body:
         return self._lines[-1]
 
     def _name(self, stream: int) -> str:
-        return f"s{(self._origin + stream) % STREAMS}" if stream else "s"
+        return f"s{self._streams[stream]}" if stream else "s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
@@ -33,8 +34,18 @@ CELLS, BUFFERS, GRAPHS = 3, 2, 3
 """The most that a program has of each."""
 
 
-def programs(backend: Backend) -> SearchStrategy[Program]:
-    """Return the strategy for programs that use what a backend can do."""
+def programs(backend: Backend, devices: int = 1, crosses: bool = True) -> SearchStrategy[Program]:
+    """Return the strategy for programs that use what a backend can do.
+
+    Parameters
+    ----------
+    backend : Backend
+        The backend.
+    devices : int
+        How many devices a program may use: 1 or 2.
+    crosses : bool
+        Whether streams of two devices can wait for each other.
+    """
     capabilities = backend.capabilities(0)
     traits = Traits(
         backend.name,
@@ -64,7 +75,10 @@ def programs(backend: Backend) -> SearchStrategy[Program]:
     )
     call = st.builds(Call, stream=streams, body=body, width=width, route=_route)
     return st.builds(
-        lambda options, first, steps: Program(traits, options, [*filter(None, [first]), *steps]),
+        lambda used, options, first, steps: Program(
+            replace(traits, devices=used, crosses=crosses), options, [*filter(None, [first]), *steps]
+        ),
+        st.just(1) if devices == 1 else st.integers(1, devices),
         st.tuples(*[options] * GRAPHS),
         _weighted((1, st.none()), (9, capture)),
         _several(_step(capture, call, replays, streams), 2, 8),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .._tools import applied
 
 BUFFER_BYTES = 4
+
+APART = 4
+"""The numbers of a device's memory begin so far after those of the device before it."""
 
 
 @dataclass
@@ -55,7 +58,11 @@ class Piece:
     def code(self, stream: str) -> str:
         """Return the call that enqueues it."""
         name = "enqueue_slow" if self.slow else "enqueue"
-        return f"work.{name}({stream}, c{self.cell}, {self.a}, {self.b})"
+        return f"{work_of(self.cell)}.{name}({stream}, c{self.cell}, {self.a}, {self.b})"
+
+    def on(self, device: int) -> Piece:
+        """Return the same on the memory of a device."""
+        return replace(self, cell=self.cell + APART * device)
 
 
 @dataclass(frozen=True)
@@ -89,6 +96,10 @@ class Fill:
         nbytes = "" if self.nbytes is None else f", {self.nbytes}"
         return f"{stream}.fill(b{self.buffer}, {self.value}{nbytes})"
 
+    def on(self, device: int) -> Fill:
+        """Return the same on the memory of a device."""
+        return replace(self, buffer=self.buffer + APART * device)
+
 
 @dataclass(frozen=True)
 class Copy:
@@ -120,8 +131,17 @@ class Copy:
         nbytes = "" if self.nbytes is None else f", {self.nbytes}"
         return f"{stream}.copy(b{self.dst}, b{self.src}{nbytes})"
 
+    def on(self, device: int) -> Copy:
+        """Return the same on the memory of a device."""
+        return replace(self, dst=self.dst + APART * device, src=self.src + APART * device)
+
 
 Enqueued = Piece | Fill | Copy
+
+
+def work_of(number: int) -> str:
+    """Return the name of the work that has made a cell or a buffer."""
+    return "work" if number < APART else "there"
 
 
 def places(work: Iterable[Enqueued]) -> tuple[Set[str], Set[str]]:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from .body import Body, one_of, shifted
-from .memory import Enqueued, Memory, places
+from .body import STREAMS, Body, one_of, shifted
+from .memory import Enqueued, Memory, places, work_of
 from .order import NONE, Order
 from .steps import (
     Again,
@@ -108,8 +108,15 @@ class Program:
     # ---- functions and captures ----------------------------------------------------------------
 
     def _body(self, step: Call | Capture, origin: int, raises: int | None = None) -> Body:
-        work = {number: graph.work for number, graph in enumerate(self._graphs) if graph.work is not None}
-        return Body(origin, step.body, step.width, work, raises)
+        device = self._traits.device
+        graphs = {
+            number: (device(graph.home), graph.work)
+            for number, graph in enumerate(self._graphs)
+            if graph.work is not None
+        }
+        turned = [(origin + each) % STREAMS for each in range(STREAMS)]
+        streams = [each for each in turned if each == origin or self._traits.connects(each, origin)]
+        return Body(streams, step.body, step.width, device, graphs, raises)
 
     def _defined(self, body: Body) -> str:
         """Define a function; return its name."""
@@ -174,11 +181,12 @@ class Program:
         for graph in self._graphs:
             graph.bound.discard(number)
         self._synchronize(number)
-        self._lines += [f"s{number}.close()", f"s{number} = {stream(self._traits.backend)}"]
+        self._lines += [f"s{number}.close()", f"s{number} = {stream(self._traits, number)}"]
 
     # ---- replays -------------------------------------------------------------------------------
 
     def _replay(self, step: Replay) -> None:
+        step = self._near(step)
         self._prepare(step)
         call = f"{step.bound_name}()" if step.bound else f"g{step.graph}.replay({step.target})"
         self._lines += [f"for _ in range({step.times}):", f"    {call}"] if step.times > 1 else [call]
@@ -189,7 +197,7 @@ class Program:
         chosen: list[Replay] = []
         for each in steps:
             for number in one_of(self._captured(), each.graph):
-                step = replace(each, graph=number)
+                step = self._near(replace(each, graph=number))
                 if not any(self._conflict(number, other.graph) for other in chosen):
                     self._prepare(step)
                     chosen.append(step)
@@ -204,6 +212,13 @@ class Program:
         pieces: Set[int] = NONE
         for step in chosen:
             pieces = pieces | {self._ran(step, pieces)}
+
+    def _near(self, step: Replay) -> Replay:
+        """Return the same replay, but on a stream of the graph's device."""
+        device, home = self._traits.device, self._graphs[step.graph].home
+        if step.stream is None or device(step.stream) == device(home):
+            return step
+        return replace(step, stream=step.stream ^ 1)
 
     def _prepare(self, step: Replay) -> None:
         """Wait for what has to come before a replay."""
@@ -243,7 +258,7 @@ class Program:
         while missing := self._order.missing(stream, reads, writes, known):
             streams = self._order.streams_after(missing[-1])
             other = streams[route % len(streams)]
-            if self._traits.events and route < 2 * len(streams):
+            if self._traits.connects(stream, other) and route < 2 * len(streams):
                 self._lines.append(f"s{stream}.wait(s{other})")
                 self._order.wait(stream, other)
             else:
@@ -265,10 +280,11 @@ class Program:
         if "(aside, " in code:
             self._lines.append("aside.synchronize()")
         for name in sorted(set(re.findall(r"\b[bc]\d\b", code))):
+            number = int(name[1])
             if name[0] == "c":
-                wanted, found = str(self._memory.cell(int(name[1]))), f"work.read({name})"
+                wanted, found = str(self._memory.cell(number)), f"{work_of(number)}.read({name})"
             else:
-                wanted, found = repr(self._memory.buffer(int(name[1]))), f"work.read_bytes({name})"
+                wanted, found = repr(self._memory.buffer(number)), f"{work_of(number)}.read_bytes({name})"
             self._lines.append(f'assert {found} == {wanted}, f"{name} holds {{{found}}}"')
         for graph in self._graphs:
             if graph.retained:

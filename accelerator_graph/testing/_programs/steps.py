@@ -23,6 +23,18 @@ class Traits:
     """A replay can be captured."""
     modes: Sequence[str] = ("default",)
     """Its capture modes."""
+    devices: int = 1
+    """How many devices the program uses: 1 or 2."""
+    crosses: bool = True
+    """Streams of the two can wait for each other, in captures as well."""
+
+    def device(self, stream: int) -> int:
+        """Return the device of a stream."""
+        return stream % self.devices
+
+    def connects(self, stream: int, other: int) -> bool:
+        """Return True if a stream can wait for another one."""
+        return self.events and (self.crosses or self.device(stream) == self.device(other))
 
 
 @dataclass(frozen=True)

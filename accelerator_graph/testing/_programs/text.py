@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from .memory import BUFFER_BYTES
+from .memory import BUFFER_BYTES, work_of
 from .steps import Capture, Options, Traits
 
 PRELUDE = {
@@ -16,6 +16,7 @@ PRELUDE = {
     "in_threads": "from accelerator_graph.testing._programs.run import in_threads",
     "Abandoned": "class Abandoned(Exception): ...",
     "Token": "class Token: ...",
+    "there": "there = work.on(1)",
 }
 """What defines a name that programs use."""
 
@@ -61,9 +62,9 @@ def captured(step: Capture, given: int | None, function: str, token: str) -> lis
     return [f"with {', '.join(filter(None, (abandoned, entered, context)))}:", *indented(inside)]
 
 
-def stream(backend: str) -> str:
+def stream(traits: Traits, number: int) -> str:
     """Return the call that makes a stream."""
-    return f'ag.Stream(0, backend="{backend}")'
+    return f'ag.Stream({traits.device(number)}, backend="{traits.backend}")'
 
 
 def declared(lines: Sequence[str], traits: Traits, options: Sequence[Options]) -> list[str]:
@@ -71,13 +72,15 @@ def declared(lines: Sequence[str], traits: Traits, options: Sequence[Options]) -
     used = set(re.findall(r"[A-Za-z_]\w*", "\n".join(lines)))
     graphs = [number for number in range(len(options)) if f"g{number}" in used]
     used |= {f"s{options[number].stream}" for number in graphs}
-    made = {
-        "s": stream(traits.backend),
-        "c": "work.new()",
-        "b": f"work.buffer({BUFFER_BYTES})",
+    made: dict[str, Callable[[int], str]] = {
+        "s": lambda number: stream(traits, number),
+        "c": lambda number: f"{work_of(number)}.new()",
+        "b": lambda number: f"{work_of(number)}.buffer({BUFFER_BYTES})",
     }
-    found = ["aside = " + made["s"]] if "aside" in used else []
+    found = [f"aside = {stream(traits, 0)}"] if "aside" in used else []
     for kind, code in made.items():
-        found += [f"{name} = {code}" for name in sorted(used) if re.fullmatch(rf"{kind}\d", name)]
+        names = (name for name in sorted(used) if re.fullmatch(rf"{kind}\d", name))
+        found += [f"{name} = {code(int(name[1:]))}" for name in names]
+    used |= set(re.findall(r"there", "\n".join(found)))
     found += [f"g{number} = {options[number].code(traits.modes)}" for number in graphs]
     return [line for name, line in PRELUDE.items() if name in used | {"ag"}] + found

@@ -16,6 +16,7 @@ from .inspection import DumpRules, NodeRules
 from .interrupts import InterruptRules
 from .isolation import IsolationRules
 from .labels import LabelRules
+from .leaks import LeakRules
 from .lifetime import LifetimeRules
 from .members import MemberRules
 from .memory import MemoryRules
@@ -52,6 +53,7 @@ class AllRules(
     IsolationRules,
     ThreadRules,
     LifetimeRules,
+    LeakRules,
     ProcessRules,
     ReplayRules,
     PoolRules,

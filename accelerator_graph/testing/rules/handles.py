@@ -5,7 +5,7 @@ from __future__ import annotations
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability, CaptureStatus
 
-from .._case import Case, Number, applied, expect, needs
+from .._case import PIECES, Case, Number, applied, expect, needs
 
 
 class HandleRules(Case):
@@ -13,16 +13,17 @@ class HandleRules(Case):
 
     @needs(Capability.HANDLES)
     def test_handle_is_the_same_stream_each_time(self) -> None:
-        """`as_stream` of a stream's handle has that handle each time, and the stream's capture status."""
+        """`as_stream` of a stream's handle has the stream's handle, device and capture status each time."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
         handle = backend.handle_int(stream.native)
-        early = backend.as_stream(handle)
+        early, device = backend.as_stream(handle), backend.device_of(stream.native)
 
         def check(status: CaptureStatus) -> None:
             assert self.status(stream) is status
             for same in (early, backend.as_stream(handle)):
                 assert backend.handle_int(same) == handle, "as_stream returned another stream"
                 assert backend.capture_status(same) is status, "as_stream returned another stream"
+                assert backend.device_of(same) == device, "as_stream returned a stream of another device"
 
         check(CaptureStatus.NONE)
         with self.graph(stream):
@@ -86,6 +87,20 @@ class HandleRules(Case):
             if self.backend.cuda_like:
                 assert stream.__cuda_stream__() == (0, stream.handle)
             self.works(stream, self.graph(stream))
+
+    @needs(Capability.HANDLES)
+    def test_work_on_a_handle_is_work_of_the_stream(self) -> None:
+        """Work by way of a handle comes after the stream's work so far, and before its later work."""
+        stream, cell = self.stream(), self.cell()
+        graph = self.captured(stream, cell, 3, 1, slow=True)
+        expected = 0
+        for _ in range(3):
+            self.enqueue_slow(stream, cell, times=PIECES // 2)
+            graph.replay(stream.handle)
+            self.enqueue(stream, cell, 5, 2)
+            expected = (applied(PIECES // 2, start=expected) * 3 + 1) * 5 + 2
+            assert self.read_after(stream, cell) == expected % 2**32, "as_stream returned another stream"
+            expected %= 2**32
 
     @needs(Capability.HANDLES)
     def test_handle_may_be_any_integer(self) -> None:

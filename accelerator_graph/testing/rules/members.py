@@ -225,12 +225,15 @@ class MemberRules(Case):
         backend = self.backend
         if not isinstance(backend, Lends):
             raise SkipTest(f"backend {backend.name!r} does not lend graphs to frameworks")
-        stream, cell = self.stream(), self.cell()
-        graph = self.recorded(stream, cell)
-        executable = backend.instantiate(graph)
-        borrowed = backend.borrow_graph(backend.handle_int(graph), stream.native)
+        stream, captured, cell = self.stream(), self.stream(), self.cell()
+        graph = self.recorded(captured, cell)
+        borrowed = backend.borrow_graph(backend.handle_int(graph), captured.native)
         assert backend.node_count(borrowed) == backend.node_count(graph)
-        theirs = backend.borrow_executable(backend.handle_int(executable), stream.native)
+        captured.close()
+        self.collect()
+        with backend.relaxed_for(borrowed):
+            executable = backend.instantiate(graph)
+        theirs = backend.borrow_executable(backend.handle_int(executable), borrowed)
         backend.replay(theirs, stream.native)
         del borrowed, theirs
         gc.collect()

@@ -16,6 +16,11 @@ from accelerator_graph.backends.memory import memory_of
 
 from .._case import Case, applied, expect, needs
 
+LARGE = (1 << 16) + 4101
+"""Bytes: more than a page and than 16 bits can count, and a multiple of nothing."""
+START = 4096
+"""Where a part of memory begins."""
+
 
 @needs(Capability.ENQUEUE)
 class MemoryRules(Case):
@@ -57,6 +62,42 @@ class MemoryRules(Case):
             assert self._bytes(second) == b"\x01" * 8
         if self.has(Capability.NODES):
             assert graph.num_nodes >= 3
+
+    def test_fill_and_copy_of_large_memory(self) -> None:
+        """`fill` and `copy` reach every byte of large memory, at once and in each replay."""
+        stream, source, target = self.stream(), self.used.buffer(LARGE), self.used.buffer(LARGE)
+        edges = (LARGE - 1, 65537, 65535, 32769, 4097, 4095, 513, 129)  # where each fill ends
+
+        def enqueue() -> None:
+            stream.fill(source, 255)
+            for value, edge in enumerate(edges):
+                stream.fill(source, value, edge)
+            stream.copy(target, source)
+            stream.fill(source, 77)
+            stream.copy(target, source, 8193)
+
+        expected = bytearray(b"\xff" * LARGE)
+        for value, edge in enumerate(edges):
+            expected[:edge] = bytes([value]) * edge
+        expected[:8193] = b"\x4d" * 8193
+        self._leaves(enqueue, stream, target, bytes(expected))
+        assert self._bytes(source) == b"\x4d" * LARGE
+
+    def test_fill_and_copy_of_a_part_of_memory(self) -> None:
+        """Memory that begins inside other memory is filled and copied from there on, and no other."""
+        stream, source, target = self.stream(), self.used.buffer(3 * START), self.used.buffer(3 * START)
+        parts = self.used.part(source, START), self.used.part(target, 2 * START)
+        self.skip_unless(None not in parts, "has a Work without parts of buffers")
+
+        def enqueue() -> None:
+            stream.fill(source, 1)
+            stream.fill(target, 2)
+            stream.fill(parts[0], 3, 100)
+            stream.copy(parts[1], parts[0], 200)
+
+        expected = b"\x02" * 2 * START + b"\x03" * 100 + b"\x01" * 100 + b"\x02" * (START - 200)
+        self._leaves(enqueue, stream, target, expected)
+        assert self._bytes(source) == b"\x01" * START + b"\x03" * 100 + b"\x01" * (2 * START - 100)
 
     def test_wrong_memory_is_refused_before_anything_is_enqueued(self) -> None:
         """Values out of range, too many bytes and wrong types are immediate ValueErrors and TypeErrors."""
@@ -119,6 +160,21 @@ class MemoryRules(Case):
         graph.reset()
         self.collect()
         assert all(reference() is None for reference in references)
+
+    def _leaves(self, enqueue: Callable[[], None], stream: ag.Stream, target: Any, expected: bytes) -> None:
+        """Check what work leaves in memory, enqueued at once and as a graph."""
+        enqueue()
+        found = [self._bytes(target)]
+        with self.graph(stream) as graph:
+            enqueue()
+        for _ in range(2):
+            stream.fill(target, 99)
+            graph.replay()
+            found.append(self._bytes(target))
+        for how, each in zip(("enqueued", "replayed", "replayed again"), found, strict=True):
+            pairs = enumerate(zip(each, expected, strict=True))
+            wrong = next((at for at, (byte, right) in pairs if byte != right), -1)
+            assert wrong == -1, f"{how}: byte {wrong} is {each[wrong]} instead of {expected[wrong]}"
 
     def test_copies_can_read_from_elsewhere_in_later_runs(self) -> None:
         """`source_setter` changes what one copy reads, from the next run on and in no run before."""

@@ -74,6 +74,10 @@ class DeviceWork(Work):
         """Return memory of the device."""
         return Buffer(self.device.take(nbytes), nbytes)
 
+    def part(self, buffer: Buffer, start: int) -> Buffer:
+        """Return the rest of a buffer."""
+        return Buffer(buffer.address + start, buffer.nbytes - start)
+
     def read_bytes(self, buffer: Buffer) -> bytes:
         """Copy a buffer to the host."""
         found: bytes = self.device.read(buffer.address, buffer.nbytes)

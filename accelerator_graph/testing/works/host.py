@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from unittest.mock import patch
 
@@ -12,6 +13,7 @@ import accelerator_graph as ag
 from accelerator_graph.backends._cpu import worker
 from accelerator_graph.backends.cpu import CpuBackend
 
+from .._live import live_instances
 from .._work import Work
 
 
@@ -68,6 +70,15 @@ class HostWork(Work):
     def buffer(self, nbytes: int) -> Buffer:
         """Return memory of the process."""
         return Buffer(nbytes)
+
+    def part(self, buffer: Buffer, start: int) -> memoryview:
+        """Return a view."""
+        return memoryview(buffer)[start:]
+
+    def live_objects(self) -> Mapping[str, int]:
+        """Count the objects of the modules that the backend's class comes from."""
+        modules = {kind.__module__ for kind in type(ag.backends.get(self.backend)).__mro__}
+        return live_instances(CpuBackend.__module__.replace(".cpu", "._cpu"), *modules - {"builtins", "abc"})
 
 
 def step(cell: Cell, a: int, b: int) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array
 
 from accelerator_graph import Stream
-from accelerator_graph.testing import Work
+from accelerator_graph.testing import Work, live_instances
 
 from ._build import built_kernel
 
@@ -67,6 +69,14 @@ class OpenclWork(Work):
         memory = _Memory(self.place.context, cl.mem_flags.READ_WRITE, nbytes)
         cl.enqueue_copy(self.place.queue, memory, np.zeros(nbytes, np.uint8), is_blocking=True)
         return memory
+
+    def part(self, buffer: cl.Buffer, start: int) -> cl.array.Array:
+        """Return an array that begins inside the buffer."""
+        return cl.array.Array(self.place.queue, (buffer.size - start,), np.uint8, data=buffer, offset=start)
+
+    def live_objects(self) -> Mapping[str, int]:
+        """Count the objects of the plug-in, each of which owns objects of OpenCL."""
+        return live_instances(__package__)
 
     def read_bytes(self, buffer: Any) -> bytes:
         """Read through a queue that no work of the tests is on."""

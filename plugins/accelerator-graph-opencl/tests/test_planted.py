@@ -136,11 +136,25 @@ def beside_the_stream(original: Any) -> Any:
     return wrong
 
 
+def kept(destroy: Any) -> Any:
+    never_released: list[Any] = []
+
+    def wrong(self: OpenclBackend, executable: Executable) -> None:
+        never_released.append(executable)
+        destroy(self, executable)
+
+    return wrong
+
+
 def all_of_it(region_of: Any) -> Any:
     return lambda obj, nbytes, stream: region_of(obj, None, stream)
 
 
 KIT: dict[str, tuple[Plant, str]] = {
+    "executables are never released": (
+        replaced(OpenclBackend, "destroy_executable", kept),
+        "test_captures_and_replays_leave_nothing_alive",
+    ),
     "runs overlap on two streams": (
         replaced(Executable, "enqueue", forgetting_the_last_stream),
         "test_runs_on_two_streams_take_turns",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from ctypes import c_uint32, c_uint64
 from functools import cache
 from time import perf_counter
@@ -13,7 +14,7 @@ from dpctl.memory import MemoryUSMShared
 from dpctl.program import create_program_from_source
 
 from accelerator_graph import Stream
-from accelerator_graph.testing import Work
+from accelerator_graph.testing import Work, live_instances
 
 SOURCE = """
 kernel void work(global volatile uint *cell, uint a, uint b, ulong turns)
@@ -31,6 +32,20 @@ PAUSE = 2.5e-3
 
 class _Memory(MemoryUSMShared):  # type: ignore[misc]
     """Shared memory that can be referenced weakly, so that the kit sees how long it lives."""
+
+
+class _Part:
+    """Memory that begins inside other memory."""
+
+    def __init__(self, memory: Any, start: int) -> None:
+        self.memory: Any = memory
+        interface = memory.__sycl_usm_array_interface__
+        self.__sycl_usm_array_interface__: dict[str, Any] = {
+            **interface,
+            "data": (interface["data"][0], False),
+            "shape": (memory.nbytes - start,),
+            "offset": start,
+        }
 
 
 class SyclWork(Work):
@@ -59,6 +74,14 @@ class SyclWork(Work):
         memory = _Memory(nbytes, queue=_own_queue())
         memoryview(memory)[:] = bytes(nbytes)
         return memory
+
+    def part(self, buffer: Any, start: int) -> Any:
+        """Return the rest of the memory."""
+        return _Part(buffer, start)
+
+    def live_objects(self) -> Mapping[str, int]:
+        """Count the objects of the plug-in, each of which owns objects of SYCL."""
+        return live_instances(__package__)
 
     def read_bytes(self, buffer: Any) -> bytes:
         """Read the shared memory in place."""

@@ -22,22 +22,33 @@ def test_calls_run_in_the_right_context_and_mode(fake):
     backend, api = fake
     graph, executable = Graph(21, 11), Executable(31, 11)
     relaxed, plain = MODES.index("relaxed"), MODES.index("global")
-    for work, function, mode in [
-        (lambda: backend.instantiate(graph), "cuGraphInstantiate", relaxed),
-        (lambda: backend.upload(executable, 9), "cuGraphUpload", relaxed),
-        (lambda: backend.destroy_executable(Executable(31, 11)), "cuGraphExecDestroy", relaxed),
-        (lambda: backend.destroy_graph(Graph(21, 11)), "cuGraphDestroy", relaxed),
-        (lambda: backend.destroy_stream(9), "cuStreamDestroy", relaxed),
-        (lambda: backend.synchronize(9), "cuStreamSynchronize", plain),
-        (lambda: backend.query(9), "cuStreamQuery", plain),
+    for work, function, context, mode in [
+        (lambda: backend.instantiate(graph), "cuGraphInstantiate", 11, relaxed),
+        (lambda: backend.upload(executable, 9), "cuGraphUpload", 11, relaxed),
+        (lambda: backend.destroy_executable(Executable(31, 11)), "cuGraphExecDestroy", 11, relaxed),
+        (lambda: backend.destroy_graph(Graph(21, 11)), "cuGraphDestroy", 7, plain),  # needs neither
+        (lambda: backend.destroy_stream(9), "cuStreamDestroy", 11, relaxed),
+        (lambda: backend.synchronize(9), "cuStreamSynchronize", 11, plain),
+        (lambda: backend.query(9), "cuStreamQuery", 11, plain),
     ]:
         for fail in ("", function):
             api.fail = fail
             api.seen.clear()
             with pytest.raises(errors.DriverError) if fail else contextlib.nullcontext():
                 work()
-            assert (function, 11, mode) in api.seen
+            assert (function, context, mode) in api.seen
             untouched(api)
+
+
+def test_the_context_of_the_stream_asked_for_last_is_known(fake):
+    backend, api = fake
+    stream, same_handle = int("1000"), int("1000")
+    asked = []
+    for each in (stream, stream, same_handle, stream):
+        api.seen.clear()
+        backend.query(each)
+        asked.append([name for name, _, _ in api.seen].count("cuStreamGetCtx"))
+    assert asked == [1, 0, 1, 1]
 
 
 def test_a_bound_replay_tells_what_the_launch_answered(fake):

@@ -216,7 +216,7 @@ def test_somebody_elses_graph_and_executable(backend, stream, block):
     code, handle = bare_end(int(stream))
     assert code == 0
     graph = backend.borrow_graph(handle, stream)
-    executable = backend.borrow_executable(made("hipGraphInstantiateWithFlags", handle, c_uint64(1)), stream)
+    executable = backend.borrow_executable(made("hipGraphInstantiateWithFlags", handle, c_uint64(1)), graph)
     assert backend.node_count(graph) == 1
     assert (graph.device, executable.device) == (0, 0)
     backend.replay(executable, stream)

@@ -242,7 +242,7 @@ class RunsEndWithTheirStream(Explicit):
 
 @caught_by("test_borrowed_objects_stay_their_owners")
 class BorrowersDestroy(EveryCapability):
-    def borrow_executable(self, handle: int, stream: Any) -> Any:
+    def borrow_executable(self, handle: int, graph: Any) -> Any:
         theirs = self.objects[handle]
         borrowed = Borrowed(Graph(()))
         borrowed._plan, borrowed._last, borrowed.theirs = theirs._plan, theirs._last, theirs

@@ -8,7 +8,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from accelerator_graph.backends._cpu.graph import Executable, Graph
+from accelerator_graph.backends._cpu.stream import Event
 from accelerator_graph.backends.cpu import CpuBackend
+from kit.planted.without_a_fault import TwoDevices
 
 
 class IgnoresDependencies(CpuBackend):
@@ -69,3 +71,21 @@ class LosesTheLastOfThreeReplays(CpuBackend):
 
     def bind(self, executable: Any, stream: Any) -> Callable[[], None]:
         return lambda: self.replay(executable, stream)
+
+
+class EventOfADevice(Event):
+    device = 0
+
+
+class IgnoresWaitsForAnotherDevice(TwoDevices):
+    """Streams of two devices do not wait for each other's work outside of captures."""
+
+    def record_event(self, stream: Any) -> EventOfADevice:
+        event = super().record_event(stream)
+        made = EventOfADevice(event.latch, event.capture, event.nodes)
+        made.device = self.device_of(stream)
+        return made
+
+    def wait_event(self, stream: Any, event: EventOfADevice) -> None:
+        if event.capture is not None or self.device_of(stream) == event.device:
+            super().wait_event(stream, event)

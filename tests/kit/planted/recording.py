@@ -136,3 +136,51 @@ class OneRecordingAtATime(Explicit):
         if stream.recording is not None and self.latest is not None and not self.latest.over:
             stream = self.latest.first
         super().enqueue(stream, kind, run)
+
+
+PAGE = 4096
+
+
+def cut(dst: Any, nbytes: int | None) -> int:
+    """Return how many bytes are meant, but no more than a page."""
+    return min(PAGE, len(memoryview(dst)) if nbytes is None else nbytes)
+
+
+@caught_by("test_fill_and_copy_of_large_memory")
+class FillsAPage(CpuBackend):
+    def fill(self, stream: Any, dst: Any, value: int, nbytes: int | None) -> None:
+        super().fill(stream, dst, value, cut(dst, nbytes))
+
+
+@caught_by("test_fill_and_copy_of_large_memory")
+class CopiesAPageInCaptures(CpuBackend):
+    def copy(self, stream: Any, dst: Any, src: Any, nbytes: int | None) -> None:
+        captured = self.capture_status(stream) is CaptureStatus.ACTIVE
+        super().copy(stream, dst, src, cut(src, nbytes) if captured else nbytes)
+
+
+@caught_by("test_fill_and_copy_of_large_memory")
+class CountsBytesWith16Bits(Explicit):
+    def view(self, buffer: Any, nbytes: int | None, *, writable: bool = True) -> memoryview:
+        found = super().view(buffer, nbytes, writable=writable)
+        return found[: len(found) & 0xFFFF]
+
+
+@caught_by("test_fill_and_copy_of_a_part_of_memory")
+class FillsFromTheBeginning(CpuBackend):
+    """A fill ignores where in other memory its own begins."""
+
+    def fill(self, stream: Any, dst: Any, value: int, nbytes: int | None) -> None:
+        if isinstance(dst, memoryview):
+            dst, nbytes = dst.obj, len(dst) if nbytes is None else nbytes
+        super().fill(stream, dst, value, nbytes)
+
+
+@caught_by("test_fill_and_copy_of_a_part_of_memory")
+class CopiesFromTheBeginning(Explicit):
+    """A copy ignores where in other memory its source begins."""
+
+    def copy(self, stream: Queue, dst: Any, src: Any, nbytes: int | None) -> None:
+        if isinstance(src, memoryview):
+            src, nbytes = src.obj, len(src) if nbytes is None else nbytes
+        super().copy(stream, dst, src, nbytes)

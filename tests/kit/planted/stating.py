@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from copy import copy
+from functools import partial
 from typing import Any
 
 import accelerator_graph as ag
@@ -90,6 +91,52 @@ class HandlesHideCaptures(EveryCapability):
 
     def capture_status(self, stream: Any) -> CaptureStatus:
         return CaptureStatus.NONE if isinstance(stream, self.Alias) else super().capture_status(stream)
+
+
+@caught_by("test_handle_is_the_same_stream_each_time")
+class HandlesAreOfAnotherDevice(EveryCapability):
+    """A stream from a handle has that handle and its captures, but is of another device."""
+
+    def as_stream(self, obj: object) -> Any:
+        found = super().as_stream(obj)
+        return Alias(found) if isinstance(obj, int) else found
+
+    def handle_int(self, obj: Any) -> int:
+        return super().handle_int(obj.stream if isinstance(obj, Alias) else obj)
+
+    def device_of(self, stream: Any) -> int:
+        return 1 if isinstance(stream, Alias) else super().device_of(stream)
+
+
+@caught_by("test_work_on_a_handle_is_work_of_the_stream")
+class HandlesHaveQueuesOfTheirOwn(EveryCapability):
+    """A stream from a handle looks like the stream of that handle, but its work is on another one."""
+
+    def as_stream(self, obj: object) -> Any:
+        found = super().as_stream(obj)
+        return Alias(found) if isinstance(obj, int) else found
+
+    def handle_int(self, obj: Any) -> int:
+        return super().handle_int(obj.stream if isinstance(obj, Alias) else obj)
+
+    def replay(self, executable: Any, stream: Any) -> None:
+        super().replay(executable, self.create_stream(0) if isinstance(stream, Alias) else stream)
+
+    def bind(self, executable: Any, stream: Any) -> Any:
+        return partial(self.replay, executable, stream)
+
+    def launch_function(self, executable: Any, stream: Any) -> Any:
+        return None
+
+
+class Alias:
+    """Stands for a stream."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
 
 
 @caught_by("test_capabilities_are_known_ones")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -135,6 +136,7 @@ class EveryCapability(CpuBackend, Lends):
 
     def open(self) -> None:
         super().open()
+        self.count = itertools.count(4096, 16)
         self.numbers: dict[int, int] = {}
         self.objects: dict[int, Any] = {}
         self.functions: dict[int, Any] = {}
@@ -143,12 +145,27 @@ class EveryCapability(CpuBackend, Lends):
         return set(Capability)
 
     def handle_int(self, obj: Any) -> int:
-        number = self.numbers.setdefault(id(obj), 4096 + 16 * len(self.numbers))
-        self.objects[number] = obj  # as long as the process lives, so that the number is this object's alone
+        number = self.numbers.get(id(obj)) or next(self.count)
+        self.numbers[id(obj)], self.objects[number] = number, obj
         return number
 
+    def destroy_stream(self, stream: Any) -> None:
+        super().destroy_stream(stream)
+        self.forget(stream)
+
+    def destroy_graph(self, graph: Any) -> None:
+        super().destroy_graph(graph)
+        self.forget(graph)
+
+    def destroy_executable(self, executable: Any) -> None:
+        super().destroy_executable(executable)
+        self.forget(executable)
+
+    def forget(self, obj: Any) -> None:
+        self.objects.pop(self.numbers.pop(id(obj), 0), None)
+
     def as_stream(self, obj: object) -> Any:
-        return self.objects[obj] if isinstance(obj, int) else super().as_stream(obj)
+        return self.objects.get(obj) if isinstance(obj, int) else super().as_stream(obj)
 
     def upload(self, executable: Any, stream: Any) -> None:
         pass
@@ -175,7 +192,7 @@ class EveryCapability(CpuBackend, Lends):
     def borrow_graph(self, handle: int, stream: Any) -> Any:
         return Graph(self.objects[handle].nodes)
 
-    def borrow_executable(self, handle: int, stream: Any) -> Any:
+    def borrow_executable(self, handle: int, graph: Any) -> Any:
         return self.objects[handle]
 
 
