@@ -45,16 +45,19 @@ if TYPE_CHECKING:
     from .backends.registry import use_backend as use_backend
     from .diagnosis.ranks import check_ranks as check_ranks
     from .diagnosis.ranks_report import RanksReport as RanksReport
+    from .diagnosis.tracing.switch import diagnose as diagnose
     from .diagnosis.watchdog import watchdog as watchdog
     from .errors import AcceleratorGraphError as AcceleratorGraphError
     from .errors import BackendContractError as BackendContractError
     from .errors import BackendError as BackendError
     from .errors import BackendLoadError as BackendLoadError
     from .errors import BackendUnavailableError as BackendUnavailableError
+    from .errors import BreakingCall as BreakingCall
     from .errors import CaptureError as CaptureError
     from .errors import DriverError as DriverError
     from .errors import EmptyGraphWarning as EmptyGraphWarning
     from .errors import EmptyLabelWarning as EmptyLabelWarning
+    from .errors import EscapedWorkWarning as EscapedWorkWarning
     from .errors import GraphStateError as GraphStateError
     from .errors import OutOfMemoryError as OutOfMemoryError
     from .errors import RanksDisagreeError as RanksDisagreeError
@@ -93,13 +96,14 @@ _NAMES = {
     ".api": "Graph current_graph graph is_graph_available",
     ".backends.base": "CaptureMode",
     ".backends.registry": "use_backend",
+    ".diagnosis.tracing.switch": "diagnose",
     ".diagnosis.ranks": "check_ranks",
     ".diagnosis.ranks_report": "RanksReport",
     ".diagnosis.watchdog": "watchdog",
     ".errors": (
         "AcceleratorGraphError BackendContractError BackendError BackendLoadError BackendUnavailableError "
-        "CaptureError DriverError EmptyGraphWarning EmptyLabelWarning GraphStateError OutOfMemoryError "
-        "RanksDisagreeError Reason UnknownBackendError UnsupportedError"
+        "BreakingCall CaptureError DriverError EmptyGraphWarning EmptyLabelWarning EscapedWorkWarning "
+        "GraphStateError OutOfMemoryError RanksDisagreeError Reason UnknownBackendError UnsupportedError"
     ),
     ".inspection.description": "GraphDescription Label",
     ".inspection.difference": "diff",

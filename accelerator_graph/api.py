@@ -15,6 +15,7 @@ from ._core.capture import CapturePlan
 from ._core.extension import calling
 from ._core.lifecycle import Lifecycle
 from ._core.modes import CaptureMode, check_mode
+from ._core.observation import Observer, diagnosing
 from ._core.side_streams import beside_current
 from ._core.streams import Stream
 from ._interpreter.integers import integer
@@ -50,6 +51,9 @@ class Graph(Lifecycle):
     check_input_liveness : bool, optional
         `watch` the arrays that captured work uses, as far as their frameworks can see them. The default is
         the environment variable ``ACCELERATOR_GRAPH_CHECK_INPUT_LIVENESS``, else False.
+    diagnose : bool, optional
+        Find out which call breaks a capture, as `diagnose` does. The default is the environment variable
+        ``ACCELERATOR_GRAPH_DIAGNOSE``, else False.
     progress : bool
         Record a small copy of host memory at each border of a `label`, so that a `watchdog` can say which
         label a replay is in. UnsupportedError at the capture if the backend has no such copies.
@@ -150,6 +154,13 @@ class Graph(Lifecycle):
         except BaseException:
             self._recover()
             raise
+
+    def _observer(self) -> Observer | None:
+        if not (self._diagnose or diagnosing.get()):
+            return None
+        from .diagnosis.tracing.observation import CaptureTrace
+
+        return CaptureTrace
 
     # ---- executable ----------------------------------------------------------------------------
 

@@ -51,7 +51,14 @@ RULES = [
     ),
     (
         "api",
-        "errors _interpreter backends.base backends.registry interop.base interop.registry _core inspection",
+        "errors _interpreter backends.base backends.registry interop.base interop.registry _core inspection "
+        "diagnosis.tracing",
+        "",
+    ),
+    (
+        "diagnosis.tracing",
+        "errors _interpreter backends.base interop.base _core.observation _core.capture _core.streams "
+        "_core.stream_stack _core.call_site diagnosis.tracing",
         "",
     ),
     (

@@ -25,6 +25,7 @@ PARTS = {
         "torch_cpu/itself.py": 10,
         "torch_cpu/labels.py": 9,
         "compat/test_compat.py": 3,
+        "diagnosis/broken_captures_on_torch_cpu.py": 9,
     },
     "examples": {"examples/on_torch_cpu.py": 9},
     "ranks": {"torch_cpu/ranks.py": 34},
