@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .backends.registry import use_backend as use_backend
     from .diagnosis.ranks import check_ranks as check_ranks
     from .diagnosis.ranks_report import RanksReport as RanksReport
+    from .diagnosis.tracing.switch import diagnose as diagnose
     from .diagnosis.verification import Verification as Verification
     from .diagnosis.verification import verify as verify
     from .diagnosis.watchdog import watchdog as watchdog
@@ -53,10 +54,12 @@ if TYPE_CHECKING:
     from .errors import BackendError as BackendError
     from .errors import BackendLoadError as BackendLoadError
     from .errors import BackendUnavailableError as BackendUnavailableError
+    from .errors import BreakingCall as BreakingCall
     from .errors import CaptureError as CaptureError
     from .errors import DriverError as DriverError
     from .errors import EmptyGraphWarning as EmptyGraphWarning
     from .errors import EmptyLabelWarning as EmptyLabelWarning
+    from .errors import EscapedWorkWarning as EscapedWorkWarning
     from .errors import GraphStateError as GraphStateError
     from .errors import OutOfMemoryError as OutOfMemoryError
     from .errors import RanksDisagreeError as RanksDisagreeError
@@ -74,6 +77,8 @@ if TYPE_CHECKING:
     from .inspection.memory import PoolMemory as PoolMemory
     from .inspection.memory_report import memory_report as memory_report
     from .inspection.profile import GraphProfile as GraphProfile
+    from .inspection.profile import KernelTime as KernelTime
+    from .inspection.profile import LabelTime as LabelTime
     from .interop.base import Collective as Collective
 
 __version__ = "0.1.0"
@@ -94,21 +99,23 @@ _NAMES = {
     ".api": "Graph current_graph graph is_graph_available",
     ".backends.base": "CaptureMode",
     ".backends.registry": "use_backend",
+    ".diagnosis.tracing.switch": "diagnose",
     ".diagnosis.ranks": "check_ranks",
     ".diagnosis.ranks_report": "RanksReport",
     ".diagnosis.verification": "Verification verify",
     ".diagnosis.watchdog": "watchdog",
     ".errors": (
         "AcceleratorGraphError BackendContractError BackendError BackendLoadError BackendUnavailableError "
-        "CaptureError DriverError EmptyGraphWarning EmptyLabelWarning GraphStateError OutOfMemoryError "
-        "RanksDisagreeError Reason UnknownBackendError UnsupportedError VerificationError"
+        "BreakingCall CaptureError DriverError EmptyGraphWarning EmptyLabelWarning EscapedWorkWarning "
+        "GraphStateError OutOfMemoryError RanksDisagreeError Reason UnknownBackendError UnsupportedError "
+        "VerificationError"
     ),
     ".inspection.description": "GraphDescription Label",
     ".inspection.difference": "diff",
     ".inspection.memory": "GraphMemory MemoryAmount MemoryReport PoolMemory",
     ".inspection.memory_report": "memory_report",
     ".inspection.fingerprint": "Fingerprint",
-    ".inspection.profile": "GraphProfile",
+    ".inspection.profile": "GraphProfile KernelTime LabelTime",
     ".interop.base": "Collective",
 }
 """The public names by the module that defines them, which is imported on first use."""

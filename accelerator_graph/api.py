@@ -15,12 +15,13 @@ from ._core.capture import CapturePlan
 from ._core.extension import calling
 from ._core.lifecycle import Lifecycle
 from ._core.modes import CaptureMode, check_mode
+from ._core.observation import Observer, diagnosing
 from ._core.side_streams import beside_current
 from ._core.streams import Stream
 from ._interpreter.integers import integer
 from ._interpreter.sure_exit import if_skipped, sure_exit
 from .backends import registry
-from .errors import AcceleratorGraphError, GraphStateError, UnsupportedError
+from .errors import AcceleratorGraphError, GraphStateError
 from .interop import registry as interop
 from .interop.base import Collective
 
@@ -50,6 +51,9 @@ class Graph(Lifecycle):
     check_input_liveness : bool, optional
         `watch` the arrays that captured work uses, as far as their frameworks can see them. The default is
         the environment variable ``ACCELERATOR_GRAPH_CHECK_INPUT_LIVENESS``, else False.
+    diagnose : bool, optional
+        Find out which call breaks a capture, as `diagnose` does. The default is the environment variable
+        ``ACCELERATOR_GRAPH_DIAGNOSE``, else False.
     progress : bool
         Record a small copy of host memory at each border of a `label`, so that a `watchdog` can say which
         label a replay is in. UnsupportedError at the capture if the backend has no such copies.
@@ -150,6 +154,13 @@ class Graph(Lifecycle):
         except BaseException:
             self._recover()
             raise
+
+    def _observer(self) -> Observer | None:
+        if not (self._diagnose or diagnosing.get()):
+            return None
+        from .diagnosis.tracing.observation import CaptureTrace
+
+        return CaptureTrace
 
     # ---- executable ----------------------------------------------------------------------------
 
@@ -332,12 +343,14 @@ class Graph(Lifecycle):
         except AcceleratorGraphError:
             return None
 
-    def profile(self, replays: int = 20, state: Iterable[object] | None = None) -> inspection.GraphProfile:
-        """Run the graph's work to find out how long it takes.
+    def profile(
+        self, replays: int = 20, state: Iterable[object] | None = None, *, kernels: bool = False
+    ) -> inspection.GraphProfile:
+        """Run the graph's work to find out how long it takes, and how long each label in it.
 
-        Replays the graph three times to warm up, and then as often as `replays` says, with an event before
-        and after each. The work is really done, so its outputs, and whatever else it changes, change. Goes
-        where `replay` would go, and waits until all is done.
+        Replays the graph three times to warm up, and then as often as `replays` says; in turns with a copy
+        that has events at the borders of labels, if it is kept and has labels. The work is really done, so
+        outputs and whatever else it changes change. Goes where `replay` would go, and waits until it is done.
 
         Parameters
         ----------
@@ -346,11 +359,13 @@ class Graph(Lifecycle):
         state : iterable of arrays, optional
             Memory that the work changes and that is to be as it was afterwards, even if a replay fails: it
             is copied to the host before, and back at the end. Arrays as in `Stream.copy`.
+        kernels : bool
+            Run a copy of a kept graph under CUDA's profiler, of ``cupti-python``, to time single kernels.
 
         Returns
         -------
         GraphProfile
-            The times in microseconds; ``str()`` says how long a replay takes.
+            The times in microseconds; ``str()`` is a table. If there are no times by label, it says why.
 
         Raises
         ------
@@ -359,28 +374,34 @@ class Graph(Lifecycle):
         TypeError, ValueError
             An argument is of the wrong type or value. Nothing has run.
         UnsupportedError
-            The backend has no events with timing.
+            The backend has no events with timing, or `kernels` is True and the profiler can't be used.
         DriverError
             The work failed.
         """
-        from ._core.profiling import replay_times
+        from ._core.profiling import measure
+        from .inspection.description import Label
         from .inspection.profile import GraphProfile
 
         runner = self._runner_for("profile()")
         replays = integer(replays, "profile: replays")
         if replays < 1:
             raise ValueError(f"profile: replays must be 1 or more, not {replays}.")
-        arrays = [] if state is None else list(state)
+        traced, arrays = self._kept("profile()") if kernels else None, [] if state is None else list(state)
         self._make_ready(runner)
-        stream = runner.destination().held()
-        times = replay_times(stream, runner.bind(stream, self), replays, arrays)
-        try:
-            nodes: int | None = runner.num_nodes()
-        except UnsupportedError:
-            nodes = None
-        return GraphProfile(stream.backend, stream.device, nodes, tuple(times))
+        stream, nodes, found, (times, spans, seen) = measure(runner, self, replays, arrays, traced)
+        labels = [Label._make(each) for each in found.labels]
+        profile = GraphProfile.of(
+            stream.backend, stream.device, nodes, times, labels, spans, found.cut, found.why_not
+        )
+        return profile if traced is None else profile.with_kernels(self.describe().nodes, seen)
 
-    def debug_dump(self, path: str | os.PathLike[str], verbose: bool = True) -> None:
+    def debug_dump(
+        self,
+        path: str | os.PathLike[str],
+        verbose: bool = True,
+        *,
+        profile: inspection.GraphProfile | None = None,
+    ) -> None:
         """Write the graph to a file, whose suffix says what it is.
 
         ``.json`` is the graph's description, which `GraphDescription.from_json` reads. ``.html`` is a page on
@@ -394,13 +415,17 @@ class Graph(Lifecycle):
             Where to. An existing file is replaced once the new one is whole.
         verbose : bool
             Have the vendor write the parameters of the nodes, too.
+        profile : GraphProfile, optional
+            What `profile` has returned: the page is coloured by time.
 
         Raises
         ------
         GraphStateError
             Nothing was captured, or the graph was not kept.
+        ValueError
+            The profile is of other labels, or the file is not a page.
         OSError
-            The file can't be written, or Graphviz is needed and not installed.
+            The file can't be written, or Graphviz is not installed.
         """
         from ._core.files import write_file
 
@@ -408,10 +433,11 @@ class Graph(Lifecycle):
         suffix = os.path.splitext(os.fsdecode(path))[1].lower()
 
         def write(name: str) -> None:
-            if suffix in _DESCRIBED or not captured.recorder.dump(captured.value, name, verbose):
+            described = suffix in _DESCRIBED or profile is not None
+            if described or not captured.recorder.dump(captured.value, name, verbose):
                 from .inspection.files import write_description
 
-                write_description(self.describe(), suffix, name)
+                write_description(self.describe(), suffix, name, profile)
 
         write_file(path, write)
 

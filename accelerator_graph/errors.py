@@ -7,7 +7,7 @@ and sent to another process. ``docs/errors.md`` has a heading for each class and
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Reason = Literal[
     "out_of_memory",
@@ -30,7 +30,8 @@ _EXPLANATIONS: dict[str, str] = {
     ),
     "invalidated": (
         "an earlier call broke the capture (usually a synchronisation, a query, an allocation or work on "
-        "the legacy default stream); move it out of the captured code"
+        "the legacy default stream); find it with accelerator_graph.diagnose(), and move it out of the "
+        "captured code"
     ),
     "unjoined": (
         "work was forked to another stream and not joined; let the captured stream wait for it "
@@ -155,6 +156,25 @@ class OutOfMemoryError(DriverError, MemoryError):
     """Raised when the driver, or the device, is out of memory."""
 
 
+class BreakingCall(NamedTuple):
+    """A call that broke a capture, or may have, as `diagnose` finds it."""
+
+    file: str
+    """The file of the user's code."""
+    line: int
+    """The line in that file."""
+    function: str
+    """The function that the line is in."""
+    call: str = ""
+    """What the line called, down to the call that broke the capture; empty if that is not known."""
+    library: tuple[str, int, str] | None = None
+    """File, line and function of the library that made the call; None if the user's code made it."""
+    thread: str = ""
+    """The name of the thread; empty if it is the one that captured."""
+    stack: str = ""
+    """The thread's stack, as in a traceback."""
+
+
 class CaptureError(AcceleratorGraphError, RuntimeError):
     """Raised when a capture can't begin or did not become a graph.
 
@@ -169,6 +189,9 @@ class CaptureError(AcceleratorGraphError, RuntimeError):
         The driver's error code; None if the driver did not fail.
     code_name : str
         The driver's name for that code.
+    calls : tuple of BreakingCall
+        The call that broke the capture, as `diagnose` found it; several if any of them can be the one. Empty
+        if the diagnosis was off, or did not find out.
     """
 
     def __init__(
@@ -178,11 +201,13 @@ class CaptureError(AcceleratorGraphError, RuntimeError):
         reason: Reason = "other",
         code: int | None = None,
         code_name: str = "",
+        calls: tuple[BreakingCall, ...] = (),
     ) -> None:
         super().__init__(message)
         self.reason: Reason = reason
         self.code = code
         self.code_name = code_name
+        self.calls = calls
 
 
 class VerificationError(AcceleratorGraphError, AssertionError):
@@ -219,6 +244,10 @@ class EmptyGraphWarning(UserWarning):
 
 class EmptyLabelWarning(UserWarning):
     """Issued when a capture recorded nothing inside a `label`, for the same reasons."""
+
+
+class EscapedWorkWarning(UserWarning):
+    """Issued under `diagnose` when work of the captured code went to a stream that is not captured."""
 
 
 def driver_error(

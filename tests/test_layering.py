@@ -51,7 +51,14 @@ RULES = [
     ),
     (
         "api",
-        "errors _interpreter backends.base backends.registry interop.base interop.registry _core inspection",
+        "errors _interpreter backends.base backends.registry interop.base interop.registry _core inspection "
+        "diagnosis.tracing",
+        "",
+    ),
+    (
+        "diagnosis.tracing",
+        "errors _interpreter backends.base interop.base _core.observation _core.capture _core.streams "
+        "_core.stream_stack _core.call_site diagnosis.tracing",
         "",
     ),
     (
@@ -96,7 +103,7 @@ RULES = [
     ("diagnosis", f"{PACKAGE}", ""),
     ("__main__", "_cli.command", ""),
     ("_cli.terminal", "", ""),
-    ("_cli.environment", "_core.liveness _graphed.verified", ""),
+    ("_cli.environment", "_core _graphed.verified", ""),
     ("_cli", f"{PACKAGE} _install _core inspection diagnosis _cli _demo testing", ""),
     ("_demo.cuda", f"{PACKAGE} _demo", "cuda"),
     ("_demo.hip", f"{PACKAGE} _demo", "hip"),

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
-from .._core.liveness import asked_for
+from .._core import liveness, observation
 from .._graphed.verified import wanted
 
 PREFIX = "ACCELERATOR_GRAPH_"
@@ -17,12 +17,16 @@ def switch(effect: str) -> Callable[[str], str]:
     return lambda value: "0 is the default" if value.strip() == "0" else effect
 
 
-def check_input_liveness(value: str) -> str:
-    """Say what a value of the variable does. Other values than 0 and 1 make `Graph` raise ValueError."""
-    try:
-        return "a graph refuses to replay once an input is freed" if asked_for(None) else "0 is the default"
-    except ValueError as error:
-        return f"Graph() raises ValueError: {error}"
+def of_graphs(effect: str, asked_for: Callable[[object], bool]) -> Callable[[str], str]:
+    """Return a function that says what a value of a graph's option does. `Graph` refuses all but 0 and 1."""
+
+    def say(value: str) -> str:
+        try:
+            return effect if asked_for(None) else "0 is the default"
+        except ValueError as error:
+            return f"Graph() raises ValueError: {error}"
+
+    return say
 
 
 def verify(value: str) -> str:
@@ -35,7 +39,8 @@ def verify(value: str) -> str:
 
 VARIABLES: dict[str, Callable[[str], str]] = {
     "BACKEND": lambda value: "the backend if the code names none",
-    "CHECK_INPUT_LIVENESS": check_input_liveness,
+    "CHECK_INPUT_LIVENESS": of_graphs("a graph refuses to replay once an input is freed", liveness.asked_for),
+    "DIAGNOSE": of_graphs("a capture that fails names the call that broke it", observation.asked_for),
     "DISABLE_PLUGINS": switch("installed plug-ins are not looked for"),
     "PROGRAMS": lambda value: "the number of random programs in a backend's tests",
     "PROGRAMS_SEED": lambda value: "the seed of the random programs in a backend's tests",

@@ -22,6 +22,7 @@ from ..interop.base import Collective, Framework, FrameworkRecorder, Undo
 from . import capture_table, gc_pause, stream_stack, streams
 from .call_site import Site
 from .modes import CaptureMode, native_mode
+from .observation import Observation, Observer
 from .ownership import Callback, Owned
 from .pools import AnyPool, Lease
 
@@ -123,6 +124,7 @@ class Capture:
         "lease",
         "mode",
         "native",
+        "observation",
         "progress",
         "recorder",
         "retained",
@@ -150,6 +152,7 @@ class Capture:
         self.begun_at: Site | None = None
         self.mode: CaptureMode = "default"
         self.labels: list[Mark] = []
+        self.observation: Observation | None = None
         self.collectives: list[Collective] = []
         self.progress: Progress | None = None
         self._undos: list[Undo] = []
@@ -165,6 +168,7 @@ class Capture:
         idle: bool = False,
         generators: Sequence[object] = (),
         used: Callable[[object], Undo] | None = None,
+        observer: Observer | None = None,
     ) -> None:
         """Begin the capture; its stream is current on this thread until the end.
 
@@ -180,6 +184,8 @@ class Capture:
             Random generators that take part.
         used : callable, optional
             Called for the arrays that frameworks see being used.
+        observer : callable, optional
+            Makes the observation that watches the capture once it has begun.
         """
         backend, native = self.backend, self.native
         self.mode = mode = native_mode(backend, mode)
@@ -209,6 +215,9 @@ class Capture:
                 self._undos.extend(filter(None, (framework.observe(self.lease.shown, used),)))
         if self.progress is not None:
             self.progress.begin(backend, native, self.recorded())
+        if observer is not None:
+            self.observation = observer(self)
+            self.observation.begin()
 
     def _prepare(self, stream: streams.Stream, idle: bool, frameworks: Sequence[Framework]) -> None:
         """Release what frameworks cache, unless a capture is under way, and wait for a stream's work."""
@@ -261,6 +270,7 @@ class Capture:
     def failure(self, cause: BaseException) -> CaptureError | None:
         """Return the error to raise if the driver has invalidated the capture; None if it has not."""
         said = cause if isinstance(cause, DriverError) else None
+        self._stop_observing()
         try:
             if self.backend.capture_status(self.native) is not CaptureStatus.INVALIDATED:
                 return None
@@ -268,7 +278,14 @@ class Capture:
             said = error
         except AcceleratorGraphError:  # nothing is known; the body's exception must not be hidden
             return None
-        return capture_error(f"{self.subject} failed", said, "invalidated")
+        return self._explained(capture_error(f"{self.subject} failed", said, "invalidated"), cause)
+
+    def _explained(self, error: CaptureError, cause: BaseException | None = None) -> CaptureError:
+        return error if self.observation is None else self.observation.explained(error, cause)
+
+    def _stop_observing(self) -> None:
+        if self.observation is not None:
+            self.observation.stop()
 
     def end(self) -> Captured:
         """End the capture and return the graph.
@@ -279,12 +296,13 @@ class Capture:
             It did not become a graph. `abandon` has to follow, as after any exception.
         """
         recorder = self.recorder
+        self._stop_observing()
         if self.progress is not None:
             self.progress.end(self.backend, self.native)
         try:
             captured = Captured(recorder, self.backend, recorder.capture_end(self._token), self._owner)
         except DriverError as error:
-            raise capture_error(f"{self.subject} did not become a graph", error) from error
+            raise self._explained(capture_error(f"{self.subject} did not become a graph", error)) from error
         self._token = _NO_TOKEN
         self._leave()
         captured.labels = self._labelled(captured) if self.labels else ()
@@ -311,6 +329,7 @@ class Capture:
 
     def abandon(self) -> None:
         """End the capture and discard the recording. Calling it twice is fine."""
+        self._stop_observing()
         try:
             self._abandon()
         finally:
@@ -326,6 +345,7 @@ class Capture:
 
     def thread_ended(self) -> None:
         """Abandon the capture, which nobody can end any more. Its graph stays as it is until it is reset."""
+        self._stop_observing()
         self._abandon()
         capture_table.live.pop(self._key, None)
         gc_pause.resume(self._key)

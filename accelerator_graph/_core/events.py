@@ -10,7 +10,9 @@ from . import ownership
 from .ownership import Owned
 
 
-class _OwnedEvent(Owned):
+class OwnedEvent(Owned):
+    """An event of a backend."""
+
     __slots__ = ()
 
     def act(self) -> None:
@@ -28,7 +30,7 @@ class Event:
     __slots__ = ("__weakref__", "_captured", "_device", "_forks", "_native", "_timed")
 
     def __init__(self, backend: Backend, native: Any, device: int, *, timed: bool, captured: bool) -> None:
-        self._native = _OwnedEvent(backend, backend, native)
+        self._native = OwnedEvent(backend, backend, native)
         self._device = device
         self._timed = timed
         self._captured = captured
@@ -94,7 +96,7 @@ class Event:
     def __reduce__(self) -> NoReturn:
         raise TypeError("an Event can't be pickled or copied: it belongs to its process; record another one.")
 
-    def _checked(self, method: str) -> _OwnedEvent:
+    def _checked(self, method: str) -> OwnedEvent:
         """Return the backend's event, if the host can ask about it."""
         if self._forks != ownership.forks:
             raise GraphStateError(

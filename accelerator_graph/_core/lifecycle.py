@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from ..backends import registry
 from ..errors import EmptyGraphWarning, GraphStateError
 from ..interop.base import Collective
-from . import liveness, ownership, pools, states, streams
+from . import liveness, observation, ownership, pools, states, streams
 from .capture import Capture, Captured, CapturePlan
 from .current_stream import stream_to_capture
 from .empty import warn_of_nothing, why_empty
@@ -34,6 +34,7 @@ class Lifecycle:
         "_capture",
         "_collectives",
         "_debug",
+        "_diagnose",
         "_finds_inputs",
         "_generators",
         "_given_stream",
@@ -63,6 +64,7 @@ class Lifecycle:
         stream: object = None,
         backend: str | None = None,
         check_input_liveness: bool | None = None,
+        diagnose: bool | None = None,
         progress: bool = False,
     ) -> None:
         if not isinstance(keep_graph, bool):
@@ -78,6 +80,7 @@ class Lifecycle:
         self._backend_name = None if backend is None else registry.get(backend).name
         self._given_stream = None if stream is None else streams.as_stream(stream, backend)
         self._finds_inputs = liveness.asked_for(check_input_liveness)
+        self._diagnose = observation.asked_for(diagnose)
         self._watched: liveness.Watchlist | None = None
         self._retained: list[object] | None = None
         self._generators: tuple[object, ...] = ()
@@ -150,11 +153,16 @@ class Lifecycle:
             used = None if self._watched is None else self._watched.begin()
             first = target if home is not target and home._is_capturing() else home
             prepare = first if plan.prepare else None
-            capture.begin(mode, prepare, plan.idle, self._generators, used if finds_inputs else None)
+            uses = used if finds_inputs else None
+            capture.begin(mode, prepare, plan.idle, self._generators, uses, self._observer())
             self._home, self._lost = home, ""
         except BaseException:
             self._forget_capture()
             raise
+
+    def _observer(self) -> observation.Observer | None:
+        """Return what is to watch the next capture."""
+        return None
 
     def _end(self) -> None:
         """End the capture, in a state that allows it; see `Graph.capture_end`."""
@@ -167,6 +175,8 @@ class Lifecycle:
             self._collectives, self._progress = tuple(capture.collectives), capture.progress
             if runner.is_empty():
                 self._found_empty(capture.subject)
+            if capture.observation is not None:
+                capture.observation.succeeded()
             kept = keep
             if not self._keep_graph:
                 self._instantiate(runner)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import GraphStateError
+from . import switches
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -29,14 +30,7 @@ def asked_for(given: object) -> bool:
 
     Raises TypeError for another type, ValueError if the variable is neither 0 nor 1. Empty counts as unset.
     """
-    if isinstance(given, bool):
-        return given
-    if given is not None:
-        raise TypeError(f"check_input_liveness must be True, False or None, not {given!r}.")
-    value = os.environ.get(VARIABLE, "").strip()
-    if value not in ("", "0", "1"):
-        raise ValueError(f"{VARIABLE} is {value!r}; set it to 1 or 0, or unset it.")
-    return value == "1"
+    return switches.is_on(given, "check_input_liveness", VARIABLE)
 
 
 class _Sentinel:

@@ -183,7 +183,8 @@ def drain() -> None:
     except (IndexError, MemoryError):
         pass  # another thread took the last one, or there was no memory for `taken`
     finally:
-        _queue.extend(taken)
+        if taken:  # else there would have to be memory for nothing
+            _queue.extend(taken)
 
 
 def _move(source: deque[Finalizer], target: deque[Finalizer]) -> None:

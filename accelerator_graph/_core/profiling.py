@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..backends.base import Capability, unsupported
+from ..backends.base import Capability, GraphEdge, unsupported
 from ..backends.memory import memory_of
-from ..errors import GraphStateError
+from ..errors import GraphStateError, UnsupportedError
+from .capture import Captured
 from .events import Event
+from .labels import LabelledRange, if_in_order
+from .sections import Sections, Span, borders, why_not_copied
 from .streams import Stream, captured_by
+
+if TYPE_CHECKING:
+    from .replay import Runner
 
 WARM_UP = 3
 """How many replays come before those that are timed: the first ones may still load code."""
@@ -18,10 +25,53 @@ _in_use: dict[int, object] = {}
 """Copies on the host that the device may still use. They stay if their stream can't be waited for."""
 
 
+class Labelled(NamedTuple):
+    """The labels of a graph that can be timed, or why they can't."""
+
+    labels: tuple[LabelledRange, ...] = ()
+    sections: Sections | None = None
+    cut: Sequence[GraphEdge] = ()
+    """Programmatic dependencies that are ordinary ones in the copy that is timed."""
+    why_not: str = ""
+
+
+class Measured(NamedTuple):
+    """The times of replays."""
+
+    times: list[float]
+    """Of the graph itself, in microseconds."""
+    spans: list[list[Span]]
+    """Of its copy with events, by replay: that of the whole, and then those of the labels."""
+    nodes: Sequence[Mapping[int, Span]] = ()
+    """Of the nodes that the vendor's profiler has seen, by replay."""
+
+
+def measure(
+    runner: Runner, keeps: object, replays: int, state: Sequence[object], traced: Captured | None
+) -> tuple[Stream, int | None, Labelled, Measured]:
+    """Time a graph where its replays go; return that stream, how many nodes there are, and the times."""
+    stream = runner.destination().held()
+    check_timing(stream, state)
+    if traced is not None:
+        check_traced(traced)
+    found = labelled(stream, runner.captured)
+    launch = runner.bind(stream, keeps)
+    measured = replay_times(stream, launch, replays, state, found.sections, traced)
+    try:
+        return stream, runner.num_nodes(), found, measured
+    except UnsupportedError:
+        return stream, None, found, measured
+
+
 def replay_times(
-    stream: Stream, launch: Callable[[], object], replays: int, state: Sequence[object]
-) -> list[float]:
-    """Return how long each of some replays takes, in microseconds.
+    stream: Stream,
+    launch: Callable[[], object],
+    replays: int,
+    state: Sequence[object],
+    sections: Sections | None = None,
+    traced: Captured | None = None,
+) -> Measured:
+    """Time some replays of a graph, and of its parts.
 
     Parameters
     ----------
@@ -33,13 +83,12 @@ def replay_times(
         How many are timed.
     state : sequence of arrays
         What is copied to the host before, and back afterwards, even if a replay fails.
+    sections : Sections, optional
+        Runs as often again, and tells the times of the parts.
+    traced : Captured, optional
+        The graph, to be run as often again under the vendor's profiler.
     """
     backend, native = stream._backend, stream._native
-    for capability in (Capability.TIMING, *([Capability.ENQUEUE] if state else [])):
-        if capability not in backend.capabilities(stream.device):
-            raise unsupported(backend, capability)
-    if stream._is_capturing():
-        raise GraphStateError(f"Graph.profile(): {captured_by(stream)}.")
     sizes = [memory_of(array, None, writable=True, device=True).nbytes for array in state]
     kept = [(array, bytearray(size)) for array, size in zip(state, sizes, strict=True)]
     with stream._relaxed(), ExitStack() as at_end:  # which goes on if an array can't be put back
@@ -50,11 +99,73 @@ def replay_times(
         backend.synchronize(native)
         for array, copy in kept:
             at_end.callback(backend.copy, native, array, copy, None)
-        for _ in range(WARM_UP):
-            launch()
-        marks = [_mark(stream, launch) for _ in range(replays)]
-        backend.synchronize(native)
-        return [start.elapsed_time(end) * 1000 for start, end in marks]
+        nodes = () if traced is None else traced.recorder.time_nodes(traced.value, native, replays)
+        if sections is None:
+            return Measured(_times(stream, launch, replays), [], nodes)
+        return _times_and_spans(stream, launch, replays, sections)._replace(nodes=nodes)
+
+
+def _times(stream: Stream, launch: Callable[[], object], replays: int) -> list[float]:
+    for _ in range(WARM_UP):
+        launch()
+    marks = [_mark(stream, launch) for _ in range(replays)]
+    stream._backend.synchronize(stream._native)
+    return [start.elapsed_time(end) * 1000 for start, end in marks]
+
+
+def _times_and_spans(
+    stream: Stream, launch: Callable[[], object], replays: int, sections: Sections
+) -> Measured:
+    """Run the copy and the graph in turns, so that both find the device in the same state.
+
+    The copy comes first: while it runs, the host enqueues the replay, whose time has no launch in it then.
+    """
+    times: list[float] = []
+    spans: list[list[Span] | None] = []
+    for _ in range(WARM_UP + replays):
+        sections.launch()
+        start, end = _mark(stream, launch)
+        stream._backend.synchronize(stream._native)
+        times.append(start.elapsed_time(end) * 1000)
+        spans.append(sections.spans())
+    known = [each for each in spans[WARM_UP:] if each is not None]
+    return Measured(times[WARM_UP:], known if len(known) == replays else [])
+
+
+def check_timing(stream: Stream, state: Sequence[object]) -> None:
+    """Raise an error if replays can't be timed on a stream."""
+    backend = stream._backend
+    for capability in (Capability.TIMING, *([Capability.ENQUEUE] if state else [])):
+        if capability not in backend.capabilities(stream.device):
+            raise unsupported(backend, capability)
+    if stream._is_capturing():
+        raise GraphStateError(f"Graph.profile(): {captured_by(stream)}.")
+
+
+def check_traced(captured: Captured) -> None:
+    """Raise `UnsupportedError` if a graph can't be run under a profiler."""
+    why_not = why_not_copied(captured.recorder.nodes(captured.value)[0])
+    if why_not:
+        raise UnsupportedError(f"profile(kernels=True): {why_not}; use the vendor's own profiler.")
+
+
+def labelled(stream: Stream, captured: Captured | None) -> Labelled:
+    """Return the labels of a graph, ready to be timed."""
+    backend = stream._backend
+    if captured is None:
+        return Labelled(why_not="the graph was not kept; use Graph(keep_graph=True)")
+    if not captured.labels:
+        return Labelled(why_not="nothing in the graph is labelled")
+    if Capability.GRAPH_EVENTS not in backend.capabilities(stream.device):
+        return Labelled(why_not=f"backend {backend.name!r} can't record events inside a graph")
+    contents = captured.recorder.nodes(captured.value)
+    nodes, edges = contents
+    labels = if_in_order(captured.labels, edges, captured.backend)
+    why_not = why_not_copied(nodes)
+    if not labels or why_not:
+        return Labelled(why_not=why_not or "the nodes are not listed in the order of recording")
+    places = borders([(0, len(nodes)), *((start, stop) for _, start, stop, _, _ in labels)], contents)
+    return Labelled(labels, Sections(stream, captured, places), places.cut)
 
 
 def _finish(stream: Stream, kept: object) -> None:

@@ -40,7 +40,7 @@ KeyboardInterrupt, what the call has just made is lost to the library: release i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext, suppress
 from enum import StrEnum
 from functools import partial
@@ -85,6 +85,8 @@ class Capability(StrEnum):
     """`upload` moves an executable to the device ahead of its first replay."""
     TIMING = "timing"
     """`record_timed_event`, `query_event`, ...: the host can wait for events, and time what is between."""
+    GRAPH_EVENTS = "graph_events"
+    """`instantiate_timed`: an executable can record timed events, so that parts of a graph can be timed."""
 
 
 class CaptureStatus(StrEnum):
@@ -276,6 +278,27 @@ class Recorder(ABC):
     def nodes(self, graph: Any) -> GraphContents:
         """List the nodes and the dependencies of a graph."""
         raise unsupported(self, Capability.NODES)
+
+    def instantiate_timed(
+        self, graph: Any, before: Sequence[int], after: Sequence[int]
+    ) -> tuple[Any, Sequence[Any]]:
+        """Make an executable of a copy of the graph, each run of which records timed events.
+
+        There is an event before each node of `before`, which are numbers as in `nodes`, and one after each of
+        `after`. The node waits for the former, whatever waits for the node waits for the latter, and that is
+        all the order that is added. Returns the executable, which `Backend.replay` takes even if a framework
+        recorded the graph, and the events in that order, all owned by the caller; executables go first.
+        Not called for graphs that allocate or free memory, or have conditional nodes.
+        """
+        raise unsupported(self, Capability.GRAPH_EVENTS)
+
+    def time_nodes(self, graph: Any, stream: Any, runs: int) -> Sequence[Mapping[int, tuple[float, float]]]:
+        """Run a copy of the graph some times, wait, and return when its nodes began and ended in each run.
+
+        By the vendor's profiler, in microseconds since any moment of the run. Nodes that it does not see are
+        left out. Raises `UnsupportedError` if it can't be used. Called as `instantiate_timed` is.
+        """
+        raise UnsupportedError(f"backend {self.name!r} has no profiler that sees the nodes of a graph.")
 
     def addresses(self, graph: Any) -> Set[int] | None:
         """Return every number among the parameters of a graph's nodes that could be an address, those of

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from ._cpu.capture import MODES, Captures
 from ._cpu.graph import Executable, Graph, Node, body_of
 from ._cpu.stream import Capture, Event, Stream
+from ._cpu.timing import with_marks
 from ._cpu.work import Call, caller, check_callable, run_calls
 from .base import (
     Availability,
@@ -91,6 +92,7 @@ class CpuBackend(Backend):
             Capability.NODES,
             Capability.CHILD_GRAPHS,
             Capability.TIMING,
+            Capability.GRAPH_EVENTS,
         }
 
     def device_count(self) -> int:
@@ -291,6 +293,13 @@ class CpuBackend(Backend):
     def nodes(self, graph: Graph) -> GraphContents:
         """List the recorded calls in order, and the dependencies between them."""
         return _contents(graph.nodes)
+
+    def instantiate_timed(
+        self, graph: Graph, before: Sequence[int], after: Sequence[int]
+    ) -> tuple[Executable, Sequence[Event]]:
+        """Make an executable that notes the time before and after some of the calls."""
+        nodes, marks = with_marks(graph.nodes, before, after)
+        return Executable(Graph(nodes)), [Event(latch=mark) for mark in marks]
 
     def host_bytes(self, obj: Graph | Executable) -> int:
         """Return the size of the recorded calls, without the callables and the arguments themselves."""

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Set
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any, ClassVar
 
 from ._cuda import arguments as _arguments
 from ._cuda import capture as _capture
 from ._cuda import nodes as _nodes
+from ._cuda import profiler as _profiler
+from ._cuda import timing as _timing
 from ._cuda.capture import Capture
 from ._cuda.copies import source_setter
 from ._cuda.driver import Driver, Event, Executable, Graph, Handle
@@ -33,6 +35,7 @@ from ._shared.codes import (
     is_handle,
     refuse_legacy,
 )
+from ._shared.event_nodes import release
 from ._shared.kernels import Arguments, geometry, kernel_handle
 from ._shared.opening import open_driver
 from .base import (
@@ -318,6 +321,38 @@ class CudaBackend(Lends):
         """List the nodes, with their parameters, and the dependencies."""
         with self._driver.current(graph.context):
             return _nodes.list_nodes(self._driver, graph.handle)
+
+    def instantiate_timed(
+        self, graph: Graph, before: Sequence[int], after: Sequence[int]
+    ) -> tuple[Executable, Sequence[Event]]:
+        """Make an executable of a copy that has nodes which record events."""
+        driver = self._driver
+        with driver.relaxed(graph.context), ExitStack() as undo:
+            events = []
+            for _ in (*before, *after):
+                events.append(Event(driver.call("cuEventCreate", 0), graph.context))
+                undo.callback(release, self.destroy_event, events[-1])
+            copy = Graph(driver.call("cuGraphClone", graph.handle), graph.context)
+            undo.callback(release, self.destroy_graph, copy)
+            _timing.add_events(driver, graph, copy, before, after, events)
+            executable = self.instantiate(copy)
+            undo.callback(release, self.destroy_executable, executable)
+            self.destroy_graph(copy)
+            undo.pop_all()
+        return executable, events
+
+    def time_nodes(self, graph: Graph, stream: Any, runs: int) -> Sequence[Mapping[int, tuple[float, float]]]:
+        """Run a copy under CUPTI, which ``cupti-python`` binds."""
+        nodes, _ = self.nodes(graph)
+        with _profiler.recording() as records:
+            executable, _ = self.instantiate_timed(graph, (), ())
+            try:
+                for _ in range(runs):
+                    self.replay(executable, stream)
+                self.synchronize(stream)
+            finally:
+                release(self.destroy_executable, executable)
+        return _profiler.matched(records, nodes, runs)
 
     def addresses(self, graph: Graph) -> Set[int] | None:
         """Return every number among the nodes' parameters that could be an address."""

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Set
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence, Set
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import Any, ClassVar
 
 from ._hip import capture as _capture
 from ._hip import events as _events
 from ._hip import nodes as _nodes
+from ._hip import timing as _timing
 from ._hip import topology as _topology
 from ._hip.arrays import plain
 from ._hip.capture import Capture
@@ -40,6 +41,7 @@ from ._shared.codes import (
     is_handle,
     refuse_legacy,
 )
+from ._shared.event_nodes import release
 from ._shared.kernels import Arguments, geometry, kernel_handle
 from ._shared.opening import open_driver
 from .base import (
@@ -339,6 +341,27 @@ class HipBackend(Lends):
         """List the nodes, with their parameters, and the dependencies."""
         with self._driver.current(graph.device):
             return _nodes.list_nodes(self._driver, graph.handle)
+
+    def instantiate_timed(
+        self, graph: Graph, before: Sequence[int], after: Sequence[int]
+    ) -> tuple[Executable, Sequence[Event]]:
+        """Make an executable of a copy that has nodes which record events."""
+        driver = self._driver
+        timed = int(driver.api.hipEventDefault)
+        with driver.relaxed(graph.device), ExitStack() as undo:
+            events = []
+            for _ in (*before, *after):
+                handle = driver.call("hipEventCreateWithFlags", timed)
+                events.append(Event(handle, graph.device, 0, ()))
+                undo.callback(release, self.destroy_event, events[-1])
+            copy = Graph(driver.call("hipGraphClone", graph.handle), graph.device)
+            undo.callback(release, self.destroy_graph, copy)
+            _timing.add_events(driver, graph, copy, before, after, events)
+            executable = self.instantiate(copy)
+            undo.callback(release, self.destroy_executable, executable)
+            self.destroy_graph(copy)
+            undo.pop_all()
+        return executable, events
 
     def device_memory(self, obj: Graph | Executable) -> DeviceMemory:
         """Return what the runtime tells of the memory of the device. These calls disturb no capture."""

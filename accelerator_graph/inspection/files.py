@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from .description import GraphDescription
 from .drawing import FORMATS, draw, to_dot
+from .profile import GraphProfile
 
 
-def write_description(description: GraphDescription, suffix: str, path: str) -> None:
-    """Write ``.json``, a page as ``.html``, a drawing as ``.svg``, ``.png`` or ``.pdf``, or else DOT."""
+def write_description(
+    description: GraphDescription, suffix: str, path: str, profile: GraphProfile | None = None
+) -> None:
+    """Write ``.json``, a page as ``.html``, a drawing as ``.svg``, ``.png`` or ``.pdf``, or else DOT.
+
+    Raises
+    ------
+    ValueError
+        There is a profile, and the file is not a page, or the labels are others.
+    """
+    if profile is not None:
+        if suffix != ".html":
+            raise ValueError(f"only a page shows times; the name must end in .html, not {suffix!r}.")
+        if not {each.label for each in profile.labels} <= set(description.labels):
+            raise ValueError("the profile has labels that the graph has not; profile this graph.")
     if suffix.removeprefix(".") in FORMATS:
         draw(description, suffix.removeprefix("."), path)
         return
@@ -16,7 +30,7 @@ def write_description(description: GraphDescription, suffix: str, path: str) -> 
     elif suffix == ".html":
         from .page import to_html
 
-        text = to_html(description)
+        text = to_html(description, profile)
     else:
         text = to_dot(description)
     with open(path, "w", encoding="utf-8") as file:

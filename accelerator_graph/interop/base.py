@@ -209,6 +209,22 @@ class Framework(ABC):
         """
         return None
 
+    def operations(self, seen: Callable[[str, int, int], None]) -> Undo | None:
+        """Call `seen` for each operation that this thread enqueues from now on; return the undo.
+
+        Called during a capture that is diagnosed. `seen` takes the operation's name, and the handle and the
+        device of the stream that its work goes to. None if the framework can't see its operations.
+        """
+        return None
+
+    def enqueues(self, function: object, first: object) -> bool:
+        """Return True if a call into C enqueues work on the framework's current stream.
+
+        Asked during a capture that is diagnosed, after each call of any function, with its first argument,
+        if the framework has no `operations`. In doubt False: the user is told of work on another stream.
+        """
+        return False
+
     def observe_collectives(self, note: Callable[[Collective], object]) -> Undo | None:
         """Call `note` for each collective that this thread's captured work asks for; return the undo.
 

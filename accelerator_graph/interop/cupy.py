@@ -9,6 +9,10 @@ from typing import Any, ClassVar
 
 from .base import Framework, PoolContents, PoolId, PoolSegment, Undo
 
+_KERNELS = frozenset(("ufunc", "ElementwiseKernel", "ReductionKernel", "RawKernel"))
+_METHODS = frozenset(
+    ("all", "any", "argmax", "argmin", "astype", "copy", "dot", "fill", "max", "mean", "min", "sort", "sum")
+)
 _OUT_OF_MEMORY = 2  # the runtime's code, the same on CUDA and ROCm
 
 
@@ -111,6 +115,13 @@ class CuPy(Framework):
         with ExitStack() as undo:
             undo.enter_context(cuda.using_allocator(filled))
             return undo.pop_all().close
+
+    def enqueues(self, function: object, first: object) -> bool:
+        """Return True for CuPy's kernels and ufuncs, and for the methods of arrays that compute."""
+        kind = type(function)
+        if kind.__name__ in _KERNELS:
+            return kind.__module__.startswith("cupy._core")
+        return getattr(function, "__name__", None) in _METHODS and isinstance(first, self.cupy.ndarray)
 
     def pool_contents(self, pool: PoolId, device: int) -> PoolContents:
         """Return the blocks that the pool has got from the driver, and what arrays occupy of them."""

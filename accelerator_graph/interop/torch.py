@@ -143,6 +143,12 @@ class Torch(Framework):
 
         return observe(self.torch, pool, used)
 
+    def operations(self, seen: Callable[[str, int, int], None]) -> Undo:
+        """Call `seen` for each of torch's operators that enqueues work."""
+        from ._torch.operations import operations
+
+        return operations(self.torch, seen)
+
     def observe_collectives(self, note: Callable[[Collective], object]) -> Undo | None:
         """Call `note` for each collective that torch.distributed is asked for on a capturing stream."""
         if "distributed" not in vars(self.torch):

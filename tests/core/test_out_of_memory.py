@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core import capture_table, stream_stack
+from accelerator_graph._core import capture_table, ownership, stream_stack
 from processes import execute
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,6 +65,12 @@ def main(how_many: int) -> None:
         assert not stream_stack.thread.entries, where
         possible = {"ready"} if not failed else {"empty"} if how_many == 1 else {"empty", "ready"}
         assert graph.state in possible, where
+        ownership.Callback(id, None)
+        try:
+            _testcapi.set_nomemory(at, at + 1)
+            ownership.drain()
+        finally:
+            _testcapi.remove_mem_hooks()
     graph.replay()
     stream.synchronize()
     assert log == [1]

@@ -10,7 +10,7 @@ from ctypes import addressof
 from functools import partial
 
 import accelerator_graph as ag
-from accelerator_graph._core import ownership
+from accelerator_graph._core import ownership, sections
 
 from .bench import NOTHING, A, Bench, C, faults, found, left
 from .calls import Call, Phase
@@ -192,6 +192,16 @@ def profile(bench: Bench, phase: Phase) -> None:
     assert bench.graph.profile(1, state=[A, C]).nodes == 4
 
 
+def parts(bench: Bench, phase: Phase) -> None:
+    captured = bench.graph._runner.captured
+    contents = captured.recorder.nodes(captured.value)
+    places = sections.borders([(0, 4), (1, 2)], contents)
+    copy = sections.Sections(bench.stream, captured, places)
+    copy.launch()
+    bench.stream.synchronize()
+    assert len(copy.spans() or ()) == 2
+
+
 def put_back(bench: Bench, error: Exception | None) -> None:
     vendor.quiesce()  # if the last wait has failed, the copies are still under way
     now = found()
@@ -255,6 +265,7 @@ GRAPHS = (
     made("bind-first", lambda bench, _: bench.graph.bind(), failed=unless_instantiated),
     run("bound", lambda bench, _: bench.kept(), prepare=ready),
     run("profile", profile, prepare=watched, check=put_back),
+    asked("time-parts", parts, ignores=vendor.TELLING),
     asked("debug-dump", dump, prepare=for_dump, check=whole_or_as_before),
     asked("num-nodes", lambda bench, _: bench.graph.num_nodes),
     asked("nodes", nodes, ignores=vendor.TELLING),

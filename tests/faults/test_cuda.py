@@ -19,6 +19,8 @@ CALLED = frozenset(
         *("cuDeviceGet", "cuDeviceGetCount", "cuDevicePrimaryCtxRetain", "cuDriverGetVersion"),
         *("cuEventCreate", "cuEventDestroy", "cuEventElapsedTime", "cuEventQuery", "cuEventRecord"),
         *("cuDeviceGetGraphMemAttribute", "cuEventSynchronize", "cuFuncGetName", "cuFuncGetParamInfo"),
+        *("cuGraphAddDependencies", "cuGraphAddEventRecordNode", "cuGraphClone", "cuGraphNodeFindInClone"),
+        "cuGraphRemoveDependencies",
         *("cuGraphDebugDotPrint", "cuGraphDestroy", "cuGraphExecDestroy", "cuGraphGetEdges"),
         *("cuGraphGetNodes", "cuGraphGetRootNodes", "cuGraphInstantiate", "cuGraphKernelNodeGetParams"),
         *("cuGraphExecMemcpyNodeSetParams", "cuGraphMemcpyNodeGetParams", "cuGraphMemsetNodeGetParams"),

@@ -83,6 +83,17 @@ PARTS = {
         "frameworks": example("torch, CuPy and Triton in one graph", "three_frameworks.py"),
         "devices": example("A graph for each GPU", "graph_per_gpu.py"),
     },
+    "inspection": {
+        "tests": tests(
+            "profiles and labels",
+            "tests/backends/both/test_timing.py tests/core/test_sections.py tests/core/test_profile.py",
+        ),
+        "rules": tests("the kit's rules", "tests/backends/test_conformance.py", "-k 'graph_events and Cuda'"),
+        "block": Part("A transformer's block of torch", "python tests/gpu/inspected.py block"),
+        "solver": Part("The demo's solver", "python tests/gpu/inspected.py solver"),
+        "kernels": Part("Single kernels, by CUPTI", "python tests/gpu/inspected.py block --kernels"),
+        "costs": Part("What labels and descriptions cost", "python tests/gpu/inspected.py costs"),
+    },
     "memory": {
         "serving": Part("A serving set of 35 graphs in one pool", "python tests/gpu/serving_memory.py"),
         "kept": Part("The same, with the graphs kept", "python tests/gpu/serving_memory.py --keep"),

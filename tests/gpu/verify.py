@@ -81,7 +81,16 @@ def commit() -> str:
 def installed() -> str:
     """Name the frameworks of this interpreter, with their versions."""
     found = {}
-    for name in ("torch", "cupy-cuda13x", "cupy-cuda12x", "triton", "cuda-core", "mpi4py", "mpich"):
+    for name in (
+        "torch",
+        "cupy-cuda13x",
+        "cupy-cuda12x",
+        "triton",
+        "cuda-core",
+        "mpi4py",
+        "mpich",
+        "cupti-python",
+    ):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return ", ".join(f"{name} {version}" for name, version in found.items()) or "nothing"
@@ -194,7 +203,9 @@ def main() -> int:
     listed = (f"  {what}: {', '.join(parts)}" for what, parts in PARTS.items())
     parser = argparse.ArgumentParser(
         description=__doc__,
-        epilog="\n".join(("parts, each of at most a few minutes (examples, gpus: with that flag):", *listed)),
+        epilog="\n".join(
+            ("parts, each of at most a few minutes (examples, inspection, gpus: with that flag):", *listed)
+        ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("part", nargs="*", help="by default all, one after another")
@@ -203,18 +214,12 @@ def main() -> int:
     only.add_argument("--gpus", action="store_true", help="only what needs two GPUs")
     only.add_argument("--memory", action="store_true", help="only the memory of graphs")
     only.add_argument("--examples", action="store_true", help="only the examples")
+    only.add_argument("--inspection", action="store_true", help="only what looks into graphs")
     parser.add_argument("--name", help="by default the backend's, or hip-on-cuda")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "verified")
     options = parser.parse_args()
-    what = (
-        "gpus"
-        if options.gpus
-        else "examples"
-        if options.examples
-        else "memory"
-        if options.memory
-        else options.backend
-    )
+    flags = [name for name in ("gpus", "examples", "inspection", "memory") if getattr(options, name)]
+    what = flags[0] if flags else options.backend
     parts = PARTS[what]
     if unknown := set(options.part) - set(parts):
         parser.error(f"{', '.join(sorted(unknown))} must be among the parts {', '.join(parts)}")

@@ -12,6 +12,7 @@ import pytest
 
 from accelerator_graph.backends.base import GraphNode
 from accelerator_graph.inspection.page import diff_to_html, to_html
+from accelerator_graph.inspection.profile import GraphProfile
 from browser import launched, watched
 from inspection.shapes import chain, described, forked_chain, labelled
 
@@ -232,6 +233,25 @@ def test_colours_by_size(opened):
     )
     assert fills[0] != fills[1]
     assert "size 2.1 KiB" in view.inner_text("#legend")
+
+
+def test_times_of_labels(opened):
+    description = labelled(chain(*"abcd"), ("step", 0, 4, "s.py", 1), ("attention", 1, 2, "s.py", 2))
+    spans = [(0.0, 300.0), (0.0, 300.0), (100.0, 350.0)]
+    profile = GraphProfile.of("cuda", 0, 4, [300.0], description.labels, [spans])
+    view = opened(to_html(description, profile))
+    assert view.input_value("#colour") == "time"
+    assert "time 250 us" in view.inner_text("#legend")
+    fills = view.evaluate(
+        "page.shown().map((item, index) => item.isGroup ? null :"
+        " page.views[0].cy.getElementById(`${index}`).style('background-color')).filter(Boolean)"
+    )
+    assert fills[0] == fills[2] == fills[3] != fills[1]
+    assert "step · 300 us" in view.evaluate(
+        "page.views[0].cy.nodes().map((each) => each.data('text')).join()"
+    )
+    view.press("#views .canvas", "ArrowDown")
+    assert "300 us" in details(view)
 
 
 def test_keys_work_before_anything_is_clicked(opened):

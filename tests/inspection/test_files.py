@@ -124,3 +124,19 @@ def test_graphviz_that_fails_is_an_error(graph, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="out of paint"):
         graph.debug_dump(tmp_path / "graph.svg")
     assert [path.name for path in tmp_path.iterdir()] == ["dot"]
+
+
+def test_a_page_with_times(tmp_path):
+    stream = ag.Stream(backend="cpu")
+    with stream, ag.Graph(keep_graph=True) as graph, ag.label("work"):
+        stream.launch(work)
+    with stream, ag.Graph(keep_graph=True) as other, ag.label("others"):
+        stream.launch(work)
+    profile = graph.profile(1)
+    graph.debug_dump(tmp_path / "x.html", profile=profile)
+    assert f'"time":{profile.labels[0].time}' in (tmp_path / "x.html").read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match=r"must end in \.html"):
+        graph.debug_dump(tmp_path / "x.svg", profile=profile)
+    with pytest.raises(ValueError, match="labels that the graph has not"):
+        other.debug_dump(tmp_path / "y.html", profile=profile)
+    assert [each.name for each in tmp_path.iterdir()] == ["x.html"]

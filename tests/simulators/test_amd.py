@@ -27,12 +27,15 @@ FILES = {
     "programs": ["backends/test_programs.py"],
     "rules": ["simulators/amd/harshly.py", "driver_rules/test_hip_captures.py"],
     "diagnosis": ["diagnosis/test_device.py"],
-    "backend": sorted(
-        f"backends/{folder}/{path.name}"
-        for folder in ("both", "hip")
-        for path in (ROOT / "tests/backends" / folder).glob("test_*.py")
-        if path.name != "test_same_graphs.py"  # wants CUDA as well
-    ),
+    "backend": [
+        "diagnosis/test_broken_captures_hip.py",
+        *sorted(
+            f"backends/{folder}/{path.name}"
+            for folder in ("both", "hip")
+            for path in (ROOT / "tests/backends" / folder).glob("test_*.py")
+            if path.name != "test_same_graphs.py"  # wants CUDA as well
+        ),
+    ],
 }
 ONE_QUEUE = {"DEBUG_HIP_FORCE_GRAPH_QUEUES": "1"}
 """Without it, 6.4.3 crashes in the random programs and in `BRANCHES`: docs/hip.md."""

@@ -33,6 +33,7 @@ LEAST_PASSED = {
     "backends/cuda/test_contexts.py": 4,
     "backends/cuda/test_memory_nodes.py": 3,
     "diagnosis/test_device.py": 20,
+    "diagnosis/test_broken_captures_cuda.py": 20,
     "driver_rules/test_cuda_captures.py": 1000,
     "driver_rules/test_cuda_graphs.py": 50,
 }
@@ -41,6 +42,7 @@ MAY_SKIP = (  # rules of the kit about capabilities, and numpy
     "backend 'cuda' has ",
     "backend 'cuda' lets the library serialise replays",
     "could not import 'numpy'",
+    "the interpreter does not tell of calls that Cython has made",  # before Python 3.12
     "could not import 'hip'",  # with the oldest cuda-python, nothing else is installed
 )
 # For as long as the process lives: primary contexts, and what works/cuda.py of the kit has on a device.
@@ -100,6 +102,16 @@ def test_the_software_driver_is_what_it_says(software_driver, tmp_path, record_p
     record_property("tests", sum(found.passed.values()))
     assert [name for name in OF_THE_DRIVER if found.passed[name] < 5] == []
     assert found.skipped == {}
+
+
+@pytest.mark.needs("rest")
+def test_right_programs_are_not_accused_under_diagnosis(software_driver, tmp_path, record_property):
+    kit = "backends/test_conformance.py"
+    found = outcome(
+        software_driver, tmp_path, kit, "backends/test_programs.py", ACCELERATOR_GRAPH_DIAGNOSE="1"
+    )
+    record_property("tests", sum(found.passed.values()))
+    assert found.passed[kit] >= LEAST_PASSED[kit]
 
 
 @pytest.mark.needs("rest")

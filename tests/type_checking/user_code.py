@@ -36,6 +36,8 @@ def capture() -> None:
     assert_type(s.record(timing=True).elapsed_time(s.record(timing=True)), float)
     assert_type(s.record().query(), bool)
     assert_type(g.profile(state=[b"data"]), ag.GraphProfile)
+    assert_type(g.profile(kernels=True).kernels, tuple[ag.KernelTime, ...])
+    g.debug_dump("step.html", profile=g.profile())
     assert_type(g.memory(), ag.GraphMemory)
     assert_type(ag.memory_report({"this": g}).graphs[0].touched.nbytes, int | None)
     with ag.graph(g, stream=s) as same:

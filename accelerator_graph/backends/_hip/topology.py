@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from ctypes import byref, c_size_t, c_void_p
+from ctypes import Array, byref, c_size_t, c_void_p
 from itertools import pairwise
 
 from ..._interpreter.sure_exit import Between
@@ -52,9 +52,16 @@ def dependencies(driver: Driver, graph: int) -> list[Edge]:
 
 def add_dependencies(driver: Driver, graph: int, edges: Sequence[Edge]) -> None:
     """Add dependencies to a graph."""
-    count = len(edges)
-    sources, targets = ((c_void_p * count)(*ends) for ends in zip(*edges, strict=True))
-    driver.call("hipGraphAddDependencies", graph, sources, targets, count)
+    driver.call("hipGraphAddDependencies", graph, *_both_ends(edges), len(edges))
+
+
+def remove_dependencies(driver: Driver, graph: int, edges: Sequence[Edge]) -> None:
+    """Take dependencies out of a graph."""
+    driver.call("hipGraphRemoveDependencies", graph, *_both_ends(edges), len(edges))
+
+
+def _both_ends(edges: Sequence[Edge]) -> Iterator[Array[c_void_p]]:
+    return ((c_void_p * len(edges))(*ends) for ends in zip(*edges, strict=True))
 
 
 def extra_node(driver: Driver, graph: int, use: Callable[[int], None]) -> AbstractContextManager[None]:

@@ -16,6 +16,7 @@ CAPABILITIES = frozenset(
         Capability.NODES,
         Capability.UPLOAD,
         Capability.TIMING,
+        Capability.GRAPH_EVENTS,
     )
 )
 CAPTURE_MODES: tuple[CaptureMode, ...] = ("thread_local", "global", "relaxed")

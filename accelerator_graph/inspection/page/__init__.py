@@ -8,19 +8,23 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from ..description import GraphDescription, all_nodes
+from ..description import GraphDescription, Label, all_nodes
 from ..difference import Comparison, as_description, compare
 from ..lanes import lanes
 from ..names import case, short_name
+from ..profile import GraphProfile
 from ..text import captured
 
 _SCRIPTS = ("cytoscape.min.js", "rows.js", "words.js", "drawing.js", "overview.js", "colours.js", "page.js")
 
 
-def to_html(description: GraphDescription) -> str:
-    """Return a page on which a graph can be panned, zoomed, searched and folded."""
+def to_html(description: GraphDescription, profile: GraphProfile | None = None) -> str:
+    """Return a page on which a graph can be panned, zoomed, searched and folded, with times if known."""
     title = f"Graph of {description.backend}, device {description.device}{captured(description)}"
-    return _page(title, {"graphs": [_graph(description)], "names": _names([description])})
+    graph = _graph(description)
+    if profile is not None:
+        _add_times(graph, profile)
+    return _page(title, {"graphs": [graph], "names": _names([description])})
 
 
 def diff_to_html(a: GraphDescription, b: GraphDescription, titles: tuple[str, str]) -> str:
@@ -40,6 +44,19 @@ def _graph(description: GraphDescription) -> dict[str, Any]:
     _add_to_contents(data, description.nodes, description.edges)
     data.setdefault("labels", [])
     return data
+
+
+def _add_times(data: dict[str, Any], profile: GraphProfile) -> None:
+    """Give each label its time, and each node its own if known, else the own time of its innermost label."""
+    known = {each.label: each for each in profile.labels}
+    for label in data["labels"]:
+        timed = known.get(Label(**label))
+        if timed is not None:
+            label["time"] = timed.time
+            for node in data["nodes"][timed.label.start : timed.label.stop]:
+                node["time"] = timed.own
+    for kernel in profile.kernels:
+        data["nodes"][kernel.node.id].update(time=kernel.time, timed=True)
 
 
 def _add_to_contents(data: dict[str, Any], nodes: Any, edges: Any) -> None:

@@ -4,8 +4,10 @@
 const Colours = (() => {
   const FAMILIES = { mem_alloc: "alloc", mem_free: "alloc", conditional: "graph" };
   const KNOWN = ["kernel", "memset", "memcpy", "host", "alloc", "graph"];
-  // A measured time is one more line here.
-  const NUMBERS = { size: { of: (node) => node.nbytes, show: Words.size } };
+  const NUMBERS = {
+    time: { of: (node) => node.time, show: Words.time, share: (value, most) => value / most },
+    size: { of: (node) => node.nbytes, show: Words.size, share: (value, most) => Math.log1p(value) / Math.log1p(most) },
+  };
 
   const of = (kind) => Drawing.colour(KNOWN.includes(FAMILIES[kind] || kind) ? FAMILIES[kind] || kind : "other");
 
@@ -36,7 +38,7 @@ const Colours = (() => {
         return kinds.get(node.kind);
       }
       const value = NUMBERS[by].of(node);
-      return value == null ? box : shades[Math.round((20 * Math.log1p(value)) / Math.log1p(most || 1))];
+      return value == null ? box : shades[Math.round(20 * NUMBERS[by].share(value, most || 1))];
     };
   }
 

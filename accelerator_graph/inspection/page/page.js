@@ -174,6 +174,7 @@
       }
       const label = chosen.label;
       if (label?.file) list.append(make("dt", {}, "recorded at"), make("dd", {}, `${label.file}:${label.line}`));
+      if (label?.time != null) list.append(make("dt", {}, "time"), make("dd", {}, Words.time(label.time)));
       for (const [kind, count] of kinds) list.append(make("dt", {}, kind), make("dd", {}, count.toLocaleString("en")));
       const group = chosen;
       at("details").replaceChildren(
@@ -317,6 +318,7 @@
   });
 
   for (const name of ["kind", ...Object.keys(scales)]) at("colour").append(make("option", { value: name }, name));
+  at("colour").value = scales.time ? "time" : "kind";
   at("colour").onchange = repaint;
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
   const hasGroups = Rows.groups(root).length > 0;

@@ -11,6 +11,12 @@ const Words = (() => {
     return `${Number.isInteger(bytes) || bytes >= 100 ? bytes.toFixed(0) : bytes.toFixed(1)} ${UNITS[unit]}`;
   }
 
+  // Microseconds in a unit that fits.
+  function time(us) {
+    const [shown, unit] = us < 999.5 ? [us, "us"] : us < 999.5e3 ? [us / 1e3, "ms"] : [us / 1e6, "s"];
+    return `${Number(shown.toPrecision(3))} ${unit}`;
+  }
+
   const address = (value) => `0x${BigInt(value).toString(16)}`;
   const product = (sizes) => sizes.join(" × ");
   const place = (label) => `${label.name}${label.file ? ` (${label.file}:${label.line})` : ""}`;
@@ -24,7 +30,8 @@ const Words = (() => {
   function text(item, side, names) {
     if (item.isGroup) {
       const inside = item.leaves.filter((leaf) => leaf.sides[side]).length;
-      return item.open ? `▾ ${item.name}` : `▸ ${item.name}${item.counted ? "" : ` (${inside})`}`;
+      const took = item.label?.time == null ? "" : ` · ${time(item.label.time)}`;
+      return item.open ? `▾ ${item.name}${took}` : `▸ ${item.name}${item.counted ? "" : ` (${inside})`}${took}`;
     }
     return (SIGNS[item.mark] || "") + title(item.sides[side], names);
   }
@@ -45,6 +52,7 @@ const Words = (() => {
       [/memset|memcpy/.test(node.kind) ? "writes at" : "address", is(node.target, address)],
       ["inside", node.kind === "conditional" && !node.bodies ? "not told by the driver" : ""],
       ["label", node.labels.map(place).join(" › ")],
+      [node.timed ? "time" : "time of label", is(node.time, time)],
     ].filter(([, shown]) => shown !== "");
   }
 
@@ -55,5 +63,5 @@ const Words = (() => {
     ].join("\n").toLowerCase();
   }
 
-  return { size, address, place, title, text, facts, haystack };
+  return { size, time, address, place, title, text, facts, haystack };
 })();

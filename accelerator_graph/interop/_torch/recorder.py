@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Protocol
 
 from ..._interpreter.process import after_fork
@@ -275,6 +275,18 @@ class TorchRecorder(FrameworkRecorder):
     def nodes(self, recording: Recording) -> GraphContents:
         """List the nodes and the dependencies."""
         return self.backend.nodes(recording.handle)
+
+    def instantiate_timed(
+        self, recording: Recording, before: Sequence[int], after: Sequence[int]
+    ) -> tuple[Any, Sequence[Any]]:
+        """Let the backend make an executable of its own, with events."""
+        return self.backend.instantiate_timed(recording.handle, before, after)
+
+    def time_nodes(
+        self, recording: Recording, stream: Any, runs: int
+    ) -> Sequence[Mapping[int, tuple[float, float]]]:
+        """Let the backend run a copy of its own."""
+        return self.backend.time_nodes(recording.handle, stream, runs)
 
     def addresses(self, recording: Recording) -> Set[int] | None:
         """Return every number among the nodes' parameters that could be an address."""

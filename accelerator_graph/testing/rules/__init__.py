@@ -11,6 +11,7 @@ from .events import EventRules
 from .failures import FailureRules
 from .foreign import ForeignRules
 from .fork import ForkRules
+from .graph_events import GraphEventRules
 from .handles import HandleRules
 from .inspection import DumpRules, NodeRules
 from .interrupts import InterruptRules
@@ -39,6 +40,7 @@ class AllRules(
     DeviceRules,
     EventRules,
     TimingRules,
+    GraphEventRules,
     WaitingRules,
     HandleRules,
     StateRules,

@@ -6,6 +6,8 @@ import threading
 import time
 from typing import Any
 
+from accelerator_graph.backends._cpu.graph import Graph
+from accelerator_graph.backends._cpu.timing import Mark
 from accelerator_graph.backends.cpu import CpuBackend
 from kit.explicit_runtime import Event, Explicit, Queue
 from kit.planted.collection import caught_by
@@ -131,3 +133,54 @@ class AnswersWithNumbers(CpuBackend):
 class TimesWithoutSayingSo(CpuBackend):
     def capabilities(self, device: int) -> Any:
         return super().capabilities(device) - {"timing"}
+
+
+@caught_by("test_graph_events_have_the_work_between_them")
+class EventsOfTheFirstRun(CpuBackend):
+    """The events of a graph stay where its first run has recorded them."""
+
+    def open(self) -> None:
+        super().open()
+        self.first: dict[Any, int] = {}
+
+    def elapsed_time(self, start: Any, end: Any) -> float | None:
+        passed = super().elapsed_time(start, end)
+        if passed is not None and isinstance(end.latch, Mark):
+            passed = (self.first.setdefault(end.latch, end.latch.time) - start.latch.time) / 1e6
+        return passed
+
+
+@caught_by("test_graph_events_stand_where_they_are_asked_for")
+class EventsAfterInsteadOfBefore(CpuBackend):
+    def instantiate_timed(self, graph: Any, before: Any, after: Any) -> Any:
+        nodes = len(graph.nodes)
+        executable, events = super().instantiate_timed(graph, [nodes // 2], [*range(nodes)])
+        return executable, [*(events[1 + node] for node in before), *(events[1 + node] for node in after)]
+
+
+@caught_by("test_graph_events_stand_where_they_are_asked_for")
+class EventsAtTheStart(CpuBackend):
+    """Every event is before its node."""
+
+    def instantiate_timed(self, graph: Any, before: Any, after: Any) -> Any:
+        executable, events = super().instantiate_timed(graph, sorted({*before, *after}), [])
+        order = sorted({*before, *after})
+        return executable, [events[order.index(node)] for node in (*before, *after)]
+
+
+@caught_by("test_graph_events_keep_every_dependency")
+class LosesDependencies(CpuBackend):
+    """The copy with events has no order between its branches."""
+
+    def instantiate_timed(self, graph: Any, before: Any, after: Any) -> Any:
+        alone = Graph([node._replace(after=()) for node in graph.nodes])
+        return super().instantiate_timed(alone, before, after)
+
+
+@caught_by("test_graph_events_keep_every_dependency")
+class DoesNoWork(CpuBackend):
+    """The copy with events has the events alone."""
+
+    def instantiate_timed(self, graph: Any, before: Any, after: Any) -> Any:
+        idle = Graph([node._replace(call=(int, (), {}, None)) for node in graph.nodes])
+        return super().instantiate_timed(idle, before, after)

@@ -12,7 +12,7 @@ import pytest
 from cuda.bindings import driver
 
 from accelerator_graph.testing.works.cuda import KERNEL, call
-from simulators.cuda.tools import TIMEOUT, captured
+from simulators.cuda.tools import TIMEOUT, Gate, captured
 
 LIBRARY = ctypes.CDLL("libcuda.so.1")
 
@@ -145,11 +145,11 @@ def nodes(graph):
     return [int(node) for node in driver.cuGraphGetNodes(graph, count)[1]] if count else []
 
 
-def connect(graph, before, after):
+def connect(graph, before, after, change=driver.cuGraphAddDependencies):
     try:
-        call(driver.cuGraphAddDependencies, graph, [before], [after], None, 1)  # since CUDA 13
+        call(change, graph, [before], [after], None, 1)  # since CUDA 13
     except TypeError:
-        call(driver.cuGraphAddDependencies, graph, [before], [after], 1)
+        call(change, graph, [before], [after], 1)
 
 
 def test_a_node_is_taken_out(live, stream, cell):
@@ -173,6 +173,55 @@ def test_a_node_is_taken_out(live, stream, cell):
     run(graph, stream)
     assert ctypes.string_at(cell, 9) == b"\1\0\3" + bytes(6)  # and not what was taken out
     assert int(driver.cuGraphDestroyNode(driver.CUgraphNode(0))[0]) == 1
+    call(driver.cuGraphDestroy, graph)
+
+
+def test_a_node_records_an_event(live, stream, cell):
+    graph = captured(stream, (driver.cuMemsetD8Async, cell, 1, 1), (driver.cuMemsetD8Async, cell, 2, 1))
+    first, last = map(driver.CUgraphNode, nodes(graph))
+    event, start = call(driver.cuEventCreate, 0), call(driver.cuEventCreate, 0)
+    node = call(driver.cuGraphAddEventRecordNode, graph, [first], 1, event)
+    connect(graph, first, last, driver.cuGraphRemoveDependencies)
+    connect(graph, node, last)
+    assert driver.cuGraphGetEdges(graph)[-1] == 2
+    call(driver.cuEventRecord, start, stream)
+    times = []
+    for _ in range(2):
+        run(graph, stream)
+        call(driver.cuEventSynchronize, event)
+        times.append(call(driver.cuEventElapsedTime, start, event))
+    assert 0 < times[0] < times[1]
+    assert ctypes.string_at(cell, 1) == b"\2"
+    call(driver.cuGraphDestroy, graph)
+    for each in (event, start):
+        call(driver.cuEventDestroy, each)
+
+
+def test_the_event_of_a_node_is_not_done_before_the_run_is_there(stream, cell):
+    gate, event = Gate(), call(driver.cuEventCreate, 0)
+    graph = call(driver.cuGraphCreate, 0)
+    call(driver.cuGraphAddEventRecordNode, graph, None, 0, event)
+    executable = call(driver.cuGraphInstantiate, graph, 0)
+    gate.close(stream)
+    call(driver.cuGraphLaunch, executable, stream)
+    assert int(driver.cuEventQuery(event)[0]) == 600
+    gate.opened.set()
+    call(driver.cuEventSynchronize, event)
+    call(driver.cuStreamSynchronize, stream)
+    assert int(driver.cuGraphAddEventRecordNode(graph, None, 0, 0)[0]) == 1
+    call(driver.cuGraphExecDestroy, executable)
+    call(driver.cuGraphDestroy, graph)
+    call(driver.cuEventDestroy, event)
+
+
+def test_dependencies_that_are_not_there_can_not_be_taken_out(stream, cell):
+    graph = captured(stream, (driver.cuMemsetD8Async, cell, 1, 1), (driver.cuMemsetD8Async, cell, 2, 1))
+    first, last = map(driver.CUgraphNode, nodes(graph))
+    with pytest.raises(AssertionError):
+        connect(graph, last, first, driver.cuGraphRemoveDependencies)
+    assert driver.cuGraphGetEdges(graph)[-1] == 1
+    connect(graph, first, last, driver.cuGraphRemoveDependencies)
+    assert driver.cuGraphGetEdges(graph)[-1] == 0
     call(driver.cuGraphDestroy, graph)
 
 

@@ -71,6 +71,25 @@ API(3, 0, cuEventRecordWithFlags, 11010, cuEventRecordWithFlags, handle, event, 
     return NOT_SUPPORTED;
 }
 
+/* An event that a node records is not done from a launch on until the run reaches the node. */
+
+bool event_known(handle which) { return handle_get(which, EVENT); }
+
+void event_expect(handle which) {
+    struct event *event = handle_get(which, EVENT);
+    if (!event || (event->marker && !event->marker->done)) return;
+    forget(event);
+    event->marker = calloc(1, sizeof *event->marker);
+    event->marker->references = 1;
+}
+
+void event_reach(handle which) {
+    driver_lock();
+    struct event *event = handle_get(which, EVENT);
+    if (event && event->marker) marker_reach(event->marker);
+    driver_unlock();
+}
+
 static CUresult ask(handle which, struct event **event) {
     *event = handle_get(which, EVENT);
     if (!*event) return INVALID_HANDLE;

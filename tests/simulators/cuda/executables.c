@@ -134,6 +134,7 @@ static CUresult account(struct executable *executable) {
     for (size_t i = 0; i < plan->count; i++) {
         if (plan->works[i].kind == WORK_ALLOC) graph_memory_live(plan->works[i].memory, true);
         if (plan->works[i].kind == WORK_FREE) graph_memory_live(plan->works[i].memory, false);
+        if (plan->works[i].kind == WORK_EVENT) event_expect(plan->works[i].event);
     }
     return SUCCESS;
 }

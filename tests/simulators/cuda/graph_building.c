@@ -46,6 +46,12 @@ API(4, 0, cuGraphAddEmptyNode, 10000, cuGraphAddEmptyNode, handle *, answer, han
     return graph_add_after(answer, graph, after, count, &(struct work){.kind = WORK_EMPTY}, NULL);
 }
 
+API(5, 0, cuGraphAddEventRecordNode, 11010, cuGraphAddEventRecordNode, handle *, answer, handle, graph,
+    const handle *, after, size_t, count, handle, event) {
+    if (!event_known(event)) return INVALID_VALUE;
+    return graph_add_after(answer, graph, after, count, &(struct work){.kind = WORK_EVENT, .event = event}, NULL);
+}
+
 /* The node has a copy of the graph, which goes with it. */
 API(5, 0, cuGraphAddChildGraphNode, 10000, cuGraphAddChildGraphNode, handle *, answer, handle, graph,
     const handle *, after, size_t, count, handle, which) {
@@ -110,4 +116,28 @@ API(4, 0, cuGraphAddDependencies, 10000, cuGraphAddDependencies, handle, graph, 
 API(5, 0, cuGraphAddDependencies, 12030, cuGraphAddDependencies_v2, handle, graph, const handle *, from,
     const handle *, to, const uint64_t *, data, size_t, count) {
     return no_data(data, count) ? connect(graph, from, to, count) : NOT_SUPPORTED;
+}
+
+static CUresult disconnect(handle which, const handle *from, const handle *to, size_t count) {
+    struct graph *graph = handle_get(which, GRAPH);
+    if (!graph || (count && (!from || !to))) return INVALID_VALUE;
+    if (graph->allocates) return NOT_SUPPORTED;
+    for (size_t i = 0; i < count; i++) { /* all or none */
+        struct node *before = handle_get(from[i], NODE), *after = handle_get(to[i], NODE);
+        if (!before || !after || after->graph != graph || !nodes_have(&after->after, before))
+            return INVALID_VALUE;
+    }
+    for (size_t i = 0; i < count; i++)
+        remove_from(&((struct node *)handle_get(to[i], NODE))->after, handle_get(from[i], NODE));
+    return SUCCESS;
+}
+
+API(4, 0, cuGraphRemoveDependencies, 10000, cuGraphRemoveDependencies, handle, graph, const handle *, from,
+    const handle *, to, size_t, count) {
+    return disconnect(graph, from, to, count);
+}
+
+API(5, 0, cuGraphRemoveDependencies, 12030, cuGraphRemoveDependencies_v2, handle, graph, const handle *, from,
+    const handle *, to, const uint64_t *, data, size_t, count) {
+    return no_data(data, count) ? disconnect(graph, from, to, count) : NOT_SUPPORTED;
 }

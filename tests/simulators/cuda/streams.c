@@ -35,6 +35,18 @@ void marker_release(struct marker *marker) {
     if (marker && --marker->references == 0) free(marker);
 }
 
+static uint64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+void marker_reach(struct marker *marker) {
+    marker->done = true;
+    marker->time = now();
+    driver_progress();
+}
+
 void marker_wait(struct marker *marker) {
     marker_keep(marker);
     while (marker && !marker->done) driver_wait();
@@ -48,25 +60,17 @@ static void run(struct operation *operation) {
     if (operation->plan) plan_run(operation->plan);
 }
 
-static uint64_t now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
-}
-
 static void finish(struct queue *queue, struct operation *operation) {
     queue->first = operation->next;
     if (!queue->first) queue->end = &queue->first;
     queue->context->pending--;
-    operation->done->done = true;
-    operation->done->time = now();
+    marker_reach(operation->done);
     marker_release(operation->done);
     for (size_t i = 0; i < operation->after_count; i++) marker_release(operation->after[i]);
     if (operation->plan) plan_release(operation->plan);
     if (operation->work && operation->work->kind == WORK_FREE) allocation_release(operation->work->memory);
     free(operation->work);
     free(operation);
-    driver_progress();
 }
 
 static void *work_off(void *argument) {

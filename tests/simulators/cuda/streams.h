@@ -8,7 +8,7 @@
 
 /* The numbers of the node types in the API. */
 enum work_kind { WORK_KERNEL = 0, WORK_COPY = 1, WORK_FILL = 2, WORK_HOST = 3, WORK_CHILD = 4,
-    WORK_EMPTY = 5, WORK_ALLOC = 10, WORK_FREE = 11, WORK_CONDITIONAL = 13,
+    WORK_EMPTY = 5, WORK_EVENT = 7, WORK_ALLOC = 10, WORK_FREE = 11, WORK_CONDITIONAL = 13,
     WORK_CALLBACK = 100 /* of no node */ };
 
 enum { MOST_PARAMETERS = 8, MOST_PARAMETER_BYTES = 128 };
@@ -44,6 +44,7 @@ struct work {
     host_function host;
     callback callback;
     handle stream; /* of a callback */
+    handle event;  /* that is recorded */
     void *data;
     struct allocation *memory;
     handle function; /* of a kernel: a function's or a kernel's handle, whichever was launched */
@@ -106,6 +107,7 @@ void plan_run(struct plan *plan);
 void plan_release(struct plan *plan);
 struct marker *submit(struct stream *stream, const struct work *work, struct plan *plan,
     struct marker *after);
+void marker_reach(struct marker *marker);
 void marker_wait(struct marker *marker);
 struct marker *marker_keep(struct marker *marker);
 void marker_release(struct marker *marker);
@@ -137,5 +139,11 @@ bool capture_break_all(const struct context *context);
 
 /* Do, or record, work on a stream. */
 CUresult enqueue(handle stream, const struct work *work);
+
+/* ---- events that nodes record -------------------------------------------------------------------- */
+
+bool event_known(handle event);
+void event_expect(handle event); /* a run that records it was launched */
+void event_reach(handle event);
 
 #endif

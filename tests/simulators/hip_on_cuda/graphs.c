@@ -30,6 +30,24 @@ EXPORT hipError_t hipGraphAddEmptyNode(
     return FORWARD(cuGraphAddEmptyNode, node, graph, nodes, count);
 }
 
+EXPORT hipError_t hipGraphRemoveDependencies(
+    hipGraph_t graph, const hipGraphNode_t *from, const hipGraphNode_t *to, size_t count) {
+    return FORWARD(cuGraphRemoveDependencies, graph, from, to, NULL, count);
+}
+
+EXPORT hipError_t hipGraphAddEventRecordNode(hipGraphNode_t *node, hipGraph_t graph,
+    const hipGraphNode_t *nodes, size_t count, hipEvent_t event) {
+    return FORWARD(cuGraphAddEventRecordNode, node, graph, nodes, count, event);
+}
+
+EXPORT hipError_t hipGraphClone(hipGraph_t *clone, hipGraph_t graph) {
+    return FORWARD(cuGraphClone, clone, graph);
+}
+
+EXPORT hipError_t hipGraphNodeFindInClone(hipGraphNode_t *node, hipGraphNode_t original, hipGraph_t clone) {
+    return FORWARD(cuGraphNodeFindInClone, node, original, clone);
+}
+
 EXPORT hipError_t hipGraphDestroyNode(hipGraphNode_t node) { return FORWARD(cuGraphDestroyNode, node); }
 
 EXPORT hipError_t hipGraphNodeGetType(hipGraphNode_t node, hipGraphNodeType *type) {

@@ -270,3 +270,22 @@ def test_nodes_are_added_connected_and_taken_out(cells, stream):
     bench.call("hipGraphDestroyNode", added[1])
     assert sorted(bench.nodes_of(graph)) == sorted((first, added[0]))
     bench.call("hipGraphDestroy", graph)
+
+
+def test_a_copy_of_a_graph_records_an_event(cells, stream):
+    begin(stream)
+    fill(stream, cells)
+    fill(stream, cells + 4)
+    graph = end(stream)
+    copy = bench.made("hipGraphClone", graph)
+    first, last = (bench.made("hipGraphNodeFindInClone", node, copy) for node in bench.nodes_of(graph))
+    event = bench.made("hipEventCreateWithFlags", 0)
+    node = bench.made("hipGraphAddEventRecordNode", copy, None, 0, event)
+    bench.call("hipGraphRemoveDependencies", copy, byref(c_void_p(first)), byref(c_void_p(last)), 1)
+    for ends in ((first, node), (node, last)):
+        bench.call("hipGraphAddDependencies", copy, *(byref(c_void_p(each)) for each in ends), 1)
+    assert bench.edges_of(copy) == sorted([(first, node), (node, last)])
+    assert len(bench.edges_of(graph)) == 1
+    for each in (copy, graph):
+        bench.call("hipGraphDestroy", each)
+    bench.call("hipEventDestroy", event)

@@ -29,7 +29,9 @@
     m(cuGraphExecDestroy, 10000) m(cuGraphDebugDotPrint, 11030) m(cuGraphGetNodes, 10000) \
     m(cuGraphGetRootNodes, 10000) m(cuGraphGetEdges, 12030) m(cuGraphNodeGetType, 10000) \
     m(cuGraphKernelNodeGetParams, 12000) m(cuGraphAddEmptyNode, 10000) \
-    m(cuGraphAddDependencies, 12030) m(cuGraphDestroyNode, 10000) m(cuModuleLoadData, 2000) \
+    m(cuGraphAddDependencies, 12030) m(cuGraphRemoveDependencies, 12030) m(cuGraphClone, 10000) \
+    m(cuGraphAddEventRecordNode, 11010) m(cuGraphNodeFindInClone, 10000) \
+    m(cuGraphDestroyNode, 10000) m(cuModuleLoadData, 2000) \
     m(cuModuleUnload, 2000) m(cuModuleGetFunction, 2000) m(cuLaunchKernel, 4000) \
     m(cuFuncGetName, 12030) m(cuFuncLoad, 12040) m(cuKernelGetFunction, 12000)
 

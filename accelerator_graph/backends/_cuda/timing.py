@@ -1,0 +1,39 @@
+"""Events between the nodes of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .._shared.event_nodes import rerouted
+from .driver import Driver, Event, Graph
+from .nodes import dependencies, node_handles
+
+
+def add_events(
+    driver: Driver,
+    graph: Graph,
+    copy: Graph,
+    before: Sequence[int],
+    after: Sequence[int],
+    events: Sequence[Event],
+) -> None:
+    """Let the copy of a graph record events before and after some of its nodes."""
+    originals = node_handles(driver, graph.handle)
+    edges, data = dependencies(driver, graph.handle, originals)
+    data_of = dict(zip(edges, data, strict=True))
+    gone, new = rerouted(edges, before, after, len(originals))
+    nodes: dict[int, Any] = {}
+    for index, event in enumerate(events, len(originals)):
+        nodes[index] = driver.call("cuGraphAddEventRecordNode", copy.handle, None, 0, event.handle)
+    for index in {index for edge in (*gone, *new) for index in edge}.difference(nodes):
+        nodes[index] = driver.call("cuGraphNodeFindInClone", originals[index], copy.handle)
+    for function, changed, told in (
+        ("cuGraphRemoveDependencies", gone, [data_of[edge] for edge in gone]),
+        ("cuGraphAddDependencies", new, None),
+    ):
+        if changed:
+            sources, targets = ([nodes[index] for index in ends] for ends in zip(*changed, strict=True))
+            # For CUDA 12 the binding has two functions. The one without the suffix takes no data of edges.
+            name = f"{function}_v2" if hasattr(driver.api, f"{function}_v2") else function
+            driver.call(name, copy.handle, sources, targets, told, len(changed))

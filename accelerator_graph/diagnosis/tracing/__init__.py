@@ -1,0 +1,1 @@
+"""Find the call that broke a capture, and the work that a capture has missed."""

@@ -1,0 +1,157 @@
+"""The interpreter's events while captures are watched, by ``sys.monitoring``."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from threading import get_ident
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from ..._interpreter.process import after_fork
+from ...backends.base import CaptureStatus
+from ...errors import AcceleratorGraphError
+from .places import is_passive, is_unwatched
+
+if TYPE_CHECKING:
+    from .observation import CaptureTrace
+
+Callback = Callable[..., Any]
+
+_monitoring: Any = getattr(sys, "monitoring", None)
+_NAME = "accelerator_graph"
+_IDS = (4, 3, 5, 2, 1, 0)
+"""Tools in the order in which they are tried; 0 to 2 and 5 are meant for debuggers, coverage, profilers."""
+_EVENTS = ("LINE", "PY_RETURN", "C_RETURN", "C_RAISE", "RAISE")
+
+_PURE = frozenset(
+    map(id, (callable, enumerate, id, isinstance, issubclass, len, object, range, super, type, zip))
+)
+"""Functions that are called often and break nothing. The line that called them is watched all the same."""
+
+_active: dict[CaptureTrace, tuple[Callback, ...]] = {}
+_lock = threading.RLock()
+_tool: int | None = None
+
+
+def begin(trace: CaptureTrace) -> None:
+    """Watch for one more capture."""
+    global _tool
+    with _lock:
+        if _tool is None:
+            _tool = next((each for each in _IDS if _monitoring.get_tool(each) is None), None)
+            if _tool is not None:
+                _monitoring.use_tool_id(_tool, _NAME)
+        _active[trace] = _callbacks(trace)
+        _register()
+
+
+def end(trace: CaptureTrace) -> None:
+    """Watch for a capture no more."""
+    global _tool
+    with _lock:
+        _active.pop(trace, None)
+        _register()
+        if not _active and _tool is not None:
+            tool, _tool = _tool, None
+            _monitoring.free_tool_id(tool)
+
+
+def _register() -> None:
+    if _tool is None:
+        return
+    events = _monitoring.events
+    wanted = events.LINE | events.PY_RETURN | events.CALL | events.RAISE if _active else 0
+    if not wanted:
+        _monitoring.set_events(_tool, 0)
+    for number, name in enumerate(_EVENTS):
+        each = [callbacks[number] for callbacks in _active.values()]
+        callback = None if not each else each[0] if len(each) == 1 else _all(each)
+        _monitoring.register_callback(_tool, getattr(events, name), callback)
+    if wanted:
+        _monitoring.set_events(_tool, wanted)
+
+
+def _all(callbacks: list[Callback]) -> Callback:
+    def call_all(*args: Any) -> Any:
+        answer = None
+        for each in callbacks:
+            answer = each(*args)
+        return answer
+
+    return call_all
+
+
+def _callbacks(trace: CaptureTrace) -> tuple[Callback, ...]:
+    """Return what is called at each kind of event. These run for every line: they are written to be fast."""
+    status, native, last, capturing = trace.status, trace.native, trace.last, trace.thread
+    active, disable = CaptureStatus.ACTIVE, _monitoring.DISABLE
+    after_python, after_c, escapes = trace.forks.after_python, trace.forks.after_c, trace.escapes
+    frame_at = sys._getframe
+
+    def line(code: CodeType, number: int) -> Any:
+        if is_unwatched(code):
+            return disable
+        thread = get_ident()
+        try:
+            if not trace.broken and status(native) is active:
+                last[thread] = (code, number, True)
+                return None
+        except AcceleratorGraphError:  # the device is lost
+            pass
+        trace.broke_between(frame_at(1), thread)
+        return None
+
+    def python_returns(code: CodeType, offset: int, value: object) -> Any:
+        if is_unwatched(code):
+            return disable
+        thread = get_ident()
+        frame = frame_at(1)
+        try:
+            if not trace.broken and status(native) is active:
+                after_python(frame)
+                caller = frame.f_back
+                if caller is not None:
+                    last[thread] = (caller.f_code, caller.f_lasti, False)
+                return None
+        except AcceleratorGraphError:
+            pass
+        trace.broke_between(frame, thread)
+        return None
+
+    def c_returns(code: CodeType, offset: int, function: Any, first: Any) -> None:
+        if id(function) in _PURE or is_passive(code):  # these events can't be disabled
+            return
+        thread = get_ident()
+        try:
+            if not trace.broken and status(native) is active:
+                after_c(function, first, frame_at)
+                if escapes.asks and thread == capturing:
+                    escapes.after_call(function, first)
+                last[thread] = (code, offset, False)
+                return
+        except AcceleratorGraphError:
+            pass
+        trace.broke_in_call(frame_at(1), thread, function)
+
+    def raises(code: CodeType, offset: int, error: BaseException) -> None:
+        thread = get_ident()
+        try:
+            if not trace.broken and status(native) is active:
+                return
+        except AcceleratorGraphError:
+            pass
+        trace.broke_raising(frame_at(1), thread, error)
+
+    return line, python_returns, c_returns, c_returns, raises
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.RLock()
+    for trace in list(_active):
+        end(trace)
+
+
+after_fork(_after_fork)

@@ -1,0 +1,164 @@
+"""Watching one capture: whether it is still in progress is asked at every line and every return from C."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from ...backends.base import CaptureStatus
+from ...errors import AcceleratorGraphError, CaptureError
+from . import wording
+from .calls import name_of
+from .escapes import Escapes
+from .forks import Forks
+from .places import callers, stack_of
+from .suspects import Moment, Suspect, after_call, between, others
+
+if TYPE_CHECKING:
+    from ..._core.capture import Capture
+
+if sys.version_info >= (3, 12):
+    from . import monitoring as events
+else:
+    from . import trace_functions as events
+
+
+class CaptureTrace:
+    """Watches a capture of this thread.
+
+    Nothing but the status of the captured stream is asked, which disturbs no capture and is legal on every
+    thread.
+
+    Parameters
+    ----------
+    capture : Capture
+        The capture.
+    """
+
+    def __init__(self, capture: Capture) -> None:
+        self.thread = threading.get_ident()
+        self.last: dict[int, Moment] = {}
+        """By thread: the last moment at which the capture was still in progress."""
+        self.forks = Forks(capture.backend, capture.native)
+        self.escapes = Escapes(capture.backend, capture.native, capture.stream.device)
+        self.broken = False
+        """The capture was found broken. The driver is not asked again: the stream may be gone by then."""
+        self.stopped = False
+        self._subject = capture.subject
+        self.native = capture.native
+        self.status: Callable[[Any], CaptureStatus] = capture.backend.capture_status
+        self._found: list[Suspect] | None = None
+        self._where: Suspect | None = None
+        self._unnamed: tuple[FrameType, int, Suspect] | None = None
+        """The frame, the instruction and the suspect of a call that has not returned yet."""
+
+    def begin(self) -> None:
+        """Watch the capture, which has just begun on this thread."""
+        self.escapes.begin()
+        gc.callbacks.append(self._collection)
+        events.begin(self)
+
+    def goes_on(self) -> bool:
+        """Return True if the capture is in progress."""
+        try:
+            return not self.broken and self.status(self.native) is CaptureStatus.ACTIVE
+        except AcceleratorGraphError:  # the device is lost
+            return False
+
+    def broke_in_call(self, frame: FrameType, thread: int, function: Any) -> None:
+        """Note that the capture was found broken after a call into C."""
+        if self._found is None:
+            self._broke(frame, thread, after_call(frame, function))
+        elif self._unnamed is not None and self._unnamed[:2] == (frame, frame.f_lasti):
+            self._unnamed[2].name = name_of(function)
+            self._unnamed = None
+
+    def broke_between(self, frame: FrameType, thread: int) -> None:
+        """Note that the capture was found broken after a line, or an operator."""
+        if self._found is not None:
+            return
+        last = self.last.get(thread)
+        suspect = between(frame, last)
+        self._broke(frame, thread, suspect)
+        if last is not None and frame.f_code is not last[0]:
+            for caller in callers(frame.f_back):
+                if caller.f_code is last[0]:
+                    self._unnamed = caller, caller.f_lasti, suspect  # it is in the call that has led here
+                    break
+
+    def broke_raising(self, frame: FrameType, thread: int, error: BaseException) -> None:
+        """Note that the capture was found broken by an exception, or the exception of what broke it."""
+        if self._found is None:
+            self._broke(frame, thread, Suspect(stack_of(frame)))
+        if wording.is_about_captures(error):
+            here = stack_of(frame)[0]
+            for suspect in self._found or ():
+                suspect.raised = suspect.raised or here in suspect.stack
+
+    def _broke(self, frame: FrameType, thread: int, suspect: Suspect | None) -> None:
+        """Note who can be the cause. Handles that mean another stream on this thread are no reason to."""
+        if thread != self.thread and self._is_not_capturing():
+            return
+        self._where = suspect or Suspect(stack_of(frame))
+        self._found = []  # threads that notice from now on are too late
+        self.broken = True
+        found = [] if suspect is None else [suspect]
+        if suspect is not None and thread != self.thread:
+            suspect.thread = threading.current_thread().name
+        self._found = found + others(thread, self.thread)
+
+    def _is_not_capturing(self) -> bool:
+        with suppress(AcceleratorGraphError):
+            return self.status(self.native) is CaptureStatus.NONE
+        return False
+
+    def _collection(self, phase: str, info: object) -> None:
+        """Ask before and after a garbage collection, which destroys objects in the middle of any line."""
+        if self.stopped or threading.get_ident() != self.thread:
+            return
+        frame = sys._getframe(1)
+        if self._found is not None or self.goes_on():
+            return
+        if phase == "start":
+            self.broke_between(frame, self.thread)
+        else:
+            self._broke(frame, self.thread, Suspect(stack_of(frame), collecting=True))
+
+    # ---- as the capture sees it ----------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Watch no more."""
+        if self.stopped:
+            return
+        if threading.get_ident() == self.thread and self._found is None and not self.goes_on():
+            self.broke_between(sys._getframe(1), self.thread)
+        self.stopped = True
+        events.end(self)
+        if threading.get_ident() == self.thread:
+            self.escapes.stop()
+        if self._collection in gc.callbacks:
+            gc.callbacks.remove(self._collection)
+        self.last.clear()
+        self._unnamed = None
+
+    def explained(self, error: CaptureError, cause: BaseException | None) -> CaptureError:
+        """Return the error that names the call that broke the capture, as far as that is known."""
+        if self._found is None:
+            forks = self.forks.unjoined() if error.reason == "unjoined" else []
+            return wording.unjoined(error, self._subject, forks) if forks else error
+        found = [each for each in self._found if each.known()] or self._found
+        if wording.code_of(cause) is not None:  # the driver has refused a call of the capturing thread
+            found = [each for each in found if not each.thread] or found
+        if found:
+            return wording.broken(error, self._subject, found, cause)
+        assert self._where is not None
+        return wording.unknown(error, self._subject, self._where)
+
+    def succeeded(self) -> None:
+        """Warn of work that went elsewhere."""
+        self.escapes.warn(self._subject)

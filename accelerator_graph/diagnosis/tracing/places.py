@@ -1,0 +1,119 @@
+"""Places in Python code: whose they are, and how to name them."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sysconfig
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+"""The folder of this package."""
+
+_PASSIVE = tuple(OURS + name for name in (f"diagnosis{os.sep}tracing", f"interop{os.sep}_torch"))
+
+_STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
+_GENERATED = ("torchinductor_", f"{os.sep}.triton{os.sep}")
+"""Parts of the names of files that compilers write."""
+_INSTALLED = frozenset(("site-packages", "dist-packages"))
+
+
+def is_passive(code: CodeType) -> bool:
+    """Return True for code that runs only because a capture is watched."""
+    return _is_passive(code.co_filename)
+
+
+def is_unwatched(code: CodeType) -> bool:
+    """Return True for code whose lines are not watched: Python's own, and what imports run.
+
+    What these lines do is put down to the line that called them. Their calls into C are watched.
+    """
+    file = code.co_filename
+    return _is_unwatched(file) or (code.co_name == "<module>" and _is_installed(file))
+
+
+# by file: to hash a code object takes longer than all the rest of an event
+
+
+@lru_cache(4096)
+def _is_passive(file: str) -> bool:
+    return file.startswith(_PASSIVE)
+
+
+@lru_cache(4096)
+def _is_unwatched(file: str) -> bool:
+    return _is_passive(file) or _is_standard(file)
+
+
+@lru_cache(4096)
+def _is_standard(file: str) -> bool:
+    return not _is_installed(file) and file.startswith((*_STANDARD, "<frozen "))
+
+
+class Place(NamedTuple):
+    """A line that a thread was at."""
+
+    file: str
+    line: int
+    function: str
+
+    def source(self) -> str:
+        """Return the text of the line; empty if it is not known."""
+        return linecache.getline(self.file, self.line).strip()
+
+    def is_ours(self) -> bool:
+        """Return True in this package."""
+        return self.file.startswith(OURS)
+
+    def is_standard(self) -> bool:
+        """Return True in Python's standard library."""
+        return _is_standard(self.file)
+
+    def is_library(self) -> bool:
+        """Return True in code that the user has installed rather than written."""
+        return self.is_ours() or self.is_standard() or _is_installed(self.file) or _is_generated(self.file)
+
+
+@lru_cache(4096)
+def _is_installed(file: str) -> bool:
+    return not _INSTALLED.isdisjoint(file.replace(os.sep, "/").split("/"))
+
+
+def _is_generated(file: str) -> bool:
+    return file.startswith("<eval_with_key>") or any(each in file for each in _GENERATED)
+
+
+def stack_of(frame: FrameType | None) -> list[Place]:
+    """Return where a frame and its callers are, the innermost first."""
+    return [
+        Place(each.f_code.co_filename, each.f_lineno or 0, each.f_code.co_qualname) for each in callers(frame)
+    ]
+
+
+def callers(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield a frame and its callers."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def users(stack: Sequence[Place]) -> Place:
+    """Return the innermost place in the user's own code; in a library's if there is none of the user's."""
+    for place in stack:
+        if not place.is_library():
+            return place
+    return next((place for place in stack if not place.is_ours()), stack[0])
+
+
+def written(stack: Sequence[Place]) -> str:
+    """Return a stack as a traceback shows it, the innermost last."""
+    lines = []
+    for place in reversed(stack):
+        lines.append(f'  File "{place.file}", line {place.line}, in {place.function}')
+        source = place.source()
+        if source:
+            lines.append(f"    {source}")
+    return "\n".join(lines)

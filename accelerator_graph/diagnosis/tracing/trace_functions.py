@@ -1,0 +1,108 @@
+"""The interpreter's events while captures are watched, by trace and profile functions: before Python 3.12.
+
+Profile functions see no calls of functions that Cython has made, so there the line is the answer. If a
+debugger or a coverage tool has set a trace function, it stays, and lines are not watched.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from threading import get_ident
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from ..._interpreter.process import after_fork
+from .places import callers, is_passive, is_unwatched
+
+if TYPE_CHECKING:
+    from .observation import CaptureTrace
+
+_active: list[CaptureTrace] = []
+_lock = threading.RLock()
+
+
+def begin(trace: CaptureTrace) -> None:
+    """Watch for one more capture, which has begun on this thread."""
+    with _lock:
+        _active.append(trace)
+        if threading.gettrace() is None and threading.getprofile() is None:
+            threading.settrace(_trace)
+            threading.setprofile(_profile)
+    if sys.gettrace() is None:
+        for frame in callers(sys._getframe(1)):
+            if frame.f_trace is None:
+                frame.f_trace = _trace
+        sys.settrace(_trace)
+    if sys.getprofile() is None:
+        sys.setprofile(_profile)
+
+
+def end(trace: CaptureTrace) -> None:
+    """Watch for a capture no more."""
+    with _lock:
+        if trace in _active:
+            _active.remove(trace)
+        if not _active and threading.gettrace() is _trace:
+            threading.settrace(None)
+            threading.setprofile(None)
+    if get_ident() == trace.thread and not any(each.thread == trace.thread for each in _active):
+        _leave()
+        for frame in callers(sys._getframe(1)):
+            if frame.f_trace is _trace:
+                frame.f_trace = None
+
+
+def _leave() -> None:
+    """Watch this thread no more."""
+    if sys.gettrace() is _trace:
+        sys.settrace(None)
+    if sys.getprofile() is _profile:
+        sys.setprofile(None)
+
+
+def _trace(frame: FrameType, event: str, arg: Any) -> Any:
+    if is_unwatched(frame.f_code):
+        return None
+    thread = get_ident()
+    if not _active:
+        _leave()
+    for trace in _active:
+        if event == "call":
+            continue
+        if not trace.goes_on():
+            if event == "exception":
+                trace.broke_raising(frame, thread, arg[1])
+            else:
+                trace.broke_between(frame, thread)
+        elif event == "line":
+            trace.last[thread] = (frame.f_code, frame.f_lineno, True)
+        elif event == "return":
+            trace.forks.after_python(frame)
+            if frame.f_back is not None:
+                trace.last[thread] = (frame.f_back.f_code, frame.f_back.f_lasti, False)
+    return _trace
+
+
+def _profile(frame: FrameType, event: str, arg: Any) -> None:
+    if event not in ("c_return", "c_exception") or is_passive(frame.f_code):
+        return
+    thread = get_ident()
+    for trace in _active:
+        if not trace.goes_on():
+            trace.broke_in_call(frame, thread, arg)
+            continue
+        trace.forks.after_c(arg, getattr(arg, "__self__", None), lambda depth: frame)
+        if trace.escapes.asks and thread == trace.thread:
+            trace.escapes.after_call(arg, getattr(arg, "__self__", None))
+        trace.last[thread] = (frame.f_code, frame.f_lasti, False)
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.RLock()
+    for trace in list(_active):
+        end(trace)
+
+
+after_fork(_after_fork)

@@ -1,0 +1,135 @@
+"""The messages of captures that broke."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+from ...errors import BreakingCall, CaptureError, explain
+from .places import Place
+from .suspects import Suspect
+
+CODES = {
+    900: "the operation is not permitted while a stream is captured",
+    902: "two captures would have become one",
+    903: "the capture was begun on another stream",
+    905: "it would wait for work from outside the capture",
+    906: "it would have to wait for the legacy default stream",
+    907: "it asks for an event of the capture",
+}
+"""The driver's codes for calls that break a capture, which CUDA and HIP share."""
+
+_LINE = 90
+_MOVE = "move it out of the captured code"
+
+
+def broken(
+    error: CaptureError, subject: str, found: Sequence[Suspect], cause: BaseException | None
+) -> CaptureError:
+    """Return the error that names the call that broke the capture, or the calls one of which did."""
+    if len(found) == 1:
+        message = f"{subject} failed at {_at(found[0])}: {_story(found[0], error, cause)}."
+    else:
+        places = ", or ".join(_at(each) for each in found)
+        message = f"{subject} failed at one of {len(found)} places: {places}; {_MOVE}."
+    told = _with(error, message, [each.public() for each in found])
+    for each in told.calls:
+        if cause is not None and not each.thread:
+            continue  # its traceback says as much
+        whose = f"thread {each.thread!r}" if each.thread else "the thread that captured"
+        told.add_note(f"Where {whose} was when the capture broke:\n{each.stack}")
+    return told
+
+
+def unknown(error: CaptureError, subject: str, last: Suspect) -> CaptureError:
+    """Return the error for a capture that no call from Python can have broken."""
+    return _with(
+        error,
+        f"{subject} failed while {_at(last)} was running: no call from Python can be the cause, so a thread "
+        "that runs no Python code broke it; keep that thread from synchronising the device during captures.",
+    )
+
+
+def unjoined(error: CaptureError, subject: str, forks: Sequence[list[Place]]) -> CaptureError:
+    """Return the error for a capture with forks, one of which was not joined."""
+    found = [Suspect(stack, "") for stack in forks]
+    places = ", or ".join(_at(each) for each in found)
+    which = "the stream that joined it" if len(found) == 1 else "one of the streams that joined it"
+    return _with(
+        error,
+        f"{subject} did not become a graph: {which} at {places} was not waited for; let the captured stream "
+        "wait for it after its last work.",
+        [each.public() for each in found],
+    )
+
+
+def code_of(cause: BaseException | None) -> tuple[int, str] | None:
+    """Return the driver's code in an exception or its causes, and the code's name; None if there is none."""
+    for each in _causes(cause):
+        for attribute in ("code", "error_code", "status"):  # ours, torch's, CuPy's
+            code = getattr(each, attribute, None)
+            if isinstance(code, int) and code in CODES:
+                return code, str(getattr(each, "code_name", "") or "")
+        if "not permitted when stream is capturing" in str(each):
+            return 900, ""
+    return None
+
+
+def is_about_captures(error: BaseException) -> bool:
+    """Return True if an exception says that a capture has failed."""
+    numbers = [getattr(error, each, None) for each in ("code", "error_code", "status")]
+    return any(isinstance(each, int) and 900 <= each < 909 for each in numbers) or "captur" in str(error)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _story(suspect: Suspect, error: CaptureError, cause: BaseException | None) -> str:
+    """Return what happened and the way out: a clause."""
+    found, source, answer = suspect.advice(), suspect.place.source(), _answer(cause)
+    line = f"`{source}`" if 0 < len(source) <= _LINE else "this line"
+    if found is not None:
+        name, what = found
+        return f"{name or line} {what.effect}{answer}; {what.way_out}"
+    if suspect.raised:
+        code = code_of(cause)
+        meaning = explain("default_stream") if code is not None and code[0] == 906 else ""
+        return f"{line} broke it{answer}; {meaning or _MOVE}"
+    return (
+        f"{line} was the last to run before the capture broke; {_MOVE}, or, if it can't be the cause, keep "
+        "threads that run no Python code from synchronising the device"
+    )
+
+
+def _answer(cause: BaseException | None) -> str:
+    code = code_of(cause)
+    if code is None:
+        return ""
+    number, name = code
+    return f" (the driver answered {f'{name}, ' if name else ''}{number}: {CODES[number]})"
+
+
+def _at(suspect: Suspect) -> str:
+    place, library = suspect.place, suspect.library
+    where = _line(place)
+    if library is not None:
+        where += f", inside {_line(library)}"
+    return f"{where}, on thread {suspect.thread!r}" if suspect.thread else where
+
+
+def _line(place: Place) -> str:
+    file = place.file
+    here = os.getcwd() + os.sep
+    return f"{file.removeprefix(here)}:{place.line} in {place.function}"
+
+
+def _with(error: CaptureError, message: str, found: Sequence[BreakingCall] = ()) -> CaptureError:
+    """Return an error with another message."""
+    return CaptureError(
+        message, reason=error.reason, code=error.code, code_name=error.code_name, calls=tuple(found)
+    )

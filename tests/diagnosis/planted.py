@@ -1,0 +1,52 @@
+"""Planted faults: functions in which one line, marked with a comment, breaks the capture."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import accelerator_graph as ag
+
+MARK = "# breaks"
+
+
+def marked(function: Callable[..., Any]) -> tuple[str, int]:
+    """Return file and line of the marked line of a function."""
+    lines, first = inspect.getsourcelines(function)
+    [at] = [number for number, line in enumerate(lines, first) if line.rstrip().endswith(MARK)]
+    file = inspect.getsourcefile(function)
+    assert file is not None
+    return file, at
+
+
+def broken_by(fault: Callable[..., Any], graph: ag.Graph, *args: Any) -> ag.CaptureError:
+    """Capture a fault, which has to fail, and return the error."""
+    with pytest.raises(ag.CaptureError) as raised, graph:
+        fault(*args)
+    assert graph.state == "empty"
+    return raised.value
+
+
+def named(fault: Callable[..., Any], graph: ag.Graph, *args: Any, thread: str = "") -> ag.CaptureError:
+    """Capture a fault and check that the error names its line, and no other."""
+    error = broken_by(fault, graph, *args)
+    file, line = marked(fault)
+    assert [(call.file, call.line, call.thread) for call in error.calls] == [(file, line, thread)], error
+    assert f":{line} in " in str(error)
+    assert fault.__name__ in error.calls[0].function
+    return error
+
+
+def library(folder: Path, source: str) -> Any:
+    """Return a module of this source, in a folder of installed packages."""
+    installed = folder / "site-packages"
+    installed.mkdir()
+    path = installed / "planted_library.py"
+    path.write_text(source)
+    names: dict[str, Any] = {"__name__": "planted_library"}
+    exec(compile(source, str(path), "exec"), names)
+    return names

@@ -1,0 +1,318 @@
+"""Which call breaks a capture, and how the diagnosis is turned on: on the cpu backend."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import pickle
+import sys
+import threading
+
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph._core.observation import VARIABLE
+from diagnosis.planted import broken_by, library, marked, named
+
+pytestmark = pytest.mark.needs("cpu")
+
+
+@pytest.fixture
+def stream():
+    with ag.Stream(backend="cpu") as stream:
+        yield stream
+
+
+def waits(stream):
+    stream.launch(int)
+    stream.synchronize()  # breaks
+
+
+def asks(stream):
+    for _ in range(3):
+        stream.launch(int)
+    stream.query()  # breaks
+
+
+def waits_outside(stream, event):
+    stream.launch(int)
+    stream.wait(event)  # breaks
+
+
+def joins_another_capture(stream, event):
+    with contextlib.suppress(ag.DriverError):
+        stream.wait(event)  # breaks
+    stream.launch(int)
+
+
+def in_a_loop(stream):
+    for i in range(4):
+        stream.launch(int)
+        if i == 2:
+            stream.synchronize()  # breaks
+
+
+def in_a_comprehension(stream):
+    [each.query() for each in (stream,)]  # breaks
+
+
+def in_a_generator(stream):
+    def steps():
+        yield 1
+        stream.synchronize()  # breaks
+        yield 2
+
+    return sum(steps())
+
+
+def in_an_operator(stream):
+    class Value:
+        def __add__(self, other):
+            stream.query()  # breaks
+
+    return Value() + 1
+
+
+def in_a_finalizer(stream):
+    class Value:
+        def __del__(self):
+            with contextlib.suppress(ag.DriverError):
+                stream.synchronize()  # breaks
+
+    value = Value()
+    del value
+    repr(stream)
+
+
+def in_a_collection(stream):
+    class Value:
+        def __del__(self):
+            with contextlib.suppress(ag.DriverError):
+                stream.query()  # breaks
+
+    value = Value()
+    value.itself = value
+    del value
+    gc.collect()
+
+
+def not_joined(stream):
+    side = ag.Stream(like=stream)
+    joined = ag.Stream(like=stream)
+    joined.wait(stream)
+    joined.launch(int)
+    stream.wait(joined)
+    side.wait(stream)  # breaks
+    side.launch(int)
+
+
+FAULTS = (
+    waits,
+    asks,
+    in_a_loop,
+    in_a_comprehension,
+    in_a_generator,
+    in_an_operator,
+    in_a_finalizer,
+    in_a_collection,
+    not_joined,
+)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_a_fault_is_named(fault, stream):
+    named(fault, ag.Graph(diagnose=True), stream)
+    graph = ag.Graph(diagnose=True)
+    with graph:
+        stream.launch(int)  # and the next capture is not blamed
+    assert graph.num_nodes == 1
+
+
+@pytest.mark.parametrize("fault", [waits_outside, joins_another_capture])
+def test_a_wait_for_work_outside_is_named(fault, stream):
+    other = ag.Stream(like=stream)
+    other.launch(threading.Event().wait, 0.01)
+    error = named(fault, ag.Graph(diagnose=True), stream, other.record())
+    assert "Stream.wait waits for work outside of the capture; wait for it before the capture" in str(error)
+
+
+def test_the_sentence(stream):
+    error = named(waits, ag.Graph(diagnose=True), stream)
+    line = marked(waits)[1]
+    assert str(error).endswith(
+        f"test_broken_captures.py:{line} in waits: Stream.synchronize waits for work that is only being "
+        "recorded; call it before the capture or after a replay."
+    )
+    assert error.reason == "illegal_call"
+    [call] = error.calls
+    assert (call.function, call.call, call.library) == ("waits", "Stream.synchronize", None)
+    assert "stream.synchronize()  # breaks" in call.stack
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.calls) == (str(error), error.calls)
+
+
+def test_the_library_that_was_called_is_named_too(stream, tmp_path):
+    helper = library(
+        tmp_path, "def helper(stream):\n    inner(stream)\n\ndef inner(stream):\n    stream.query()\n"
+    )
+
+    def calls_a_library():
+        helper["helper"](stream)  # breaks
+
+    error = named(calls_a_library, ag.Graph(diagnose=True))
+    [call] = error.calls
+    path, line, function = call.library
+    assert path.endswith("planted_library.py")
+    assert (line, function) == (5, "inner")
+    assert "planted_library.py:5 in inner" in str(error)
+    assert call.call == "helper > Stream.query"
+
+
+def test_another_thread_is_named(stream):
+    def watchdog():
+        with contextlib.suppress(ag.DriverError):
+            stream.synchronize()  # breaks
+
+    def body():
+        thread = threading.Thread(target=watchdog, name="dog")
+        thread.start()
+        thread.join()
+
+    error = broken_by(body, ag.Graph(diagnose=True))
+    assert [(call.file, call.line, call.thread) for call in error.calls] == [(*marked(watchdog), "dog")]
+    assert "on thread 'dog'" in str(error)
+    assert any("thread 'dog'" in note for note in error.__notes__)
+
+
+def test_an_exception_of_the_body_is_no_fault(stream):
+    def divides():
+        stream.launch(int)
+        return 1 / 0
+
+    graph = ag.Graph(diagnose=True)
+    with pytest.raises(ZeroDivisionError), graph:
+        divides()
+    assert graph.state == "empty"
+
+
+# ---- on and off ----------------------------------------------------------------------------------
+
+
+def diagnosed(stream, graph):
+    return bool(broken_by(waits, graph, stream).calls)
+
+
+def test_it_is_off_unless_it_is_turned_on(stream, monkeypatch):
+    assert not diagnosed(stream, ag.Graph())
+    with ag.diagnose():
+        assert diagnosed(stream, ag.Graph())
+        with ag.diagnose():
+            pass
+        assert diagnosed(stream, ag.Graph(diagnose=False))
+    assert not diagnosed(stream, ag.Graph())
+    monkeypatch.setenv(VARIABLE, "1")
+    assert diagnosed(stream, ag.Graph())
+    assert not diagnosed(stream, ag.Graph(diagnose=False))
+    monkeypatch.setenv(VARIABLE, "yes")
+    with pytest.raises(ValueError, match="is 'yes'; set it to 1 or 0"):
+        ag.Graph()
+
+
+def test_a_wrong_type_is_refused():
+    with pytest.raises(TypeError, match="diagnose must be True, False or None, not 1"):
+        ag.Graph(diagnose=1)
+
+
+def test_without_it_the_error_says_how_to_turn_it_on(stream):
+    def body():
+        with contextlib.suppress(ag.DriverError):
+            stream.synchronize()
+
+    assert "find it with accelerator_graph.diagnose(), and move it out" in str(broken_by(body, ag.Graph()))
+
+
+def test_nothing_is_watched_afterwards(stream):
+    before = (
+        sys.gettrace(),
+        sys.getprofile(),
+        threading.gettrace(),
+        threading.getprofile(),
+        list(gc.callbacks),
+    )
+    tools = [sys.monitoring.get_tool(i) for i in range(6)] if hasattr(sys, "monitoring") else []
+    named(waits, ag.Graph(diagnose=True), stream)
+    with ag.Graph(diagnose=True):
+        stream.launch(int)
+    assert before == (
+        *(sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile()),
+        list(gc.callbacks),
+    )
+    if tools:
+        assert tools == [sys.monitoring.get_tool(i) for i in range(6)]
+    assert sys._getframe().f_trace is None
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="there, nobody's trace function is in the way")
+def test_a_debugger_keeps_its_trace_function(stream):
+    seen = []
+
+    def trace(frame, event, arg):
+        seen.append(event)
+        return trace
+
+    sys.settrace(trace)
+    try:
+        error = broken_by(waits, ag.Graph(diagnose=True), stream)
+        assert sys.gettrace() is trace
+    finally:
+        sys.settrace(None)
+    assert error.reason == "illegal_call"
+    assert seen
+
+
+def test_two_captures_at_once_are_told_apart(stream):
+    errors = []
+    begun, ended = threading.Event(), threading.Event()
+
+    def other():
+        with ag.Stream(backend="cpu") as mine:
+            graph = ag.Graph(diagnose=True)
+            with graph:
+                begun.set()
+                assert ended.wait(20)
+                mine.launch(int)
+            errors.append(graph.num_nodes)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert begun.wait(20)
+    named(waits, ag.Graph(diagnose=True), stream)
+    ended.set()
+    thread.join()
+    assert errors == [1]
+
+
+def test_a_capture_by_hand(stream):
+    graph = ag.Graph(diagnose=True)
+    graph.capture_begin()
+    with pytest.raises(ag.DriverError):
+        waits(stream)
+    with pytest.raises(ag.CaptureError) as raised:
+        graph.capture_end()
+    assert [(call.file, call.line) for call in raised.value.calls] == [marked(waits)]
+    graph.capture_begin()
+    graph.reset()
+    assert sys.gettrace() is None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_forked_child_is_not_watched(stream):
+    with ag.Graph(diagnose=True):
+        child = os.fork()
+        if not child:
+            tools = [sys.monitoring.get_tool(i) for i in range(6)] if hasattr(sys, "monitoring") else []
+            os._exit(0 if not any(tools) and sys.gettrace() is None else 1)
+        stream.launch(int)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -1,0 +1,169 @@
+"""Which call breaks a capture: on AMD's runtime, through its binding and without it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from lanes import require
+
+pytestmark = require("amd")
+
+from hip import hip
+
+import accelerator_graph as ag
+from backends.hip.bench import answer, bare_stream
+from diagnosis.planted import broken_by, marked, named
+
+
+class Scene:
+    """A stream, one on the side with an event from before, and memory."""
+
+    def __init__(self):
+        self.stream, self.other = bare_stream(), bare_stream()
+        self.memory = int(hip.hipMalloc(4096)[1])
+        self.event = hip.hipEventCreateWithFlags(2)[1]
+        hip.hipEventRecord(self.event, self.other)
+        self.graphs = []
+
+
+@pytest.fixture
+def scene():
+    scene = Scene()
+    yield scene
+    for graph in scene.graphs:
+        graph.reset()  # while there is the stream
+    hip.hipFree(scene.memory)
+    hip.hipEventDestroy(scene.event)
+    for stream in (scene.stream, scene.other):
+        answer("hipStreamDestroy", stream)
+    answer("hipGetLastError")
+
+
+def waits(scene):
+    hip.hipStreamSynchronize(scene.stream)  # breaks
+
+
+def waits_for_the_device(scene):
+    hip.hipDeviceSynchronize()  # breaks
+
+
+def waits_for_an_event(scene):
+    hip.hipEventSynchronize(scene.event)  # breaks
+
+
+def waits_for_another_stream(scene):
+    hip.hipStreamSynchronize(scene.other)  # breaks
+
+
+def asks(scene):
+    hip.hipStreamQuery(scene.stream)  # breaks
+
+
+def allocates(scene):
+    hip.hipMalloc(64)  # breaks
+
+
+def allocates_pinned(scene):
+    hip.hipHostMalloc(64, 0)  # breaks
+
+
+def frees(scene):
+    hip.hipFree(scene.memory)  # breaks
+
+
+def fills_at_once(scene):
+    hip.hipMemset(scene.memory, 1, 64)  # breaks
+
+
+def copies_at_once(scene):
+    hip.hipMemcpy(scene.memory, bytearray(16), 16, hip.hipMemcpyKind.hipMemcpyHostToDevice)  # breaks
+
+
+def through_ctypes(scene):
+    answer("hipStreamQuery", scene.stream)  # breaks
+
+
+def with_our_stream(scene):
+    ag.current_stream().synchronize()  # breaks
+
+
+FAULTS = {
+    waits: "hipStreamSynchronize waits for work that is only being recorded",
+    waits_for_the_device: "hipDeviceSynchronize waits for the whole device",
+    waits_for_an_event: "hipEventSynchronize waits for work",
+    waits_for_another_stream: "hipStreamSynchronize waits for work",
+    asks: "hipStreamQuery asks whether work is done",
+    allocates: "hipMalloc allocates memory from the driver",
+    allocates_pinned: "hipHostMalloc allocates memory from the driver",
+    frees: "hipFree gives memory back",
+    fills_at_once: "hipMemset goes to the legacy default stream, and waits",
+    copies_at_once: "hipMemcpy goes to the legacy default stream, and waits",
+    with_our_stream: "waits for work that is only being recorded",
+}
+
+
+def diagnosed(scene):
+    scene.graphs.append(ag.Graph(stream=scene.stream, backend="hip", diagnose=True))
+    return scene.graphs[-1]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_a_fault_is_named(fault, scene):
+    def after_some_work(scene):
+        ag.current_stream().fill(scene.memory, 1, 64)
+        fault(scene)
+        ag.current_stream()
+
+    error = broken_by(after_some_work, diagnosed(scene), scene)
+    assert [(each.file, each.line, each.thread) for each in error.calls] == [(*marked(fault), "")], error
+    assert FAULTS[fault] in str(error)
+    graph = diagnosed(scene)
+    with graph:
+        ag.current_stream().fill(scene.memory, 1, 64)
+    assert graph.num_nodes == 1
+
+
+def test_a_call_in_a_helper_is_named_with_the_line_of_the_helper(scene):
+    error = broken_by(through_ctypes, diagnosed(scene), scene)
+    assert "bench.py" in error.calls[0].file
+    assert "in through_ctypes" in error.calls[0].stack
+
+
+def test_the_fork_that_is_not_joined_is_named(scene):
+    def forks():
+        side = ag.Stream(like=ag.current_stream())
+        side.wait(ag.current_stream())  # breaks
+        side.fill(scene.memory, 1, 64)
+
+    assert named(forks, diagnosed(scene)).reason == "unjoined"
+
+
+def test_another_thread_is_named(scene):
+    def watchdog():
+        hip.hipDeviceSynchronize()  # breaks
+        hip.hipGetDevice()
+
+    def body():
+        thread = threading.Thread(target=watchdog, name="dog")
+        thread.start()
+        thread.join()
+
+    error = broken_by(body, diagnosed(scene))
+    assert [(each.file, each.line, each.thread) for each in error.calls] == [(*marked(watchdog), "dog")], (
+        error
+    )
+
+
+def test_a_right_program_is_not_accused(scene):
+    graph = diagnosed(scene)
+    with graph:
+        stream = ag.current_stream()
+        side = ag.Stream(like=stream)
+        side.wait(stream)
+        side.fill(scene.memory, 1, 64)
+        stream.wait(side)
+        stream.fill(scene.memory, 2, 64)
+        hip.hipMemGetInfo()
+    assert graph.num_nodes == 2
