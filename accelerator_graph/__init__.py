@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from .api import is_graph_available as is_graph_available
     from .backends.base import CaptureMode as CaptureMode
     from .backends.registry import use_backend as use_backend
+    from .diagnosis._tracing.switch import diagnose as diagnose
     from .diagnosis.ranks import check_ranks as check_ranks
     from .diagnosis.ranks_report import RanksReport as RanksReport
-    from .diagnosis.tracing.switch import diagnose as diagnose
     from .diagnosis.verification import Verification as Verification
     from .diagnosis.verification import verify as verify
     from .diagnosis.watchdog import watchdog as watchdog
@@ -99,7 +99,7 @@ _NAMES = {
     ".api": "Graph current_graph graph is_graph_available",
     ".backends.base": "CaptureMode",
     ".backends.registry": "use_backend",
-    ".diagnosis.tracing.switch": "diagnose",
+    ".diagnosis._tracing.switch": "diagnose",
     ".diagnosis.ranks": "check_ranks",
     ".diagnosis.ranks_report": "RanksReport",
     ".diagnosis.verification": "Verification verify",

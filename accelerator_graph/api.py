@@ -158,7 +158,7 @@ class Graph(Lifecycle):
     def _observer(self) -> Observer | None:
         if not (self._diagnose or diagnosing.get()):
             return None
-        from .diagnosis.tracing.observation import CaptureTrace
+        from .diagnosis._tracing.observation import CaptureTrace
 
         return CaptureTrace
 

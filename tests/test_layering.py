@@ -52,13 +52,13 @@ RULES = [
     (
         "api",
         "errors _interpreter backends.base backends.registry interop.base interop.registry _core inspection "
-        "diagnosis.tracing",
+        "diagnosis._tracing",
         "",
     ),
     (
-        "diagnosis.tracing",
+        "diagnosis._tracing",
         "errors _interpreter backends.base interop.base _core.observation _core.capture _core.streams "
-        "_core.stream_stack _core.call_site diagnosis.tracing",
+        "_core.stream_stack _core.call_site diagnosis._tracing",
         "",
     ),
     (

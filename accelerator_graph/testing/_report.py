@@ -21,6 +21,7 @@ PROMISES = {
     Capability.CHILD_GRAPHS: "A replay onto a capturing stream is recorded into that capture.",
     Capability.UPLOAD: "An executable can be moved to the device ahead of its first replay.",
     Capability.TIMING: "The host can wait for events, and read the time between two of them.",
+    Capability.GRAPH_EVENTS: "Executables can record timed events, so that parts of a graph can be timed.",
 }
 """The promise to users behind each capability."""
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import accelerator_graph as ag
-from accelerator_graph.diagnosis.tracing import places
+from accelerator_graph.diagnosis._tracing import places
 from diagnosis.planted import broken_by, marked
 from torch_cpu.framework import taking_part
 

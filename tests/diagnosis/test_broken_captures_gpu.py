@@ -180,18 +180,6 @@ def test_another_thread_is_named(scene):
     )
 
 
-def test_a_copy_of_cupy_is_named(scene):
-    cupy = pytest.importorskip("cupy")
-    array = cupy.ones(64, dtype="f4")
-
-    def body():
-        array.get()  # breaks
-
-    error = broken_by(body, diagnosed(scene))
-    assert [(each.file, each.line) for each in error.calls] == [marked(body)], error
-    assert "900" in str(error)
-
-
 # ---- work that escapes ---------------------------------------------------------------------------
 
 

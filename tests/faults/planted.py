@@ -135,9 +135,9 @@ def open_raises_as_it_is() -> None:
 
 def destroy_again() -> None:
     def make(original: Any) -> Any:
-        def destroy(self: Any, function: str, handle: Any) -> None:
+        def destroy(self: Any, function: str, handle: Any, **how: Any) -> None:
             handle.destroyed = None
-            original(self, function, handle)
+            original(self, function, handle, **how)
 
         return destroy
 

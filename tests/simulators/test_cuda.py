@@ -41,6 +41,7 @@ OF_THE_DRIVER = tuple(f"simulators/cuda/{name}.py" for name in ("itself", "lifet
 MAY_SKIP = (  # rules of the kit about capabilities, and numpy
     "backend 'cuda' has ",
     "backend 'cuda' lets the library serialise replays",
+    "backend 'cuda': single nodes are timed by CUPTI",
     "could not import 'numpy'",
     "the interpreter does not tell of calls that Cython has made",  # before Python 3.12
     "could not import 'hip'",  # with the oldest cuda-python, nothing else is installed

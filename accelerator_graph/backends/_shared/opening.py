@@ -23,17 +23,15 @@ def open_driver(
 
     `library` is the vendor's word for it, and `variable` the one of the environment that hides devices.
     """
-    cause = None
-    try:
-        driver = make(name)
-        if driver.device_count:
-            return driver
-        reason = f"the {library} finds no device. Attach one, or correct {variable}"
-    except Exception as error:
-        reason, cause = f"the {library} can't be initialised: {str(error).rstrip('.')}", error
-    found = probe().reason  # which knows better, and has said so before unless something changed meanwhile
-    if found:
-        reason, cause = found, None
+    reason, cause = probe().reason, None
+    if not reason:
+        try:
+            driver = make(name)
+            if driver.device_count:
+                return driver
+            reason = f"the {library} finds no device. Attach one, or correct {variable}"
+        except Exception as error:
+            reason, cause = f"the {library} can't be initialised: {str(error).rstrip('.')}", error
     raise BackendUnavailableError(
         f"backend {name!r} is not available: {reason}.", reasons={name: reason}
     ) from cause

@@ -42,17 +42,21 @@ def contents(torch: Any, pool: PoolId, device: int) -> PoolContents:
     """Return the segments that torch's caching allocator has in a pool, and what arrays occupy of them."""
     found = [
         segment
-        for segment in _snapshot(torch.cuda.memory_snapshot, (pool[0], pool[1]))
+        for segment in _snapshot(torch.cuda.memory_snapshot)
         if segment["device"] == device and tuple(segment["segment_pool_id"]) == tuple(pool)
     ]
     segments = sorted(PoolSegment(segment["address"], segment["total_size"]) for segment in found)
     return PoolContents(tuple(segments), sum(segment["allocated_size"] for segment in found))
 
 
-def _snapshot(ask: Any, pool: PoolId) -> list[dict[str, Any]]:
-    """Return the segments of the pool, and perhaps others, without the history of allocations if possible."""
+def _snapshot(ask: Any) -> list[dict[str, Any]]:
+    """Return all segments, without the history of allocations if possible.
+
+    torch 2.11 would select those of a pool, but gives up references to the numbers of the pool's id that are
+    not its own: after some hundred calls the process ends with a segmentation fault.
+    """
     try:
-        found = ask(pool, include_traces=False)
+        found = ask(include_traces=False)
     except TypeError:  # an older torch
         found = ask()
     return found  # type: ignore[no-any-return]

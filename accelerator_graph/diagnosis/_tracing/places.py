@@ -13,7 +13,11 @@ from typing import NamedTuple
 OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 """The folder of this package."""
 
-_PASSIVE = tuple(OURS + name for name in (f"diagnosis{os.sep}tracing", f"interop{os.sep}_torch"))
+_PASSIVE = tuple(OURS + name for name in (f"diagnosis{os.sep}_tracing", f"interop{os.sep}_torch"))
+
+_REGISTRY = os.path.join("_library", "simple_registry.py")
+_OPERATORS = os.sep + "_ops.py"
+"""Files that each operator of torch goes through because its streams are compared."""
 
 _STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
 _GENERATED = ("torchinductor_", f"{os.sep}.triton{os.sep}")
@@ -40,12 +44,12 @@ def is_unwatched(code: CodeType) -> bool:
 
 @lru_cache(4096)
 def _is_passive(file: str) -> bool:
-    return file.startswith(_PASSIVE)
+    return file.startswith(_PASSIVE) or file.endswith(_REGISTRY)
 
 
 @lru_cache(4096)
 def _is_unwatched(file: str) -> bool:
-    return _is_passive(file) or _is_standard(file)
+    return _is_passive(file) or _is_standard(file) or file.endswith(_OPERATORS)
 
 
 @lru_cache(4096)
