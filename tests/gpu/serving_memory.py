@@ -76,7 +76,8 @@ def main() -> int:
     print(graphs["batch 8"].memory())
     print()
 
-    wrong = held != report.pools[0].held.nbytes
+    beside = held - (report.pools[0].held.nbytes or 0)  # the states of random generators, for example
+    wrong = not 0 <= beside <= 4 * MIB
     missing = 0
     for each in report.graphs:
         for segment in each.pool.segments:
@@ -85,7 +86,7 @@ def main() -> int:
             missing += used and segment.address not in (each.touched_segments or ())
     print(f"The device's free memory fell by {taken / MIB:.1f} MiB during the captures; ", end="")
     print(f"the report accounts for {report.on_devices / MIB:.1f} MiB.")
-    print(f"torch reserved {held / MIB:.1f} MiB during them, which {'is NOT' if wrong else 'is'} the pool.")
+    print(f"torch reserved {held / MIB:.1f} MiB during them, {beside / MIB:.1f} MiB of it beside the pool.")
     print(f"Segments with a tensor of a capture that the graph's row lacks: {missing}.")
     wrong |= missing > 0
     wrong |= report.on_devices > taken + 4 * MIB or report.on_devices < 0.9 * taken - 4 * MIB
