@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ._core.collectives import note_collective as note_collective
     from ._core.current_stream import current_stream as current_stream
     from ._core.current_stream import is_current_stream_capturing as is_current_stream_capturing
+    from ._core.current_stream import is_graph_available as is_graph_available
     from ._core.events import Event as Event
     from ._core.labels import label as label
     from ._core.memory import measure_memory as measure_memory
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from .api import Graph as Graph
     from .api import current_graph as current_graph
     from .api import graph as graph
-    from .api import is_graph_available as is_graph_available
     from .backends.base import CaptureMode as CaptureMode
     from .backends.registry import use_backend as use_backend
     from .diagnosis._tracing.switch import diagnose as diagnose
@@ -90,13 +90,13 @@ _NAMES = {
     "._core.memory": "measure_memory",
     "._core.module_labels": "ModuleLabels label_modules",
     "._core.pools": "AnyPool PoolId graph_pool_handle",
-    "._core.current_stream": "current_stream is_current_stream_capturing",
+    "._core.current_stream": "current_stream is_current_stream_capturing is_graph_available",
     "._core.states": "GraphState",
     "._core.events": "Event",
     "._core.streams": "Stream",
     "._graphed.decorator": "CacheInfo Graphed graphed",
     "._graphed.torch.callables": "make_graphed_callables",
-    ".api": "Graph current_graph graph is_graph_available",
+    ".api": "Graph current_graph graph",
     ".backends.base": "CaptureMode",
     ".backends.registry": "use_backend",
     ".diagnosis._tracing.switch": "diagnose",

@@ -20,7 +20,6 @@ from ._core.side_streams import beside_current
 from ._core.streams import Stream
 from ._interpreter.integers import integer
 from ._interpreter.sure_exit import if_skipped, sure_exit
-from .backends import registry
 from .errors import AcceleratorGraphError, GraphStateError
 from .interop import registry as interop
 from .interop.base import Collective
@@ -55,8 +54,7 @@ class Graph(Lifecycle):
         Find out which call breaks a capture, as `diagnose` does. The default is the environment variable
         ``ACCELERATOR_GRAPH_DIAGNOSE``, else False.
     progress : bool
-        Record a small copy of host memory at each border of a `label`, so that a `watchdog` can say which
-        label a replay is in. UnsupportedError at the capture if the backend has no such copies.
+        Record a mark at each border of a `label`, so that a `watchdog` can say in which label a replay is.
 
     Raises
     ------
@@ -600,12 +598,3 @@ def current_graph() -> Graph | None:
     """
     capturing = capture_table.thread.graphs
     return cast("Graph", capturing[-1]) if capturing else None
-
-
-def is_graph_available(backend: str | None = None) -> bool:
-    """Return True if there is an accelerator that can capture graphs. Initialises nothing.
-
-    If you name a backend, only that one is asked; ``"cpu"``, and a plug-in that has to be named, count only
-    then. Raises `UnknownBackendError` if no backend has that name.
-    """
-    return registry.usable(backend)

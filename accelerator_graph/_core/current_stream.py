@@ -107,3 +107,12 @@ def _of_frameworks(backend: str | None, or_default: bool) -> Stream | None:
     if failure is not None and found is None and fallback is None:
         raise failure
     return found or (fallback if or_default else None)
+
+
+def is_graph_available(backend: str | None = None) -> bool:
+    """Return True if there is an accelerator that can capture graphs. Initialises nothing.
+
+    If you name a backend, only that one is asked; ``"cpu"``, and a plug-in that has to be named, count only
+    then. Raises `UnknownBackendError` if no backend has that name.
+    """
+    return registry.usable(backend)
