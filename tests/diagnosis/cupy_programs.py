@@ -126,6 +126,8 @@ def another_stream_writes_the_output():
 
     def f(x):
         out, other = cupy.empty_like(x), x + 1
+        if not ag.is_current_stream_capturing():  # otherwise eager runs would differ from each other
+            cupy.cuda.get_current_stream().synchronize()
         with stray:
             cupy.multiply(x, 2, out=out)
         if not ag.is_current_stream_capturing():

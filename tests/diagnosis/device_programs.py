@@ -66,6 +66,8 @@ def a_stray_stream_writes_the_output(work):
 
     def f(x):
         copy(z, x)
+        if not ag.is_current_stream_capturing():
+            stray.wait(ag.current_stream())
         stray.copy(y.buffer, x.buffer)
         stray_is_awaited(stray)
         return y

@@ -78,6 +78,8 @@ def a_stream_of_its_own_does_the_work():
 
     def f(x):
         out, more = np.empty_like(x), np.empty_like(x)
+        if not ag.is_current_stream_capturing():
+            stray.wait(ag.current_stream())
         stray.launch(np.multiply, x, 2, out)
         if not ag.is_current_stream_capturing():
             ag.current_stream().wait(stray)
