@@ -47,7 +47,7 @@ def add_conditional(graph, kind, value, size, after=(), of=None):
     if add is None:
         node = call(driver.cuGraphAddNode, graph, [*after], None, len(after), params)
     else:
-        node = call(add, graph, [*after], None, len(after), params)
+        node = call(add, graph, [*after], [driver.CUgraphEdgeData() for _ in after], len(after), params)
     return node, [driver.CUgraph(int(body)) for body in params.conditional.phGraph_out]
 
 
@@ -59,7 +59,7 @@ def record_conditional(stream, kind, value, size):
     if update is None:
         call(driver.cuStreamUpdateCaptureDependencies, stream, [node], None, 1, SET)
     else:
-        call(update, stream, [node], None, 1, SET)
+        call(update, stream, [node], [driver.CUgraphEdgeData()], 1, SET)
     return bodies
 
 
