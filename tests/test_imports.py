@@ -7,7 +7,9 @@ import importlib
 import pydoc
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -157,10 +159,18 @@ else:
     )
 
 
-@pytest.mark.parametrize("package", ["", ".backends", ".compat", ".interop"])
-def test_public_names_can_be_completed(package: str) -> None:
-    """As in IPython, by `dir`, and in editors, by jedi, which reads the source."""
+@pytest.fixture(scope="module")
+def jedi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """jedi, with a cache of its own: in a shared one it reads files that another process is writing."""
     jedi = pytest.importorskip("jedi")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jedi.settings, "cache_directory", str(tmp_path_factory.mktemp("jedi")))
+        yield jedi
+
+
+@pytest.mark.parametrize("package", ["", ".backends", ".compat", ".interop"])
+def test_public_names_can_be_completed(jedi: Any, package: str) -> None:
+    """As in IPython, by `dir`, and in editors, by jedi, which reads the source."""
     module = importlib.import_module(f"accelerator_graph{package}")
     assert set(module.__all__) <= set(dir(module))
     code = f"import accelerator_graph{package} as it\nit."
@@ -170,8 +180,7 @@ def test_public_names_can_be_completed(package: str) -> None:
         assert not {"TYPE_CHECKING", "annotations"} & {*dir(module), *completed}
 
 
-def test_members_of_public_classes_can_be_completed() -> None:
-    jedi = pytest.importorskip("jedi")
+def test_members_of_public_classes_can_be_completed(jedi: Any) -> None:
     code = "import accelerator_graph as ag\nwith ag.Stream() as stream, ag.Graph() as graph:\n    {}"
     for text, name in (
         ("stream.rec", "record"),
