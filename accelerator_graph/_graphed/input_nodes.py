@@ -16,8 +16,6 @@ from .signature import Leaves
 class InputNode(NamedTuple):
     """A copy to the static array of one argument."""
 
-    number: int
-    """Of the node."""
     argument: int
     """Its place among the arrays of a call."""
     address: Callable[[Any], int]
@@ -51,7 +49,7 @@ class InputNodes:
         array_types: Sequence[ArrayType],
         indices: Sequence[int],
     ) -> None:
-        self._nodes: list[InputNode] = []
+        self._nodes: list[InputNode] = []  # in the order of recording
         if type(stream._backend).source_setter is not Recorder.source_setter:
             for i in indices:
                 self._add(i, leaves[i], statics[i], array_types[i])
@@ -64,9 +62,7 @@ class InputNodes:
         address, altered = array_type.address, array_type.altered
         nbytes = 0 if address is None else _same_bytes(leaf, static)
         if address is not None and nbytes and not (altered and altered(leaf)):
-            number = len(self._nodes)
-            node = InputNode(number, i, address, altered, address(static), nbytes, array_type)
-            self._nodes.append(node)
+            self._nodes.append(InputNode(i, address, altered, address(static), nbytes, array_type))
 
     def record(self, stream: Stream, leaves: Leaves) -> None:
         """Record the copies, as the first work of a capture."""
@@ -91,7 +87,7 @@ class InputNodes:
     def read_from(self, leaves: Leaves) -> None:
         """Have the next run read these arrays."""
         sources = self._sources
-        for number, argument, address_of, altered, static, _, array_type in self._nodes:
+        for number, (argument, address_of, altered, static, _, array_type) in enumerate(self._nodes):
             leaf = leaves[argument]
             address = address_of(leaf)
             if altered is not None and altered(leaf):

@@ -42,10 +42,10 @@ class StaticInputs:
         self._firsts = [i for i, each in enumerate(ids) if ids.index(each) == i]
         # with the stream entered in all frameworks: some would copy on another stream else
         made = stream_stack.within(stream, self._static_copies, leaves)
-        self.arrays = [made[each] for each in ids]
+        self.arrays: list[Any] = [made[each] for each in ids]
         """In the order of the leaves."""
         self._nodes = InputNodes(stream, leaves, self.arrays, array_types, self._firsts if nodes else ())
-        self.in_graph = bool(self._nodes.arguments)
+        self.in_graph: bool = bool(self._nodes.arguments)
         """True if some copies are nodes of the graph."""
         if not self._on_host and lives_while_held(stream):
             held = order.hold(stream)

@@ -30,9 +30,9 @@ class Labels:
     def __init__(self, description: GraphDescription) -> None:
         self.description = description
         index_of = {id(label): index for index, label in enumerate(description.labels)}
-        self.names = [""] * len(index_of)
+        self.names: list[str] = [""] * len(index_of)
         self.around: list[tuple[int, ...]] = []
-        self.nodes = [range(label.start, label.stop) for label in description.labels]
+        self.nodes: list[range] = [range(label.start, label.stop) for label in description.labels]
         for labels, start, stop in runs(description):
             stack = tuple(index_of[id(label)] for label in labels)
             self.around += [stack] * (stop - start)
@@ -40,7 +40,7 @@ class Labels:
             for depth, index in enumerate(stack):
                 self.names[index] = self.names[index] or " / ".join(shown[: depth + 1])
         used: Counter[str] = Counter()
-        self.titles = []
+        self.titles: list[str] = []
         for name in self.names:
             used[name] += 1
             self.titles.append(f"{name!r}, number {used[name]}," if used[name] > 1 else repr(name))

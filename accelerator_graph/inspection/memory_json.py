@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from ..backends.base import DeviceMemory
 from ..interop.base import PoolSegment
 from .memory import GraphMemory, MemoryAmount, MemoryReport, PoolMemory
+from .schema import read_json
 
 SCHEMA = 1
 """The version of the schema. It changes when a field goes or changes its meaning; new fields do not count."""
@@ -59,19 +60,8 @@ def report_from_json(text: str) -> MemoryReport:
     return _read(text, read)
 
 
-def _read(text: str, read: Callable[[dict[str, Any]], T]) -> T:
-    data = json.loads(text)
-    if not isinstance(data, dict) or "schema" not in data:
-        raise ValueError("the text is not a report about memory; read one that to_json() has written.")
-    if data["schema"] not in range(1, SCHEMA + 1):
-        raise ValueError(
-            f"the report has schema {data['schema']!r}, and this accelerator_graph reads up to {SCHEMA}; "
-            "read it with the version that wrote it, or a later one."
-        )
-    try:
-        return read(data)
-    except (KeyError, TypeError, IndexError) as error:
-        raise ValueError(f"the report is damaged ({error!r}); write it again with to_json().") from error
+def _read(text: str, make: Callable[[dict[str, Any]], T]) -> T:
+    return read_json(text, "a report about memory", "report", SCHEMA, make)
 
 
 def _graph(memory: GraphMemory, pool: int) -> dict[str, Any]:

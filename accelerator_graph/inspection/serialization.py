@@ -8,6 +8,7 @@ from typing import Any
 
 from ..backends.base import GraphContents, GraphEdge, GraphNode
 from .description import GraphDescription, Label, all_nodes
+from .schema import read_json
 
 SCHEMA = 1
 """The version of the schema. It changes when a field goes or changes its meaning; new fields do not count."""
@@ -39,23 +40,16 @@ def to_json(description: GraphDescription, indent: int | None) -> str:
 
 def from_json(text: str) -> GraphDescription:
     """Read a description."""
-    data = json.loads(text)
-    if not isinstance(data, dict) or "schema" not in data:
-        raise ValueError("the text is not the description of a graph; read one that to_json() has written.")
-    if data["schema"] not in range(1, SCHEMA + 1):
-        raise ValueError(
-            f"the description has schema {data['schema']!r}, and this accelerator_graph reads up to "
-            f"{SCHEMA}; read it with the version that wrote it, or a later one."
-        )
-    try:
-        contents = _read(data, _names(data.get("demangled", {})))
-        labels = _labels(data.get("labels", ()), len(contents[0]))
-        mode, pool = data.get("mode", ""), data.get("pool")
-        return GraphDescription.of(
-            data["backend"], data["device"], contents, labels, mode, None if pool is None else _pool(*pool)
-        )
-    except (KeyError, TypeError, IndexError) as error:
-        raise ValueError(f"the description is damaged ({error!r}); write it again with to_json().") from error
+    return read_json(text, "the description of a graph", "description", SCHEMA, _description)
+
+
+def _description(data: dict[str, Any]) -> GraphDescription:
+    contents = _read(data, _names(data.get("demangled", {})))
+    labels = _labels(data.get("labels", ()), len(contents[0]))
+    mode, pool = data.get("mode", ""), data.get("pool")
+    return GraphDescription.of(
+        data["backend"], data["device"], contents, labels, mode, None if pool is None else _pool(*pool)
+    )
 
 
 def _contents(nodes: Any, edges: Any) -> dict[str, Any]:

@@ -142,7 +142,7 @@ class Framework(ABC):
         """
 
     def pool_contents(self, pool: PoolId, device: int) -> PoolContents | None:
-        """Return what a pool holds on a device at this moment, also if it is nothing; None if not known.
+        """Return what a pool holds on a device at this moment, which may be nothing; None if not known.
 
         Called by any thread, even during captures, which it must not disturb. The default knows that a
         framework which neither routes allocations nor records has put nothing into a pool.

@@ -144,7 +144,7 @@ class Torch(Framework):
         return observe(self.torch, pool, used)
 
     def operations(self, seen: Callable[[str, int, int], None]) -> Undo:
-        """Call `seen` for each of torch's operators that enqueues work."""
+        """Call `seen` after each operator of torch that enqueues work."""
         from ._torch.operations import operations
 
         return operations(self.torch, seen)

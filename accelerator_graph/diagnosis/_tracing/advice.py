@@ -77,7 +77,7 @@ _BY_NAME = [
     (
         r"(cu|cuda|hip)StreamEndCapture|capture_end|endCapture",
         "ends a capture that this call did not begin",
-        "leave the end of the capture to whoever began it",
+        "let the code that began the capture end it",
     ),
     (
         r"(cu|cuda|hip)StreamBeginCapture\w*|capture_begin|beginCapture",

@@ -105,7 +105,7 @@ def callers(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def users(stack: Sequence[Place]) -> Place:
-    """Return the innermost place in the user's own code; in a library's if there is none of the user's."""
+    """Return the innermost place in the user's own code, or in a library if there is none."""
     for place in stack:
         if not place.is_library():
             return place

@@ -1,9 +1,9 @@
 """The collectives of torch.distributed that a capture's work asks for.
 
-All of torch's own ways lead through an operator: the functions of torch.distributed, the methods of a process
-group, functional collectives (compiled ones as well), DDP and FSDP. Not seen are a backend's own methods
-(``group._get_backend(device).allreduce``), other libraries' calls of NCCL, and whatever a custom operator
-calls inside of itself.
+Whatever torch itself offers goes through an operator: the functions of torch.distributed, the methods of a
+process group, functional collectives (compiled ones as well), DDP and FSDP. Not seen are a backend's own
+methods (``group._get_backend(device).allreduce``), other libraries' calls of NCCL, and whatever a custom
+operator calls inside of itself.
 """
 
 from __future__ import annotations

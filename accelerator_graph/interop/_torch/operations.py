@@ -1,4 +1,4 @@
-"""Which stream each of torch's operators enqueues its work on."""
+"""On which stream each operator of torch enqueues its work."""
 
 from __future__ import annotations
 

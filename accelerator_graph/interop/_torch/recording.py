@@ -12,7 +12,7 @@ class Recording:
     def __init__(self, stream: Any, device: int) -> None:
         self.stream = stream
         self.device = device
-        self.thread = threading.current_thread()
+        self.thread: threading.Thread = threading.current_thread()
         self.torch_graph: Any = None
         self.generators: list[Any] = []
         """The generators that a replay may use, if torch must be told about them; otherwise empty."""
@@ -31,8 +31,8 @@ class Executable:
     __slots__ = ("handle", "needs_torch", "recording")
 
     def __init__(self, recording: Recording, handle: Any) -> None:
-        self.recording = recording
-        self.handle = handle
+        self.recording: Recording = recording
+        self.handle: Any = handle
         self.needs_torch: bool | None = None if recording.generators else True
         """True if torch must replay it because it draws random numbers; None if that is not known yet."""
 

@@ -54,10 +54,10 @@ def fill_new(torch: Any, which: int) -> Undo:
 
 
 def clear_free(torch: Any, device: int) -> None:
-    """Set the memory to zero that the caching allocator keeps for later, but not that of private pools.
+    """Set the memory that the caching allocator keeps for later to zero, but not that of private pools.
 
-    Memory is kept for a stream, which may have been destroyed, and then its handle must not be used. So this
-    clears what is kept for the default stream, the current one, and those of torch's own pool.
+    The allocator keeps memory for each stream. A stream may have been destroyed, and its handle must not be
+    used then. So this clears the memory of the default stream, the current one, and torch's own streams.
     """
     held = []
     streams = _living_streams(torch, device)
