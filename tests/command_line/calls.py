@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from lanes import REQUIRED
 from processes import execute
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,7 +37,8 @@ plug = the_plugin:Work
 
 
 def command_line(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", **variables}
+    inherited = {name: value for name, value in os.environ.items() if name != REQUIRED}  # the suite's own
+    environment = {**inherited, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", **variables}
     return execute([sys.executable, "-W", "error", "-m", "accelerator_graph", *arguments], env=environment)
 
 
