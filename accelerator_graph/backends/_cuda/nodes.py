@@ -143,7 +143,8 @@ class _Reader:
         """Return the node with its bodies, which only drivers and bindings from CUDA 13.2 on tell."""
         if not hasattr(self._driver.api, "cuGraphNodeGetParams"):
             return node
-        params = self._driver.call("cuGraphNodeGetParams", handle).conditional
+        whole = self._driver.call("cuGraphNodeGetParams", handle)
+        params = whole.conditional  # reads the memory of the whole, but does not keep it
         bodies = tuple(list_nodes(self._driver, body) for body in params.phGraph_out)
         try:
             name = params.type.name.removeprefix("CU_GRAPH_COND_TYPE_").lower()
