@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from typing import TypeVar, cast
+from typing import Self, TypeVar, cast
 
 from . import inspection
 from ._core import capture_table, liveness, ownership, pools, states
@@ -18,6 +18,7 @@ from ._core.observation import Observer, diagnosing
 from ._core.side_capture import graph as graph
 from ._core.streams import Stream
 from ._interpreter.integers import integer
+from ._interpreter.sure_exit import if_skipped
 from .errors import AcceleratorGraphError
 from .interop import registry as interop
 from .interop.base import Collective
@@ -109,6 +110,12 @@ class Graph(Lifecycle):
         self._enter(CapturePlan(pool=pool, mode=capture_error_mode))
         assert self._capture is not None
         self._capture.begun_at = caller()
+
+    def __enter__(self) -> Self:  # here, since jedi does not know the type of self in a base class
+        self._check("capture_begin()")
+        self._guard = if_skipped(self, self._recover)
+        self._enter(CapturePlan(prepare=True))
+        return self
 
     def _observer(self) -> Observer | None:
         if not (self._diagnose or diagnosing.get()):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from .._interpreter.sure_exit import if_skipped, sure_exit
+from .._interpreter.sure_exit import sure_exit
 from ..backends import registry
 from ..errors import EmptyGraphWarning, GraphStateError
 from ..interop.base import Collective
@@ -154,12 +154,6 @@ class Lifecycle:
         """
         self._check("capture_end()")
         self._end()
-
-    def __enter__(self) -> Self:
-        self._check("capture_begin()")
-        self._guard = if_skipped(self, self._recover)
-        self._enter(CapturePlan(prepare=True))
-        return self
 
     @sure_exit
     def __exit__(
