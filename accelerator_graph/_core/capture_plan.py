@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .modes import CaptureMode
-    from .pools import AnyPool
-    from .streams import Stream
+from .modes import CaptureMode
+from .pools import AnyPool
+from .streams import Stream
 
 
 class CapturePlan:

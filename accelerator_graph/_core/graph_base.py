@@ -10,6 +10,7 @@ from ..errors import GraphStateError
 from ..interop.base import Collective
 from . import liveness, observation, ownership, pools, states
 from .modes import CaptureMode, check_mode
+from .states import GraphState
 from .stream_messages import describe
 from .streams import as_stream
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from .captured import Captured
     from .progress import Progress
     from .replay import Runner
-    from .states import GraphState
 
 T = TypeVar("T")
 
