@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from .._interpreter.threads import this_thread
-from ..backends.base import CaptureStatus, Recorder
+from ..backends.base import Backend, CaptureStatus, Recorder
 from ..errors import (
     AcceleratorGraphError,
     CaptureError,
@@ -100,7 +101,8 @@ class Capture:
         self.backend = stream._backend
         self.native = stream._native
         self.recorder: Recorder = stream._backend
-        self.thread = threading.current_thread()
+        here = this_thread()
+        self.thread = here.thread
         self.begun_at: Site | None = None
         self.mode: CaptureMode = "default"
         self.labels: list[Mark] = []
@@ -110,7 +112,7 @@ class Capture:
         self._undos: list[Undo] = []
         self._token: Any = _NO_TOKEN
         self._key = next(_keys)
-        self._identity = ref(this_thread())
+        self._identity = ref(here)
         self._owner = stream._owner  # the stream may be closed meanwhile
 
     def begin(
@@ -190,13 +192,13 @@ class Capture:
         graph = self._graph()
         assert graph is not None
         thread.graphs.append(graph)
-        relaxed = self.stream.held()._relaxed
-        gc_pause.pause(self._key, relaxed)
+        gc_pause.pause()
         handle = stream_stack.enter(stream_stack.Entry(self.stream, self), frameworks)
         for framework in frameworks:
             self._undos.extend(filter(None, (framework.observe_collectives(self.collectives.append),)))
         if frameworks and handle is not None:
             pool, device = self.lease.id, self.stream._device
+            relaxed = partial(_relaxed, self.backend, self.native, self._owner)
             for framework in frameworks:
                 self.lease.at_end(framework.release, self.backend)
                 self._undos.extend(filter(None, (framework.route(pool, handle, device, relaxed),)))
@@ -248,7 +250,8 @@ class Capture:
             It did not become a graph. `abandon` has to follow, as after any exception.
         """
         recorder = self.recorder
-        self._stop_observing()
+        if self.observation is not None:
+            self.observation.stop()
         if self.progress is not None:
             self.progress.end(self.backend, self.native)
         try:
@@ -269,6 +272,10 @@ class Capture:
         except AcceleratorGraphError:  # labels are not worth a graph
             return ()
         return ranges(self.labels, count, self.backend)
+
+    def relaxed(self) -> AbstractContextManager[object]:
+        """Return a context in which this thread does not disturb the capture."""
+        return self.backend.relaxed(self.native)
 
     def recorded(self) -> int | None:
         """Return how many nodes there are so far; None if that is not known, or nothing is recorded now."""
@@ -300,11 +307,11 @@ class Capture:
         self._stop_observing()
         self._abandon()
         capture_table.live.pop(self._key, None)
-        gc_pause.resume(self._key)
+        gc_pause.resume()
 
     def check_thread(self, what: str) -> None:
         """Raise `GraphStateError` if this thread may not end the capture."""
-        if not self.is_here() and (what != "reset()" or self.thread_lives()):
+        if self._identity() is not this_thread() and (what != "reset()" or self.thread_lives()):
             raise GraphStateError(
                 f"Graph.{what}: thread {self.thread.name!r} began this capture and has to end it, not "
                 f"thread {threading.current_thread().name!r}."
@@ -322,17 +329,23 @@ class Capture:
         thread = capture_table.thread
         capture_table.live.pop(self._key, None)
         thread.unfinished.pop(self._key, None)
-        gc_pause.resume(self._key)
+        gc_pause.resume()
         graph = self._graph()
         if graph in thread.graphs:
             thread.graphs.remove(graph)
         try:
-            stream_stack.undo(self._undos)
+            if self._undos:
+                stream_stack.undo(self._undos)
         finally:
             try:
                 stream_stack.leave(self)
             finally:
                 self.lease.captured()
+
+
+def _relaxed(backend: Backend, native: Any, owner: object) -> AbstractContextManager[object]:
+    """Return a context in which this thread disturbs no capture, for a stream that its owner keeps alive."""
+    return backend.relaxed(native)
 
 
 def _abandon_all(unfinished: dict[int, Capture]) -> None:

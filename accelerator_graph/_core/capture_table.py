@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .._interpreter.process import after_fork
@@ -34,6 +35,9 @@ class LiveCapture(Protocol):
     """What the captured work asks other ranks for, in order."""
     progress: Progress | None
     """Marks which labels a replay has reached, if that was asked for."""
+
+    def relaxed(self) -> AbstractContextManager[object]:
+        """Return a context in which this thread does not disturb the capture."""
 
     def recorded(self) -> int | None:
         """Return how many nodes there are so far; None if that is not known."""

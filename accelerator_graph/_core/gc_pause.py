@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import ExitStack, suppress
 
 from .._interpreter.process import after_fork
+from . import capture_table
 
-_captures: dict[object, Callable[[], AbstractContextManager[object]]] = {}
 _ours = False
 """True if this module has switched the collector off."""
 _collecting = False
@@ -21,36 +20,28 @@ _lock = threading.RLock()
 _thread = threading.local()
 
 
-def pause(capture: object, relaxed: Callable[[], AbstractContextManager[object]]) -> None:
+def pause() -> None:
     """Switch the collector off, in all threads, until no capture is in progress. Pausing twice does nothing.
 
-    Parameters
-    ----------
-    capture : object
-        For `resume`.
-    relaxed : callable
-        Returns a context in which this thread disturbs no capture. Collections by hand run in it.
+    Collections by hand disturb none of the captures in `capture_table.live`.
     """
     global _ours
     with _lock:
         if _around not in gc.callbacks:
             gc.callbacks.append(_around)
-        _captures[capture] = relaxed
         if gc.isenabled():
             _ours = True
             gc.disable()
 
 
-def resume(capture: object) -> None:
-    """End the pause of one capture; after the last one the collector is on again if it was before."""
+def resume() -> None:
+    """End the pause if no capture is in progress any more; the collector is on again if it was before."""
     global _ours
     with _lock:
-        _captures.pop(capture, None)
-        if _captures:
+        if capture_table.live:
             return
-        if not _collecting:  # else it has to see the end
-            with suppress(ValueError):
-                gc.callbacks.remove(_around)
+        if not _collecting and _around in gc.callbacks:  # else it has to see the end
+            gc.callbacks.remove(_around)
         if _ours:  # even if an interrupt came before this, the last time
             gc.enable()
             _ours = False
@@ -62,9 +53,9 @@ def _around(phase: str, info: object) -> None:
     _collecting = phase == "start"
     if _collecting:
         entered = _thread.entered = ExitStack()
-        for relaxed in list(_captures.values()):
+        for capture in list(capture_table.live.values()):
             with suppress(Exception):
-                entered.enter_context(relaxed())
+                entered.enter_context(capture.relaxed())
     else:
         entered = _thread.__dict__.pop("entered", None)
         if entered is not None:
@@ -74,8 +65,7 @@ def _around(phase: str, info: object) -> None:
 def _after_fork() -> None:
     global _lock
     _lock = threading.RLock()
-    for capture in list(_captures):
-        resume(capture)
+    resume()
 
 
 after_fork(_after_fork)

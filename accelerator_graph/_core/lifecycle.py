@@ -41,8 +41,7 @@ class Lifecycle(GraphBase):
         self._check("capture_end()")
         self._end()
 
-    @sure_exit
-    def __exit__(
+    def _exit(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
@@ -55,6 +54,8 @@ class Lifecycle(GraphBase):
         except BaseException:
             self._recover()
             raise
+
+    __exit__ = sure_exit(_exit)
 
     def _begin(self, plan: CapturePlan) -> None:
         """Begin a capture, in a state that allows it."""

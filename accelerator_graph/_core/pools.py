@@ -144,6 +144,8 @@ class Lease:
                 if pool is not None:
                     _refuse_unknown(pool)
                 entry = _Pool(backend, device)
+                if pool is not None:
+                    _pools[pool] = entry
             elif (entry.backend, entry.device) != (backend, device):
                 raise ValueError(
                     f"pool {pool} belongs to device {entry.device} of backend {entry.backend!r}, "
@@ -156,8 +158,6 @@ class Lease:
                 )
             self._pool = entry
             entry.capturing = ref(self)
-            if pool is not None:
-                _pools[pool] = entry
 
     @property
     def id(self) -> PoolId:
@@ -190,8 +190,10 @@ class Lease:
         with _lock:
             entry = self._pool
             assert entry is not None
-            if all(end.value[1] != action for end in entry.ends):
-                entry.ends += (Callback(_end_pool, (self.id, action), backend),)
+            for end in entry.ends:
+                if end.value[1] == action:
+                    return
+            entry.ends += (Callback(_end_pool, (self.id, action), backend),)
 
     def release(self) -> None:
         """Give the part back; the pool ends with its last one. Releasing twice does nothing."""

@@ -112,8 +112,9 @@ class Runner:
         before = before_instantiation(captured)
         value = recorder.instantiate(captured.value)
         self.executable = Executable(recorder, captured.backend, value, self.home._owner)
-        for binding in self._bindings():
-            binding.connect(self.executable, self._check)
+        if self._bound:
+            for binding in self._bindings():
+                binding.connect(self.executable, self._check)
         home, lease = self.home, self.lease
         self.measured = None if before is None else after_instantiation(before, captured, home, lease)
         if not self._keep:
@@ -175,7 +176,7 @@ class Runner:
 
     def _following(self, framework: Framework) -> Callable[[], None]:
         """Return a callable that launches on whatever stream is the framework's current one by then."""
-        device = self.home.device
+        device = self.home._device
         launchers: dict[int, Callable[[], None]] = {}
         runner = ref(self)  # which may hold this callable
 

@@ -71,4 +71,4 @@ class graph(Generic[G]):
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._graph.__exit__(kind, exc, trace)
+        self._graph._exit(kind, exc, trace)

@@ -85,7 +85,8 @@ def leave(who: object) -> None:
         if entries[i] is who or entries[i].entrant is who:
             entry = entries[i]
             try:
-                undo(entry.undos)
+                if entry.undos:
+                    undo(entry.undos)
             except Exception:
                 del entries[i]
                 raise

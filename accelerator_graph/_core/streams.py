@@ -192,7 +192,8 @@ class Stream(StreamWork):
 
     def held(self) -> Stream:
         """Return another hold on the same stream, which `close` of this one does not end."""
-        self._check()
+        if self._closed or self._forks != ownership.forks:
+            self._check()
         return Stream._make(self._backend, self._native, self._device, self._owner)
 
     def close(self) -> None:

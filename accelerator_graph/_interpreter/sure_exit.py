@@ -55,6 +55,17 @@ def if_skipped(obj: object, action: Callable[[], object]) -> object:
     return ref(leave, lambda _: action())
 
 
+class _SectionExit(_Exit):
+    """Makes the exit of a section, and has its end call `end` if nothing else has."""
+
+    def __get__(self, obj: Any, kind: type | None = None) -> Callable[..., Any]:
+        if obj is None:
+            return self._function
+        leave = partial(self._function, obj)
+        obj._guard = ref(leave, lambda _: obj.end())
+        return leave
+
+
 class Section:
     """A context whose `end` is called even if an interrupt arrives at any moment. Subclasses have both."""
 
@@ -71,17 +82,17 @@ class Section:
         raise NotImplementedError
 
     def __enter__(self) -> None:
-        self._guard = if_skipped(self, self.end)
         try:
             self.begin()
         except BaseException:
             self.end()
             raise
 
-    @sure_exit
-    def __exit__(self, *exc: object) -> None:
+    def _exit(self, *exc: object) -> None:
         self.end()
         self._guard = None
+
+    __exit__ = cast("Callable[..., None]", _SectionExit(_exit))
 
 
 class Between(Section):

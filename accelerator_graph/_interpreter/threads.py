@@ -8,7 +8,10 @@ import threading
 class Identity:
     """Lives exactly as long as its thread, if everyone else holds it only by weak references."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "thread")
+
+    def __init__(self) -> None:
+        self.thread = threading.current_thread()
 
 
 class _Thread(threading.local):

@@ -21,7 +21,7 @@ from ._cuda import profiler as _profiler
 from ._cuda import timing as _timing
 from ._cuda.capture import Capture
 from ._cuda.copies import source_setter
-from ._cuda.driver import Driver, Event, Executable, Graph, Handle
+from ._cuda.driver import Driver, Event, Executable, Graph, Handle, Relaxed
 from ._cuda.launch import launch_function, launcher
 from ._cuda.probe import probe
 from ._shared.codes import (
@@ -111,8 +111,7 @@ class CudaBackend(Lends):
 
     def synchronize(self, stream: Any) -> None:
         """Wait until all work on the stream is done."""
-        with self._driver.current_for(stream):
-            self._driver.call("cuStreamSynchronize", stream)
+        self._driver.call_for(stream, "cuStreamSynchronize", stream)
 
     def as_stream(self, obj: object) -> Any | None:
         """Recognise handles and the stream objects of cuda.bindings' driver and runtime."""
@@ -238,7 +237,7 @@ class CudaBackend(Lends):
 
     def relaxed(self, stream: Any) -> AbstractContextManager[None]:
         """Return a context in which this thread disturbs no capture on the stream's device."""
-        return self._driver.relaxed_for(stream)
+        return Relaxed(self._driver, self._driver.context_of(stream))
 
     def capture_begin(self, stream: Any, mode: CaptureMode) -> Capture:
         """Begin a capture on an idle stream."""
@@ -402,4 +401,4 @@ class CudaBackend(Lends):
 
     def relaxed_for(self, graph: Graph) -> AbstractContextManager[None]:
         """Return a context in which this thread disturbs no capture on the graph's device."""
-        return self._driver.relaxed(graph.context)
+        return Relaxed(self._driver, graph.context)

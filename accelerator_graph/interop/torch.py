@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from ..backends.base import Backend, Lends
+from ._torch import streams
 from ._torch.pools import contents, spend
 from ._torch.recorder import TorchRecorder
 from .base import Collective, Framework, PoolContents, PoolId, Undo
@@ -31,7 +32,7 @@ class Torch(Framework):
 
     def backend(self) -> str | None:
         """Return ``"cuda"`` or ``"hip"`` once torch has initialised the device."""
-        torch = self.torch
+        torch = sys.modules["torch"]
         initialised = getattr(getattr(torch, "cuda", None), "is_initialized", None)
         if initialised is None or not initialised():  # torch may be half imported
             return None
@@ -49,42 +50,28 @@ class Torch(Framework):
 
     def current_stream(self, device: int | None = None) -> tuple[int, int]:
         """Return torch's current stream."""
-        torch = self.torch
-        cuda = torch.cuda
-        device = cuda.current_device() if device is None else device
-        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # faster: it makes no object
-        return int(cuda.current_stream(device).cuda_stream if raw is None else raw(device)), device
+        torch = sys.modules["torch"]
+        device = streams.current_device(torch) if device is None else device
+        return streams.current_handle(torch, device), device
 
     def current_handle(self, device: int) -> tuple[Callable[[int], int], int] | None:
         """Return torch's raw getter."""
-        getter = getattr(self.torch._C, "_cuda_getCurrentRawStream", None)
+        getter = getattr(sys.modules["torch"]._C, "_cuda_getCurrentRawStream", None)
         return None if getter is None else (getter, device)
 
     def use_stream(self, handle: int, device: int) -> Undo:
         """Make a stream torch's current one on its device, and that device the current one."""
-        cuda = self.torch.cuda
-        device_before, stream_before = cuda.current_device(), cuda.current_stream(device)
-
-        def undo() -> None:
-            cuda.set_stream(stream_before)  # sets its device as well
-            if device_before != device:
-                cuda.set_device(device_before)
-
-        stream = self._last
+        torch, stream = sys.modules["torch"], self._last
         if stream is None or (stream.cuda_stream, stream.device_index) != (handle, device):
             # ExternalStream(0) is a new stream (torch/csrc/cuda/Stream.cpp), not the default one
+            cuda = torch.cuda
             stream = cuda.ExternalStream(handle, device=device) if handle else cuda.default_stream(device)
             self._last = stream
-        try:
-            cuda.set_stream(stream)
-            return undo
-        except BaseException:
-            undo()
-            raise
+        return streams.use(torch, stream, device)
 
     def prepare(self, device: int) -> None:
         """Empty the caching allocators, as ``torch.cuda.graph`` does."""
-        torch = self.torch
+        torch = sys.modules["torch"]
         torch.cuda.empty_cache()
         empty_pinned = getattr(torch._C, "_host_emptyCache", None)
         if empty_pinned is not None:
@@ -151,7 +138,7 @@ class Torch(Framework):
 
     def observe_collectives(self, note: Callable[[Collective], object]) -> Undo | None:
         """Call `note` for each collective that torch.distributed is asked for on a capturing stream."""
-        if "distributed" not in vars(self.torch):
+        if "distributed" not in sys.modules["torch"].__dict__:
             return None
         from ._torch.collectives import observe_collectives
 

@@ -10,7 +10,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph import backends
-from accelerator_graph._core import capture_table, gc_pause, ownership
+from accelerator_graph._core import capture_table, ownership
 from accelerator_graph.backends.cpu import CpuBackend
 
 
@@ -126,16 +126,16 @@ def test_a_collection_in_another_thread_holds_the_streams_that_it_relaxes(backen
     stream = ag.Stream(backend="strict")
     graph = ag.Graph(stream=stream)
     graph.capture_begin()
-    seen = list(gc_pause._captures.values())
+    seen = list(capture_table.live.values())
     assert seen
     graph.reset()
     del graph, stream
     ownership.drain()
-    for relaxed in seen:
-        with relaxed():
+    for capture in seen:
+        with capture.relaxed():
             pass
     assert backend.misused == []
-    del seen, relaxed
+    del seen, capture
     ownership.drain()
     assert len(backend.destroyed) == 1
 

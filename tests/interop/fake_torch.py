@@ -93,6 +93,11 @@ def set_stream(stream):
     _streams[stream.device_index] = stream
 
 
+def _get_current_stream(device):
+    stream = _streams.get(device) or default_stream(device)
+    return stream.stream_id, stream.device_index, stream.device_type
+
+
 @contextlib.contextmanager
 def _stream(stream):
     device, before = get_device(), current_stream(stream.device_index)
@@ -311,7 +316,13 @@ def torch(initialized=True, devices=2, graph=CUDAGraph):
     return module(
         "torch",
         cuda=cuda,
-        _C=SimpleNamespace(_cuda_endAllocateToPool=end_allocate, _cuda_releasePool=end_of_use),
+        _C=SimpleNamespace(
+            _cuda_endAllocateToPool=end_allocate,
+            _cuda_releasePool=end_of_use,
+            _cuda_getDevice=get_device,
+            _cuda_getCurrentStream=_get_current_stream,
+            _cuda_setStream=lambda **stream: set_stream(Stream(**stream)),
+        ),
         Stream=Generic,
         Generator=Generator,
         version=SimpleNamespace(hip=None, cuda="12.8"),

@@ -110,7 +110,20 @@ def test_the_default_stream_is_entered_as_itself(frameworks):
         undo = torch.use_stream(0, 0)
         assert cuda.current_stream().cuda_stream == 0
         undo()
-        assert cuda.current_stream() is before
+        assert cuda.current_stream().cuda_stream == before.cuda_stream
+
+
+def test_a_torch_without_its_functions_in_c(frameworks, monkeypatch):
+    there = sys.modules["torch"]
+    for name in ("_cuda_getDevice", "_cuda_getCurrentStream", "_cuda_setStream"):
+        monkeypatch.delattr(there._C, name)
+    [torch] = (each for each in interop.loaded() if type(each).__name__ == "Torch")
+    before, handle = there.cuda.Stream(), made(1)
+    there.cuda.set_stream(before)
+    undo = torch.use_stream(handle, 1)
+    assert torch.current_stream() == (handle, 1)
+    undo()
+    assert torch.current_stream() == (before.cuda_stream, 0)
 
 
 def test_what_is_no_stream_stays_none(frameworks):

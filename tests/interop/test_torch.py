@@ -11,6 +11,7 @@ import warnings
 import weakref
 from collections import Counter
 from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,7 +22,7 @@ pytestmark = lanes.require("software_cuda")
 from cuda.bindings import driver
 
 import accelerator_graph as ag
-from accelerator_graph._core import gc_pause, ownership
+from accelerator_graph._core import capture_table, gc_pause, ownership
 from interop import fake_torch as interop_fake_torch
 from interop.fake_torch import AcceleratorError, CUDAGraph, CUDAGraphOf215, Generator, MemPool, pool_uses
 from interop.fakes import call, calls, install
@@ -43,7 +44,7 @@ def nothing_stays():
     gc.collect()
     ownership.drain()
     assert gc.isenabled()
-    assert not gc_pause._captures
+    assert not capture_table.live
     assert not interop_fake_torch._routed
     assert not pool_uses
 
@@ -546,7 +547,7 @@ def test_the_collector_waits_for_the_end_of_a_capture(torch, lazy_collector):
 
 
 def test_without_the_pause_the_collector_breaks_the_capture(torch, lazy_collector, monkeypatch):
-    monkeypatch.setattr(gc_pause, "pause", lambda capture, relaxed: None)
+    monkeypatch.setattr(gc_pause, "pause", lambda: None)
     held, _ = in_a_cycle()
     with pytest.raises(ag.CaptureError), ag.graph(ag.Graph()):  # noqa: PT012
         held.clear()
@@ -563,7 +564,7 @@ def test_a_collection_in_the_body_is_harmless(torch):
         assert foreign() is None
     g.replay()
     assert value(x) == 5
-    assert not gc_pause._captures
+    assert gc_pause._around not in gc.callbacks
 
 
 @pytest.fixture(name="unrelaxed")
@@ -583,11 +584,22 @@ def test_without_relaxing_a_collection_in_the_body_breaks_the_capture(torch, unr
     assert info.value.reason == "invalidated"
 
 
+def begin(key, relaxed=nullcontext):
+    """Stand in for a capture that begins."""
+    capture_table.live[key] = SimpleNamespace(relaxed=relaxed)
+    gc_pause.pause()
+
+
+def end(key):
+    del capture_table.live[key]
+    gc_pause.resume()
+
+
 def test_an_interrupt_while_the_collector_is_switched_on(torch):
-    gc_pause.pause(1, nullcontext)
-    del gc_pause._captures[1]  # as far as the first clean-up came
+    begin(1)
+    del capture_table.live[1]  # as far as the first clean-up came
     assert not gc.isenabled()
-    gc_pause.resume(1)
+    gc_pause.resume()
     assert gc.isenabled()
 
 
@@ -602,9 +614,9 @@ def test_a_collection_outlives_the_capture_that_it_began_in(torch):
 
     class Ends:
         def __del__(self):
-            gc_pause.resume(1)
+            end(1)
 
-    gc_pause.pause(1, relaxed)
+    begin(1, relaxed)
     ends = Ends()
     ends.itself = ends
     del ends
@@ -649,17 +661,17 @@ def test_a_collector_that_the_user_has_switched_off_stays_off(torch):
 
 def test_the_last_of_several_captures_switches_the_collector_on():
     for first, second in ((1, 2), (2, 1)):
-        gc_pause.pause(1, nullcontext)
-        gc_pause.pause(2, nullcontext)
-        gc_pause.pause(2, nullcontext)
-        gc_pause.resume(first)
+        begin(1)
+        begin(2)
+        gc_pause.pause()
+        end(first)
         assert not gc.isenabled()
-        gc_pause.resume(second)
+        end(second)
         assert gc.isenabled()
-        gc_pause.resume(second)
-    gc_pause.pause(1, nullcontext)
+        gc_pause.resume()
+    begin(1)
     gc.enable()  # the user, in the body
-    gc_pause.resume(1)
+    end(1)
     assert gc.isenabled()
 
 

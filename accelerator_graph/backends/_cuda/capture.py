@@ -31,8 +31,7 @@ def begin(driver: Driver, stream: Any, mode: CaptureMode) -> Capture:
     driver_mode = getattr(driver.api.CUstreamCaptureMode, f"CU_STREAM_CAPTURE_MODE_{mode.upper()}")
     capture = Capture(stream, driver.context_of(stream))
     try:
-        with driver.current(capture.context):
-            driver.call("cuStreamBeginCapture", stream, driver_mode)
+        driver.call_in(capture.context, "cuStreamBeginCapture", stream, driver_mode)
         return capture
     except DriverError as error:
         # The code may be that of an earlier failure, and the capture begun. After 401 it is somebody else's.

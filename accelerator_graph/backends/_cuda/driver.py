@@ -238,7 +238,26 @@ class Driver:
         before = self.call("cuCtxGetCurrent")
         if int(before) == int(context):
             return _NOTHING_TO_DO
+        return self._exchanged(before, context)
+
+    def _exchanged(self, before: Any, context: Any) -> AbstractContextManager[None]:
         return Between(partial(self.call, "cuCtxSetCurrent", context), partial(self.set_back, before))
+
+    def call_in(self, context: Any, function: str, *args: Any) -> Any:
+        """Like `call`, while a context is current."""
+        before = self.call("cuCtxGetCurrent")
+        if int(before) == int(context):
+            return self.call(function, *args)
+        with self._exchanged(before, context):
+            return self.call(function, *args)
+
+    def call_for(self, stream: Any, function: str, *args: Any) -> Any:
+        """Like `call`, while the context of a stream is current."""
+        if int(stream) not in SPECIAL_STREAMS:
+            return self.call_in(self.context_of(stream), function, *args)
+        if int(self.call("cuCtxGetCurrent")):  # such a stream is one of the current context
+            return self.call(function, *args)
+        return self.call_in(self.primary_context(0), function, *args)
 
     def current_for(self, stream: Any) -> AbstractContextManager[None]:
         """Make the context of a stream current."""
@@ -259,7 +278,7 @@ class Driver:
 
     def relaxed_for(self, stream: Any) -> AbstractContextManager[None]:
         """Like `current_for`, and like `relaxed`."""
-        return self.relaxed(self.context_of(stream))
+        return Relaxed(self, self.context_of(stream))
 
 
 class Relaxed(Section):
@@ -281,7 +300,8 @@ class Relaxed(Section):
             self._before = current
             driver.call("cuCtxSetCurrent", self._context)
         driver.keep(mode, "cuThreadExchangeStreamCaptureMode", driver.relaxed_mode)
-        driver.checked("cuThreadExchangeStreamCaptureMode", mode[0])
+        if mode[0][0] is not driver.success:
+            driver.failed("cuThreadExchangeStreamCaptureMode", mode[0][0])
 
     def end(self) -> None:
         """Undo both, as far as they were done."""

@@ -48,6 +48,7 @@ class TorchRecorder(FrameworkRecorder):
         self._device = device
         self._generators = generators
         self._framework = framework
+        self._torch = framework.torch
         self._given = pool
         self.destroy_disturbs_captures: bool = backend.name == "hip" or hasattr(pool, "owner")
         """torch's graphs synchronise the device when they go, on ROCm; and wherever a `MemPool` goes with
@@ -57,7 +58,7 @@ class TorchRecorder(FrameworkRecorder):
 
     def capture_begin(self, stream: Any, mode: CaptureMode) -> Recording:
         """Let torch begin a capture of its current stream, which is this one."""
-        torch, device = self._framework.torch, self._device
+        torch, device = self._torch, self._device
         recording = Recording(stream, device)
         self.pool = usable(self._given)
         try:
@@ -134,11 +135,11 @@ class TorchRecorder(FrameworkRecorder):
 
     def _end_routing(self, graph: Any, device: int) -> None:
         """Have torch's allocator leave the pool. Up to 2.13 it stays there for ever if a capture fails."""
-        native = self._framework.torch._C
+        native = self._torch._C
         with contextlib.suppress(Exception):
             native._cuda_endAllocateToPool(device, self.pool)  # raises if torch has done so
             _asked_for_ever.append(graph)
-            spend(self._framework.torch, self._given)
+            spend(self._torch, self._given)
             native._cuda_releasePool(device, self.pool)
 
     def _over(self, recording: Recording) -> None:
@@ -150,7 +151,7 @@ class TorchRecorder(FrameworkRecorder):
 
     def _reset_generators(self, recording: Recording) -> None:
         """Record nothing, once: generators whose capture failed stay in it until one has ended well."""
-        torch = self._framework.torch
+        torch = self._torch
         device = recording.device
         if not recording.generators or self.backend.capture_status(recording.stream).value != "none":
             return

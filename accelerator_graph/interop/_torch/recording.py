@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from ..._interpreter.threads import this_thread
+
 
 class Recording:
     """A capture, and later the graph: torch's object and the handle borrowed from it."""
@@ -12,7 +14,7 @@ class Recording:
     def __init__(self, stream: Any, device: int) -> None:
         self.stream = stream
         self.device = device
-        self.thread: threading.Thread = threading.current_thread()
+        self.thread: threading.Thread = this_thread().thread
         self.torch_graph: Any = None
         self.generators: list[Any] = []
         """The generators that a replay may use, if torch must be told about them; otherwise empty."""
