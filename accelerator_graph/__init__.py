@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ._core.current_stream import is_graph_available as is_graph_available
     from ._core.events import Event as Event
     from ._core.labels import label as label
-    from ._core.memory import measure_memory as measure_memory
+    from ._core.measuring import measure_memory as measure_memory
     from ._core.module_labels import ModuleLabels as ModuleLabels
     from ._core.module_labels import label_modules as label_modules
     from ._core.pools import AnyPool as AnyPool
@@ -87,7 +87,7 @@ _NAMES = {
     "": "api backends compat errors interop testing",
     "._core.collectives": "note_collective",
     "._core.labels": "label",
-    "._core.memory": "measure_memory",
+    "._core.measuring": "measure_memory",
     "._core.module_labels": "ModuleLabels label_modules",
     "._core.pools": "AnyPool PoolId graph_pool_handle",
     "._core.current_stream": "current_stream is_current_stream_capturing is_graph_available",

@@ -5,25 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from typing import Self, TypeVar, cast
+from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 from . import inspection
-from ._core import capture_table, liveness, ownership, pools, states
-from ._core.call_site import caller
-from ._core.capture import Observer
+from ._core import capture_table, ownership, pools, states
 from ._core.capture_plan import CapturePlan
 from ._core.extension import calling
 from ._core.graph_base import GraphBase
 from ._core.lifecycle import Lifecycle
 from ._core.modes import CaptureMode, check_mode
-from ._core.observation import diagnosing
 from ._core.side_capture import graph as graph
 from ._core.streams import Stream
+from ._core.switches import diagnosing
 from ._interpreter.integers import integer
 from ._interpreter.sure_exit import if_skipped
 from .errors import AcceleratorGraphError
 from .interop import registry as interop
 from .interop.base import Collective
+
+if TYPE_CHECKING:
+    from ._core.capture import Observer
 
 T = TypeVar("T")
 _DESCRIBED = (".json", ".html", ".svg", ".png", ".pdf")
@@ -109,6 +110,8 @@ class Graph(Lifecycle):
             No stream was named, none is current, and there is no accelerator.
         """
         self._check("capture_begin()")
+        from ._core.call_site import caller
+
         self._enter(CapturePlan(pool=pool, mode=capture_error_mode))
         assert self._capture is not None
         self._capture.begun_at = caller()
@@ -213,7 +216,9 @@ class Graph(Lifecycle):
         runner = self._runner
         with nullcontext() if runner is None else runner.lock:
             if self._watched is None:
-                self._watched = liveness.Watchlist()
+                from ._core.liveness import Watchlist
+
+                self._watched = Watchlist()
             self._watched.add(obj)
             if runner is not None:
                 runner.check_with(self._watched.check)

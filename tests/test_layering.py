@@ -57,7 +57,7 @@ RULES = [
     ),
     (
         "diagnosis._tracing",
-        "errors _interpreter backends.base interop.base _core.observation _core.capture _core.streams "
+        "errors _interpreter backends.base interop.base _core.switches _core.capture _core.streams "
         "_core.stream_stack _core.call_site diagnosis._tracing",
         "",
     ),

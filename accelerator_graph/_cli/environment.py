@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
-from .._core import liveness, observation
+from .._core import switches
 from .._graphed.verified import wanted
 
 PREFIX = "ACCELERATOR_GRAPH_"
@@ -39,8 +39,10 @@ def verify(value: str) -> str:
 
 VARIABLES: dict[str, Callable[[str], str]] = {
     "BACKEND": lambda value: "the backend if the code names none",
-    "CHECK_INPUT_LIVENESS": of_graphs("a graph refuses to replay once an input is freed", liveness.asked_for),
-    "DIAGNOSE": of_graphs("a capture that fails names the call that broke it", observation.asked_for),
+    "CHECK_INPUT_LIVENESS": of_graphs(
+        "a graph refuses to replay once an input is freed", switches.finds_inputs
+    ),
+    "DIAGNOSE": of_graphs("a capture that fails names the call that broke it", switches.is_diagnosed),
     "DISABLE_PLUGINS": switch("installed plug-ins are not looked for"),
     "PROGRAMS": lambda value: "the number of random programs in a backend's tests",
     "PROGRAMS_SEED": lambda value: "the seed of the random programs in a backend's tests",

@@ -11,7 +11,6 @@ from ..errors import CaptureError, GraphStateError
 from ..interop.base import FrameworkRecorder
 from . import capture_table
 from .extension import fast, new_lock
-from .liveness import checked
 from .ownership import Owned
 from .stream_messages import captured_by, describe
 from .streams import Stream
@@ -85,7 +84,7 @@ class Binding:
         """Launch this executable from now on, after a check if there is one."""
         recorder, value, native = executable.recorder, executable.value, self._stream._native
         if check is not None:
-            self.target = (checked(check, recorder.bind(value, native)), executable, False)
+            self.target = (_checked(check, recorder.bind(value, native)), executable, False)
         elif fast and executable.lock is None and recorder.launch_function(value, native) is not None:
             self.target = (None, executable, True)
         else:
@@ -145,6 +144,16 @@ class Binding:
             executable.last = self._stream._owner  # the next run may have to wait for this one
         if isinstance(executable.recorder, FrameworkRecorder):  # only later it may let C launch
             self._connect_c()
+
+
+def _checked(check: Callable[[], None], call: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a callable that makes a check, then the launch."""
+
+    def launch() -> None:
+        check()
+        call()
+
+    return launch
 
 
 def refuse_capturing(stream: Stream) -> None:

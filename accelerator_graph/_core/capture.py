@@ -21,24 +21,24 @@ from ..errors import (
 )
 from ..interop.base import Collective, Framework, FrameworkRecorder, Undo
 from . import capture_table, gc_pause, stream_stack
-from .call_site import Site
 from .captured import Captured
 from .modes import CaptureMode, native_mode
-from .observation import Observation
 from .ownership import Callback
 from .pools import Lease
 from .stream_messages import captured_by, describe
 
 if TYPE_CHECKING:
+    from .call_site import Site
     from .marks import LabelledRange, Mark
+    from .observation import Observation
     from .progress import Progress
     from .streams import Stream
 
+    Observer = Callable[["Capture"], Observation]
+    """Makes the observation of a capture."""
+
 _keys = itertools.count()
 _NO_TOKEN = object()
-
-Observer = Callable[["Capture"], Observation]
-"""Makes the observation of a capture."""
 
 
 class Capture:

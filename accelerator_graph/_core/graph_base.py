@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from ..backends import registry
 from ..errors import GraphStateError
 from ..interop.base import Collective
-from . import liveness, observation, ownership, pools, states
+from . import ownership, pools, states, switches
 from .modes import CaptureMode, check_mode
 from .states import GraphState
 from .stream_messages import describe
@@ -17,6 +17,7 @@ from .streams import as_stream
 if TYPE_CHECKING:
     from .capture import Capture
     from .captured import Captured
+    from .liveness import Watchlist
     from .progress import Progress
     from .replay import Runner
 
@@ -80,9 +81,9 @@ class GraphBase:
         self._mode = check_mode(capture_error_mode)
         self._backend_name = None if backend is None else registry.get(backend).name
         self._given_stream = None if stream is None else as_stream(stream, backend)
-        self._finds_inputs = liveness.asked_for(check_input_liveness)
-        self._diagnose = observation.asked_for(diagnose)
-        self._watched: liveness.Watchlist | None = None
+        self._finds_inputs = switches.finds_inputs(check_input_liveness)
+        self._diagnose = switches.is_diagnosed(diagnose)
+        self._watched: Watchlist | None = None
         self._retained: list[object] | None = None
         self._generators: tuple[object, ...] = ()
         self._empty()

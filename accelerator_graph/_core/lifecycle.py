@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from .._interpreter.sure_exit import sure_exit
 from ..errors import EmptyGraphWarning, GraphStateError
-from . import liveness, ownership, pools, states
-from .capture import Capture, Observer
+from . import ownership, pools, states
+from .capture import Capture
 from .capture_plan import CapturePlan
 from .current_stream import stream_to_capture
-from .empty import warn_of_nothing, why_empty
 from .graph_base import GraphBase
 from .modes import check_mode
 from .replay import Runner
+
+if TYPE_CHECKING:
+    from .capture import Observer
 
 
 class Lifecycle(GraphBase):
@@ -73,7 +76,9 @@ class Lifecycle(GraphBase):
 
                 capture.progress = Progress(target._backend, target._native)
             if finds_inputs and self._watched is None:
-                self._watched = liveness.Watchlist()
+                from .liveness import Watchlist
+
+                self._watched = Watchlist()
             used = None if self._watched is None else self._watched.begin()
             first = target if home is not target and home._is_capturing() else home
             prepare = first if plan.prepare else None
@@ -115,6 +120,8 @@ class Lifecycle(GraphBase):
 
     def _found_empty(self, subject: str) -> None:
         """Warn that a capture recorded nothing."""
+        from .empty import warn_of_nothing, why_empty
+
         assert self._home is not None
         message = f"{subject} recorded nothing: {why_empty(self._home._backend)}."
         warn_of_nothing(self._worded("empty capture", message), EmptyGraphWarning)

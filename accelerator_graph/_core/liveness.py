@@ -14,23 +14,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import GraphStateError
-from . import switches
 
 if TYPE_CHECKING:
     from types import FrameType
 
-VARIABLE = "ACCELERATOR_GRAPH_CHECK_INPUT_LIVENESS"
-
 _NONE: frozenset[int] = frozenset()
 _SHOWN = 5
-
-
-def asked_for(given: object) -> bool:
-    """Return True if captures should find and watch their inputs; None means as the environment says.
-
-    Raises TypeError for another type, ValueError if the variable is neither 0 nor 1. Empty counts as unset.
-    """
-    return switches.is_on(given, "check_input_liveness", VARIABLE)
 
 
 class _Sentinel:
@@ -105,16 +94,6 @@ class Watchlist:
         key = id(entry)
         self._entries[key] = entry
         return lambda: self._entries.pop(key, None)
-
-
-def checked(check: Callable[[], None], call: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a callable that makes a check, then the launch."""
-
-    def launch() -> None:
-        check()
-        call()
-
-    return launch
 
 
 def _note(entry: _Memory) -> None:

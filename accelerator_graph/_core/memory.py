@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence, Set
-from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 from .._interpreter.heap import heap_bytes
 from ..backends.base import DeviceMemory
@@ -19,43 +17,6 @@ if TYPE_CHECKING:
     from .ownership import Owned
     from .pools import Lease
     from .streams import Stream
-
-
-class _Thread(threading.local):
-    depth = 0
-
-
-_thread = _Thread()
-
-
-class measure_memory:
-    """Measure the executables that this thread makes inside a ``with`` block, for `Graph.memory`.
-
-    Measuring takes time at each instantiation, and what other threads and other programs allocate or free on
-    the device meanwhile is counted as well. So capture the graphs in question inside the block, on one thread
-    and on a device that nobody else uses. A kept graph can be instantiated once more inside it. Blocks can be
-    nested.
-
-    Examples
-    --------
-    ::
-
-        with ag.measure_memory():
-            for size in sizes:
-                capture(size)
-        print(ag.memory_report())
-    """
-
-    __slots__ = ()
-
-    def __enter__(self) -> Self:
-        _thread.depth += 1
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        _thread.depth -= 1
 
 
 class Difference(NamedTuple):
@@ -76,20 +37,20 @@ class Measured(NamedTuple):
     """The segments of the pool, by address, that the graph's work uses; None if that is not known."""
 
 
-class _Before(NamedTuple):
+class Before(NamedTuple):
+    """What was free and in use before an instantiation."""
+
     free: int | None
     heap: int | None
 
 
-def before_instantiation(captured: Owned) -> _Before | None:
-    """Begin to measure an instantiation; return None unless this thread measures."""
-    if not _thread.depth:
-        return None
+def before_instantiation(captured: Owned) -> Before:
+    """Begin to measure an instantiation."""
     memory = device_memory(captured)
-    return _Before(None if memory is None else memory.free, heap_bytes())
+    return Before(None if memory is None else memory.free, heap_bytes())
 
 
-def after_instantiation(before: _Before, captured: Owned, home: Stream, lease: Lease) -> Measured:
+def after_instantiation(before: Before, captured: Owned, home: Stream, lease: Lease) -> Measured:
     """End the measurement of an instantiation, while there is still the graph."""
     heap, memory = heap_bytes(), device_memory(captured)
     contents = pool_contents(home, lease)

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
-
-from . import switches
 
 if TYPE_CHECKING:
     from ..errors import CaptureError
-
-VARIABLE = "ACCELERATOR_GRAPH_DIAGNOSE"
-
-diagnosing: ContextVar[bool] = ContextVar("diagnosing", default=False)
-"""True inside ``with diagnose():``."""
 
 
 class Observation(Protocol):
@@ -30,8 +22,3 @@ class Observation(Protocol):
 
     def succeeded(self) -> None:
         """Warn of what was noticed, after the capture has become a graph."""
-
-
-def asked_for(given: object) -> bool:
-    """Return True if a graph's captures should be watched; None means as the environment says."""
-    return switches.is_on(given, "diagnose", VARIABLE)

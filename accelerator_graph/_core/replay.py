@@ -13,7 +13,7 @@ from ..backends.base import Capability, unsupported
 from ..errors import GraphStateError, UnsupportedError
 from .binding import Binding, Executable, refuse_capturing
 from .extension import fast
-from .memory import Measured, after_instantiation, before_instantiation
+from .measuring import measuring
 from .ownership import drain
 from .stream_messages import describe
 from .stream_owners import FrameworkCurrent
@@ -22,6 +22,7 @@ from .streams import Stream, as_stream
 if TYPE_CHECKING:
     from ..interop.base import Framework
     from .captured import Captured
+    from .memory import Measured
     from .pools import Lease
 
 MOST_STREAMS = 16
@@ -106,10 +107,12 @@ class Runner:
         captured = self.captured
         assert captured is not None
         recorder = captured.recorder
+        if measuring.depth:
+            from .memory import after_instantiation, before_instantiation
         if self.executable is not None and recorder.single_executable(captured.value):
             self.refuse("the graph could not be instantiated again; call instantiate() or replay()")
             drain()
-        before = before_instantiation(captured)
+        before = before_instantiation(captured) if measuring.depth else None
         value = recorder.instantiate(captured.value)
         self.executable = Executable(recorder, captured.backend, value, self.home._owner)
         if self._bound:

@@ -16,7 +16,6 @@ from ..errors import GraphStateError
 from . import ownership, stream_stack
 from .events import Event
 from .framework_streams import placed
-from .stream_lookup import find
 from .stream_messages import captured_by, describe
 from .stream_owners import Borrowed, OwnedStream, Owner
 from .stream_work import StreamWork
@@ -331,6 +330,8 @@ def as_stream(obj: object, backend: str | None = None, why: str = _NAMED) -> Str
         if backend is not None and obj.backend != backend:
             raise ValueError(f"the {describe(obj)} is not of backend {backend!r}, {why}.")
         return obj
+    from .stream_lookup import find
+
     found, native = find(obj, backend, why)
     return Stream._make(found, native, found.device_of(native), Borrowed(obj))
 

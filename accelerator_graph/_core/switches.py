@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextvars import ContextVar
+
+LIVENESS = "ACCELERATOR_GRAPH_CHECK_INPUT_LIVENESS"
+DIAGNOSE = "ACCELERATOR_GRAPH_DIAGNOSE"
+
+diagnosing: ContextVar[bool] = ContextVar("diagnosing", default=False)
+"""True inside ``with diagnose():``."""
 
 
 def is_on(given: object, name: str, variable: str) -> bool:
@@ -18,3 +25,13 @@ def is_on(given: object, name: str, variable: str) -> bool:
     if value not in ("", "0", "1"):
         raise ValueError(f"{variable} is {value!r}; set it to 1 or 0, or unset it.")
     return value == "1"
+
+
+def finds_inputs(given: object) -> bool:
+    """Return True if captures should find and watch their inputs. See `is_on`."""
+    return is_on(given, "check_input_liveness", LIVENESS)
+
+
+def is_diagnosed(given: object) -> bool:
+    """Return True if a graph's captures should be watched. See `is_on`."""
+    return is_on(given, "diagnose", DIAGNOSE)

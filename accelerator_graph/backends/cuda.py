@@ -14,13 +14,9 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any, ClassVar
 
-from ._cuda import arguments as _arguments
 from ._cuda import capture as _capture
 from ._cuda import nodes as _nodes
-from ._cuda import profiler as _profiler
-from ._cuda import timing as _timing
 from ._cuda.capture import Capture
-from ._cuda.copies import source_setter
 from ._cuda.driver import Driver, Event, Executable, Graph, Handle, Relaxed
 from ._cuda.launch import launch_function, launcher
 from ._cuda.probe import probe
@@ -296,6 +292,8 @@ class CudaBackend(Lends):
 
     def source_setter(self, graph: Graph, executable: Executable, node: int) -> Callable[[int], None] | None:
         """Return a callable that changes the address that a copy reads from."""
+        from ._cuda.copies import source_setter
+
         return source_setter(self._driver, graph, executable, node)
 
     def destroy_graph(self, graph: Graph) -> None:
@@ -325,6 +323,8 @@ class CudaBackend(Lends):
         self, graph: Graph, before: Sequence[int], after: Sequence[int]
     ) -> tuple[Executable, Sequence[Event]]:
         """Make an executable of a copy that has nodes which record events."""
+        from ._cuda.timing import add_events
+
         driver = self._driver
         with driver.relaxed(graph.context), ExitStack() as undo:
             events = []
@@ -333,7 +333,7 @@ class CudaBackend(Lends):
                 undo.callback(release, self.destroy_event, events[-1])
             copy = Graph(driver.call("cuGraphClone", graph.handle), graph.context)
             undo.callback(release, self.destroy_graph, copy)
-            _timing.add_events(driver, graph, copy, before, after, events)
+            add_events(driver, graph, copy, before, after, events)
             executable = self.instantiate(copy)
             undo.callback(release, self.destroy_executable, executable)
             self.destroy_graph(copy)
@@ -342,8 +342,10 @@ class CudaBackend(Lends):
 
     def time_nodes(self, graph: Graph, stream: Any, runs: int) -> Sequence[Mapping[int, tuple[float, float]]]:
         """Run a copy under CUPTI, which ``cupti-python`` binds."""
+        from ._cuda import profiler
+
         nodes, _ = self.nodes(graph)
-        with _profiler.recording() as records:
+        with profiler.recording() as records:
             executable, _ = self.instantiate_timed(graph, (), ())
             try:
                 for _ in range(runs):
@@ -351,12 +353,14 @@ class CudaBackend(Lends):
                 self.synchronize(stream)
             finally:
                 release(self.destroy_executable, executable)
-        return _profiler.matched(records, nodes, runs)
+        return profiler.matched(records, nodes, runs)
 
     def addresses(self, graph: Graph) -> Set[int] | None:
         """Return every number among the nodes' parameters that could be an address."""
+        from ._cuda.arguments import addresses
+
         with self._driver.current(graph.context):
-            return _arguments.addresses(self._driver, graph.handle)
+            return addresses(self._driver, graph.handle)
 
     def device_memory(self, obj: Graph | Executable) -> DeviceMemory:
         """Return what the driver tells of the memory of the device. These calls disturb no capture."""

@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 from ._hip import capture as _capture
 from ._hip import events as _events
 from ._hip import nodes as _nodes
-from ._hip import timing as _timing
 from ._hip import topology as _topology
 from ._hip.arrays import plain
 from ._hip.capture import Capture
@@ -346,6 +345,8 @@ class HipBackend(Lends):
         self, graph: Graph, before: Sequence[int], after: Sequence[int]
     ) -> tuple[Executable, Sequence[Event]]:
         """Make an executable of a copy that has nodes which record events."""
+        from ._hip.timing import add_events
+
         driver = self._driver
         timed = int(driver.api.hipEventDefault)
         with driver.relaxed(graph.device), ExitStack() as undo:
@@ -356,7 +357,7 @@ class HipBackend(Lends):
                 undo.callback(release, self.destroy_event, events[-1])
             copy = Graph(driver.call("hipGraphClone", graph.handle), graph.device)
             undo.callback(release, self.destroy_graph, copy)
-            _timing.add_events(driver, graph, copy, before, after, events)
+            add_events(driver, graph, copy, before, after, events)
             executable = self.instantiate(copy)
             undo.callback(release, self.destroy_executable, executable)
             self.destroy_graph(copy)

@@ -7,7 +7,7 @@ import importlib
 from typing import Any, ClassVar
 
 from .. import api
-from .._core import capture_table, liveness
+from .._core import capture_table, switches
 from .._core.capture_plan import CapturePlan
 from .._core.modes import CaptureMode
 from .._core.pools import AnyPool
@@ -66,7 +66,7 @@ class TorchGraph(api.Graph):
                 _prepare(torch, target.device)
                 plan.idle = True
             plan.stream, plan.home = target, plan.home or _following(target.device)
-            plan.finds_inputs = liveness.asked_for(self.check_input_liveness or None)
+            plan.finds_inputs = switches.finds_inputs(self.check_input_liveness or None)
             super()._begin(plan)
         except CaptureError as error:
             if error.reason == "default_stream":

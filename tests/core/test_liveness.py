@@ -297,7 +297,7 @@ def test_other_values_are_errors(monkeypatch, value):
 
 
 def test_nothing_is_in_the_way_of_replays_without_it(standin, runs, monkeypatch):
-    monkeypatch.setattr(binding, "checked", None)
+    monkeypatch.setattr(binding, "_checked", None)
     x = Array()
     runs_well(capture(standin, runs, x, check_input_liveness=False), runs)
     runs_well(capture(standin, runs), runs)  # nothing was found

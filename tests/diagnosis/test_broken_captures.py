@@ -12,7 +12,7 @@ import threading
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core.observation import VARIABLE
+from accelerator_graph._core.switches import DIAGNOSE as VARIABLE
 from diagnosis.planted import broken_by, library, marked, named
 
 pytestmark = pytest.mark.needs("cpu")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from accelerator_graph._core.observation import VARIABLE
+from accelerator_graph._core.switches import DIAGNOSE as VARIABLE
 from processes import execute
 
 pytestmark = pytest.mark.needs("cpu", "rest")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextvars import Token
 from types import TracebackType
 
-from ..._core.observation import diagnosing
+from ..._core.switches import diagnosing
 
 
 class diagnose:
