@@ -17,12 +17,12 @@ def switch(effect: str) -> Callable[[str], str]:
     return lambda value: "0 is the default" if value.strip() == "0" else effect
 
 
-def of_graphs(effect: str, asked_for: Callable[[object], bool]) -> Callable[[str], str]:
+def of_graphs(effect: str, option: str) -> Callable[[str], str]:
     """Return a function that says what a value of a graph's option does. `Graph` refuses all but 0 and 1."""
 
     def say(value: str) -> str:
         try:
-            return effect if asked_for(None) else "0 is the default"
+            return effect if switches.is_on(None, option) else "0 is the default"
         except ValueError as error:
             return f"Graph() raises ValueError: {error}"
 
@@ -39,10 +39,8 @@ def verify(value: str) -> str:
 
 VARIABLES: dict[str, Callable[[str], str]] = {
     "BACKEND": lambda value: "the backend if the code names none",
-    "CHECK_INPUT_LIVENESS": of_graphs(
-        "a graph refuses to replay once an input is freed", switches.finds_inputs
-    ),
-    "DIAGNOSE": of_graphs("a capture that fails names the call that broke it", switches.is_diagnosed),
+    "CHECK_INPUT_LIVENESS": of_graphs("a graph refuses to replay once an input is freed", switches.LIVENESS),
+    "DIAGNOSE": of_graphs("a capture that fails names the call that broke it", switches.DIAGNOSE),
     "DISABLE_PLUGINS": switch("installed plug-ins are not looked for"),
     "PROGRAMS": lambda value: "the number of random programs in a backend's tests",
     "PROGRAMS_SEED": lambda value: "the seed of the random programs in a backend's tests",

@@ -152,8 +152,9 @@ class Capture:
             self._prepare(prepare, idle, frameworks)
         self._enter(frameworks)
         recorder: FrameworkRecorder | None = None
+        pool = self.lease.id if frameworks else (0, 0)
         for framework in frameworks:
-            recorder = framework.recorder(backend, self.lease.id, self.stream._device, generators)
+            recorder = framework.recorder(backend, pool, self.stream._device, generators)
             if recorder is not None:
                 self.recorder = recorder
                 break

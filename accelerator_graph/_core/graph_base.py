@@ -81,8 +81,8 @@ class GraphBase:
         self._mode = check_mode(capture_error_mode)
         self._backend_name = None if backend is None else registry.get(backend).name
         self._given_stream = None if stream is None else as_stream(stream, backend)
-        self._finds_inputs = switches.finds_inputs(check_input_liveness)
-        self._diagnose = switches.is_diagnosed(diagnose)
+        self._finds_inputs = switches.is_on(check_input_liveness, switches.LIVENESS)
+        self._diagnose = switches.is_on(diagnose, switches.DIAGNOSE)
         self._watched: Watchlist | None = None
         self._retained: list[object] | None = None
         self._generators: tuple[object, ...] = ()

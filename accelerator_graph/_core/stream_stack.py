@@ -58,7 +58,9 @@ thread = _Thread()
 
 def taking_part(backend: Backend) -> Sequence[Framework]:
     """Return the frameworks that take part in what happens on a backend's streams."""
-    return () if backend.recording == "explicit" else interop.active(backend.name)
+    if backend.recording == "explicit":
+        return ()
+    return [framework for framework, name in interop.initialised() if name == backend.name]
 
 
 def enter(entry: Entry, frameworks: Sequence[Framework] | None = None) -> int | None:

@@ -66,7 +66,7 @@ class TorchGraph(api.Graph):
                 _prepare(torch, target.device)
                 plan.idle = True
             plan.stream, plan.home = target, plan.home or _following(target.device)
-            plan.finds_inputs = switches.finds_inputs(self.check_input_liveness or None)
+            plan.finds_inputs = switches.is_on(self.check_input_liveness or None, switches.LIVENESS)
             super()._begin(plan)
         except CaptureError as error:
             if error.reason == "default_stream":

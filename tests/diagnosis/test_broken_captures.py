@@ -12,7 +12,7 @@ import threading
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._core.switches import DIAGNOSE as VARIABLE
+from accelerator_graph._core.switches import DIAGNOSE, VARIABLES
 from diagnosis.planted import broken_by, library, marked, named
 
 pytestmark = pytest.mark.needs("cpu")
@@ -211,10 +211,10 @@ def test_it_is_off_unless_it_is_turned_on(stream, monkeypatch):
             pass
         assert diagnosed(stream, ag.Graph(diagnose=False))
     assert not diagnosed(stream, ag.Graph())
-    monkeypatch.setenv(VARIABLE, "1")
+    monkeypatch.setenv(VARIABLES[DIAGNOSE], "1")
     assert diagnosed(stream, ag.Graph())
     assert not diagnosed(stream, ag.Graph(diagnose=False))
-    monkeypatch.setenv(VARIABLE, "yes")
+    monkeypatch.setenv(VARIABLES[DIAGNOSE], "yes")
     with pytest.raises(ValueError, match="is 'yes'; set it to 1 or 0"):
         ag.Graph()
 
