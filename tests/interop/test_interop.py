@@ -162,6 +162,24 @@ class Silent(Framework):
         return "cpu"
 
 
+def test_a_framework_is_asked_for_its_backend_until_it_names_one(monkeypatch):
+    answers = iter([None, None, "cpu"])  # a fourth question would raise
+
+    class Late(Silent):
+        def backend(self):
+            return next(answers)
+
+    monkeypatch.setitem(sys.modules, "late", ModuleType("late"))
+    interop.register("late", Late)
+    try:
+        found = [[type(each) for each in registry.active("cpu")] for _ in range(5)]
+        assert found == [[], [], [Late], [Late], [Late]]
+        interop.register("late", Silent, replace=True)
+        assert [type(each) for each in registry.active("cpu")] == [Silent]
+    finally:
+        interop.unregister("late")
+
+
 def test_the_defaults_take_no_part():
     silent = Silent()
     assert silent.as_stream(object()) is silent.current_stream() is silent.use_stream(1, 0) is None

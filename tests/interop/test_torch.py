@@ -11,6 +11,7 @@ import warnings
 import weakref
 from collections import Counter
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -755,3 +756,27 @@ def test_a_signal_handler_that_captures_while_a_capture_is_noted(torch):
     assert failed == []
     assert len(lines) > 5
     assert set(outcomes) == {1, "foreign_capture"}
+
+
+MOST_CALLS = 185
+"""How many calls of the library's own functions one more capture into a pool makes at most."""
+
+
+def test_one_more_capture_makes_few_calls(torch):
+    x, pool = Array(), ag.graph_pool_handle()
+    work = partial(torch.fill, x, 5)
+    kept = [captured(ag.Graph(), work, pool=pool) for _ in range(3)]
+    package = os.path.dirname(ag.__file__)
+    names = []
+
+    def count(frame, event, arg):
+        if event == "call" and frame.f_code.co_filename.startswith(package):
+            names.append(frame.f_code.co_qualname)
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        kept.append(captured(ag.Graph(), work, pool=pool))
+    finally:
+        sys.setprofile(before)
+    assert len(names) <= MOST_CALLS, Counter(names).most_common()
