@@ -2,118 +2,43 @@
 
 from __future__ import annotations
 
-import itertools
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from weakref import ref
 
-from .._interpreter.threads import this_thread
-from ..backends.base import Backend, CaptureStatus, Recorder
+from ..backends.base import Backend, CaptureStatus
 from ..errors import (
     AcceleratorGraphError,
     CaptureError,
     DriverError,
-    GraphStateError,
     capture_error,
 )
-from ..interop.base import Collective, Framework, FrameworkRecorder, Undo
+from ..interop.base import Framework, FrameworkRecorder, Undo
 from . import capture_table, gc_pause, stream_stack
+from .capture_base import NO_TOKEN, CaptureBase
 from .captured import Captured
 from .modes import CaptureMode, native_mode
 from .ownership import Callback
-from .pools import Lease
-from .stream_messages import captured_by, describe
+from .stream_messages import captured_by
 
 if TYPE_CHECKING:
-    from .call_site import Site
-    from .marks import LabelledRange, Mark
+    from .marks import LabelledRange
     from .observation import Observation
-    from .progress import Progress
     from .streams import Stream
 
     Observer = Callable[["Capture"], Observation]
     """Makes the observation of a capture."""
 
-_keys = itertools.count()
-_NO_TOKEN = object()
 
-
-class Capture:
+class Capture(CaptureBase):
     """One capture, from before the driver begins it until it has become a graph or is abandoned.
 
     If `begin` or `end` raises, or if neither ends well, `abandon` undoes every step. It can be called at any
     moment and more than once: it does not matter where an exception, a KeyboardInterrupt among them, came.
-
-    Parameters
-    ----------
-    graph : Graph
-        The graph that captures.
-    stream : Stream
-        The stream to capture.
-    home : Stream
-        Where replays will go.
-    lease : Lease
-        The graph's part in a pool.
-    retained : int
-        How many objects the graph retained before; later ones go if the capture fails.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_graph",
-        "_identity",
-        "_key",
-        "_owner",
-        "_token",
-        "_undos",
-        "backend",
-        "begun_at",
-        "collectives",
-        "home",
-        "labels",
-        "lease",
-        "mode",
-        "native",
-        "observation",
-        "progress",
-        "recorder",
-        "retained",
-        "stream",
-        "thread",
-    )
-
-    def __init__(
-        self,
-        graph: capture_table.Retaining,
-        stream: Stream,
-        home: Stream,
-        lease: Lease,
-        retained: int,
-    ) -> None:
-        self._graph = ref(graph)  # which holds this capture; the thread holds the graph
-        self.stream = stream
-        self.home = home.held()
-        self.lease = lease
-        self.retained = retained
-        self.backend = stream._backend
-        self.native = stream._native
-        self.recorder: Recorder = stream._backend
-        here = this_thread()
-        self.thread = here.thread
-        self.begun_at: Site | None = None
-        self.mode: CaptureMode = "default"
-        self.labels: list[Mark] = []
-        self.observation: Observation | None = None
-        self.collectives: list[Collective] = []
-        self.progress: Progress | None = None
-        self._undos: list[Undo] = []
-        self._token: Any = _NO_TOKEN
-        self._key = next(_keys)
-        self._identity = ref(here)
-        self._owner = stream._owner  # the stream may be closed meanwhile
+    __slots__ = ()
 
     def begin(
         self,
@@ -204,24 +129,6 @@ class Capture:
                 self.lease.at_end(framework.release, self.backend)
                 self._undos.extend(filter(None, (framework.route(pool, handle, device, relaxed),)))
 
-    @property
-    def subject(self) -> str:
-        """Which capture: the beginning of a message."""
-        return f"the capture of the {describe(self.stream)}"
-
-    def who(self) -> str:
-        """Return who is capturing the stream, and the way out: a clause."""
-        since = "" if self.begun_at is None else " since {}:{}".format(*self.begun_at)
-        if self.is_here():
-            return (
-                f"a graph of this thread is capturing the stream{since}; end that capture, or abandon it "
-                "with accelerator_graph.current_graph().reset()"
-            )
-        return (
-            f"thread {self.thread.name!r} is capturing the stream{since}; wait for the end of that capture, "
-            "or use another stream"
-        )
-
     def failure(self, cause: BaseException) -> CaptureError | None:
         """Return the error to raise if the driver has invalidated the capture; None if it has not."""
         said = cause if isinstance(cause, DriverError) else None
@@ -259,7 +166,7 @@ class Capture:
             captured = Captured(recorder, self.backend, recorder.capture_end(self._token), self._owner)
         except DriverError as error:
             raise self._explained(capture_error(f"{self.subject} did not become a graph", error)) from error
-        self._token = _NO_TOKEN
+        self._token = NO_TOKEN
         self._leave()
         captured.labels = self._labelled(captured) if self.labels else ()
         captured.mode = self.mode
@@ -274,19 +181,6 @@ class Capture:
             return ()
         return ranges(self.labels, count, self.backend)
 
-    def relaxed(self) -> AbstractContextManager[object]:
-        """Return a context in which this thread does not disturb the capture."""
-        return self.backend.relaxed(self.native)
-
-    def recorded(self) -> int | None:
-        """Return how many nodes there are so far; None if that is not known, or nothing is recorded now."""
-        if self._token is _NO_TOKEN:
-            return None
-        try:
-            return self.recorder.recorded(self._token)
-        except AcceleratorGraphError:  # a capture that is broken says so at its end
-            return None
-
     def abandon(self) -> None:
         """End the capture and discard the recording. Calling it twice is fine."""
         self._stop_observing()
@@ -299,9 +193,9 @@ class Capture:
                 self.lease.release()
 
     def _abandon(self) -> None:
-        if self._token is not _NO_TOKEN:
+        if self._token is not NO_TOKEN:
             self.recorder.capture_abandon(self._token)
-            self._token = _NO_TOKEN
+            self._token = NO_TOKEN
 
     def thread_ended(self) -> None:
         """Abandon the capture, which nobody can end any more. Its graph stays as it is until it is reset."""
@@ -309,22 +203,6 @@ class Capture:
         self._abandon()
         capture_table.live.pop(self._key, None)
         gc_pause.resume()
-
-    def check_thread(self, what: str) -> None:
-        """Raise `GraphStateError` if this thread may not end the capture."""
-        if self._identity() is not this_thread() and (what != "reset()" or self.thread_lives()):
-            raise GraphStateError(
-                f"Graph.{what}: thread {self.thread.name!r} began this capture and has to end it, not "
-                f"thread {threading.current_thread().name!r}."
-            )
-
-    def is_here(self) -> bool:
-        """Return True if the calling thread began the capture."""
-        return self._identity() is this_thread()
-
-    def thread_lives(self) -> bool:
-        """Return True if the thread that began the capture has not ended."""
-        return self._identity() is not None
 
     def _leave(self) -> None:
         thread = capture_table.thread

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 from .._interpreter.integers import integer
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..backends import registry
-from ..backends.base import Backend, Capability, CaptureInfo, CaptureStatus, unsupported
+from ..backends.base import Backend, Capability, CaptureStatus, unsupported
 from ..errors import GraphStateError
 from . import ownership, stream_stack
 from .events import Event
 from .framework_streams import placed
+from .stream_base import StreamBase
 from .stream_messages import captured_by, describe
-from .stream_owners import Borrowed, OwnedStream, Owner
-from .stream_work import StreamWork
+from .stream_owners import Borrowed, OwnedStream
 
 _NAMED = "which was named; name a stream of that backend, or leave the backend out"
 _WAIT_ON_HOST = "synchronize the other stream instead"
 
 
-class Stream(StreamWork):
+class Stream(StreamBase):
     """A queue of work on one device.
 
     Parameters
@@ -56,14 +54,7 @@ class Stream(StreamWork):
     was current before.
     """
 
-    __slots__ = ("__weakref__", "_backend", "_closed", "_device", "_forks", "_native", "_owner")
-
-    _backend: Backend
-    _native: Any
-    _device: int
-    _owner: Owner | None
-    _closed: bool
-    _forks: int
+    __slots__ = ()
 
     def __new__(
         cls, device: int | None = None, *, backend: str | None = None, like: object = None, priority: int = 0
@@ -86,46 +77,6 @@ class Stream(StreamWork):
         native_like = model._native if model is not None and model._device == device else None
         native = runtime.create_stream(device, like=native_like, priority=priority)
         return cls._make(runtime, native, device, OwnedStream(runtime, runtime, native))
-
-    @classmethod
-    def _make(cls, backend: Backend, native: Any, device: int, owner: Owner | None) -> Self:
-        self = object.__new__(cls)
-        self._backend = backend
-        self._native = native
-        self._device = device
-        self._owner = owner
-        self._closed = False
-        self._forks = ownership.forks
-        return self
-
-    @property
-    def backend(self) -> str:
-        """Name of the backend."""
-        return self._backend.name
-
-    @property
-    def device(self) -> int:
-        """Ordinal of the device."""
-        return self._device
-
-    @property
-    def native(self) -> Any:
-        """The backend's own stream object. It stays owned by this one."""
-        self._check()
-        return self._native
-
-    @property
-    def handle(self) -> int:
-        """The vendor's handle, for other libraries; `UnsupportedError` where there is none."""
-        self._check()
-        return self._backend.handle_int(self._native)
-
-    @property
-    def __cuda_stream__(self) -> Callable[[], tuple[int, int]]:
-        """The method of that name, which returns ``(0, handle)``; only where the backend is like CUDA."""
-        if not self._backend.cuda_like:
-            raise AttributeError(f"a stream of backend {self.backend!r} has no __cuda_stream__.")
-        return lambda: (0, self.handle)
 
     def synchronize(self) -> None:
         """Wait until all work on the stream is done; raise `DriverError` if some of it failed."""
@@ -234,15 +185,6 @@ class Stream(StreamWork):
     ) -> None:
         stream_stack.leave(self)
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a Stream can't be pickled or copied: it belongs to its process and has one owner; make another "
-            "with Stream(like=stream)."
-        )
-
-    def __repr__(self) -> str:
-        return f"<{describe(self)}{', ' + self._dead if self._dead else ''}>"
-
     def _join(self, before: Stream) -> None:
         """Wait for the stream that was current before, unless a capture of this one would break."""
         if before is self or before._backend is not self._backend or before._device != self._device:
@@ -258,32 +200,12 @@ class Stream(StreamWork):
         elif free:
             raise unsupported(runtime, Capability.EVENTS)  # its work would run uncaptured, silently
 
-    def _is_capturing(self) -> bool:
-        return self._backend.capture_status(self._native) is not CaptureStatus.NONE
-
-    def _capture_info(self) -> CaptureInfo | None:
-        return self._backend.capture_info(self._native)
-
-    def _relaxed(self) -> AbstractContextManager[None]:
-        return self._backend.relaxed(self._native)
-
     def _follow(self, before: Stream) -> None:
         """Wait for another stream of the device. Neither is being captured."""
         if Capability.EVENTS in self._backend.capabilities(self._device):
             self.wait(before)
         else:
             before.synchronize()
-
-    def _check(self) -> None:
-        if self._closed or self._forks != ownership.forks:
-            raise GraphStateError(f"the stream {self._dead}; make another one.")
-
-    @property
-    def _dead(self) -> str:
-        """Why it can't be used any more; empty as long as it can."""
-        if self._closed:
-            return "was closed"
-        return "" if self._forks == ownership.forks else "was made before this process was forked"
 
 
 def innermost() -> Stream | None:
