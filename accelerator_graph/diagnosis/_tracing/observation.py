@@ -20,9 +20,8 @@ from .places import callers, stack_of
 from .suspects import Moment, Suspect, after_call, between, others
 
 if TYPE_CHECKING:
-    from ..._core.capture import Capture
-
     from ..._core._fast import Watch
+    from ..._core.capture import Capture
 
 if sys.version_info >= (3, 12):
     from . import monitoring as events
