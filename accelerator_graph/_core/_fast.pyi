@@ -1,4 +1,4 @@
-"""Replays without a line of Python, and events of captures. Optional: built where there is a C compiler; see `_core/_fast.c`."""
+"""Replays without a line of Python, and events of captures. Optional: see `_core/_fast.c`."""
 
 from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
