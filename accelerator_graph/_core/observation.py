@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
@@ -36,6 +37,11 @@ class Observation(Protocol):
 
 Observer = Callable[["Capture"], Observation]
 """Makes the observation of a capture."""
+
+
+def is_forbidden() -> bool:
+    """Return True if the environment says that no capture should be watched unless a program asks for it."""
+    return os.environ.get(VARIABLE, "").strip() == "0"
 
 
 def asked_for(given: object) -> bool:

@@ -163,6 +163,18 @@ def test_the_fork_that_is_not_joined_is_named(scene):
     assert error.reason == "unjoined"
 
 
+def test_a_graphed_function_is_captured_again_to_name_the_line(scene):
+    @ag.graphed(warmup=1)
+    def step(x):
+        return x * x.sum().item()  # breaks
+
+    with torch.cuda.stream(scene.stream):
+        step(scene.x)
+        with pytest.raises(ag.CaptureError) as raised:
+            step(scene.x)
+    assert [(each.file, each.line) for each in raised.value.calls] == [marked(step.__wrapped__)]
+
+
 def test_another_thread_is_named(scene):
     def watchdog():
         with pytest.raises(RuntimeError):
