@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,7 +10,6 @@ from . import switches
 
 if TYPE_CHECKING:
     from ..errors import CaptureError
-    from .capture import Capture
 
 VARIABLE = "ACCELERATOR_GRAPH_DIAGNOSE"
 
@@ -33,10 +31,6 @@ class Observation(Protocol):
 
     def succeeded(self) -> None:
         """Warn of what was noticed, after the capture has become a graph."""
-
-
-Observer = Callable[["Capture"], Observation]
-"""Makes the observation of a capture."""
 
 
 def is_forbidden() -> bool:
