@@ -12,7 +12,7 @@ from accelerator_graph.diagnosis._tracing import places
 from diagnosis.planted import broken_by, marked
 from torch_cpu.framework import taking_part
 
-pytestmark = pytest.mark.needs("torch")
+pytestmark = [pytest.mark.needs("torch"), pytest.mark.usefixtures("answered")]
 
 
 @pytest.fixture(autouse=True)

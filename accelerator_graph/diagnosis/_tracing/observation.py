@@ -149,6 +149,7 @@ class CaptureTrace:
         self.stopped = True
         self._ask_no_more()
         events.end(self)
+        self.watch = None  # they hold each other
         if threading.get_ident() == self.thread:
             self.escapes.stop()
         if self._collection in gc.callbacks:
