@@ -122,6 +122,8 @@ is_wait_in_c(Watch *self, PyObject *function)
         return PySet_Contains(self->waits_in_c, PyDescr_NAME(function));
     PyObject *name = PyObject_GetAttr(function, self->name);
     if (name == NULL) {
+        if (!PyErr_ExceptionMatches(PyExc_AttributeError))
+            return -1;
         PyErr_Clear();
         return 0;
     }

@@ -183,6 +183,20 @@ class TestEvents:
         Background(lambda: scene.watch.c_returns(HERE, 4, abs, -2)).join()
         assert told == [(abs, -1)]
 
+    def test_a_function_without_a_name_is_no_wait(self, fast, driver):
+        class Function:
+            error = AttributeError
+
+            def __getattr__(self, name):
+                raise self.error
+
+        scene, function = Scene(fast, driver), Function()
+        assert scene.watch.c_returns(HERE, 4, function, 1) is None
+        assert len(scene.last) == 1
+        Function.error = KeyboardInterrupt
+        with pytest.raises(KeyboardInterrupt):
+            scene.watch.c_returns(HERE, 4, function, 1)
+
     def test_an_exception_of_a_callable_passes(self, fast, driver):
         def fails(*args):
             raise LookupError

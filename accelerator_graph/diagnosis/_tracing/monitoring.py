@@ -83,16 +83,10 @@ def _all(callbacks: list[Callback]) -> Callback:
 
 def _in_c(trace: CaptureTrace, *functions: Callback) -> tuple[Callback, ...]:
     """Return what is called at each kind of event: in C, if there is the extension."""
+    made = trace.watch = watch(trace, *functions, disable=_monitoring.DISABLE)
+    if made is not None:
+        functions = made.line, made.python_returns, made.c_returns, made.raises
     line, python_returns, c_returns, raises = functions
-    trace.watch = watch(trace, *functions, disable=_monitoring.DISABLE)
-    if trace.watch is not None:
-        made = trace.watch
-        line, python_returns, c_returns, raises = (
-            made.line,
-            made.python_returns,
-            made.c_returns,
-            made.raises,
-        )
     return line, python_returns, c_returns, c_returns, raises
 
 
