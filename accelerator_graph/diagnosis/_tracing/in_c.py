@@ -27,8 +27,8 @@ def watch(trace: CaptureTrace, *functions: Callable[..., Any], disable: object =
     trace : CaptureTrace
         Watches the capture.
     functions : callable
-        What handles the events in Python: the line, the return to Python, the return from C and the
-        exception, or before Python 3.12 one for all.
+        What handles a line, a return, a return from C and an exception in Python. Before Python 3.12, one
+        function that handles all events.
     disable : object
         What is answered where no event is wanted again.
     """
