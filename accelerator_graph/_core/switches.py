@@ -8,7 +8,6 @@ from contextvars import ContextVar
 diagnosing: ContextVar[bool] = ContextVar("diagnosing", default=False)
 """True inside ``with diagnose():``."""
 
-
 LIVENESS = "check_input_liveness"
 """Whether captures find and watch their inputs."""
 DIAGNOSE = "diagnose"
@@ -34,3 +33,8 @@ def is_on(given: object, name: str) -> bool:
     if value not in ("", "0", "1"):
         raise ValueError(f"{variable} is {value!r}; set it to 1 or 0, or unset it.")
     return value == "1"
+
+
+def is_forbidden(name: str) -> bool:
+    """Return True if the environment says that an option is off unless a program asks for it."""
+    return os.environ.get(VARIABLES[name], "").strip() == "0"
