@@ -58,7 +58,7 @@ class GraphDescription(NamedTuple):
         pool: tuple[int, int] | None = None,
     ) -> GraphDescription:
         """Make the description of what a backend has listed."""
-        nodes, edges = _ordered(contents)
+        nodes, edges = ordered(contents)
         return cls(backend, device, tuple(nodes), tuple(edges), tuple(labels), mode, pool)
 
     def kinds(self) -> dict[str, int]:
@@ -107,7 +107,7 @@ def all_nodes(nodes: tuple[GraphNode, ...] | list[GraphNode]) -> Iterator[GraphN
             yield from all_nodes(body[0])
 
 
-def _ordered(contents: GraphContents) -> GraphContents:
+def ordered(contents: GraphContents) -> GraphContents:
     """Order the dependencies, which vendors list in any order, and demangle the names; in bodies too."""
     nodes, edges = contents
     return [_named(node) for node in nodes], sorted(edges, key=lambda edge: (edge.target, edge.source))
@@ -116,4 +116,4 @@ def _ordered(contents: GraphContents) -> GraphContents:
 def _named(node: GraphNode) -> GraphNode:
     if not node.demangled and node.name.startswith("_Z") and (name := demangled(node.name)) != node.name:
         node = node._replace(demangled=name)
-    return node._replace(bodies=tuple(map(_ordered, node.bodies))) if node.bodies else node
+    return node._replace(bodies=tuple(map(ordered, node.bodies))) if node.bodies else node

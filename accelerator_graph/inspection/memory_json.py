@@ -6,9 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..backends.base import DeviceMemory
-from ..interop.base import PoolSegment
-from .memory import GraphMemory, MemoryAmount, MemoryReport, PoolMemory
+from .memory import GraphMemory, MemoryReport, PoolMemory
+from .records import record
 from .schema import read_json
 
 SCHEMA = 1
@@ -51,11 +50,9 @@ def report_from_json(text: str) -> MemoryReport:
 
     def read(data: dict[str, Any]) -> MemoryReport:
         pools = _pools_of(data)
-        devices = (
-            (each["backend"], each["device"], DeviceMemory(*(each[name] for name in DeviceMemory._fields)))
-            for each in data["devices"]
-        )
-        return MemoryReport(tuple(_graph_of(each, pools) for each in data["graphs"]), tuple(devices))
+        graphs = tuple(_graph_of(each, pools) for each in data["graphs"])
+        devices = [[each["backend"], each["device"], each] for each in data["devices"]]
+        return record(MemoryReport, {"devices": devices}, graphs=graphs)
 
     return _read(text, read)
 
@@ -70,11 +67,9 @@ def _graph(memory: GraphMemory, pool: int) -> dict[str, Any]:
 
 
 def _graph_of(data: dict[str, Any], pools: list[PoolMemory]) -> GraphMemory:
-    fields = {name: data[name] for name in GraphMemory._fields}
-    touched = fields["touched_segments"]
-    fields["touched_segments"] = None if touched is None else tuple(touched)
-    fields |= {name: _amount_of(data[name]) for name in _AMOUNTS}
-    return GraphMemory(**fields | {"pool": pools[data["pool"]]})
+    if data["pool"] not in range(len(pools)):
+        raise IndexError("a graph has a pool that is not there")
+    return record(GraphMemory, data, pool=pools[data["pool"]])
 
 
 def _pool(pool: PoolMemory) -> dict[str, Any]:
@@ -82,15 +77,4 @@ def _pool(pool: PoolMemory) -> dict[str, Any]:
 
 
 def _pools_of(data: dict[str, Any]) -> list[PoolMemory]:
-    pools = []
-    for each in data["pools"]:
-        fields = {name: each[name] for name in PoolMemory._fields}
-        fields |= {name: _amount_of(each[name]) for name in ("held", "used")}
-        first, second = each["id"]
-        segments = tuple(PoolSegment(*segment) for segment in each["segments"])
-        pools.append(PoolMemory(**fields | {"id": (first, second), "segments": segments}))
-    return pools
-
-
-def _amount_of(data: dict[str, Any]) -> MemoryAmount:
-    return MemoryAmount(*(data[name] for name in MemoryAmount._fields))
+    return [record(PoolMemory, each) for each in data["pools"]]
