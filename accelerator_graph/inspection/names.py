@@ -19,13 +19,20 @@ def demangled(name: str) -> str:
     if library is None:
         return name
     status = ctypes.c_int()
-    found = library.__cxa_demangle(name.encode(), None, None, ctypes.byref(status))
+    found = library.__cxa_demangle(name.encode(errors="surrogatepass"), None, None, ctypes.byref(status))
     if not found:
         return name
     try:
         return ctypes.string_at(found).decode(errors="replace")
     finally:
         library.free(found)
+
+
+def printable(text: str) -> str:
+    """Return a text as one line, in which characters that can't be printed are written as in Python."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 @lru_cache(maxsize=4096)
