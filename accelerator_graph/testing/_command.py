@@ -116,7 +116,7 @@ def read_expected(path: str) -> dict[str, str]:
     """Return the reasons for expected failures, by the name of the test."""
     try:
         reasons = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid TOML: {error}.") from error
     for name, reason in reasons.items():
         if not isinstance(reason, str) or not reason:

@@ -170,12 +170,13 @@ def test_bad_input_is_refused_at_once(
         ("test_of_nothing = 'x'", "there is no test_of_nothing."),
         ("test_fill_sets_bytes = 3", "the reason for test_fill_sets_bytes must be a text, not 3."),
         ("nonsense", "is not valid TOML"),
+        ("# caf\N{LATIN SMALL LETTER E WITH ACUTE}", "is not valid TOML"),
     ],
 )
 def test_wrong_expectations_are_refused_at_once(
     text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "expected.toml").write_text(text)
+    (tmp_path / "expected.toml").write_text(text, encoding="latin-1")
     assert main(["conformance", "cpu", "--expected", str(tmp_path / "expected.toml")]) == 1
     printed = capsys.readouterr()
     assert message in printed.err
