@@ -38,18 +38,19 @@ def record(kind: Callable[..., T], data: Any, **others: object) -> T:
     if not isinstance(data, dict):
         raise TypeError(f"{getattr(kind, '__name__', kind)} can't be {shortened(data)}")
     read = {
-        name: _field(name, types[name], data[name])
+        name: value(types[name], data[name], repr(name))
         for name in types
         if name not in others and (name in data or name not in defaults)
     }
     return kind(**read, **others)
 
 
-def _field(name: str, wanted: Any, value: object) -> Any:
+def value(wanted: Any, data: object, name: str = "a value") -> Any:
+    """Return what JSON has for a value of a type; TypeError, with its name, if it is of another one."""
     try:
-        return _read(wanted, value)
+        return _read(wanted, data)
     except ValueError as error:
-        raise TypeError(f"{name!r} can't be {shortened(value)}") from error
+        raise TypeError(f"{name} can't be {shortened(data)}") from error
 
 
 @cache

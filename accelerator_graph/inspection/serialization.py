@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from ..backends.base import GraphContents, GraphEdge, GraphNode
-from .description import GraphDescription, Label, all_nodes, ordered
+from .contents import DescribedGraph, Label, all_nodes
 from .records import record
 from .schema import read_json
+
+D = TypeVar("D", bound=DescribedGraph)
 
 SCHEMA = 1
 """The version of the schema. It changes when a field goes or changes its meaning; new fields do not count."""
@@ -16,7 +19,7 @@ SCHEMA = 1
 _DEFAULTS = GraphNode._field_defaults
 
 
-def to_json(description: GraphDescription, indent: int | None) -> str:
+def to_json(description: DescribedGraph, indent: int | None) -> str:
     """Return a description as JSON. Fields of nodes that say nothing are left out.
 
     Names as they are written in C++ are long, so they are in one table for all nodes.
@@ -37,15 +40,18 @@ def to_json(description: GraphDescription, indent: int | None) -> str:
     )
 
 
-def from_json(text: str) -> GraphDescription:
-    """Read a description."""
-    return read_json(text, "the description of a graph", "description", SCHEMA, _description)
+def from_json(text: str, make: Callable[..., D]) -> D:
+    """Return what `make`, which is `GraphDescription.of`, makes of a description that was written as JSON."""
+    return read_json(
+        text, "the description of a graph", "description", SCHEMA, lambda data: make(*_description(data))
+    )
 
 
-def _description(data: dict[str, Any]) -> GraphDescription:
-    nodes, edges = ordered(_read(data, _names(data.get("demangled", {}))))
-    labels = _labels(data.get("labels", ()), len(nodes))
-    return record(GraphDescription, data, nodes=tuple(nodes), edges=tuple(edges), labels=labels)
+def _description(data: dict[str, Any]) -> tuple[object, ...]:
+    contents = _read(data, _names(data.get("demangled", {})))
+    labels = _labels(data.get("labels", ()), len(contents[0]))
+    rest = record(DescribedGraph, data, nodes=(), edges=(), labels=())
+    return rest.backend, rest.device, contents, labels, rest.mode, rest.pool
 
 
 def _contents(nodes: Any, edges: Any) -> dict[str, Any]:
