@@ -68,7 +68,8 @@ def run(
         print(line)
     if output is not None:
         facts = dict(facts_about(backend, used, time.monotonic() - begun))
-        Path(output).write_text(markdown(backend, facts, rows, time_limit=limit), encoding="utf-8")
+        text = markdown(backend, facts, rows, time_limit=limit)
+        Path(output).write_text(text, encoding="utf-8", errors="backslashreplace")
         print(f"The report is in {output}.")
     return not any(row.outcome == "failed" for row in rows)
 
