@@ -255,6 +255,30 @@ def test_outputs_that_are_not_those_of_the_reference(stream):
 # ---- what is refused -----------------------------------------------------------------------------
 
 
+class Proxy:
+    """As werkzeug's outside of a request."""
+
+    __slots__ = ()
+
+    def __getattribute__(self, name):
+        raise RuntimeError("outside of its context")
+
+
+class Lazy:
+    def __getattr__(self, name):
+        raise RuntimeError("can't be loaded")
+
+
+@pytest.mark.parametrize("kind", [Proxy, Lazy])
+def test_an_object_that_tells_nothing_of_itself_is_left_alone(kind):
+    kept = kind()
+
+    def f(x):
+        return doubled(x) if kept is not None else None
+
+    assert ag.verify(f, x_of()).verdict == "right"
+
+
 def generator(x):
     yield doubled(x)
 
