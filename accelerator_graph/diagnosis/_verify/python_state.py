@@ -122,7 +122,7 @@ def _slots_of(name: str, x: Any) -> Iterator[Slot]:
             yield _cell(variable, cell)
         for variable in dict.fromkeys(_names(x.__code__)):
             value = x.__globals__.get(variable, _MISSING)
-            if value is not _MISSING and not isinstance(value, ModuleType):
+            if value is not _MISSING and not issubclass(type(value), ModuleType):
                 yield _item(variable, x.__globals__, variable)
     elif isinstance(x, dict):
         owner, found, _ = name.rpartition("_modules")
