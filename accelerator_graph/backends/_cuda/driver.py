@@ -86,8 +86,8 @@ class Driver:
         self.launch_answered = partial(self.answered, "cuGraphLaunch")
         self.launch_broke = partial(self.broke, "cuGraphLaunch")
         self.launch_failed = partial(self.failed, "cuGraphLaunch")
-        self.launch_address = self._address("cuGraphLaunch")
-        self.current_address = self._address("cuCtxGetCurrent")
+        self.launch_address = self.address("cuGraphLaunch")
+        self.current_address = self.address("cuCtxGetCurrent")
 
     # ---- calls ---------------------------------------------------------------------------------
 
@@ -179,9 +179,9 @@ class Driver:
             self.broke(function, error)
         self.failed(function, code)
 
-    def _address(self, function: str) -> int:
-        """Return the address of CUDA 12.0's version of a function; 0 if the driver does not tell it."""
-        code, *found = self.answer("cuGetProcAddress", function.encode(), 12000, 0)
+    def address(self, function: str, version: int = 12000) -> int:
+        """Return the address of a function as CUDA `version` has it; 0 if the driver does not tell it."""
+        code, *found = self.answer("cuGetProcAddress", function.encode(), version, 0)
         return int(found[0] or 0) if code is self.success and found else 0
 
     def _version(self) -> str:
