@@ -169,7 +169,10 @@ class Driver:
 
     def broke(self, function: str, error: Exception) -> NoReturn:
         """Raise the error for an exception that the binding raised."""
-        raise call_broke(self.name, function, error, self._version()) or error from error
+        ours = call_broke(self.name, function, error, self._version())
+        if ours is None:
+            raise error
+        raise ours from error
 
     def answered(self, function: str, number: int) -> NoReturn:
         """Raise the error for a code that is not 0, from a call that was made without the binding."""

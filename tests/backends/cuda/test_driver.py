@@ -141,3 +141,19 @@ def test_what_the_binding_raises_is_translated():
     error = call_broke("cuda", "cuCall", ValueError("12345 is not a valid CUresult"), "12.0")
     assert (type(error), error.code, error.reason) == (errors.DriverError, 12345, "other")
     assert call_broke("cuda", "cuCall", ValueError("14 is not a valid CUgraphNodeType"), "12.0") is None
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("14 is not a valid CUgraphNodeType"), RecursionError("maximum recursion depth")]
+)
+def test_what_says_nothing_of_the_driver_passes_as_it_is(fake, error):
+    backend, api = fake
+
+    def refuse(stream):
+        raise error
+
+    api._cuStreamQuery = refuse
+    with pytest.raises(type(error)) as caught:
+        backend.query(9)
+    assert caught.value is error
+    assert error.__cause__ is None
