@@ -57,6 +57,7 @@ class Driver:
         "api",
         "current_address",
         "device_count",
+        "edges_address",
         "launch_address",
         "launch_answered",
         "launch_broke",
@@ -86,8 +87,9 @@ class Driver:
         self.launch_answered = partial(self.answered, "cuGraphLaunch")
         self.launch_broke = partial(self.broke, "cuGraphLaunch")
         self.launch_failed = partial(self.failed, "cuGraphLaunch")
-        self.launch_address = self.address("cuGraphLaunch")
-        self.current_address = self.address("cuCtxGetCurrent")
+        self.launch_address = self._address("cuGraphLaunch", 12000)
+        self.current_address = self._address("cuCtxGetCurrent", 12000)
+        self.edges_address = self._address("cuGraphGetEdges", 12030)
 
     # ---- calls ---------------------------------------------------------------------------------
 
@@ -182,7 +184,7 @@ class Driver:
             self.broke(function, error)
         self.failed(function, code)
 
-    def address(self, function: str, version: int = 12000) -> int:
+    def _address(self, function: str, version: int) -> int:
         """Return the address of a function as CUDA `version` has it; 0 if the driver does not tell it."""
         code, *found = self.answer("cuGetProcAddress", function.encode(), version, 0)
         return int(found[0] or 0) if code is self.success and found else 0

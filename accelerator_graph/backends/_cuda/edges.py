@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 
 from .driver import Driver
 
-_FUNCTION, _VERSION = "cuGraphGetEdges", 12030
-_Function = ctypes.CFUNCTYPE(c_int, *(c_void_p,) * 5)
+_NAME = "cuGraphGetEdges"
+
+Function = ctypes.CFUNCTYPE(c_int, *(c_void_p,) * 5)
+"""Makes the driver's function of its address."""
 
 
 class Data(ctypes.Structure):
@@ -33,15 +35,14 @@ class Dependency(NamedTuple):
 
 def dependencies(driver: Driver, graph: Any, handles: Sequence[Any]) -> list[Dependency]:
     """Return the dependencies between the nodes of a graph, whose handles these are."""
-    address = driver.address(_FUNCTION, _VERSION)
-    if not address:
-        driver.broke(_FUNCTION, RuntimeError(f"there is no {_FUNCTION} of CUDA 12.3"))
-    function, count = _Function(address), c_size_t()
+    if not driver.edges_address:
+        driver.broke(_NAME, RuntimeError(f"there is no {_NAME} of CUDA 12.3"))
+    function, count = Function(driver.edges_address), c_size_t()
 
     def get(*arrays: Any) -> None:
         code = function(int(graph), *arrays, byref(count))
         if code:
-            driver.answered(_FUNCTION, code)
+            driver.answered(_NAME, code)
 
     get(None, None, None)
     if not count.value:
