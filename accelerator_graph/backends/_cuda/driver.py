@@ -148,16 +148,16 @@ class Driver:
 
     def destroy_stream(self, stream: Any) -> None:
         """Destroy a stream, unless a call that was interrupted has done so."""
-        number = int(stream)
-        ending = self._ending.get(number)
+        key = id(stream)  # its handle may be another thread's new stream as soon as this one is destroyed
+        ending = self._ending.get(key)
         if ending is None:
-            ending = self._ending[number] = Handle(stream, self.context_of(stream))
+            ending = self._ending[key] = Handle(stream, self.context_of(stream))
         try:
             self.destroy("cuStreamDestroy", ending)
         except DriverError:
-            del self._ending[number]
+            del self._ending[key]
             raise
-        del self._ending[number]  # no call after it: an interrupt there would destroy the stream again
+        del self._ending[key]  # no call after it: an interrupt there would destroy the stream again
 
     def checked(self, function: str, answer: tuple[Any, ...]) -> Any:
         """Return the values of an answer, or raise its error."""
