@@ -55,6 +55,7 @@ class Driver:
         "_latest",
         "_primary",
         "api",
+        "capture_info",
         "current_address",
         "device_count",
         "edges_address",
@@ -90,6 +91,11 @@ class Driver:
         self.launch_address = self._address("cuGraphLaunch", 12000)
         self.current_address = self._address("cuCtxGetCurrent", 12000)
         self.edges_address = self._address("cuGraphGetEdges", 12030)
+        # For CUDA 12 the binding has two functions. The one without the suffix refuses edges that have data.
+        newer = hasattr(self.api, "cuStreamGetCaptureInfo_v3") and self._address(
+            "cuStreamGetCaptureInfo", 12030
+        )
+        self.capture_info = "cuStreamGetCaptureInfo_v3" if newer else "cuStreamGetCaptureInfo"
 
     # ---- calls ---------------------------------------------------------------------------------
 

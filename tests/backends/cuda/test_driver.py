@@ -12,7 +12,7 @@ import pytest
 
 from accelerator_graph import errors
 from accelerator_graph.backends._cuda import nodes
-from accelerator_graph.backends._cuda.driver import Executable, Graph
+from accelerator_graph.backends._cuda.driver import Driver, Executable, Graph
 from accelerator_graph.backends._cuda.errors import call_broke, call_failed
 from backends.cuda.fakes import untouched
 from backends.tools import BACKENDS, MODES
@@ -49,6 +49,24 @@ def test_the_context_of_the_stream_asked_for_last_is_known(fake):
         backend.query(each)
         asked.append([name for name, _, _ in api.seen].count("cuStreamGetCtx"))
     assert asked == [1, 0, 1, 1]
+
+
+@pytest.mark.parametrize("has_newer", [True, False])
+def test_edges_with_data_are_no_hindrance_where_the_driver_is_new_enough(fake, has_newer):
+    """cuda-python 12.9 has two functions, and the older one refuses such edges."""
+    backend, api = fake
+    success = api.CUresult.CUDA_SUCCESS
+
+    def address(name, version, flags):
+        found = has_newer or version < 12030
+        return (success, 1) if found else (api.CUresult.CUDA_ERROR_X, None)
+
+    api._cuGetProcAddress = address
+    api._cuStreamGetCaptureInfo = api._cuStreamGetCaptureInfo_v3 = lambda stream: (success, 1, 77, 21)
+    backend._driver = Driver("cuda")
+    assert backend.capture_info(9).id == 77
+    asked = [name for name, *_ in api.seen if name.startswith("cuStreamGetCaptureInfo")]
+    assert asked == ["cuStreamGetCaptureInfo_v3" if has_newer else "cuStreamGetCaptureInfo"]
 
 
 def test_a_bound_replay_tells_what_the_launch_answered(fake):
