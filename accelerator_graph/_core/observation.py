@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,7 +10,6 @@ from . import switches
 
 if TYPE_CHECKING:
     from ..errors import CaptureError
-    from .capture import Capture
 
 VARIABLE = "ACCELERATOR_GRAPH_DIAGNOSE"
 
@@ -34,8 +33,9 @@ class Observation(Protocol):
         """Warn of what was noticed, after the capture has become a graph."""
 
 
-Observer = Callable[["Capture"], Observation]
-"""Makes the observation of a capture."""
+def is_forbidden() -> bool:
+    """Return True if the environment says that no capture should be watched unless a program asks for it."""
+    return os.environ.get(VARIABLE, "").strip() == "0"
 
 
 def asked_for(given: object) -> bool:

@@ -66,6 +66,7 @@ class Driver:
         "name",
         "pointer_type",
         "relaxed_mode",
+        "status_address",
         "stream_type",
         "success",
     )
@@ -90,6 +91,7 @@ class Driver:
         self.launch_failed = partial(self.failed, "cuGraphLaunch")
         self.launch_address = self._address("cuGraphLaunch", 12000)
         self.current_address = self._address("cuCtxGetCurrent", 12000)
+        self.status_address = self._address("cuStreamIsCapturing", 12000)
         self.edges_address = self._address("cuGraphGetEdges", 12030)
         # For CUDA 12 the binding has two functions. The one without the suffix refuses edges that have data.
         newer = hasattr(self.api, "cuStreamGetCaptureInfo_v3") and self._address(
