@@ -346,7 +346,7 @@ class Graph(Lifecycle):
         stream, nodes, found, (times, spans, seen) = measure(runner, self, replays, arrays, traced)
         labels = [Label._make(each) for each in found.labels]
         profile = GraphProfile.of(
-            stream.backend, stream.device, nodes, times, labels, spans, found.cut, found.why_not
+            stream.backend, stream.device, nodes, times, labels, spans, found.cut, found.why_not, found.notes
         )
         return profile if traced is None else profile.with_kernels(self.describe().nodes, seen)
 

@@ -27,6 +27,7 @@ from .ownership import Callback, Owned
 from .pools import AnyPool, Lease
 
 if TYPE_CHECKING:
+    from .captured_events import CapturedEvents
     from .labels import LabelledRange, Mark
     from .progress import Progress
 
@@ -78,8 +79,9 @@ class CapturePlan:
 class Captured(Owned):
     """A graph that was captured."""
 
-    __slots__ = ("labels", "mode")
+    __slots__ = ("events", "labels", "mode")
 
+    events: CapturedEvents | None
     labels: tuple[LabelledRange, ...]
     mode: CaptureMode
 
@@ -119,6 +121,7 @@ class Capture:
         "backend",
         "begun_at",
         "collectives",
+        "events",
         "home",
         "labels",
         "lease",
@@ -155,6 +158,7 @@ class Capture:
         self.observation: Observation | None = None
         self.collectives: list[Collective] = []
         self.progress: Progress | None = None
+        self.events: CapturedEvents | None = None
         self._undos: list[Undo] = []
         self._token: Any = _NO_TOKEN
         self._key = next(_keys)
@@ -215,6 +219,8 @@ class Capture:
                 self._undos.extend(filter(None, (framework.observe(self.lease.shown, used),)))
         if self.progress is not None:
             self.progress.begin(backend, native, self.recorded())
+        if self.events is not None:
+            self.events.begin(self)
         if observer is not None:
             self.observation = observer(self)
             self.observation.begin()
@@ -299,24 +305,30 @@ class Capture:
         self._stop_observing()
         if self.progress is not None:
             self.progress.end(self.backend, self.native)
+        events = self.events
+        own = () if events is None else events.end(self)
         try:
-            captured = Captured(recorder, self.backend, recorder.capture_end(self._token), self._owner)
+            captured = Captured(recorder, self.backend, recorder.capture_end(self._token), self._owner, *own)
         except DriverError as error:
             raise self._explained(capture_error(f"{self.subject} did not become a graph", error)) from error
         self._token = _NO_TOKEN
         self._leave()
         captured.labels = self._labelled(captured) if self.labels else ()
+        captured.events = events
         captured.mode = self.mode
         return captured
 
     def _labelled(self, captured: Captured) -> tuple[LabelledRange, ...]:
-        from .labels import ranges
+        from .labels import kept
 
         try:
             count = self.recorder.node_count(captured.value)
         except AcceleratorGraphError:  # labels are not worth a graph
             return ()
-        return ranges(self.labels, count, self.backend)
+        marks = kept(self.labels, count, self.backend)
+        if self.events is not None:
+            self.events.stand_at(marks)
+        return tuple(mark.range for mark in marks)
 
     def recorded(self) -> int | None:
         """Return how many nodes there are so far; None if that is not known, or nothing is recorded now."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 
 from ..backends.base import Backend, GraphEdge
@@ -65,9 +65,10 @@ class label:
             capture = next(reversed(capture_table.thread.unfinished.values()), None)
             if capture is not None and capture.progress is not None:
                 capture.progress.enter(capture.backend, capture.native, [*_open(capture.labels), self._name])
+            event = None if capture is None or capture.events is None else capture.events.record(capture)
             start = None if capture is None else capture.recorded()
             if capture is not None and start is not None:
-                capture.labels.append(Mark(self, self._name, start, self._site()))
+                capture.labels.append(Mark(self, self._name, start, self._site(), event))
 
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
@@ -81,6 +82,8 @@ class label:
                     if mark.stop == mark.start and kind is None and not self.may_be_empty:
                         fact = f"nothing was recorded inside the label {self._name!r}"
                         warn_of_nothing(f"{fact}: {why_empty(capture.backend)}.", EmptyLabelWarning)
+                    if capture.events is not None:
+                        mark.end = capture.events.record(capture)
                     if capture.progress is not None:
                         capture.progress.enter(capture.backend, capture.native, _open(capture.labels))
                     return
@@ -90,16 +93,27 @@ class label:
 
 
 class Mark:
-    """A label in a capture. `stop` is None until its block is left."""
+    """A label in a capture. `stop` is None until its block is left.
 
-    __slots__ = ("label", "name", "site", "start", "stop")
+    `begin` and `end` are its events, if the capture records any.
+    """
 
-    def __init__(self, label: label, name: str, start: int, site: Site) -> None:
+    __slots__ = ("begin", "end", "label", "name", "site", "start", "stop")
+
+    def __init__(self, label: label, name: str, start: int, site: Site, begin: int | None) -> None:
         self.label = label
         self.name = name
         self.start = start
         self.site = site
+        self.begin = begin
         self.stop: int | None = None
+        self.end: int | None = None
+
+    @property
+    def range(self) -> LabelledRange:
+        """The label as plain data, once `stop` is known."""
+        assert self.stop is not None
+        return self.name, self.start, self.stop, *self.site
 
 
 def _open(marks: Sequence[Mark]) -> list[str]:
@@ -107,18 +121,20 @@ def _open(marks: Sequence[Mark]) -> list[str]:
     return [mark.name for mark in marks if mark.stop is None]
 
 
-def ranges(marks: Sequence[Mark], count: int | None, backend: Backend) -> tuple[LabelledRange, ...]:
+def kept(marks: Sequence[Mark], count: int | None, backend: Backend) -> list[Mark]:
     """Return the labels of a graph that has so many nodes; those without a node are left out.
 
     Nothing, with a RuntimeWarning, if the backend has counted wrongly during the capture.
     """
     if count is None:
-        return ()
-    found = list(_ranges(marks, count))
-    if all(0 <= start <= stop <= count for _, start, stop, _, _ in found):
-        return tuple(each for each in found if each[1] < each[2])
+        return []
+    for mark in marks:
+        mark.stop = count if mark.stop is None else mark.stop
+    spans = [(mark.start, count if mark.stop is None else mark.stop) for mark in marks]
+    if all(0 <= start <= stop <= count for start, stop in spans):
+        return [mark for mark in marks if mark.stop != mark.start]
     _complain(backend, "counted the nodes of a capture wrongly")
-    return ()
+    return []
 
 
 def if_in_order(
@@ -129,11 +145,6 @@ def if_in_order(
         _complain(backend, "lists nodes in another order than that of recording")
         return ()
     return labels
-
-
-def _ranges(marks: Sequence[Mark], count: int) -> Iterator[LabelledRange]:
-    for mark in marks:
-        yield mark.name, mark.start, count if mark.stop is None else mark.stop, *mark.site
 
 
 def _complain(backend: Backend, fact: str) -> None:

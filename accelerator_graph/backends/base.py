@@ -89,6 +89,8 @@ class Capability(StrEnum):
     """`record_timed_event`, `query_event`, ...: the host can wait for events, and time what is between."""
     GRAPH_EVENTS = "graph_events"
     """`instantiate_timed`: an executable can record timed events, so that parts of a graph can be timed."""
+    CAPTURED_EVENTS = "captured_events"
+    """`capture_timed_event`: a capture can record timed events, for graphs that can't be copied."""
 
 
 class Recorder(ABC):
@@ -482,6 +484,15 @@ class Backend(Recorder):
     def elapsed_time(self, start: Any, end: Any) -> float | None:
         """Return the milliseconds between two timed events of a device; None if one of them is not done."""
         raise unsupported(self, Capability.TIMING)
+
+    def capture_timed_event(self, stream: Any) -> Any:
+        """Record a timed event into the capture that the stream takes part in: a node of the graph.
+
+        Each run of the graph moves the event to the moment at which the run reaches the node, as on a stream:
+        behind the stream's earlier work, and later work waits for it. The caller owns the event, and destroys
+        it after the graph and its executables.
+        """
+        raise unsupported(self, Capability.CAPTURED_EVENTS)
 
     # ---- capability: enqueue -------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from ._cpu.capture import MODES, Captures
 from ._cpu.graph import Executable, Graph, Node, body_of
 from ._cpu.stream import Capture, Event, Stream
-from ._cpu.timing import with_marks
+from ._cpu.timing import Mark, with_marks
 from ._cpu.work import Call, caller, check_callable, run_calls
 from .base import (
     Availability,
@@ -93,6 +93,7 @@ class CpuBackend(Backend):
             Capability.CHILD_GRAPHS,
             Capability.TIMING,
             Capability.GRAPH_EVENTS,
+            Capability.CAPTURED_EVENTS,
         }
 
     def device_count(self) -> int:
@@ -177,6 +178,12 @@ class CpuBackend(Backend):
         if not (start.latch.is_set and end.latch.is_set):
             return None
         return (end.latch.time - start.latch.time) / 1e6
+
+    def capture_timed_event(self, stream: Stream) -> Event:
+        """Record a call that notes the time."""
+        mark = Mark()
+        self._captures.record(stream, "capture_timed_event", "event_record", (mark, (), {}, None))
+        return Event(latch=mark)
 
     # ---- capability: enqueue -------------------------------------------------------------------
 

@@ -129,10 +129,10 @@ class CudaBackend(Lends):
         """Mark the present end of the stream's work with an event without timing."""
         return self._record(stream, timed=False)
 
-    def _record(self, stream: Any, *, timed: bool) -> Event:
+    def _record(self, stream: Any, *, timed: bool, as_node: bool = False) -> Event:
         context = self._driver.context_of(stream)
         with self._driver.current(context):
-            return Event(self._driver.new_event(stream, timed=timed), context)
+            return Event(self._driver.new_event(stream, timed=timed, as_node=as_node), context)
 
     def wait_event(self, stream: Any, event: Event) -> None:
         """Let later work on `stream` wait for the event."""
@@ -169,6 +169,10 @@ class CudaBackend(Lends):
         with self._driver.current(start.context):
             answer = self._driver.answer("cuEventElapsedTime", start.handle, end.handle)
         return None if answer[0] == NOT_READY else float(self._driver.checked("cuEventElapsedTime", answer))
+
+    def capture_timed_event(self, stream: Any) -> Event:
+        """Record an event that every run of the graph records anew."""
+        return self._record(stream, timed=True, as_node=True)
 
     # ---- capability: enqueue ---------------------------------------------------------------------
 

@@ -191,6 +191,12 @@ class HipBackend(Lends):
             answer = self._driver.answer("hipEventElapsedTime", start.handle, end.handle)
         return None if answer[0] == NOT_READY else float(self._driver.checked("hipEventElapsedTime", answer))
 
+    def capture_timed_event(self, stream: Any) -> Event:
+        """Record an event that every run of the graph records anew."""
+        device = self._driver.device_of(stream)
+        with self._driver.current(device):
+            return Event(self._driver.new_event(int(stream), timed=True, as_node=True), device, 0, ())
+
     # ---- capability: enqueue ---------------------------------------------------------------------
 
     def fill(self, stream: Any, dst: Any, value: int, nbytes: int | None) -> None:
