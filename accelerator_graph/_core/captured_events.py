@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..backends.base import Backend, Capability, GraphContents, unsupported
@@ -27,12 +26,14 @@ class CapturedEvents:
         The backend can't record timed events in a capture.
     """
 
-    __slots__ = ("_borders", "owned")
+    __slots__ = ("_borders", "failure", "owned")
 
     def __init__(self, backend: Backend, device: int) -> None:
         if Capability.CAPTURED_EVENTS not in backend.capabilities(device):
             raise unsupported(backend, Capability.CAPTURED_EVENTS)
         self.owned: list[OwnedEvent] = []
+        self.failure: AcceleratorGraphError | None = None
+        """Why an event could not be recorded, if the capture became a graph all the same."""
         self._borders: list[tuple[int, int]] = []
 
     def begin(self, capture: LiveCapture) -> None:
@@ -46,10 +47,12 @@ class CapturedEvents:
         self._record(capture)
 
     def record(self, capture: LiveCapture) -> int | None:
-        """Record an event for a border and return its number; None if the capture is broken."""
-        with suppress(AcceleratorGraphError):  # which the end of the capture says
+        """Record an event for a border and return its number; None if that fails."""
+        try:
             return self._record(capture)
-        return None
+        except AcceleratorGraphError as error:  # a capture that is broken says so at its end
+            self.failure = error
+            return None
 
     def end(self, capture: LiveCapture) -> Sequence[OwnedEvent]:
         """Record the event at the end of the graph and return all, which the graph has to keep."""

@@ -187,9 +187,12 @@ def labelled(stream: Stream, captured: Captured | None) -> Labelled:
     labels = if_in_order(captured.labels, edges, captured.backend)
     if not labels:
         return Labelled(why_not="the nodes are not listed in the order of recording")
-    if captured.events is not None:
-        return Labelled(labels, captured.events, notes=captured.events.notes(labels, contents))
+    events = captured.events
+    if events is not None and events.failure is None:
+        return Labelled(labels, events, notes=events.notes(labels, contents))
     capabilities = backend.capabilities(stream.device)
+    if events is not None:
+        return Labelled(why_not=f"an event could not be recorded ({events.failure})")
     if Capability.GRAPH_EVENTS not in capabilities:
         why_not = f"backend {backend.name!r} can't record events inside a copy of a graph"
     else:
