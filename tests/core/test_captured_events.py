@@ -208,6 +208,7 @@ def test_the_events_live_as_long_as_what_records_them(planted):
         stream.launch(int)
     bound = graph.bind()
     gc.collect()
+    ag.Stream(backend="planted")  # which destroys what is due
     assert Counts.destroyed == 0
     bound()
     stream.synchronize()
