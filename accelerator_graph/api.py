@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from typing import TypeVar, cast
+from typing import Self, TypeVar, cast
 
 from . import inspection
 from ._core import capture_table, liveness, ownership, pools, states
 from ._core.call_site import caller
-from ._core.capture import CapturePlan
+from ._core.capture import Observer
+from ._core.capture_plan import CapturePlan
 from ._core.extension import calling
+from ._core.graph_base import GraphBase
 from ._core.lifecycle import Lifecycle
 from ._core.modes import CaptureMode, check_mode
-from ._core.observation import Observer, diagnosing
+from ._core.observation import diagnosing
 from ._core.side_capture import graph as graph
 from ._core.streams import Stream
 from ._interpreter.integers import integer
+from ._interpreter.sure_exit import if_skipped
 from .errors import AcceleratorGraphError
 from .interop import registry as interop
 from .interop.base import Collective
@@ -113,6 +116,12 @@ class Graph(Lifecycle):
         assert self._capture is not None
         self._capture.begun_at = caller()
 
+    def __enter__(self) -> Self:  # here, since jedi does not know the type of self in a base class
+        self._check("capture_begin()")
+        self._guard = if_skipped(self, self._recover)
+        self._enter(CapturePlan(prepare=True))
+        return self
+
     def _observer(self) -> Observer | None:
         if not (self._diagnose or diagnosing.get()):
             return None
@@ -141,7 +150,7 @@ class Graph(Lifecycle):
             raise self._refusal("instantiate()", states.HAS_EXECUTABLE)
         self._instantiate(runner)
 
-    @calling(vars(Lifecycle)["_launch"])
+    @calling(vars(GraphBase)["_launch"])
     def replay(self, stream: object = None) -> None:
         """Enqueue one run of the graph, behind all work on the stream.
 
@@ -247,13 +256,14 @@ class Graph(Lifecycle):
         UnsupportedError
             The backend can't list nodes.
         """
-        from ._core import labels
-        from .inspection.description import GraphDescription, Label
+        from ._core.marks import if_in_order
+        from .inspection.contents import Label
+        from .inspection.description import GraphDescription
 
         captured, home = self._kept("describe()"), self._home
         assert home is not None
         contents = captured.recorder.nodes(captured.value)
-        labelled = labels.if_in_order(captured.labels, contents[1], captured.backend)
+        labelled = if_in_order(captured.labels, contents[1], captured.backend)
         pool = self._runner_for("describe()").lease.shown
         return GraphDescription.of(
             home.backend, home.device, contents, map(Label._make, labelled), captured.mode, (pool[0], pool[1])
@@ -338,7 +348,7 @@ class Graph(Lifecycle):
             The work failed.
         """
         from ._core.profiling import measure
-        from .inspection.description import Label
+        from .inspection.contents import Label
         from .inspection.profile import GraphProfile
 
         runner = self._runner_for("profile()")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ..backends.base import Backend
     from ..interop.base import Collective
     from .captured_events import CapturedEvents
-    from .labels import Mark
+    from .marks import Mark
     from .progress import Progress
 
 

@@ -12,7 +12,7 @@ from .sections import Span, times_within
 
 if TYPE_CHECKING:
     from .capture_table import LiveCapture
-    from .labels import LabelledRange, Mark
+    from .marks import LabelledRange, Mark
 
 _SLOWER = "The events at the borders of labels are a part of the graph, and of the time of every replay."
 
@@ -60,7 +60,7 @@ class CapturedEvents:
         return self.owned
 
     def _record(self, capture: LiveCapture) -> int:
-        event = capture.backend.capture_timed_event(capture.native)
+        event = capture.backend.record_timed_event(capture.native)
         self.owned.append(OwnedEvent(capture.backend, capture.backend, event))
         return len(self.owned) - 1
 

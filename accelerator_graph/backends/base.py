@@ -90,7 +90,7 @@ class Capability(StrEnum):
     GRAPH_EVENTS = "graph_events"
     """`instantiate_timed`: an executable can record timed events, so that parts of a graph can be timed."""
     CAPTURED_EVENTS = "captured_events"
-    """`capture_timed_event`: a capture can record timed events, for graphs that can't be copied."""
+    """`record_timed_event` on a capturing stream: for parts of graphs that can't be copied."""
 
 
 class Recorder(ABC):
@@ -468,7 +468,12 @@ class Backend(Recorder):
     # ---- capability: timing --------------------------------------------------------------------
 
     def record_timed_event(self, stream: Any) -> Any:
-        """Like `record_event` on a stream that is not capturing; the event notes the time of its mark."""
+        """Like `record_event`; the event notes the time of its mark.
+
+        On a capturing stream only with the capability ``"captured_events"``: the event is a node of the graph
+        then, and each run moves it to when the run reaches the node. Such an event is not waited for. It is
+        destroyed after the graph and its executables.
+        """
         raise unsupported(self, Capability.TIMING)
 
     def query_event(self, event: Any) -> bool:
@@ -484,15 +489,6 @@ class Backend(Recorder):
     def elapsed_time(self, start: Any, end: Any) -> float | None:
         """Return the milliseconds between two timed events of a device; None if one of them is not done."""
         raise unsupported(self, Capability.TIMING)
-
-    def capture_timed_event(self, stream: Any) -> Any:
-        """Record a timed event into the capture that the stream takes part in: a node of the graph.
-
-        Each run of the graph moves the event to the moment at which the run reaches the node, as on a stream:
-        behind the stream's earlier work, and later work waits for it. The caller owns the event, and destroys
-        it after the graph and its executables.
-        """
-        raise unsupported(self, Capability.CAPTURED_EVENTS)
 
     # ---- capability: enqueue -------------------------------------------------------------------
 

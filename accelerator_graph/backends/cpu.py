@@ -157,7 +157,11 @@ class CpuBackend(Backend):
     # ---- capability: timing --------------------------------------------------------------------
 
     def record_timed_event(self, stream: Stream) -> Event:
-        """Mark the present end of the stream's work. Every event outside captures notes its time."""
+        """Mark the present end of the stream's work; in a capture, record a call that notes the time."""
+        if stream.capture is not None:
+            mark = Mark()
+            if self._captures.record(stream, "record_timed_event", "event_record", (mark, (), {}, None)):
+                return Event(latch=mark)
         return self.record_event(stream)
 
     def query_event(self, event: Event) -> bool:
@@ -178,12 +182,6 @@ class CpuBackend(Backend):
         if not (start.latch.is_set and end.latch.is_set):
             return None
         return (end.latch.time - start.latch.time) / 1e6
-
-    def capture_timed_event(self, stream: Stream) -> Event:
-        """Record a call that notes the time."""
-        mark = Mark()
-        self._captures.record(stream, "capture_timed_event", "event_record", (mark, (), {}, None))
-        return Event(latch=mark)
 
     # ---- capability: enqueue -------------------------------------------------------------------
 

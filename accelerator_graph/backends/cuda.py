@@ -151,8 +151,9 @@ class CudaBackend(Lends):
     # ---- capability: timing ----------------------------------------------------------------------
 
     def record_timed_event(self, stream: Any) -> Event:
-        """Mark the present end of the stream's work with an event that notes the time."""
-        return self._record(stream, timed=True)
+        """Mark the end of the stream's work with an event that notes the time. In a capture, it is a node."""
+        as_node = self.capture_status(stream) is not CaptureStatus.NONE
+        return self._record(stream, timed=True, as_node=as_node)
 
     def query_event(self, event: Event) -> bool:
         """Return True if the work before the event is done."""
@@ -169,10 +170,6 @@ class CudaBackend(Lends):
         with self._driver.current(start.context):
             answer = self._driver.answer("cuEventElapsedTime", start.handle, end.handle)
         return None if answer[0] == NOT_READY else float(self._driver.checked("cuEventElapsedTime", answer))
-
-    def capture_timed_event(self, stream: Any) -> Event:
-        """Record an event that every run of the graph records anew."""
-        return self._record(stream, timed=True, as_node=True)
 
     # ---- capability: enqueue ---------------------------------------------------------------------
 

@@ -172,7 +172,7 @@ class HipBackend(Lends):
     # ---- capability: timing ----------------------------------------------------------------------
 
     def record_timed_event(self, stream: Any) -> Event:
-        """Mark the present end of the stream's work with an event that notes the time."""
+        """Mark the end of the stream's work with an event that notes the time. In a capture, it is a node."""
         return self._record(stream, timed=True)
 
     def query_event(self, event: Event) -> bool:
@@ -190,12 +190,6 @@ class HipBackend(Lends):
         with self._driver.current(start.device):
             answer = self._driver.answer("hipEventElapsedTime", start.handle, end.handle)
         return None if answer[0] == NOT_READY else float(self._driver.checked("hipEventElapsedTime", answer))
-
-    def capture_timed_event(self, stream: Any) -> Event:
-        """Record an event that every run of the graph records anew."""
-        device = self._driver.device_of(stream)
-        with self._driver.current(device):
-            return Event(self._driver.new_event(int(stream), timed=True, as_node=True), device, 0, ())
 
     # ---- capability: enqueue ---------------------------------------------------------------------
 

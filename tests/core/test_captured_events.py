@@ -230,15 +230,15 @@ def test_a_capture_that_fails_leaves_no_events(planted):
 
 
 def test_an_event_that_can_not_be_recorded_is_said(stream, monkeypatch):
-    calls, capture_timed_event = [], CpuBackend.capture_timed_event
+    calls, record = [], CpuBackend.record_timed_event
 
     def fails_once(self, on):
         calls.append(1)
         if len(calls) == 3:
             raise ag.DriverError("there are no more events.", backend="cpu", call="", reason="other")
-        return capture_timed_event(self, on)
+        return record(self, on)
 
-    monkeypatch.setattr(CpuBackend, "capture_timed_event", fails_once)
+    monkeypatch.setattr(CpuBackend, "record_timed_event", fails_once)
     with stream, timed() as graph, ag.label("work"):
         stream.launch(int)
     (note,) = graph.profile(1).notes

@@ -118,7 +118,7 @@ def begun(bench: Bench) -> None:
 def record_in_the_capture(bench: Bench, phase: Phase) -> None:
     backend = bench.stream._backend
     try:
-        OwnedEvent(backend, backend, backend.capture_timed_event(bench.stream._native))
+        OwnedEvent(backend, backend, backend.record_timed_event(bench.stream._native))
     finally:
         bench.graph.reset()
 

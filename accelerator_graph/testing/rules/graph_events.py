@@ -72,7 +72,7 @@ class GraphEventRules(Case):
         for pieces in (0, PIECES, 2 * PIECES):
             self.enqueue_slow(stream, cell, times=pieces)
             before = backend.recorded(token)
-            events.append(backend.capture_timed_event(stream.native))
+            events.append(backend.record_timed_event(stream.native))
             assert before is None or backend.recorded(token) == before + 1
         graph = backend.capture_end(token)
         for first, second, third, whole in self._runs(stream, graph, events, runs=2):
@@ -88,14 +88,14 @@ class GraphEventRules(Case):
         backend, stream, side = self.backend, self.stream(), self.stream()
         cells = [self.cell(), self.cell()]
         token = self.begin(stream)
-        begin = backend.capture_timed_event(stream.native)
+        begin = backend.record_timed_event(stream.native)
         side.wait(stream)
         self.enqueue_slow(side, cells[0], times=PIECES)
-        middle = backend.capture_timed_event(side.native)
+        middle = backend.record_timed_event(side.native)
         stream.wait(side)
-        joined = backend.capture_timed_event(stream.native)
+        joined = backend.record_timed_event(stream.native)
         self.enqueue_slow(stream, cells[1], times=PIECES)
-        end = backend.capture_timed_event(stream.native)
+        end = backend.record_timed_event(stream.native)
         graph = backend.capture_end(token)
         ((*times, whole),) = self._runs(stream, graph, [begin, middle, joined, end])
         assert times == sorted(times)

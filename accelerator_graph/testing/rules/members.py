@@ -95,7 +95,6 @@ class MemberRules(Case):
             Capability.HANDLES: lambda executable: backend.handle_int(executable),
             Capability.UPLOAD: lambda executable: backend.upload(executable, stream.native),
             Capability.TIMING: lambda executable: backend.record_timed_event(stream.native),
-            Capability.CAPTURED_EVENTS: lambda executable: backend.capture_timed_event(stream.native),
         }
         with self.executable(stream, cell) as executable:
             for capability, call in calls.items():

@@ -190,8 +190,8 @@ class DoesNoWork(CpuBackend):
 class CapturedEventsAreOfTheCapture(CpuBackend):
     """An event of a capture notes when it was captured, and no run moves it."""
 
-    def capture_timed_event(self, stream: Any) -> Any:
-        event = super().capture_timed_event(stream)
+    def record_timed_event(self, stream: Any) -> Any:
+        event = super().record_timed_event(stream)
         event.latch = Mark()
         event.latch()
         return event
@@ -201,8 +201,8 @@ class CapturedEventsAreOfTheCapture(CpuBackend):
 class CapturedEventsAreAhead(CpuBackend):
     """An event of a capture depends on nothing."""
 
-    def capture_timed_event(self, stream: Any) -> Any:
-        event = super().capture_timed_event(stream)
+    def record_timed_event(self, stream: Any) -> Any:
+        event = super().record_timed_event(stream)
         nodes = stream.capture.nodes
         nodes[-1] = nodes[-1]._replace(after=(), branch=1 + max(node.branch for node in nodes))
         return event
