@@ -64,6 +64,7 @@ class Driver:
         "name",
         "pointer_type",
         "relaxed_mode",
+        "status_address",
         "stream_type",
         "success",
     )
@@ -88,6 +89,7 @@ class Driver:
         self.launch_failed = partial(self.failed, "cuGraphLaunch")
         self.launch_address = self._address("cuGraphLaunch")
         self.current_address = self._address("cuCtxGetCurrent")
+        self.status_address = self._address("cuStreamIsCapturing")
 
     # ---- calls ---------------------------------------------------------------------------------
 
