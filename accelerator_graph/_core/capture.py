@@ -95,6 +95,8 @@ class Capture(CaptureBase):
                 self._undos.extend(filter(None, (framework.observe(self.lease.shown, used),)))
         if self.progress is not None:
             self.progress.begin(backend, native, self.recorded())
+        if self.events is not None:
+            self.events.begin(self)
         if observer is not None:
             self.observation = observer(self)
             self.observation.begin()
@@ -162,24 +164,30 @@ class Capture(CaptureBase):
             self.observation.stop()
         if self.progress is not None:
             self.progress.end(self.backend, self.native)
+        events = self.events
+        own = () if events is None else events.end(self)
         try:
-            captured = Captured(recorder, self.backend, recorder.capture_end(self._token), self._owner)
+            captured = Captured(recorder, self.backend, recorder.capture_end(self._token), self._owner, *own)
         except DriverError as error:
             raise self._explained(capture_error(f"{self.subject} did not become a graph", error)) from error
         self._token = NO_TOKEN
         self._leave()
         captured.labels = self._labelled(captured) if self.labels else ()
+        captured.events = events
         captured.mode = self.mode
         return captured
 
     def _labelled(self, captured: Captured) -> tuple[LabelledRange, ...]:
-        from .marks import ranges
+        from .marks import kept, ranges
 
         try:
             count = self.recorder.node_count(captured.value)
         except AcceleratorGraphError:  # labels are not worth a graph
             return ()
-        return ranges(self.labels, count, self.backend)
+        marks = kept(self.labels, count, self.backend)
+        if self.events is not None:
+            self.events.stand_at(marks)
+        return ranges(marks, count or 0)
 
     def abandon(self) -> None:
         """End the capture and discard the recording. Calling it twice is fine."""

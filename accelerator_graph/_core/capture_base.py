@@ -17,6 +17,7 @@ from .stream_messages import describe
 if TYPE_CHECKING:
     from . import capture_table
     from .call_site import Site
+    from .captured_events import CapturedEvents
     from .marks import Mark
     from .modes import CaptureMode
     from .observation import Observation
@@ -58,6 +59,7 @@ class CaptureBase:
         "backend",
         "begun_at",
         "collectives",
+        "events",
         "home",
         "labels",
         "lease",
@@ -95,6 +97,7 @@ class CaptureBase:
         self.observation: Observation | None = None
         self.collectives: list[Collective] = []
         self.progress: Progress | None = None
+        self.events: CapturedEvents | None = None
         self._undos: list[Undo] = []
         self._token: Any = NO_TOKEN
         self._key = next(_keys)

@@ -11,6 +11,7 @@ from .._interpreter.process import after_fork
 if TYPE_CHECKING:
     from ..backends.base import Backend
     from ..interop.base import Collective
+    from .captured_events import CapturedEvents
     from .marks import Mark
     from .progress import Progress
 
@@ -35,6 +36,8 @@ class LiveCapture(Protocol):
     """What the captured work asks other ranks for, in order."""
     progress: Progress | None
     """Marks which labels a replay has reached, if that was asked for."""
+    events: CapturedEvents | None
+    """Records events at the borders of labels, if that was asked for."""
 
     def relaxed(self) -> AbstractContextManager[object]:
         """Return a context in which this thread does not disturb the capture."""

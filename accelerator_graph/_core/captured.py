@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from .ownership import Owned
 
 if TYPE_CHECKING:
+    from .captured_events import CapturedEvents
     from .marks import LabelledRange
     from .modes import CaptureMode
 
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
 class Captured(Owned):
     """A graph that was captured."""
 
-    __slots__ = ("labels", "mode")
+    __slots__ = ("events", "labels", "mode")
 
+    events: CapturedEvents | None
     labels: tuple[LabelledRange, ...]
     mode: CaptureMode
 

@@ -11,7 +11,7 @@ from weakref import ref
 from .._interpreter.process import after_fork
 from ..backends.base import Capability, unsupported
 from ..errors import GraphStateError, UnsupportedError
-from .binding import Binding, Executable, refuse_capturing
+from .binding import Binding, Executable, refuse_capturing, refuse_in_graph
 from .extension import fast
 from .measuring import measuring
 from .ownership import drain
@@ -114,7 +114,9 @@ class Runner:
             drain()
         before = before_instantiation(captured) if measuring.depth else None
         value = recorder.instantiate(captured.value)
-        self.executable = Executable(recorder, captured.backend, value, self.home._owner)
+        events, owner = captured.events, self.home._owner
+        own = () if events is None else events.owned
+        self.executable = Executable(recorder, captured.backend, value, owner, *own, alone=events is not None)
         if self._bound:
             for binding in self._bindings():
                 binding.connect(self.executable, self._check)
@@ -220,6 +222,8 @@ class Runner:
         """Launch on a stream that is decided now."""
         executable = self._current()
         refuse_capturing(stream)
+        if executable.alone:
+            refuse_in_graph(stream)
         if self._check is not None:
             self._check()
         stream = stream.held()
