@@ -6,7 +6,7 @@ import itertools
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
 
 from .._interpreter.threads import this_thread
@@ -80,6 +80,8 @@ class Captured(Owned):
 
     __slots__ = ("labels", "mode")
 
+    is_lent: ClassVar[bool] = False
+    """The graph is another one's, which lives as long as this."""
     labels: tuple[LabelledRange, ...]
     mode: CaptureMode
 

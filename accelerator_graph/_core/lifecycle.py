@@ -210,6 +210,10 @@ class Lifecycle:
         try:
             self._runner = runner = Runner(capture.end(), keep, capture.home, capture.lease, check)
             self._collectives, self._progress = tuple(capture.collectives), capture.progress
+            runner.beside = capture.stream is not self._home
+            if self._retained:
+                runner.retained = tuple(self._retained[capture.retained :])
+                del self._retained[capture.retained :]
             if runner.is_empty():
                 self._found_empty(capture.subject)
             if capture.observation is not None:
@@ -273,14 +277,16 @@ class Lifecycle:
         if self._capture is not None and self._capture.is_here():
             self._forget_capture()
 
-    def _abandon(self, exc: BaseException) -> None:
+    def _abandon(
+        self, exc: BaseException, then: str = "the graph is empty and can be captured again"
+    ) -> None:
         """Leave no trace because the body raised; raise `CaptureError` if the capture was invalidated."""
         capture = self._capture_here("__exit__()")
         failure = capture.failure(exc)
         self._forget_capture()
         if failure is not None and isinstance(exc, Exception):
             raise failure from exc
-        exc.add_note(f"{capture.subject} was abandoned; the graph is empty and can be captured again.")
+        exc.add_note(f"{capture.subject} was abandoned; {then}.")
 
     def _instantiate(self, runner: Runner) -> None:
         try:
@@ -318,7 +324,11 @@ class Lifecycle:
         return made.value
 
     def retain(self, obj: T) -> T:
-        """Keep an object alive until the graph is reset, and return it."""
+        """Keep an object alive until the graph is reset, and return it.
+
+        An object that is retained during a capture lives as long as the graph does that work: until `reset`,
+        `update` or `recapture`.
+        """
         if self._retained is None:
             self._retained = []
         self._retained.append(obj)
