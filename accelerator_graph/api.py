@@ -280,7 +280,7 @@ class Graph(Lifecycle):
         home, its = runner.home, other._runner.home
         if (home._backend, home.device) != (its._backend, its.device):
             raise ValueError(
-                f"Graph.update(): the graphs are of the {describe(home)} and of the {describe(its)}, and both "
+                f"Graph.update(): the graphs are of the {describe(home)} and the {describe(its)}, and both "
                 "must be of one backend and device."
             )
         return give(shared_work(other, "update()"), self, "update()")

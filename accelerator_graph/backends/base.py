@@ -228,8 +228,8 @@ class Recorder(ABC):
         """Give an executable, which does the work of `former`, that of another graph in place.
 
         Returns None if that is done, else what did not fit, and nothing has changed then. After a
-        `DriverError` the executable may have changed in part. Runs that were enqueued before are not affected.
-        The library launches nothing meanwhile, and keeps `graph` as long as the executable.
+        `DriverError` the executable may have changed in part. Runs enqueued before are not affected. The
+        library launches nothing meanwhile, and keeps `graph` as long as the executable.
         """
         return Misfit(f"backend {self.name!r} does not update executables")
 

@@ -24,6 +24,7 @@ from ._cuda.copies import source_setter
 from ._cuda.driver import Driver, Event, Executable, Graph, Handle
 from ._cuda.launch import launch_function, launcher
 from ._cuda.probe import probe
+from ._cuda.update import update
 from ._shared.codes import (
     CAPABILITIES,
     CAPTURE_MODES,
@@ -47,6 +48,7 @@ from .base import (
     GraphContents,
     LaunchFunction,
     Lends,
+    Misfit,
 )
 from .memory import memory_of
 
@@ -298,6 +300,10 @@ class CudaBackend(Lends):
     def source_setter(self, graph: Graph, executable: Executable, node: int) -> Callable[[int], None] | None:
         """Return a callable that changes the address that a copy reads from."""
         return source_setter(self._driver, graph, executable, node)
+
+    def update(self, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
+        """Update the executable in place, unless kernels differ or run in clusters."""
+        return update(self._driver, executable, former, graph)
 
     def destroy_graph(self, graph: Graph) -> None:
         """Release a graph."""
