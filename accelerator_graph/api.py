@@ -5,27 +5,28 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Self, TypeVar, cast
+from typing import Self, TypeVar, cast
 
 from . import inspection
 from ._core import capture_table, liveness, ownership, pools, states
 from ._core.call_site import caller
-from ._core.capture import CapturePlan
+from ._core.capture import Observer
+from ._core.capture_plan import CapturePlan
 from ._core.extension import calling
+from ._core.graph_base import GraphBase
 from ._core.lifecycle import Lifecycle
 from ._core.modes import CaptureMode, check_mode
-from ._core.observation import Observer, diagnosing
+from ._core.observation import diagnosing
+from ._core.recapture import Recapture
 from ._core.side_capture import graph as graph
-from ._core.streams import Stream, describe
+from ._core.stream_messages import describe
+from ._core.streams import Stream
+from ._core.update import GraphUpdate, clone, give, shared_work
 from ._interpreter.integers import integer
 from ._interpreter.sure_exit import if_skipped
 from .errors import AcceleratorGraphError
 from .interop import registry as interop
 from .interop.base import Collective
-
-if TYPE_CHECKING:
-    from ._core.recapture import Recapture
-    from ._core.update import GraphUpdate
 
 T = TypeVar("T")
 _DESCRIBED = (".json", ".html", ".svg", ".png", ".pdf")
@@ -149,7 +150,7 @@ class Graph(Lifecycle):
             raise self._refusal("instantiate()", states.HAS_EXECUTABLE)
         self._instantiate(runner)
 
-    @calling(vars(Lifecycle)["_launch"])
+    @calling(vars(GraphBase)["_launch"])
     def replay(self, stream: object = None) -> None:
         """Enqueue one run of the graph, behind all work on the stream.
 
@@ -265,8 +266,6 @@ class Graph(Lifecycle):
             No executable could be made. The graph does what it did before, unless the error says that it has
             no executable any more.
         """
-        from ._core.update import give, shared_work
-
         runner = self._runner_for("update()")
         if not isinstance(other, Graph):
             raise TypeError(
@@ -298,8 +297,6 @@ class Graph(Lifecycle):
         pool : PoolId or torch.cuda.MemPool, optional
             The memory pool of the new work; by default the graph's own.
         """
-        from ._core.recapture import Recapture
-
         runner = self._runner_for("recapture()")
         fresh = self._like(runner.lease.shown if pool is None else pool)
         if runner.captured is not None:
@@ -316,8 +313,6 @@ class Graph(Lifecycle):
         UnsupportedError
             Only one graph at a time can have an executable of the work.
         """
-        from ._core.update import clone
-
         self._kept("clone()")
         copy = self._like(None)
         clone(self, copy)
@@ -354,13 +349,14 @@ class Graph(Lifecycle):
         UnsupportedError
             The backend can't list nodes.
         """
-        from ._core import labels
-        from .inspection.description import GraphDescription, Label
+        from ._core.marks import if_in_order
+        from .inspection.contents import Label
+        from .inspection.description import GraphDescription
 
         captured, home = self._kept("describe()"), self._home
         assert home is not None
         contents = captured.recorder.nodes(captured.value)
-        labelled = labels.if_in_order(captured.labels, contents[1], captured.backend)
+        labelled = if_in_order(captured.labels, contents[1], captured.backend)
         pool = self._runner_for("describe()").lease.shown
         return GraphDescription.of(
             home.backend, home.device, contents, map(Label._make, labelled), captured.mode, (pool[0], pool[1])
@@ -444,7 +440,7 @@ class Graph(Lifecycle):
             The work failed.
         """
         from ._core.profiling import measure
-        from .inspection.description import Label
+        from .inspection.contents import Label
         from .inspection.profile import GraphProfile
 
         runner = self._runner_for("profile()")

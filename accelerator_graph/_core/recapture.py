@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from .._interpreter.sure_exit import if_skipped, sure_exit
-from .capture import CapturePlan
+from .capture_plan import CapturePlan
 from .lifecycle import Lifecycle
 from .side_streams import beside_current
-from .streams import FrameworkCurrent
-from .update import give, own_work
-
-if TYPE_CHECKING:
-    from .update import GraphUpdate
+from .stream_owners import FrameworkCurrent
+from .update import GraphUpdate, give, own_work
 
 _THEN = "the graph goes on doing its former work"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from ..backends.base import Misfit
 from ..errors import DriverError, UnsupportedError
 from ..interop.base import Collective, FrameworkRecorder
-from .capture import Captured
+from .captured import Captured
 from .extension import new_lock
 from .liveness import Watchlist
 from .ownership import Owned, drain

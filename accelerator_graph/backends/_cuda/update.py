@@ -7,12 +7,16 @@ take longer over the kernels of a thousand nodes than the driver over the update
 from __future__ import annotations
 
 import ctypes
+import itertools
+from collections.abc import Callable
 from ctypes import c_int, c_size_t, c_uint, c_void_p
 from typing import Any, NamedTuple
 
 from ..base import Misfit
 from .driver import Driver, Executable, Graph
 from .nodes import kind_of
+
+Function = Callable[..., int]
 
 _INVALID_VALUE = 1
 _NOT_UPDATED = 910
@@ -52,25 +56,34 @@ class Shape(NamedTuple):
     """Why this graph never updates an executable."""
 
 
-class Calls:
+class Calls(NamedTuple):
     """The functions of the driver that are called without the binding."""
 
-    __slots__ = ("attribute", "edges", "kernel", "nodes", "update")
+    update: Function
+    nodes: Function
+    edges: Function
+    kernel: Function
+    attribute: Function
 
-    def __init__(self, driver: Driver) -> None:
-        pointer = c_void_p
-        self.update = driver.raw("cuGraphExecUpdate", 12000, pointer, pointer, pointer)
-        self.nodes = driver.raw("cuGraphGetNodes", 12000, pointer, pointer, pointer)
-        self.edges = driver.raw("cuGraphGetEdges", 12030, pointer, pointer, pointer, pointer, pointer)
-        self.kernel = driver.raw("cuGraphKernelNodeGetParams", 12000, pointer, pointer)
-        self.attribute = driver.raw("cuGraphKernelNodeGetAttribute", 12000, pointer, c_int, pointer)
+
+_FUNCTIONS = (
+    ("cuGraphExecUpdate", 12000, c_void_p, c_void_p, c_void_p),
+    ("cuGraphGetNodes", 12000, c_void_p, c_void_p, c_void_p),
+    ("cuGraphGetEdges", 12030, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p),
+    ("cuGraphKernelNodeGetParams", 12000, c_void_p, c_void_p),
+    ("cuGraphKernelNodeGetAttribute", 12000, c_void_p, c_int, c_void_p),
+)
+"""The same with the version of CUDA that had the signature first, and the types of the arguments."""
 
 
 def update(driver: Driver, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
     """Update an executable in place; or return what does not fit, with nothing changed."""
-    calls = driver.calls = driver.calls or Calls(driver)
-    if None in (calls.update, calls.edges):
-        return Misfit("the driver is older than CUDA 12.3")
+    if driver.calls is None:
+        found = [each for each in itertools.starmap(driver.raw, _FUNCTIONS) if each is not None]
+        if len(found) < len(_FUNCTIONS):
+            return Misfit("the driver does not support CUDA 12.3")
+        driver.calls = Calls(*found)
+    calls = driver.calls
     with driver.current(graph.context):
         old = former.shape or shape_of(driver, calls, int(former.handle))
         new = shape_of(driver, calls, int(graph.handle))
@@ -123,7 +136,7 @@ def _handles(driver: Driver, calls: Calls, graph: int) -> list[int]:
     found = (c_void_p * count.value)()
     if found:
         _check(driver, "cuGraphGetNodes", calls.nodes(graph, found, ctypes.addressof(count)))
-    return list(found)  # type: ignore[arg-type]
+    return list(found)
 
 
 def _edges(driver: Driver, calls: Calls, graph: int, handles: list[int]) -> list[tuple[int, ...]]:
@@ -135,7 +148,7 @@ def _edges(driver: Driver, calls: Calls, graph: int, handles: list[int]) -> list
         code = calls.edges(graph, sources, targets, data, ctypes.addressof(count))
         _check(driver, "cuGraphGetEdges", code)
     number = {handle: number for number, handle in enumerate(handles)}
-    return [(number[a], number[b], kind) for a, b, kind in zip(sources, targets, data, strict=True)]  # type: ignore[index]
+    return [(number[a], number[b], kind) for a, b, kind in zip(sources, targets, data, strict=True)]
 
 
 def _clustered(driver: Driver, calls: Calls, kernels: list[int]) -> int | None:

@@ -1,0 +1,26 @@
+"""A graph that was captured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from .ownership import Owned
+
+if TYPE_CHECKING:
+    from .marks import LabelledRange
+    from .modes import CaptureMode
+
+
+class Captured(Owned):
+    """A graph that was captured."""
+
+    __slots__ = ("labels", "mode")
+
+    is_lent: ClassVar[bool] = False
+    """The graph is another one's, which lives as long as this."""
+    labels: tuple[LabelledRange, ...]
+    mode: CaptureMode
+
+    def act(self) -> None:
+        """Destroy the graph."""
+        self.recorder.destroy_graph(self.value)
