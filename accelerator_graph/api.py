@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from typing import Self, TypeVar, cast
 
 from . import inspection
-from ._core import capture_table, liveness, ownership, pools, states
+from ._core import capture_table, liveness, ownership, pools, states, stream_messages, update
 from ._core.call_site import caller
 from ._core.capture import Observer
 from ._core.capture_plan import CapturePlan
@@ -19,9 +19,8 @@ from ._core.modes import CaptureMode, check_mode
 from ._core.observation import diagnosing
 from ._core.recapture import Recapture
 from ._core.side_capture import graph as graph
-from ._core.stream_messages import describe
 from ._core.streams import Stream
-from ._core.update import GraphUpdate, clone, give, shared_work
+from ._core.update import GraphUpdate
 from ._interpreter.integers import integer
 from ._interpreter.sure_exit import if_skipped
 from .errors import AcceleratorGraphError
@@ -278,11 +277,12 @@ class Graph(Lifecycle):
             raise self._refusal("update()", f"the other graph can't be used: {fact}")
         home, its = runner.home, other._runner.home
         if (home._backend, home.device) != (its._backend, its.device):
+            where = [stream_messages.describe(each) for each in (home, its)]
             raise ValueError(
-                f"Graph.update(): the graphs are of the {describe(home)} and the {describe(its)}, and both "
-                "must be of one backend and device."
+                f"Graph.update(): the graphs are of the {where[0]} and the {where[1]}, and both must be of one "
+                "backend and device."
             )
-        return give(shared_work(other, "update()"), self, "update()")
+        return update.give(update.shared_work(other, "update()"), self, "update()")
 
     def recapture(self, pool: pools.AnyPool | None = None) -> Recapture:
         """Return a context manager that captures again, and then updates this graph with the new work.
@@ -315,7 +315,7 @@ class Graph(Lifecycle):
         """
         self._kept("clone()")
         copy = self._like(None)
-        clone(self, copy)
+        update.clone(self, copy)
         return copy
 
     def _like(self, pool: pools.AnyPool | None) -> Graph:
