@@ -31,12 +31,14 @@ def addresses(driver: Driver, graph: Any) -> set[int] | None:
         if kind == "kernel":
             found.update(_words_of_kernel(driver, node, sizes))
         elif kind == "memset":
-            found.add(int(driver.call("cuGraphMemsetNodeGetParams", node).dst))
+            fill = driver.call("cuGraphMemsetNodeGetParams", node)  # owns the memory that `dst` reads
+            found.add(int(fill.dst))
         elif kind == "memcpy":
             copy = driver.call("cuGraphMemcpyNodeGetParams", node)
             found.update(map(int, (copy.dstDevice, copy.srcDevice, copy.dstHost, copy.srcHost)))
         elif kind == "mem_alloc":
-            found.add(int(driver.call("cuGraphMemAllocNodeGetParams", node).dptr))
+            allocation = driver.call("cuGraphMemAllocNodeGetParams", node)
+            found.add(int(allocation.dptr))
         elif kind == "mem_free":
             found.add(int(driver.call("cuGraphMemFreeNodeGetParams", node)))
         elif kind == "graph":
