@@ -146,8 +146,12 @@ def test_a_refusal_without_a_new_executable(stream, work, cell, adding, monkeypa
     graph = adding(1)
     reason(graph, lambda: fill(8))
     bound = graph.bind()
-    monkeypatch.setattr(CudaBackend, "instantiate", CudaBackend.replay)  # which takes another argument
-    with pytest.raises(TypeError):
+
+    def refuse(self, graph):
+        raise MemoryError
+
+    monkeypatch.setattr(CudaBackend, "instantiate", refuse)
+    with pytest.raises(MemoryError):
         reason(graph, lambda: fill(4))
     monkeypatch.undo()
     bound()
