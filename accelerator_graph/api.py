@@ -58,6 +58,9 @@ class Graph(Lifecycle):
         ``ACCELERATOR_GRAPH_DIAGNOSE``, else False.
     progress : bool
         Record a mark at each border of a `label`, so that a `watchdog` can say in which label a replay is.
+    timing : bool
+        Record a timed event at each border of a `label`, so that `profile` can time labels in graphs that
+        can't be copied. Every replay then takes a little longer, and can't become a part of another graph.
 
     Raises
     ------
@@ -366,8 +369,9 @@ class Graph(Lifecycle):
         """Run the graph's work to find out how long it takes, and how long each label in it.
 
         Replays the graph three times to warm up, and then as often as `replays` says; in turns with a copy
-        that has events at the borders of labels, if it is kept and has labels. The work is really done, so
-        outputs and whatever else it changes change. Goes where `replay` would go, and waits until it is done.
+        that has events at the borders of labels, if it is kept and has labels. There is no copy of a graph
+        made with ``timing=True``, which has these events itself. The work is really done, so outputs and
+        whatever else it changes change. Goes where `replay` would go, and waits until it is done.
 
         Parameters
         ----------
@@ -408,7 +412,7 @@ class Graph(Lifecycle):
         stream, nodes, found, (times, spans, seen) = measure(runner, self, replays, arrays, traced)
         labels = [Label._make(each) for each in found.labels]
         profile = GraphProfile.of(
-            stream.backend, stream.device, nodes, times, labels, spans, found.cut, found.why_not
+            stream.backend, stream.device, nodes, times, labels, spans, found.cut, found.why_not, found.notes
         )
         return profile if traced is None else profile.with_kernels(self.describe().nodes, seen)
 

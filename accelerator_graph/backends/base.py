@@ -91,6 +91,8 @@ class Capability(StrEnum):
     """`record_timed_event`, `query_event`, ...: the host can wait for events, and time what is between."""
     GRAPH_EVENTS = "graph_events"
     """`instantiate_timed`: an executable can record timed events, so that parts of a graph can be timed."""
+    CAPTURED_EVENTS = "captured_events"
+    """`record_timed_event` on a capturing stream: for parts of graphs that can't be copied."""
 
 
 class Recorder(ABC):
@@ -477,7 +479,12 @@ class Backend(Recorder):
     # ---- capability: timing --------------------------------------------------------------------
 
     def record_timed_event(self, stream: Any) -> Any:
-        """Like `record_event` on a stream that is not capturing; the event notes the time of its mark."""
+        """Like `record_event`; the event notes the time of its mark.
+
+        On a capturing stream only with the capability ``"captured_events"``: the event is a node of the graph
+        then, and each run moves it to when the run reaches the node. Such an event is not waited for. It is
+        destroyed after the graph and its executables.
+        """
         raise unsupported(self, Capability.TIMING)
 
     def query_event(self, event: Any) -> bool:
