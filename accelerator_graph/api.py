@@ -8,15 +8,17 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 from . import inspection
-from ._core import capture_table, ownership, pools, states
+from ._core import capture_table, ownership, pools, states, update
 from ._core.capture_plan import CapturePlan
 from ._core.extension import calling
 from ._core.graph_base import GraphBase
 from ._core.lifecycle import Lifecycle
 from ._core.modes import CaptureMode, check_mode
+from ._core.recapture import Recapture
 from ._core.side_capture import graph as graph
 from ._core.streams import Stream
 from ._core.switches import diagnosing
+from ._core.update import GraphUpdate
 from ._interpreter.integers import integer
 from ._interpreter.sure_exit import if_skipped
 from .errors import AcceleratorGraphError
@@ -244,6 +246,56 @@ class Graph(Lifecycle):
         self._watched = None
         self._empty()
         ownership.drain()
+
+    # ---- other work ----------------------------------------------------------------------------
+
+    def update(self, other: Graph) -> GraphUpdate:
+        """Do the work of another graph, a kept one, from now on; callables from `bind` go on.
+
+        If both graphs are kept and alike, the executable is changed in place, else there is a new one. This
+        graph then describes the other's work, and keeps its pool and retained objects alive. Runs that are
+        under way complete; objects that only the former work needed are let go, as by `reset`.
+
+        Raises
+        ------
+        GraphStateError
+            Nothing was captured, here or there, or the other graph was not kept.
+        TypeError, ValueError
+            The argument is not another graph of the same backend and device.
+        UnsupportedError
+            Only one graph at a time can have an executable of that work; see `recapture`.
+        DriverError
+            No executable could be made. The graph does what it did before; or it has no executable any more,
+            which the error says.
+        """
+        return update.update(self, other)
+
+    def recapture(self, pool: pools.AnyPool | None = None) -> Recapture:
+        """Return a context manager that captures again, and then updates this graph with the new work.
+
+        It captures the graph's stream, or a side stream if that was captured before, into the graph's pool or
+        the given one. Until the block has ended well, and if the body raises, the graph does its former work;
+        `current_graph` is another graph meanwhile. Raises as `update` does.
+        """
+        self._check("recapture()")
+        return Recapture(self, self._like(self.pool() if pool is None else pool))
+
+    def clone(self) -> Graph:
+        """Return another graph, kept and without an executable, that does the same work.
+
+        Raises `GraphStateError` if nothing was captured or the graph was not kept, and `UnsupportedError` as
+        `update` does.
+        """
+        self._kept("clone()")
+        copy = self._like(None)
+        update.clone(self, copy)
+        return copy
+
+    def _like(self, pool: pools.AnyPool | None) -> Graph:
+        """Return an empty graph with the same options, which keeps graphs."""
+        fresh = Graph(keep_graph=True, pool=pool, **update.options(self))
+        fresh._generators = self._generators
+        return fresh
 
     # ---- facts ---------------------------------------------------------------------------------
 

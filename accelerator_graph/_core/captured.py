@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from .ownership import Owned
 
@@ -17,6 +17,8 @@ class Captured(Owned):
 
     __slots__ = ("events", "labels", "mode")
 
+    is_lent: ClassVar[bool] = False
+    """The graph is another one's, which lives as long as this."""
     events: CapturedEvents | None
     labels: tuple[LabelledRange, ...]
     mode: CaptureMode

@@ -53,14 +53,16 @@ class Runner:
         "__weakref__",
         "_bound",
         "_check",
-        "_keep",
+        "beside",
         "captured",
         "counted",
         "executable",
         "home",
+        "keeps_graph",
         "lease",
         "lock",
         "measured",
+        "retained",
     )
 
     def __init__(
@@ -78,7 +80,11 @@ class Runner:
         self.lease = lease
         self.lock = threading.RLock() if keep else _adding
         """Held while the graph is instantiated late, or a check is added."""
-        self._keep = keep
+        self.keeps_graph = keep
+        self.beside = False
+        """Whether another stream was captured than that of replays."""
+        self.retained: tuple[object, ...] = ()
+        """What the graph's present work needs."""
         self._check = check
         self._bound: tuple[ref[Binding], ...] = ()
         self.counted = None if keep else captured.recorder.node_count(captured.value)
@@ -107,24 +113,36 @@ class Runner:
         captured = self.captured
         assert captured is not None
         recorder = captured.recorder
-        if measuring.depth:
-            from .memory import after_instantiation, before_instantiation
         if self.executable is not None and recorder.single_executable(captured.value):
             self.refuse("the graph could not be instantiated again; call instantiate() or replay()")
             drain()
-        before = before_instantiation(captured) if measuring.depth else None
-        value = recorder.instantiate(captured.value)
-        events, owner = captured.events, self.home._owner
-        own = () if events is None else events.owned
-        self.executable = Executable(recorder, captured.backend, value, owner, *own, alone=events is not None)
-        if self._bound:
-            for binding in self._bindings():
-                binding.connect(self.executable, self._check)
-        home, lease = self.home, self.lease
-        self.measured = None if before is None else after_instantiation(before, captured, home, lease)
-        if not self._keep:
+        executable, self.measured = self.make(captured, self.lease)
+        self.connect(executable)
+        if not self.keeps_graph:
             self.captured = None
         drain()
+
+    def make(self, captured: Captured, lease: Lease) -> tuple[Executable, Measured | None]:
+        """Make an executable of a graph, which nothing launches yet."""
+        if measuring.depth:
+            from .memory import after_instantiation, before_instantiation
+        before = before_instantiation(captured) if measuring.depth else None
+        value = captured.recorder.instantiate(captured.value)
+        keeps: list[object] = [self.home._owner]
+        if captured.is_lent:
+            keeps.append(captured)
+        if captured.events is not None:
+            keeps += captured.events.owned
+        alone = captured.events is not None
+        executable = Executable(captured.recorder, captured.backend, value, *keeps, alone=alone)
+        measured = None if before is None else after_instantiation(before, captured, self.home, lease)
+        return executable, measured
+
+    def connect(self, executable: Executable) -> None:
+        """Let everything that is bound launch this executable."""
+        self.executable = executable
+        for binding in self._bindings():
+            binding.connect(executable, self._check)
 
     def home_launcher(self) -> Callable[[], None]:
         """Return a callable that replays where replays go that name no stream."""

@@ -20,6 +20,7 @@ from ._cuda.capture import Capture
 from ._cuda.driver import Driver, Event, Executable, Graph, Handle, Relaxed
 from ._cuda.launch import launch_function, launcher
 from ._cuda.probe import probe
+from ._cuda.update import update
 from ._shared.codes import (
     ACTIVE,
     CAPABILITIES,
@@ -45,6 +46,7 @@ from .base import (
     GraphContents,
     LaunchFunction,
     Lends,
+    Misfit,
     StatusFunction,
 )
 from .memory import memory_of
@@ -304,6 +306,10 @@ class CudaBackend(Lends):
         from ._cuda.copies import source_setter
 
         return source_setter(self._driver, graph, executable, node)
+
+    def update(self, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
+        """Update the executable in place, unless kernels differ or run in clusters."""
+        return update(self._driver, executable, former, graph)
 
     def destroy_graph(self, graph: Graph) -> None:
         """Release a graph."""

@@ -21,6 +21,7 @@ CALLED = frozenset(
         "cuEventRecordWithFlags",
         *("cuDeviceGetGraphMemAttribute", "cuEventSynchronize", "cuFuncGetName", "cuFuncGetParamInfo"),
         *("cuGraphAddDependencies", "cuGraphAddEventRecordNode", "cuGraphClone", "cuGraphNodeFindInClone"),
+        *("cuGraphExecUpdate", "cuGraphKernelNodeGetAttribute", "cuFuncGetAttribute"),
         "cuGraphRemoveDependencies",
         *("cuGraphDebugDotPrint", "cuGraphDestroy", "cuGraphExecDestroy", "cuGraphGetEdges"),
         *("cuGraphGetNodes", "cuGraphGetRootNodes", "cuGraphInstantiate", "cuGraphKernelNodeGetParams"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from ctypes import CFUNCTYPE, c_int
 from functools import partial
 from itertools import chain
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..._interpreter.sure_exit import Between, Section
 from ...errors import DriverError
@@ -13,6 +15,9 @@ from .._shared.codes import NOT_READY, SPECIAL_STREAMS
 from .._shared.keeping import ASKED
 from .errors import call_broke, call_failed
 from .probe import import_driver, version_text
+
+if TYPE_CHECKING:
+    from .update import Calls, Shape
 
 _NOTHING_TO_DO = nullcontext()
 
@@ -32,7 +37,12 @@ class Handle:
 class Graph(Handle):
     """A recorded graph."""
 
-    __slots__ = ()
+    __slots__ = ("shape",)
+
+    def __init__(self, handle: Any, context: Any) -> None:
+        super().__init__(handle, context)
+        self.shape: Shape | None = None
+        """That with which it last updated an executable."""
 
 
 class Executable(Handle):
@@ -55,6 +65,7 @@ class Driver:
         "_latest",
         "_primary",
         "api",
+        "calls",
         "capture_info",
         "current_address",
         "device_count",
@@ -89,6 +100,8 @@ class Driver:
         self.launch_answered = partial(self.answered, "cuGraphLaunch")
         self.launch_broke = partial(self.broke, "cuGraphLaunch")
         self.launch_failed = partial(self.failed, "cuGraphLaunch")
+        self.calls: Calls | None = None
+        """Those of `update`, once there was one."""
         self.launch_address = self._address("cuGraphLaunch", 12000)
         self.current_address = self._address("cuCtxGetCurrent", 12000)
         self.status_address = self._address("cuStreamIsCapturing", 12000)
@@ -191,6 +204,11 @@ class Driver:
         except ValueError as error:
             self.broke(function, error)
         self.failed(function, code)
+
+    def raw(self, function: str, version: int, *types: Any) -> Callable[..., int] | None:
+        """Return that version of a function as one of ctypes; None if the driver does not have it."""
+        address = self._address(function, version)
+        return CFUNCTYPE(c_int, *types)(address) if address else None
 
     def _address(self, function: str, version: int) -> int:
         """Return the address of a function as CUDA `version` has it; 0 if the driver does not tell it."""
