@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from .._interpreter.heap import heap_bytes
+from ..backends._contract.parameters import addresses_in
 from ..backends.base import DeviceMemory
 from ..errors import AcceleratorGraphError
 from ..interop import registry as interop
@@ -138,9 +139,10 @@ def touched_segments(segments: Sequence[PoolSegment], captured: Owned) -> Set[in
     if not segments:
         return frozenset()
     try:
-        addresses = captured.recorder.addresses(captured.value)
+        parameters = captured.recorder.parameters(captured.value)
     except AcceleratorGraphError:
         return None
+    addresses = None if parameters is None else addresses_in(parameters)
     return None if addresses is None else _around(segments, addresses)
 
 

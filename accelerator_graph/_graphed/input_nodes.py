@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from .._core.streams import Stream
 from ..api import Graph
-from ..backends.base import Recorder
+from ..backends._contract.parameters import word
+from ..backends.base import Change, NodeSetter, Recorder
 from ..errors import DriverError
 from .arrays import ArrayType
 from .signature import Leaves
@@ -50,13 +51,13 @@ class InputNodes:
         indices: Sequence[int],
     ) -> None:
         self._nodes: list[InputNode] = []  # in the order of recording
-        if type(stream._backend).source_setter is not Recorder.source_setter:
+        if type(stream._backend).node_setter is not Recorder.node_setter:
             for i in indices:
                 self._add(i, leaves[i], statics[i], array_types[i])
         self.arguments = {node.argument for node in self._nodes}
         """The arguments that are copied by nodes."""
         self._sources = [0] * len(self._nodes)
-        self._setters: list[Callable[[int], None]] = []
+        self._setters: list[NodeSetter] = []
 
     def _add(self, i: int, leaf: Any, static: Any, array_type: ArrayType) -> None:
         address, altered = array_type.address, array_type.altered
@@ -80,7 +81,7 @@ class InputNodes:
         assert runner.captured is not None
         assert runner.executable is not None
         made = runner.captured.value, runner.executable.value
-        found = [runner.captured.recorder.source_setter(*made, node) for node in range(len(self._nodes))]
+        found = [runner.captured.recorder.node_setter(*made, node) for node in range(len(self._nodes))]
         self._setters = [each for each in found if each is not None]
         return len(self._setters) == len(self._nodes)
 
@@ -97,16 +98,21 @@ class InputNodes:
                 if address in (0, static) or not self._set(number, address):
                     copy = array_type.empty_like(leaf)  # freed in the order of the stream
                     array_type.assign(copy, leaf)
-                    self._setters[number](address_of(copy))
+                    self._setters[number](_from(address_of(copy)))
                 else:
                     sources[number] = address
 
     def _set(self, number: int, address: int) -> bool:
         try:
-            self._setters[number](address)
+            self._setters[number](_from(address))
         except DriverError:  # memory of another kind than that of the first call
             return False
         return True
+
+
+def _from(address: int) -> tuple[Change]:
+    """Return the change that makes a copy read from an address, the second of its two parameters."""
+    return (Change(1, 0, word(address)),)
 
 
 def _same_bytes(x: Any, y: Any) -> int:

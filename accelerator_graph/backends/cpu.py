@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, ClassVar
 
+from ._contract.parameters import changed, word
 from ._cpu.capture import MODES, Captures
 from ._cpu.graph import Executable, Graph, Node, body_of
 from ._cpu.stream import Capture, Event, Stream
@@ -27,9 +28,12 @@ from .base import (
     CaptureInfo,
     CaptureMode,
     CaptureStatus,
+    Change,
     GraphContents,
     GraphEdge,
     GraphNode,
+    NodeParameters,
+    NodeSetter,
 )
 from .memory import Memory, memory_of
 
@@ -263,18 +267,20 @@ class CpuBackend(Backend):
 
         return launch
 
-    def source_setter(self, graph: Graph, executable: Executable, node: int) -> Callable[[int], None] | None:
-        """Return a callable that changes the address that a copy reads from."""
-        function, arguments, how, site = executable.call(node)
-        if function is not _copy:
+    def node_setter(self, graph: Graph, executable: Executable, node: int) -> NodeSetter | None:
+        """Return a callable that changes the addresses of a copy, or the address and the value of a fill."""
+        if _parameters(executable.nodes[node]).blocks is None:
             return None
-        target, source = arguments
 
-        def set_source(address: int) -> None:
-            new = memory_of(address, source.nbytes, writable=False, device=False)
-            executable.replace(node, (_copy, (target, new), how, site))
+        def set_parameters(changes: Sequence[Change]) -> None:
+            function, args, how, site = executable.call(node)
+            blocks = _parameters(executable.nodes[node]).blocks
+            assert blocks is not None
+            numbers = [int.from_bytes(each, "little") for each in changed(blocks, changes)]
+            new = tuple(map(_like, args, numbers))
+            executable.replace(node, (function, new, how, site))
 
-        return set_source
+        return set_parameters
 
     def destroy_graph(self, graph: Graph) -> None:
         """Forget what was recorded. Executables have what they need."""
@@ -305,12 +311,9 @@ class CpuBackend(Backend):
         """Return the size of the recorded calls, without the callables and the arguments themselves."""
         return sum(sys.getsizeof(part) for node in obj.nodes for part in (node, node.after, *_own(node.call)))
 
-    def addresses(self, graph: Graph) -> Set[int] | None:
-        """Return the addresses of fills and copies; None if there are callables."""
-        listed, _ = _contents(graph.nodes)
-        if any(node.kind not in ("memset", "memcpy") for node in listed):
-            return None
-        return {at for node in listed for at in (node.source, node.target) if at is not None}
+    def parameters(self, graph: Graph) -> Sequence[NodeParameters]:
+        """Return those of fills and copies; what callables do is not known."""
+        return [_parameters(node) for node in graph.nodes]
 
 
 def _own(call: Call) -> tuple[object, ...]:
@@ -334,6 +337,24 @@ def _listed(index: int, node: Node) -> GraphNode:
         case "graph", _:
             return listed._replace(bodies=(_contents(body_of(node.call)),))
     return listed
+
+
+def _parameters(node: Node) -> NodeParameters:
+    match node.kind, node.call[1]:
+        case "memset", (memory, value):
+            return NodeParameters(node.kind, (word(memory.address), bytes((value,))), memory.nbytes)
+        case "memcpy", (target, source):
+            return NodeParameters(node.kind, (word(target.address), word(source.address)), source.nbytes)
+        case "graph", _:
+            return NodeParameters(node.kind, inside=tuple(map(_parameters, body_of(node.call))))
+    return NodeParameters(node.kind, None)
+
+
+def _like(old: Memory | int, number: int) -> Memory | int:
+    """Return a number in the place of another: as memory of the same size, if that is memory."""
+    if isinstance(old, Memory):
+        return memory_of(number, old.nbytes, writable=False, device=False)
+    return number
 
 
 def _fill(memory: Memory, value: int) -> None:

@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any, ClassVar
 
-from ._cuda import arguments as _arguments
 from ._cuda import capture as _capture
 from ._cuda import nodes as _nodes
+from ._cuda import parameters as _parameters
 from ._cuda import profiler as _profiler
 from ._cuda import timing as _timing
 from ._cuda.capture import Capture
-from ._cuda.copies import source_setter
+from ._cuda.changes import node_setter
 from ._cuda.driver import Driver, Event, Executable, Graph, Handle
 from ._cuda.launch import launch_function, launcher
 from ._cuda.probe import probe
@@ -47,6 +47,8 @@ from .base import (
     GraphContents,
     LaunchFunction,
     Lends,
+    NodeParameters,
+    NodeSetter,
 )
 from .memory import memory_of
 
@@ -295,9 +297,10 @@ class CudaBackend(Lends):
         with self._driver.relaxed_for(stream):
             self._driver.call("cuGraphUpload", executable.handle, stream)
 
-    def source_setter(self, graph: Graph, executable: Executable, node: int) -> Callable[[int], None] | None:
-        """Return a callable that changes the address that a copy reads from."""
-        return source_setter(self._driver, graph, executable, node)
+    def node_setter(self, graph: Graph, executable: Executable, node: int) -> NodeSetter | None:
+        """Return a callable that changes parameters of a kernel, a copy or a fill."""
+        with self._driver.current(graph.context):
+            return node_setter(self._driver, graph, executable, node)
 
     def destroy_graph(self, graph: Graph) -> None:
         """Release a graph."""
@@ -354,10 +357,10 @@ class CudaBackend(Lends):
                 release(self.destroy_executable, executable)
         return _profiler.matched(records, nodes, runs)
 
-    def addresses(self, graph: Graph) -> Set[int] | None:
-        """Return every number among the nodes' parameters that could be an address."""
+    def parameters(self, graph: Graph) -> Sequence[NodeParameters]:
+        """Return the parameters of the nodes."""
         with self._driver.current(graph.context):
-            return _arguments.addresses(self._driver, graph.handle)
+            return _parameters.parameters(self._driver, graph.handle)
 
     def device_memory(self, obj: Graph | Executable) -> DeviceMemory:
         """Return what the driver tells of the memory of the device. These calls disturb no capture."""

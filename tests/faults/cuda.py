@@ -195,8 +195,8 @@ WAITS_FOR_LAST_RUN = False
 LOOKING_FOR_MEMORY = ("cuGraphGetNodes", "cuGraphNodeGetType")
 """Functions that find out whether a graph allocates."""
 
-SETS_SOURCES = True
-"""Whether a copy in an executable can read from another address."""
+SETS_NODES = True
+"""Whether the parameters of an executable's nodes can be changed."""
 
 INSTANTIATES_ALLOCATIONS_AGAIN = True
 """Whether a graph that allocates can have another executable once the first is gone."""

@@ -11,6 +11,8 @@ from functools import partial
 
 import accelerator_graph as ag
 from accelerator_graph._core import ownership, sections
+from accelerator_graph.backends._contract.parameters import addresses_in
+from accelerator_graph.backends.base import Change
 
 from .bench import NOTHING, A, Bench, C, faults, found, left
 from .calls import Call, Phase
@@ -148,20 +150,25 @@ def nodes(bench: Bench, phase: Phase) -> None:
     assert len(edges) == 4
 
 
-def with_a_copy(bench: Bench) -> None:
+def with_nodes(bench: Bench) -> None:
+    """Keep the parameters of a node of each kind, by its number."""
     instantiated(bench)
-    listed, _ = bench.stream._backend.nodes(bench.graph._runner.captured.value)
-    bench.kept = next((node.id, node.source) for node in listed if node.kind == "memcpy")
+    backend, captured = bench.stream._backend, bench.graph._runner.captured.value
+    kinds = [node.kind for node in backend.nodes(captured)[0]]
+    found = backend.parameters(captured)
+    bench.kept = found and {kinds.index(kind): found[kinds.index(kind)] for kind in kinds}
 
 
-def set_source(bench: Bench, phase: Phase) -> None:
-    number, source = bench.kept
+def set_nodes(bench: Bench, phase: Phase) -> None:
     runner = bench.graph._runner
-    setter = bench.stream._backend.source_setter(runner.captured.value, runner.executable.value, number)
-    if vendor.SETS_SOURCES:
-        setter(source)
-    else:
-        assert setter is None
+    made = runner.captured.value, runner.executable.value
+    backend = bench.stream._backend
+    if not vendor.SETS_NODES:
+        assert [backend.node_setter(*made, number) for number in range(4)] == [None] * 4
+        return
+    for number, parameters in bench.kept.items():
+        setter = backend.node_setter(*made, number)
+        setter([Change(0, 0, parameters.blocks[0])])
 
 
 def memory(bench: Bench, phase: Phase) -> None:
@@ -171,8 +178,8 @@ def memory(bench: Bench, phase: Phase) -> None:
     told = backend.device_memory(captured.value)
     assert told is not None
     assert 0 < told.free <= told.total
-    found = backend.addresses(captured.value)
-    assert found is None or {addressof(A), addressof(C)} <= found
+    parameters = backend.parameters(captured.value)
+    assert parameters is None or {addressof(A), addressof(C)} <= addresses_in(parameters)
 
 
 def handles(bench: Bench, phase: Phase) -> None:
@@ -269,7 +276,7 @@ GRAPHS = (
     asked("debug-dump", dump, prepare=for_dump, check=whole_or_as_before),
     asked("num-nodes", lambda bench, _: bench.graph.num_nodes),
     asked("nodes", nodes, ignores=vendor.TELLING),
-    made("set-source", set_source, prepare=with_a_copy, failed="ready"),
+    made("set-nodes", set_nodes, prepare=with_nodes, failed="ready"),
     asked("memory", memory),
     made("raw-handles", handles, prepare=instantiated),
     kept("reset", reset, prepare=ready, check=refused),

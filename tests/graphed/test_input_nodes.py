@@ -48,18 +48,19 @@ def dense(*values):
 @pytest.fixture
 def set_addresses(device, monkeypatch):
     """The addresses that copies were told to read from."""
-    real, found = device.source_setter, []
+    real, found = device.node_setter, []
 
-    def source_setter(self, *args):
+    def node_setter(self, *args):
         set_source = real(*args)
 
-        def note(address):
-            found.append(address)
-            set_source(address)
+        def note(changes):
+            ((_, _, data),) = changes
+            found.append(int.from_bytes(data, "little"))
+            set_source(changes)
 
         return note
 
-    monkeypatch.setattr(type(device), "source_setter", source_setter, raising=False)
+    monkeypatch.setattr(type(device), "node_setter", node_setter, raising=False)
     return found
 
 
@@ -98,19 +99,20 @@ def test_arrays_whose_bytes_are_not_their_elements_are_copied_first():
 
 
 def test_arrays_that_the_driver_refuses_are_copied_first(device, monkeypatch):
-    real, refused = device.source_setter, set()
+    real, refused = device.node_setter, set()
 
-    def source_setter(self, *args):
+    def node_setter(self, *args):
         set_source = real(*args)
 
-        def choosy(address):
-            if address in refused:
+        def choosy(changes):
+            ((_, _, data),) = changes
+            if int.from_bytes(data, "little") in refused:
                 raise driver_error(backend="fakedevice", call="set", code=1, code_name="INVALID_VALUE")
-            set_source(address)
+            set_source(changes)
 
         return choosy
 
-    monkeypatch.setattr(type(device), "source_setter", source_setter, raising=False)
+    monkeypatch.setattr(type(device), "node_setter", node_setter, raising=False)
     f = ag.graphed(lambda x, y: x + y, warmup=0, inputs="node")
     f(dense(1, 2), dense(10, 20))
     x, y = dense(3, 4), dense(1, 1)
@@ -122,7 +124,7 @@ def test_arrays_that_the_driver_refuses_are_copied_first(device, monkeypatch):
 
 
 def test_where_sources_cannot_be_changed_every_call_copies(device, monkeypatch):
-    monkeypatch.setattr(type(device), "source_setter", lambda self, *args: None, raising=False)
+    monkeypatch.setattr(type(device), "node_setter", lambda self, *args: None, raising=False)
     runs = []
 
     @ag.graphed(warmup=0, inputs="node")

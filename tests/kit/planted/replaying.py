@@ -11,6 +11,7 @@ from accelerator_graph.backends.base import (
     Capability,
     CaptureStatus,
     LaunchFunction,
+    NodeSetter,
 )
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import DriverError
@@ -295,14 +296,12 @@ class IgnoresReplaysIntoRecordings(Explicit):
 
 @caught_by("test_copies_can_read_from_elsewhere_in_later_runs")
 class ChangesEveryCopy(CpuBackend):
-    def source_setter(self, graph: Any, executable: Any, node: int) -> Callable[[int], None] | None:
-        setters = [
-            CpuBackend.source_setter(self, graph, executable, each) for each in range(len(graph.nodes))
-        ]
-        return lambda address: [each(address) for each in setters if each] and None
+    def node_setter(self, graph: Any, executable: Any, node: int) -> NodeSetter | None:
+        setters = [CpuBackend.node_setter(self, graph, executable, each) for each in range(len(graph.nodes))]
+        return lambda changes: [each(changes) for each in setters if each] and None
 
 
 @caught_by("test_copies_can_read_from_elsewhere_in_later_runs")
 class NeverChangesTheSource(CpuBackend):
-    def source_setter(self, graph: Any, executable: Any, node: int) -> Callable[[int], None] | None:
-        return lambda address: None
+    def node_setter(self, graph: Any, executable: Any, node: int) -> NodeSetter | None:
+        return lambda changes: None
