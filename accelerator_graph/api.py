@@ -5,22 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from types import TracebackType
 from typing import Self, TypeVar, cast
 
 from . import inspection
-from ._core import capture_table, liveness, ownership, pools, states, streams
+from ._core import capture_table, liveness, ownership, pools, states
 from ._core.call_site import caller
 from ._core.capture import CapturePlan
 from ._core.extension import calling
 from ._core.lifecycle import Lifecycle
 from ._core.modes import CaptureMode, check_mode
 from ._core.observation import Observer, diagnosing
-from ._core.side_streams import beside_current
+from ._core.side_capture import graph as graph
 from ._core.streams import Stream
 from ._interpreter.integers import integer
-from ._interpreter.sure_exit import if_skipped, sure_exit
-from .errors import AcceleratorGraphError, GraphStateError
+from ._interpreter.sure_exit import if_skipped
+from .errors import AcceleratorGraphError
 from .interop import registry as interop
 from .interop.base import Collective
 
@@ -112,46 +111,11 @@ class Graph(Lifecycle):
         assert self._capture is not None
         self._capture.begun_at = caller()
 
-    def capture_end(self) -> None:
-        """End the capture, and instantiate the graph unless it is kept.
-
-        Raises
-        ------
-        GraphStateError
-            No capture has begun, or another thread began it. Nothing was touched.
-        CaptureError
-            The capture did not become a graph. The graph is empty.
-        DriverError
-            It could not be instantiated. The graph is captured if it is kept, else empty.
-
-        Warns
-        -----
-        EmptyGraphWarning
-            Nothing was captured.
-        """
-        self._check("capture_end()")
-        self._end()
-
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Self:  # here, since jedi does not know the type of self in a base class
         self._check("capture_begin()")
         self._guard = if_skipped(self, self._recover)
         self._enter(CapturePlan(prepare=True))
         return self
-
-    @sure_exit
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if self._capture is not None:
-                self.capture_end() if exc is None else self._abandon(exc)
-            elif exc is None:
-                raise GraphStateError(f"{self._lost or states.ENDED_INSIDE}.")
-        except GraphStateError:
-            raise
-        except BaseException:
-            self._recover()
-            raise
 
     def _observer(self) -> Observer | None:
         if not (self._diagnose or diagnosing.get()):
@@ -529,65 +493,6 @@ class Graph(Lifecycle):
     def capture_error_mode(self, mode: CaptureMode) -> None:
         self._check("capture_error_mode")
         self._mode = check_mode(mode)
-
-
-class graph:
-    """Capture into a graph on a side stream, as `torch.cuda.graph` does.
-
-    Parameters
-    ----------
-    g : Graph
-        The graph to capture into.
-    pool, capture_error_mode
-        As in `Graph.capture_begin`; None keeps the graph's own.
-    stream : stream, optional
-        The stream to capture; by default the graph's own if it was made with one, else a side stream of
-        the thread, which waits for the current one.
-    prepare : bool
-        Synchronise the current stream before the capture, or the captured one if it was named.
-
-    Notes
-    -----
-    ``with graph(g):`` returns the graph. It fails and cleans up like ``with g:``. If a side stream was made,
-    replays go to the stream that was current, if there was one.
-    """
-
-    def __init__(
-        self,
-        g: Graph,
-        pool: pools.AnyPool | None = None,
-        stream: object = None,
-        capture_error_mode: CaptureMode | None = None,
-        *,
-        prepare: bool = True,
-    ) -> None:
-        if not isinstance(g, Graph):
-            raise TypeError(f"graph: the argument must be an accelerator_graph.Graph, not {g!r}.")
-        pools.check_pool(pool)
-        if capture_error_mode is not None:
-            check_mode(capture_error_mode)
-        self._graph = g
-        stream = None if stream is None else streams.as_stream(stream, g._backend_name)
-        self._stream = stream
-        self._pool = pool
-        self._mode = capture_error_mode
-        self._prepare = prepare
-
-    def __enter__(self) -> Graph:
-        g = self._graph
-        g._check("capture_begin()")
-        g._guard = if_skipped(self, g._recover)
-        stream, home = self._stream, None
-        if stream is None and g._given_stream is None:
-            stream, home = beside_current(g._backend_name, wait=not self._prepare)
-        g._enter(CapturePlan(stream, home, self._pool, self._mode, self._prepare))
-        return g
-
-    @sure_exit
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        type(self._graph).__exit__(self._graph, kind, exc, trace)
 
 
 def current_graph() -> Graph | None:

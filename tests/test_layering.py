@@ -85,8 +85,7 @@ RULES = [
     ("testing.works.hip", f"{PACKAGE} testing", "hip"),
     (
         "testing",
-        f"{PACKAGE} errors _install _interpreter _plugins backends backends.base interop.registry "
-        "_cli.terminal testing",
+        f"{PACKAGE} errors _install _interpreter _plugins backends backends.base interop.registry testing",
         "pytest",
     ),
     (
@@ -102,12 +101,11 @@ RULES = [
     ),
     ("diagnosis", f"{PACKAGE}", ""),
     ("__main__", "_cli.command", ""),
-    ("_cli.terminal", "", ""),
     ("_cli.environment", "_core _graphed.verified", ""),
-    ("_cli", f"{PACKAGE} _install _core inspection diagnosis _cli _demo testing", ""),
+    ("_cli", f"{PACKAGE} _install _interpreter _core inspection diagnosis _cli _demo testing", ""),
     ("_demo.cuda", f"{PACKAGE} _demo", "cuda"),
     ("_demo.hip", f"{PACKAGE} _demo", "hip"),
-    ("_demo", f"{PACKAGE} _plugins _cli.terminal _demo", ""),
+    ("_demo", f"{PACKAGE} _interpreter _plugins _demo", ""),
 ]
 
 # Whoever may not import a vendor or a framework may not ask for one by its name either.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import accelerator_graph as ag
 
-from . import terminal
+from .._interpreter import terminal
 
 INTERRUPTED = 130
 CLOSED_PIPE = 141

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from .._interpreter.terminal import progress, rows, wrapped
 from ..diagnosis._doctor import child
 from ..diagnosis.doctor import Diagnosis, Trial, examine
 from . import info
-from .terminal import progress, rows, wrapped
 
 TIME_LIMIT = 120.0
 """Seconds that the trial of a backend may take. The first use of eight GPUs takes many."""

@@ -14,8 +14,8 @@ import accelerator_graph as ag
 
 from .. import _install
 from .._core import extension
+from .._interpreter.terminal import rows, wrapped
 from . import environment, frameworks
-from .terminal import rows, wrapped
 
 
 def run(backend: str | None, *, as_json: bool) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from .._interpreter.sure_exit import sure_exit
 from ..backends import registry
 from ..errors import EmptyGraphWarning, GraphStateError
 from ..interop.base import Collective
@@ -133,6 +135,41 @@ class Lifecycle:
         assert self._runner is not None
         return self._runner
 
+    def capture_end(self) -> None:
+        """End the capture, and instantiate the graph unless it is kept.
+
+        Raises
+        ------
+        GraphStateError
+            No capture has begun, or another thread began it. Nothing was touched.
+        CaptureError
+            The capture did not become a graph. The graph is empty.
+        DriverError
+            It could not be instantiated. The graph is captured if it is kept, else empty.
+
+        Warns
+        -----
+        EmptyGraphWarning
+            Nothing was captured.
+        """
+        self._check("capture_end()")
+        self._end()
+
+    @sure_exit
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._capture is not None:
+                self.capture_end() if exc is None else self._abandon(exc)
+            elif exc is None:
+                raise GraphStateError(f"{self._lost or states.ENDED_INSIDE}.")
+        except GraphStateError:
+            raise
+        except BaseException:
+            self._recover()
+            raise
+
     def _begin(self, plan: CapturePlan) -> None:
         """Begin a capture, in a state that allows it."""
         lease = pools.Lease(self._graph_pool if plan.pool is None else plan.pool)
@@ -165,7 +202,7 @@ class Lifecycle:
         return None
 
     def _end(self) -> None:
-        """End the capture, in a state that allows it; see `Graph.capture_end`."""
+        """End the capture, in a state that allows it."""
         capture = self._capture_here("capture_end()")
         check = self._watched.check if self._watched else None  # an empty list has nothing to check
         keep = self._keep_graph or self._debug

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import accelerator_graph as ag
 
-from .._cli.terminal import check_file, progress, rows
+from .._interpreter.terminal import check_file, progress, rows
 from .._plugins.hooks import Hook
 
 BUILTINS = {

@@ -44,10 +44,12 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext, suppress
 from enum import StrEnum
 from functools import partial
-from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 from ..errors import AcceleratorGraphError, UnsupportedError
+from ._contract.answers import Availability as Availability
+from ._contract.answers import CaptureInfo as CaptureInfo
+from ._contract.answers import CaptureStatus as CaptureStatus
 from ._contract.contents import GraphContents as GraphContents
 from ._contract.contents import GraphEdge as GraphEdge
 from ._contract.contents import GraphNode as GraphNode
@@ -90,35 +92,6 @@ class Capability(StrEnum):
     """`record_timed_event`, `query_event`, ...: the host can wait for events, and time what is between."""
     GRAPH_EVENTS = "graph_events"
     """`instantiate_timed`: an executable can record timed events, so that parts of a graph can be timed."""
-
-
-class CaptureStatus(StrEnum):
-    """Whether a stream is capturing."""
-
-    NONE = "none"
-    ACTIVE = "active"
-    INVALIDATED = "invalidated"  # never, on a backend where no call breaks a capture
-
-
-class Availability(NamedTuple):
-    """What `Backend.probe` found out without initialising anything."""
-
-    usable: bool
-    reason: str = ""
-    """Why it is not usable and how to fix that: a clause that follows "backend 'x' is not available: "."""
-    versions: Mapping[str, str] = MappingProxyType({})
-    """Versions by component, for example ``{"driver": "13.0"}``."""
-    devices: int | None = None
-    """The number of devices; None if that can't be known without initialising."""
-    warning: str = ""
-    """A known defect of the installed versions and how to fix it, in sentences. The backend is usable."""
-
-
-class CaptureInfo(NamedTuple):
-    """What a backend knows about a capture in progress."""
-
-    id: int
-    """A number shared by all streams of one capture, and by no other capture in progress."""
 
 
 class Recorder(ABC):

@@ -15,7 +15,7 @@ _side_streams: dict[int, Any] = {}
 """One for each device, kept for good: torch reuses the memory of a pool on one stream only."""
 
 
-class graph(api.graph):
+class graph(api.graph[TorchGraph]):
     """Stands in for `torch.cuda.graph`; fails and cleans up as `accelerator_graph.graph` does.
 
     Parameters

@@ -15,7 +15,7 @@ from accelerator_graph.backends import registry
 from accelerator_graph.backends.base import Backend
 from accelerator_graph.errors import EmptyGraphWarning, UnknownBackendError
 
-from .._cli.terminal import check_file
+from .._interpreter.terminal import check_file
 from .._plugins.entry_points import import_target, is_target
 from ._check import CheckResult, check_rules
 from ._conformance import BackendConformance
