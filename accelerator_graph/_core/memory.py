@@ -9,8 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from .._interpreter.heap import heap_bytes
-from ..backends._contract.parameters import addresses_in
-from ..backends.base import DeviceMemory
+from ..backends.base import DeviceMemory, addresses_in
 from ..errors import AcceleratorGraphError
 from ..interop import registry as interop
 from ..interop.base import PoolContents, PoolSegment

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from .._core.streams import Stream
 from ..api import Graph
-from ..backends._contract.parameters import word
-from ..backends.base import Change, NodeSetter, Recorder
+from ..backends.base import Change, NodeSetter, Recorder, word
 from ..errors import DriverError
 from .arrays import ArrayType
 from .signature import Leaves

@@ -60,6 +60,9 @@ from ._contract.memory import DeviceMemory as DeviceMemory
 from ._contract.parameters import Change as Change
 from ._contract.parameters import NodeParameters as NodeParameters
 from ._contract.parameters import NodeSetter as NodeSetter
+from ._contract.parameters import addresses_in as addresses_in
+from ._contract.parameters import changed as changed
+from ._contract.parameters import word as word
 
 BACKEND_API_VERSIONS = (1,)
 """The versions of this contract that the library supports, in ascending order.

@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, ClassVar
 
-from ._contract.parameters import changed, word
 from ._cpu.capture import MODES, Captures
 from ._cpu.graph import Executable, Graph, Node, body_of
 from ._cpu.stream import Capture, Event, Stream
@@ -34,6 +33,8 @@ from .base import (
     GraphNode,
     NodeParameters,
     NodeSetter,
+    changed,
+    word,
 )
 from .memory import Memory, memory_of
 

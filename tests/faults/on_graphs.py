@@ -11,8 +11,7 @@ from functools import partial
 
 import accelerator_graph as ag
 from accelerator_graph._core import ownership, sections
-from accelerator_graph.backends._contract.parameters import addresses_in
-from accelerator_graph.backends.base import Change
+from accelerator_graph.backends.base import Change, addresses_in
 
 from .bench import NOTHING, A, Bench, C, faults, found, left
 from .calls import Call, Phase

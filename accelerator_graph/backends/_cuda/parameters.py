@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .._contract.parameters import NodeParameters, word
+from ..base import NodeParameters, word
 from .driver import Driver
 from .nodes import kind_of, node_handles
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import accelerator_graph as ag
-from accelerator_graph.backends._contract.parameters import addresses_in, word
-from accelerator_graph.backends.base import Capability, DeviceMemory
+from accelerator_graph.backends.base import Capability, DeviceMemory, addresses_in, word
 
 from .._case import Case, applied, needs
 

@@ -11,8 +11,7 @@ from unittest import SkipTest
 from unittest.mock import patch
 
 import accelerator_graph as ag
-from accelerator_graph.backends._contract.parameters import word
-from accelerator_graph.backends.base import Capability, Change
+from accelerator_graph.backends.base import Capability, Change, word
 from accelerator_graph.backends.memory import memory_of
 
 from .._case import Case, applied, expect, needs

@@ -13,10 +13,17 @@ pytestmark = require("cuda")
 
 from cuda.bindings import driver
 
-from accelerator_graph.backends._contract.parameters import addresses_in, word
 from accelerator_graph.backends._cuda import parameters
+from accelerator_graph.backends.base import addresses_in, word
 from accelerator_graph.errors import DriverError
 from backends.cuda.bench import call, current, kernels
+
+
+@pytest.fixture
+def second(bench):
+    second = bench.Block()
+    yield second
+    second.free()
 
 
 class Pair(ctypes.Structure):
@@ -108,10 +115,9 @@ class Executable:
     def __enter__(self):
         return self
 
-    def run(self, block):
+    def run(self):
         self.backend.replay(self.executable, self.stream)
         self.backend.synchronize(self.stream)
-        return block.bytes()
 
     def __exit__(self, *_):
         self.backend.destroy_executable(self.executable)
@@ -119,53 +125,53 @@ class Executable:
 
 
 @pytest.mark.parametrize("kind", ["store", "kernel"])
-def test_parameters_of_a_kernel_can_be_changed(backend, stream, block, other, kind):
+def test_parameters_of_a_kernel_can_be_changed(backend, stream, block, second, kind):
     with kernels() as found:
 
         def work():
             launched(backend, stream, getattr(found, kind), block)
 
         with Executable(backend, stream, work) as made:
-            made.run(block)
+            made.run()
             want = struct.pack("4d", 3, 4, 5, 6)
-            assert block.bytes()[:32] == want
-            made.change([(0, 0, word(other.pointer))])
+            assert block.read()[:32] == want
+            made.change([(0, 0, word(second.pointer))])
             made.change([(3, 8, struct.pack("d", 9.0)), (2, 0, struct.pack("f", 2.0))])
-            made.run(block)
-            assert other.bytes()[:32] == struct.pack("4d", 10, 12, 14, 16)
+            made.run()
+            assert second.read()[:32] == struct.pack("4d", 10, 12, 14, 16)
             for wrong in ((4, 0, b"1"), (0, 1, bytes(8)), (-1, 0, b"1"), (0, -1, b"1")):
-                with pytest.raises(ValueError, match="no . bytes at offset"):
+                with pytest.raises(ValueError, match=r"no . bytes at offset"):
                     made.change([(2, 0, struct.pack("f", 7.0)), wrong])
-            made.run(block)
-            assert other.bytes()[:32] == struct.pack("4d", 10, 12, 14, 16)
+            made.run()
+            assert second.read()[:32] == struct.pack("4d", 10, 12, 14, 16)
             made.change([(0, 0, word(block.pointer))])
-            made.run(block)
-            assert block.bytes()[:32] == struct.pack("4d", 10, 12, 14, 16)
+            made.run()
+            assert block.read()[:32] == struct.pack("4d", 10, 12, 14, 16)
 
 
-def test_both_addresses_of_a_copy_and_the_value_of_a_fill_can_be_changed(backend, stream, block, other):
+def test_both_addresses_of_a_copy_and_the_value_of_a_fill_can_be_changed(backend, stream, block, second):
     def work():
         backend.fill(stream, block.pointer, 1, 8)
         backend.copy(stream, block.pointer + 16, block.pointer, 8)
 
     with Executable(backend, stream, work) as made:
-        made.change([(0, 0, word(other.pointer)), (1, 0, b"\x07")])
+        made.change([(0, 0, word(second.pointer)), (1, 0, b"\x07")])
         copy = backend.node_setter(made.graph, made.executable, 1)
-        copy([(0, 0, word(block.pointer + 32)), (1, 0, word(other.pointer))])
-        made.run(block)
-        assert other.bytes()[:8] == block.bytes()[32:40] == b"\x07" * 8
+        copy([(0, 0, word(block.pointer + 32)), (1, 0, word(second.pointer))])
+        made.run()
+        assert second.read()[:8] == block.read()[32:40] == b"\x07" * 8
         assert backend.parameters(made.graph)[0].blocks == (word(block.pointer), b"\x01\0\0\0")
 
 
-def test_a_change_that_the_driver_refuses_changes_nothing(backend, stream, block, other):
+def test_a_change_that_the_driver_refuses_changes_nothing(backend, stream, block, second):
     with Executable(backend, stream, lambda: backend.fill(stream, block.pointer, 1, 8)) as made:
         host = bytearray(8)
         address = ctypes.addressof(ctypes.c_char.from_buffer(host))
         with pytest.raises(DriverError):
             made.change([(0, 0, word(address)), (1, 0, b"\x02")])
-        made.change([(0, 0, word(other.pointer))])
-        made.run(block)
-        assert other.bytes()[:8] == b"\x01" * 8
+        made.change([(0, 0, word(second.pointer))])
+        made.run()
+        assert second.read()[:8] == b"\x01" * 8
 
 
 def test_memory_of_the_device(backend, stream, block):

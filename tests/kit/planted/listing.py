@@ -6,8 +6,7 @@ import ctypes
 from typing import Any
 
 import accelerator_graph as ag
-from accelerator_graph.backends._contract.parameters import word
-from accelerator_graph.backends.base import CaptureStatus, DeviceMemory, GraphEdge
+from accelerator_graph.backends.base import CaptureStatus, DeviceMemory, GraphEdge, word
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.inspection.drawing import to_dot
 from kit.explicit_runtime import Explicit
