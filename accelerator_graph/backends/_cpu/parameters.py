@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 
-from .._contract.parameters import NodeParameters, NodeSetter, word
+from ..base import NodeParameters, NodeSetter, word
 from ..memory import Memory, memory_of
 from .graph import Executable, Node, body_of
 

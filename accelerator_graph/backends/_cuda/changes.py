@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from .._contract.parameters import NodeSetter
+from ..base import NodeSetter
 from . import nodes
 from .driver import Driver, Executable, Graph
 from .parameters import POINTER, SIZE, address_field, kernel_blocks
