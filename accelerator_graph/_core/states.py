@@ -35,6 +35,8 @@ REFUSED: dict[str, dict[GraphState, str]] = {
     "num_nodes": _UNTIL_CAPTURED,
     "describe()": _UNTIL_CAPTURED,
     "memory()": _UNTIL_CAPTURED,
+    "set_node()": _UNTIL_CAPTURED | {"captured": _NO_EXECUTABLE},
+    "set_nodes()": _UNTIL_CAPTURED | {"captured": _NO_EXECUTABLE},
     "debug_dump()": _UNTIL_CAPTURED,
     "profile()": _UNTIL_CAPTURED,
     "raw_graph()": _UNTIL_CAPTURED,
@@ -51,6 +53,8 @@ REFUSED: dict[str, dict[GraphState, str]] = {
 REFUSED_UNLESS_KEPT: dict[str, str] = {
     "instantiate()": HAS_EXECUTABLE,
     "describe()": NOT_KEPT,
+    "set_node()": NOT_KEPT,
+    "set_nodes()": NOT_KEPT,
     "debug_dump()": NOT_KEPT,
     "raw_graph()": NOT_KEPT,
     "raw_cuda_graph()": NOT_KEPT,

@@ -57,6 +57,7 @@ from ._contract.launch import LaunchFunction as LaunchFunction
 from ._contract.launch import SameContext as SameContext
 from ._contract.launch import SameStream as SameStream
 from ._contract.memory import DeviceMemory as DeviceMemory
+from ._contract.parameters import Argument as Argument
 from ._contract.parameters import Change as Change
 from ._contract.parameters import NodeParameters as NodeParameters
 from ._contract.parameters import NodeSetter as NodeSetter

@@ -39,6 +39,9 @@ from .memory import memory_of
 _for_ever: list[object] = []
 """Memory that lives as long as the process."""
 
+_COPIES, _FILLS = ("source", "target", "enabled"), ("target", "value", "enabled")
+"""What can be changed of them in an executable."""
+
 
 class CpuBackend(Backend):
     """Streams of Python callables, each with a thread of its own, captured by CUDA's rules.
@@ -310,18 +313,25 @@ def _own(call: Call) -> tuple[object, ...]:
     return call, args, how
 
 
-def _contents(nodes: Sequence[Node]) -> GraphContents:
-    listed = [_listed(index, node) for index, node in enumerate(nodes)]
+def _contents(nodes: Sequence[Node], *, settable: bool = True) -> GraphContents:
+    listed = [_listed(index, node, settable) for index, node in enumerate(nodes)]
     return listed, [GraphEdge(source, target) for target, node in enumerate(nodes) for source in node.after]
 
 
-def _listed(index: int, node: Node) -> GraphNode:
+def _listed(index: int, node: Node, settable: bool) -> GraphNode:
     listed = GraphNode(index, node.kind, node.name)
     match node.kind, node.call[1]:
         case "memset", (memory, value):
-            return listed._replace(target=memory.address, nbytes=memory.nbytes, value=value)
+            return listed._replace(
+                target=memory.address, nbytes=memory.nbytes, value=value, settable=_FILLS if settable else ()
+            )
         case "memcpy", (target, source):
-            return listed._replace(target=target.address, source=source.address, nbytes=source.nbytes)
+            return listed._replace(
+                target=target.address,
+                source=source.address,
+                nbytes=source.nbytes,
+                settable=_COPIES if settable else (),
+            )
         case "graph", _:
-            return listed._replace(bodies=(_contents(body_of(node.call)),))
+            return listed._replace(bodies=(_contents(body_of(node.call), settable=False),))
     return listed

@@ -33,6 +33,14 @@ class Change(NamedTuple):
     data: bytes
 
 
+class Argument(NamedTuple):
+    """The place of a kernel's argument among its parameters."""
+
+    block: int
+    offset: int
+    nbytes: int
+
+
 class NodeSetter:
     """Changes one node in later runs of one executable, and knows what it has set.
 
@@ -47,9 +55,11 @@ class NodeSetter:
         Leaves the node out of later runs if it is called with False, and puts it back with True.
     check : callable, optional
         Raises ValueError for new contents of the blocks that are wrong though the driver may take them.
+    arguments : sequence of Argument, optional
+        Of a kernel whose arguments are known: where they lie.
     """
 
-    __slots__ = ("_apply", "_blocks", "check", "enable")
+    __slots__ = ("_apply", "_blocks", "arguments", "check", "enable")
 
     def __init__(
         self,
@@ -57,11 +67,13 @@ class NodeSetter:
         apply: Callable[[], None],
         enable: Callable[[bool], None] | None = None,
         check: Callable[[Sequence[bytes]], None] | None = None,
+        arguments: Sequence[Argument] | None = None,
     ) -> None:
         self._blocks = [(ctypes.c_char * size).from_address(address) for address, size in blocks]
         self._apply = apply
         self.enable = enable
         self.check = check
+        self.arguments = arguments
 
     @property
     def blocks(self) -> tuple[bytes, ...]:
@@ -70,7 +82,11 @@ class NodeSetter:
 
     def __call__(self, changes: Iterable[Change]) -> None:
         """Change some bytes; ValueError if there are no such bytes. If it raises, nothing is changed."""
-        self.write(changed(self.blocks, changes))
+        self.write(self.after(changes))
+
+    def after(self, changes: Iterable[Change]) -> list[bytes]:
+        """Return what the parameters would be after changes; ValueError if there are no such bytes."""
+        return changed(self.blocks, changes)
 
     def write(self, contents: Sequence[bytes]) -> None:
         """Change whole blocks, all of them. If it raises, nothing is changed."""
