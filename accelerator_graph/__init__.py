@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from ._core.pools import AnyPool as AnyPool
     from ._core.pools import PoolId as PoolId
     from ._core.pools import graph_pool_handle as graph_pool_handle
+    from ._core.recapture import Recapture as Recapture
     from ._core.states import GraphState as GraphState
     from ._core.streams import Stream as Stream
+    from ._core.update import GraphUpdate as GraphUpdate
     from ._graphed.decorator import CacheInfo as CacheInfo
     from ._graphed.decorator import Graphed as Graphed
     from ._graphed.decorator import graphed as graphed
@@ -93,7 +95,9 @@ _NAMES = {
     "._core.current_stream": "current_stream is_current_stream_capturing is_graph_available",
     "._core.states": "GraphState",
     "._core.events": "Event",
+    "._core.recapture": "Recapture",
     "._core.streams": "Stream",
+    "._core.update": "GraphUpdate",
     "._graphed.decorator": "CacheInfo Graphed graphed",
     "._graphed.torch.callables": "make_graphed_callables",
     ".api": "Graph current_graph graph",

@@ -91,17 +91,17 @@ class NodeChanges:
 
     def _seen(self, node: GraphNode) -> GraphNode:
         names, setter = self._set[node.id], self._setters[node.id]
-        node = node._replace(
-            changed=tuple(name for name in _NAMES if name in names), enabled=node.id not in self._disabled
-        )
-        for name, block in _BLOCKS.get(node.kind, {}).items():
-            if name in names:
-                node = node._replace(**{name: int.from_bytes(setter.blocks[block], "little")})
+        blocks = setter.blocks
+        new: dict[str, Any] = {
+            name: int.from_bytes(blocks[block], "little")
+            for name, block in _BLOCKS.get(node.kind, {}).items()
+            if name in names
+        }
         if "arguments" in names:
-            blocks = setter.blocks
             values = (blocks[at.block][at.offset :][: at.nbytes].hex() for at in setter.arguments or ())
-            node = node._replace(values=tuple(values))
-        return node
+            new["values"] = tuple(values)
+        changed = tuple(name for name in _NAMES if name in names)
+        return node._replace(changed=changed, enabled=node.id not in self._disabled, **new)
 
     # ---- changing ------------------------------------------------------------------------------
 

@@ -52,14 +52,16 @@ class Runner:
         "__weakref__",
         "_bound",
         "_check",
-        "_keep",
+        "beside",
         "captured",
         "counted",
         "executable",
         "home",
+        "keeps_graph",
         "lease",
         "lock",
         "measured",
+        "retained",
     )
 
     def __init__(
@@ -77,7 +79,11 @@ class Runner:
         self.lease = lease
         self.lock = threading.RLock() if keep else _adding
         """Held while the graph is instantiated late, or a check is added."""
-        self._keep = keep
+        self.keeps_graph = keep
+        self.beside = False
+        """Whether another stream was captured than that of replays."""
+        self.retained: tuple[object, ...] = ()
+        """What the graph's present work needs."""
         self._check = check
         self._bound: tuple[ref[Binding], ...] = ()
         self.counted = None if keep else captured.recorder.node_count(captured.value)
@@ -109,16 +115,26 @@ class Runner:
         if self.executable is not None and recorder.single_executable(captured.value):
             self.refuse("the graph could not be instantiated again; call instantiate() or replay()")
             drain()
-        before = before_instantiation(captured)
-        value = recorder.instantiate(captured.value)
-        self.executable = Executable(recorder, captured.backend, value, self.home._owner)
-        for binding in self._bindings():
-            binding.connect(self.executable, self._check)
-        home, lease = self.home, self.lease
-        self.measured = None if before is None else after_instantiation(before, captured, home, lease)
-        if not self._keep:
+        executable, self.measured = self.make(captured, self.lease)
+        self.connect(executable)
+        if not self.keeps_graph:
             self.captured = None
         drain()
+
+    def make(self, captured: Captured, lease: Lease) -> tuple[Executable, Measured | None]:
+        """Make an executable of a graph, which nothing launches yet."""
+        before = before_instantiation(captured)
+        value = captured.recorder.instantiate(captured.value)
+        keeps = (captured,) if captured.is_lent else ()
+        executable = Executable(captured.recorder, captured.backend, value, self.home._owner, *keeps)
+        measured = None if before is None else after_instantiation(before, captured, self.home, lease)
+        return executable, measured
+
+    def connect(self, executable: Executable) -> None:
+        """Let everything that is bound launch this executable."""
+        self.executable = executable
+        for binding in self._bindings():
+            binding.connect(executable, self._check)
 
     def home_launcher(self) -> Callable[[], None]:
         """Return a callable that replays where replays go that name no stream."""

@@ -31,6 +31,9 @@ REFUSED: dict[str, dict[GraphState, str]] = {
     "instantiate()": _UNTIL_CAPTURED,
     "replay()": _UNTIL_CAPTURED,
     "bind()": _UNTIL_CAPTURED,
+    "update()": _UNTIL_CAPTURED,
+    "recapture()": _UNTIL_CAPTURED,
+    "clone()": _UNTIL_CAPTURED,
     "pool()": _UNTIL_CAPTURED,
     "num_nodes": _UNTIL_CAPTURED,
     "describe()": _UNTIL_CAPTURED,
@@ -52,6 +55,7 @@ REFUSED: dict[str, dict[GraphState, str]] = {
 
 REFUSED_UNLESS_KEPT: dict[str, str] = {
     "instantiate()": HAS_EXECUTABLE,
+    "clone()": NOT_KEPT,
     "describe()": NOT_KEPT,
     "set_node()": NOT_KEPT,
     "set_nodes()": NOT_KEPT,

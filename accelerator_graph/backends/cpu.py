@@ -31,6 +31,7 @@ from .base import (
     GraphContents,
     GraphEdge,
     GraphNode,
+    Misfit,
     NodeParameters,
     NodeSetter,
 )
@@ -272,6 +273,10 @@ class CpuBackend(Backend):
     def node_setter(self, graph: Graph, executable: Executable, node: int) -> NodeSetter | None:
         """Return what changes the addresses of a copy, or the address and the value of a fill."""
         return node_setter(executable, node)
+
+    def update(self, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
+        """Let later runs make the calls of another graph, if these are of the same kinds and order."""
+        return executable.update(graph.nodes)
 
     def destroy_graph(self, graph: Graph) -> None:
         """Forget what was recorded. Executables have what they need."""

@@ -113,8 +113,8 @@ class _Check:
             target, value = (int.from_bytes(each, "little") for each in after)
             if value >= 1 << 8 * params.elementSize:
                 raise ValueError(
-                    f"the fill has elements of {params.elementSize} bytes, and {value} does not fit into them; "
-                    "pass a smaller value."
+                    f"the fill has elements of {params.elementSize} bytes, and {value} does not fit into "
+                    "them; pass a smaller value."
                 )
             self._compare(int(params.dst), target)
         else:

@@ -24,6 +24,7 @@ struct node {
     handle original; /* in a clone: the node that this one stands for */
     struct node *pair;
     size_t index, waits;
+    unsigned cluster[3]; /* of a kernel */
     void *parameters[MOST_PARAMETERS]; /* where those of a kernel are, once that was asked */
     bool reached;
     bool disabled; /* in an executable: it does nothing */

@@ -30,6 +30,25 @@ API(2, 0, cuGraphKernelNodeGetParams, 12000, cuGraphKernelNodeGetParams_v2, hand
     return SUCCESS;
 }
 
+/* An attribute of a kernel: of all, this driver has the cluster's dimensions. */
+enum { CLUSTER_DIMENSION = 4 };
+
+API(3, 0, cuGraphKernelNodeGetAttribute, 11000, cuGraphKernelNodeGetAttribute, handle, which, int, attribute,
+    void *, value) {
+    const struct node *node = node_of(which, WORK_KERNEL);
+    if (!node || attribute != CLUSTER_DIMENSION) return INVALID_VALUE;
+    memcpy(value, node->cluster, sizeof node->cluster);
+    return SUCCESS;
+}
+
+API(3, 0, cuGraphKernelNodeSetAttribute, 11000, cuGraphKernelNodeSetAttribute, handle, which, int, attribute,
+    const void *, value) {
+    struct node *node = node_of(which, WORK_KERNEL);
+    if (!node || attribute != CLUSTER_DIMENSION) return INVALID_VALUE;
+    memcpy(node->cluster, value, sizeof node->cluster);
+    return SUCCESS;
+}
+
 API(2, 0, cuGraphMemsetNodeGetParams, 10000, cuGraphMemsetNodeGetParams, handle, which,
     struct fill *, answer) {
     const struct node *node = node_of(which, WORK_FILL);
