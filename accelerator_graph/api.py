@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from typing import Self, TypeVar, cast
+from typing import Self, TypeVar, Unpack, cast
 
 from . import inspection
 from ._core import capture_table, liveness, ownership, pools, states
@@ -16,6 +16,7 @@ from ._core.extension import calling
 from ._core.graph_base import GraphBase
 from ._core.lifecycle import Lifecycle
 from ._core.modes import CaptureMode, check_mode
+from ._core.node_change import NodeChange
 from ._core.observation import diagnosing
 from ._core.recapture import Recapture
 from ._core.side_capture import graph as graph
@@ -318,6 +319,44 @@ class Graph(Lifecycle):
         clone(self, copy)
         return copy
 
+    def set_node(self, node: int, **change: Unpack[NodeChange]) -> None:
+        """Change a node of the executable, for the runs to come, without capturing again.
+
+        ``describe().nodes[node]`` says what can be changed, and what was. Runs that are under way still do
+        what they did. `instantiate` makes an executable as it was captured, without these changes. The memory
+        has to live as long as runs use it.
+
+        Parameters
+        ----------
+        node : int
+            The node's number in `describe`.
+        **change
+            See `NodeChange`. Arguments of kernels are given as ctypes or NumPy scalars, as ints, or as arrays
+            of the device, whose address is passed.
+
+        Raises
+        ------
+        GraphStateError
+            Nothing was captured, the graph was not kept, or there is no executable.
+        TypeError, ValueError
+            Of this node, that can't be changed, or not to that. Nothing was touched.
+        UnsupportedError
+            The backend can't change nodes.
+        DriverError
+            The driver refused. Nothing has changed, unless the error says that there is no executable now.
+        """
+        self._set_nodes("set_node()", {node: change})
+
+    def set_nodes(self, changes: Mapping[int, NodeChange]) -> None:
+        """Change several nodes as `set_node` does: all of them, or none. No run sees only some changes."""
+        self._set_nodes("set_nodes()", changes)
+
+    def _set_nodes(self, what: str, changes: Mapping[int, NodeChange]) -> None:
+        self._kept(what)
+        from ._core.node_changes import set_nodes
+
+        set_nodes(self, what, changes)
+
     def _like(self, pool: pools.AnyPool | None) -> Graph:
         """Return an empty graph with the same options, which keeps graphs."""
         fresh = Graph(
@@ -355,9 +394,12 @@ class Graph(Lifecycle):
 
         captured, home = self._kept("describe()"), self._home
         assert home is not None
-        contents = captured.recorder.nodes(captured.value)
+        contents, runner = captured.recorder.nodes(captured.value), self._runner_for("describe()")
+        executable = runner.executable
+        if executable is not None and executable.changes and executable.made_of is captured.value:
+            contents = executable.changes.seen(contents)
         labelled = if_in_order(captured.labels, contents[1], captured.backend)
-        pool = self._runner_for("describe()").lease.shown
+        pool = runner.lease.shown
         return GraphDescription.of(
             home.backend, home.device, contents, map(Label._make, labelled), captured.mode, (pool[0], pool[1])
         )

@@ -20,6 +20,7 @@ from .streams import Stream
 if TYPE_CHECKING:
     from ..backends.base import Backend, Recorder
     from ._fast import Launch, Launcher
+    from .node_changes import NodeChanges
 
 
 class Executable(Owned):
@@ -31,16 +32,22 @@ class Executable(Owned):
         Held during each launch. None if the recorder serialises replays itself, until the first update.
     last : object
         The owner of the stream of the latest run, which the next run may have to wait for.
+    made_of : object
+        The recorder's graph, if that was kept.
+    changes : NodeChanges or None
+        What single nodes were changed to, once some were.
     over : Event or None
         Set by `drain` once nobody holds this object any more, if another one stands for the executable now.
     """
 
-    __slots__ = ("last", "lock", "over")
+    __slots__ = ("changes", "last", "lock", "made_of", "over")
 
     def __init__(self, recorder: Recorder, backend: Backend, value: Any, *keeps: object) -> None:
         super().__init__(recorder, backend, value, *keeps)
         self.lock = None if recorder.serialises_replays else new_lock()
         self.last: object = None
+        self.made_of: object = None
+        self.changes: NodeChanges | None = None
         self.over: threading.Event | None = None
 
     def locked(self) -> tuple[threading.Event, Executable]:
@@ -52,7 +59,13 @@ class Executable(Owned):
         other = Executable(self.recorder, self.backend, self.value)
         other.keeps = self.keeps
         other.lock = new_lock()
+        other.made_of, other.changes = self.made_of, self.changes
         return over, other
+
+    def refuse_changing(self) -> None:
+        """Raise `GraphStateError` if this thread is in the middle of changing nodes, in a signal handler."""
+        if self.changes is not None and self.changes.under_way:
+            raise GraphStateError("the graph's nodes are being changed by this thread; replay it afterwards.")
 
     def act(self) -> None:
         """Destroy the executable."""
@@ -152,6 +165,7 @@ class Binding:
             return
         assert call is not None
         with lock:
+            executable.refuse_changing()
             call()
             executable.last = self._stream._owner  # the next run may have to wait for this one
         if isinstance(executable.recorder, FrameworkRecorder):  # only later it may let C launch

@@ -4,34 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._interpreter.integers import integer
 from ..backends.base import Change, GraphContents, GraphNode, NodeSetter, Recorder, word
 from ..backends.memory import memory_of
+from ..errors import AcceleratorGraphError, GraphStateError, UnsupportedError
+from .launch_lock import launch_lock
 from .node_arguments import argument_changes
+from .node_change import NodeChange
 
 if TYPE_CHECKING:
     from ..backends.base import Backend
-
-
-class NodeChange(TypedDict, total=False):
-    """What `Graph.set_node` changes of a node."""
-
-    arguments: Sequence[object] | Mapping[int, object]
-    """All arguments of a kernel in order, or some by their positions."""
-    source: object
-    target: object
-    """What a copy or a fill reads and writes: memory as in `Stream.copy`, or an address."""
-    value: int
-    """What a fill sets each element to."""
-    enabled: bool
-    """Whether later runs do the node's work."""
+    from .captured import Captured
+    from .lifecycle import Lifecycle
+    from .replay import Runner
 
 
 _NAMES = tuple(NodeChange.__annotations__)
 _BLOCKS = {"memcpy": {"target": 0, "source": 1}, "memset": {"target": 0, "value": 1}}
 """The block of the parameters, by the kind of node and the name of the change."""
+
+_HALF_DONE = "changes of its nodes could not be undone; call instantiate(), and make them again"
 
 
 class Step(NamedTuple):
@@ -103,6 +97,11 @@ class NodeChanges:
         changed = tuple(name for name in _NAMES if name in names)
         return node._replace(changed=changed, enabled=node.id not in self._disabled, **new)
 
+    @property
+    def disables(self) -> bool:
+        """Whether there are disabled nodes."""
+        return bool(self._disabled)
+
     # ---- changing ------------------------------------------------------------------------------
 
     def prepare(self, what: str, wanted: Mapping[int, NodeChange]) -> list[Step]:
@@ -121,6 +120,30 @@ class NodeChanges:
                 )
             steps += self._of_node(what, self._nodes[number], change)
         return steps
+
+    def make(self, steps: Sequence[Step], runner: Runner) -> None:
+        """Do all steps, or none; or else drop the executable. Called while nobody launches it."""
+        begun: list[Step] = []
+        self.under_way = True
+        try:
+            for step in steps:
+                begun.append(step)
+                step.do()
+        except BaseException as error:
+            if isinstance(error, AcceleratorGraphError):
+                begun.pop()  # which has changed nothing
+            try:
+                for step in reversed(begun):
+                    step.undo()
+            except BaseException:
+                runner.drop(_HALF_DONE)
+                error.add_note("The executable was changed in part, and the graph has none now.")
+                raise error from None
+            raise
+        finally:
+            self.under_way = False
+        for step in steps:
+            step.done()
 
     def _of_node(self, what: str, node: GraphNode, change: NodeChange) -> Iterable[Step]:
         where = f"Graph.{what}: node {node.id} ({node.kind})"
@@ -188,23 +211,37 @@ class NodeChanges:
         (self._disabled.discard if enabled else self._disabled.add)(number)
 
 
-class HalfDoneError(Exception):
-    """Changes could not be undone."""
+def set_nodes(graph: Lifecycle, what: str, wanted: Mapping[int, NodeChange]) -> None:
+    """Change nodes of a graph's executable: all that is wanted, or nothing.
+
+    If changes can't be undone, the graph has no executable any more.
+    """
+    captured, runner = graph._kept(what), graph._runner_for(what)
+    if type(captured.backend).node_setter is Recorder.node_setter:
+        raise UnsupportedError(
+            f"Graph.{what}: backend {captured.backend.name!r} can't change nodes of an executable; capture "
+            "the work again, with recapture()."
+        )
+    changes = _changes_of(runner, captured, what)
+    steps = changes.prepare(what, wanted)
+    lock = launch_lock(runner)
+    if lock is None:
+        raise GraphStateError(
+            f"Graph.{what}: a launch goes on in another thread; wait for it, and try again."
+        )
+    with lock:
+        changes.make(steps, runner)
 
 
-def make(steps: Sequence[Step]) -> None:
-    """Do all steps, or none. Raises `HalfDoneError` from the cause if that is not possible."""
-    begun: list[Step] = []
-    try:
-        for step in steps:
-            begun.append(step)
-            step.do()
-    except BaseException as error:
-        try:
-            for step in reversed(begun):
-                step.undo()
-        except BaseException:
-            raise HalfDoneError from error
-        raise
-    for step in steps:
-        step.done()
+def _changes_of(runner: Runner, captured: Captured, what: str) -> NodeChanges:
+    executable = runner.executable
+    assert executable is not None
+    if executable.made_of is not captured.value:
+        raise GraphStateError(
+            f"Graph.{what}: the executable was updated in place with the work of another graph, whose nodes "
+            "it does not know; call instantiate() first."
+        )
+    if executable.changes is None:
+        backend = captured.backend
+        executable.changes = NodeChanges(captured.recorder, backend, captured.value, executable.value)
+    return executable.changes

@@ -55,6 +55,7 @@ class Runner:
         "beside",
         "captured",
         "counted",
+        "dropped",
         "executable",
         "home",
         "keeps_graph",
@@ -84,6 +85,8 @@ class Runner:
         """Whether another stream was captured than that of replays."""
         self.retained: tuple[object, ...] = ()
         """What the graph's present work needs."""
+        self.dropped = ""
+        """Why there is no executable any more, if the user has to ask for another one."""
         self._check = check
         self._bound: tuple[ref[Binding], ...] = ()
         self.counted = None if keep else captured.recorder.node_count(captured.value)
@@ -127,12 +130,14 @@ class Runner:
         value = captured.recorder.instantiate(captured.value)
         keeps = (captured,) if captured.is_lent else ()
         executable = Executable(captured.recorder, captured.backend, value, self.home._owner, *keeps)
+        if self.keeps_graph:
+            executable.made_of = captured.value
         measured = None if before is None else after_instantiation(before, captured, self.home, lease)
         return executable, measured
 
     def connect(self, executable: Executable) -> None:
         """Let everything that is bound launch this executable."""
-        self.executable = executable
+        self.executable, self.dropped = executable, ""
         for binding in self._bindings():
             binding.connect(executable, self._check)
 
@@ -236,6 +241,7 @@ class Runner:
             self._check()
         stream = stream.held()
         with nullcontext() if executable.lock is None else executable.lock:
+            executable.refuse_changing()
             executable.recorder.replay(executable.value, stream.native)
             executable.last = stream._owner
 
@@ -260,6 +266,11 @@ class Runner:
         for binding in self._bindings():
             binding.refuse(why)
         self.executable = None
+
+    def drop(self, why: str) -> None:
+        """Like `refuse`; the graph has no executable until `instantiate`."""
+        self.dropped = why
+        self.refuse(why)
 
 
 def make_room(table: dict[Any, Any]) -> None:
