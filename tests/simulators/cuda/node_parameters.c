@@ -17,6 +17,18 @@ struct kernel_node_params {
     handle kernel, context;
 };
 
+/* Of parameters that were given in one block the driver tells that block, and not where each one is. */
+static void tell_block(struct node *node, struct kernel_node_params *answer) {
+    size_t offsets[MOST_PARAMETERS];
+    node->block_bytes = kernel_offsets(node->work.native, offsets);
+    for (unsigned i = 0; i < node->work.native->count; i++)
+        memcpy(node->block + offsets[i], node->parameters[i], node->work.native->sizes[i]);
+    void *extra[] = {(void *)BLOCK_POINTER, node->block, (void *)BLOCK_SIZE, &node->block_bytes, (void *)BLOCK_END};
+    memcpy(node->extra, extra, sizeof extra);
+    answer->parameters = NULL;
+    answer->extra = node->extra;
+}
+
 API(2, 0, cuGraphKernelNodeGetParams, 12000, cuGraphKernelNodeGetParams_v2, handle, which,
     struct kernel_node_params *, answer) {
     struct node *node = node_of(which, WORK_KERNEL);
@@ -26,6 +38,7 @@ API(2, 0, cuGraphKernelNodeGetParams, 12000, cuGraphKernelNodeGetParams_v2, hand
     *answer = (struct kernel_node_params){.shared = work->geometry.shared, .parameters = node->parameters};
     memcpy(answer->grid, work->geometry.grid, sizeof answer->grid);
     memcpy(answer->block, work->geometry.block, sizeof answer->block);
+    if (work->in_block) tell_block(node, answer);
     *(handle_is(work->function, KERNEL) ? &answer->kernel : &answer->function) = work->function;
     return SUCCESS;
 }
