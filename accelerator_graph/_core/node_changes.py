@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._interpreter.integers import integer
-from ..backends.base import Change, GraphContents, GraphNode, NodeSetter, Recorder, word
+from ..backends.base import Change, GraphContents, GraphNode, NodeSetter, Recorder, block_of, word
 from ..backends.memory import memory_of
 from ..errors import AcceleratorGraphError, GraphStateError, UnsupportedError
 from .launch_lock import launch_lock
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 
 _NAMES = tuple(NodeChange.__annotations__)
-_BLOCKS = {"memcpy": {"target": 0, "source": 1}, "memset": {"target": 0, "value": 1}}
-"""The block of the parameters, by the kind of node and the name of the change."""
-
 _HALF_DONE = "changes of its nodes could not be undone; call instantiate(), and make them again"
 
 
@@ -55,7 +52,6 @@ class NodeChanges:
         "_disabled",
         "_executable",
         "_kept",
-        "_nodes",
         "_recorder",
         "_set",
         "_setters",
@@ -70,7 +66,6 @@ class NodeChanges:
         self._recorder = recorder
         self._backend = backend
         self._executable = executable
-        self._nodes: Sequence[GraphNode] = ()
         self._setters: dict[int, NodeSetter] = {}
         self._set: dict[int, set[str]] = {}
         self._disabled: set[int] = set()
@@ -87,9 +82,8 @@ class NodeChanges:
         names, setter = self._set[node.id], self._setters[node.id]
         blocks = setter.blocks
         new: dict[str, Any] = {
-            name: int.from_bytes(blocks[block], "little")
-            for name, block in _BLOCKS.get(node.kind, {}).items()
-            if name in names
+            name: int.from_bytes(blocks[block_of(node.kind, name)], "little")
+            for name in names - {"arguments", "enabled"}
         }
         if "arguments" in names:
             values = (blocks[at.block][at.offset :][: at.nbytes].hex() for at in setter.arguments or ())
@@ -104,21 +98,18 @@ class NodeChanges:
 
     # ---- changing ------------------------------------------------------------------------------
 
-    def prepare(self, what: str, wanted: Mapping[int, NodeChange]) -> list[Step]:
+    def prepare(self, what: str, wanted: Mapping[int, NodeChange], count: int) -> list[Step]:
         """Return the steps that make these changes. Raises for what can't be changed so; touches nothing."""
         if not isinstance(wanted, Mapping):
             raise TypeError(f"Graph.{what}: the changes must be a dict by node, not {wanted!r}.")
-        if not self._nodes:
-            self._nodes = self._recorder.nodes(self.graph)[0]
         steps: list[Step] = []
         for number, change in wanted.items():
             number = integer(number, f"Graph.{what}: node")
-            if not 0 <= number < len(self._nodes):
+            if not 0 <= number < count:
                 raise ValueError(
-                    f"Graph.{what}: the graph has the nodes 0 to {len(self._nodes) - 1}, not {number}; see "
-                    "describe()."
+                    f"Graph.{what}: the graph has the nodes 0 to {count - 1}, not {number}; see describe()."
                 )
-            steps += self._of_node(what, self._nodes[number], change)
+            steps += self._of_node(f"Graph.{what}: node {number}", number, change)
         return steps
 
     def make(self, steps: Sequence[Step], runner: Runner) -> None:
@@ -145,40 +136,39 @@ class NodeChanges:
         for step in steps:
             step.done()
 
-    def _of_node(self, what: str, node: GraphNode, change: NodeChange) -> Iterable[Step]:
-        where = f"Graph.{what}: node {node.id} ({node.kind})"
+    def _of_node(self, where: str, number: int, change: NodeChange) -> Iterable[Step]:
         if not isinstance(change, Mapping) or not change or not set(change) <= set(_NAMES):
             raise TypeError(f"{where}: pass what to change, of {', '.join(_NAMES)}; not {change!r}.")
+        setter = self._setter(number)
+        if setter is None:
+            raise ValueError(f"{where} can't be changed; see describe().nodes[{number}].")
         for name in change:
-            if name not in node.settable:
-                can = ", ".join(node.settable) or "nothing"
-                raise ValueError(f"{where} has no {name} that can be changed; of this node, {can} can be.")
+            if name not in setter.settable:
+                raise ValueError(
+                    f"{where} has no {name} that can be changed; of this node, "
+                    f"{', '.join(setter.settable)} can be."
+                )
         enabled = change.get("enabled", True)
         if not isinstance(enabled, bool):
             raise TypeError(f"{where}: enabled must be True or False, not {enabled!r}.")
-        setter = self._setter(node.id)
-        if setter is None:
-            raise ValueError(f"{where} can't be changed.")
+        values = {name: given for name, given in change.items() if name != "enabled"}
         changes: list[Change] = []
-        if "arguments" in change:
-            changes += argument_changes(where, setter.arguments or (), change["arguments"])
-        for name, block in _BLOCKS.get(node.kind, {}).items():
-            if name in change:
-                size = len(setter.blocks[block])
-                changes.append(Change(block, 0, self._data(where, node, name, change[name], size)))  # type: ignore[literal-required]
+        for name, given in values.items():
+            if name == "arguments":
+                changes += argument_changes(where, setter.arguments or (), given)
+            else:
+                changes.append(self._change(where, setter, name, given))
         if changes:
             before, after = setter.blocks, setter.after(changes)
             if setter.check is not None:
                 setter.check(after)
-            note = partial(self._note, node.id, {k: v for k, v in change.items() if k != "enabled"})
-            yield Step(partial(setter.write, after), partial(setter.write, before), note)
+            done = partial(self._note, number, values)
+            yield Step(partial(setter.write, after), partial(setter.write, before), done)
         if "enabled" in change:
-            enable = setter.enable
+            enable, was = setter.enable, number not in self._disabled
             assert enable is not None
-            was = node.id not in self._disabled
-            yield Step(
-                partial(enable, enabled), partial(enable, was), partial(self._enabled, node.id, enabled)
-            )
+            done = partial(self._enabled, number, enabled)
+            yield Step(partial(enable, enabled), partial(enable, was), done)
 
     def _setter(self, number: int) -> NodeSetter | None:
         if number not in self._setters:
@@ -188,17 +178,20 @@ class NodeChanges:
             self._setters[number] = found
         return self._setters[number]
 
-    def _data(self, where: str, node: GraphNode, name: str, given: object, size: int) -> bytes:
-        """Return the bytes of an address or a value."""
+    def _change(self, where: str, setter: NodeSetter, name: str, given: object) -> Change:
+        """Return the change of an address or a value."""
+        block = block_of(setter.kind, name)
         if name == "value":
+            size = len(setter.blocks[block])
             value = integer(given, f"{where}: value")
             if not 0 <= value < 1 << 8 * size:
                 raise ValueError(f"{where}: value must be 0 to {(1 << 8 * size) - 1}, not {value}.")
-            return value.to_bytes(size, "little")
-        memory = memory_of(given, node.nbytes, writable=name == "target", device=self._backend.cuda_like)
+            return Change(block, 0, value.to_bytes(size, "little"))
+        writable, device = name == "target", self._backend.cuda_like
+        memory = memory_of(given, setter.nbytes, writable=writable, device=device)
         if memory.address == 0:
             raise ValueError(f"{where}: {name} has no memory; pass an array that has, or an address.")
-        return word(memory.address)
+        return Change(block, 0, word(memory.address))
 
     def _note(self, number: int, change: Mapping[str, object]) -> None:
         self._set.setdefault(number, set()).update(change)
@@ -223,7 +216,7 @@ def set_nodes(graph: Lifecycle, what: str, wanted: Mapping[int, NodeChange]) -> 
             "the work again, with recapture()."
         )
     changes = _changes_of(runner, captured, what)
-    steps = changes.prepare(what, wanted)
+    steps = changes.prepare(what, wanted, runner.num_nodes())
     lock = launch_lock(runner)
     if lock is None:
         raise GraphStateError(

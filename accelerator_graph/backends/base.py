@@ -63,6 +63,7 @@ from ._contract.parameters import Change as Change
 from ._contract.parameters import NodeParameters as NodeParameters
 from ._contract.parameters import NodeSetter as NodeSetter
 from ._contract.parameters import addresses_in as addresses_in
+from ._contract.parameters import block_of as block_of
 from ._contract.parameters import changed as changed
 from ._contract.parameters import word as word
 

@@ -116,8 +116,8 @@ def test_a_description_shows_what_was_set(scene):
 WRONG = [
     (0, {}, TypeError, "pass what to change"),
     (0, {"colour": 1}, TypeError, "pass what to change, of arguments, source, target, value, enabled"),
-    (0, {"source": bytearray(8)}, ValueError, r"node 0 \(memset\) has no source that can be changed"),
-    (2, {"enabled": False}, ValueError, r"node 2 \(host\) has no enabled .* nothing can be"),
+    (0, {"source": bytearray(8)}, ValueError, r"node 0 has no source that can be changed"),
+    (2, {"enabled": False}, ValueError, r"node 2 can't be changed; see describe\(\)"),
     (0, {"value": 256}, ValueError, "value must be 0 to 255, not 256"),
     (0, {"value": -1}, ValueError, "value must be 0 to 255, not -1"),
     (0, {"value": "1"}, TypeError, "value must be an int"),
@@ -180,7 +180,7 @@ def test_nodes_of_a_graph_inside_are_not_changed(scene):
     outer.instantiate()
     (node,) = outer.describe().nodes
     assert [each.settable for each in (node, *node.bodies[0][0])] == [()] * 4
-    with pytest.raises(ValueError, match=r"node 0 \(graph\) has no enabled"):
+    with pytest.raises(ValueError, match=r"node 0 can't be changed"):
         outer.set_node(0, enabled=False)
 
 
@@ -192,10 +192,11 @@ class Refusing(NodeSetter):
 
     def __init__(self, real, calls, error):
         self._real, self._calls, self._error = real, calls, error
-        super().__init__((), lambda: None)
+        super().__init__(real.kind, (), lambda: None, nbytes=real.nbytes)
         self.enable, self.check = real.enable, real.check
 
     blocks = property(lambda self: self._real.blocks)
+    settable = property(lambda self: self._real.settable)
 
     def write(self, contents):
         self._real.write(contents)  # as an interrupt may come after the call

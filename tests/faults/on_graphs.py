@@ -11,7 +11,7 @@ from functools import partial
 
 import accelerator_graph as ag
 from accelerator_graph._core import ownership, sections
-from accelerator_graph.backends.base import Change, addresses_in
+from accelerator_graph.backends.base import addresses_in
 
 from .bench import NOTHING, A, Bench, C, faults, found, left
 from .calls import Call, Phase
@@ -20,6 +20,8 @@ from .operation import Operation
 from .vendor import vendor
 
 KEPT = {"keep_graph": True}
+SIXES = vendor.memory(8)
+SIXES[:] = bytes([6] * 8)
 ONLY_ONE_EXECUTABLE = 801
 """What the driver answers to a second executable of a graph that allocates."""
 
@@ -150,25 +152,29 @@ def nodes(bench: Bench, phase: Phase) -> None:
 
 
 def with_nodes(bench: Bench) -> None:
-    """Keep the parameters of a node of each kind, by its number."""
+    """Keep changes after which the graph leaves 6 behind."""
     instantiated(bench)
-    backend, captured = bench.stream._backend, bench.graph._runner.captured.value
-    kinds = [node.kind for node in backend.nodes(captured)[0]]
-    found = backend.parameters(captured)
-    bench.kept = found and {kinds.index(kind): found[kinds.index(kind)] for kind in kinds}
+    nodes = bench.graph.describe().nodes
+    fills = {node.id: {"value": node.value + 1} for node in nodes if node.kind == "memset"}
+    copies = {node.id: {"source": SIXES, "enabled": True} for node in nodes if node.kind == "memcpy"}
+    kernels = {node.id: {"arguments": {2: 6}, "enabled": True} for node in nodes if node.kind == "kernel"}
+    bench.kept = fills | copies | kernels
 
 
 def set_nodes(bench: Bench, phase: Phase) -> None:
-    runner = bench.graph._runner
-    made = runner.captured.value, runner.executable.value
-    backend = bench.stream._backend
-    if not vendor.SETS_NODES:
-        assert [backend.node_setter(*made, number) for number in range(4)] == [None] * 4
+    if vendor.SETS_NODES:
+        bench.graph.set_nodes(bench.kept)
         return
-    for number, parameters in bench.kept.items():
-        setter = backend.node_setter(*made, number)
-        setter([Change(0, 0, parameters.blocks[0])])
-        setter.enable(True)
+    with suppress(ag.UnsupportedError):
+        bench.graph.set_nodes(bench.kept)
+        raise AssertionError("nodes were changed")
+
+
+def all_set_or_none(bench: Bench, error: Exception | None) -> None:
+    changed = vendor.SETS_NODES and error is None
+    assert bench.run() == left(6 if changed else 5)
+    bench.graph.instantiate()
+    replays(bench, error)
 
 
 def memory(bench: Bench, phase: Phase) -> None:
@@ -276,7 +282,7 @@ GRAPHS = (
     asked("debug-dump", dump, prepare=for_dump, check=whole_or_as_before),
     asked("num-nodes", lambda bench, _: bench.graph.num_nodes),
     asked("nodes", nodes, ignores=vendor.TELLING),
-    made("set-nodes", set_nodes, prepare=with_nodes, failed="ready"),
+    made("set-nodes", set_nodes, prepare=with_nodes, failed="ready", check=all_set_or_none),
     asked("memory", memory),
     made("raw-handles", handles, prepare=instantiated),
     kept("reset", reset, prepare=ready, check=refused),

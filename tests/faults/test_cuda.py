@@ -31,7 +31,7 @@ CALLED = frozenset(
         "cuStreamCreateWithPriority",
         *("cuStreamDestroy", "cuStreamEndCapture", "cuStreamGetCaptureInfo", "cuStreamGetCtx"),
         *("cuStreamIsCapturing", "cuStreamQuery", "cuStreamSynchronize", "cuStreamWaitEvent"),
-        *("cuMemGetInfo", "cuThreadExchangeStreamCaptureMode"),
+        *("cuMemGetInfo", "cuPointerGetAttributes", "cuThreadExchangeStreamCaptureMode"),
     )
 )
 """The functions that the library calls, without `cuKernelGetName` and `cuKernelGetParamInfo`, which are for

@@ -42,12 +42,15 @@ class _Node(NamedTuple):
         """Let later runs do the node's work, or leave it out."""
         self.driver.call("cuGraphNodeSetEnabled", self.executable, self.handle, wanted)
 
-    def in_struct(self, params: Any, fields: Sequence[tuple[int, int]], function: str) -> NodeSetter:
+    def in_struct(
+        self, kind: str, params: Any, fields: Sequence[tuple[int, int]], function: str, nbytes: int
+    ) -> NodeSetter:
         """Return a setter that writes into a struct of the binding."""
         start = params.getPtr()
         apply = _call(self.driver, function, self.executable, self.handle, params, self.context)
         check = _Check(self.driver, params, self.context)
-        return NodeSetter([(start + at, size) for at, size in fields], apply, self.enable, check)
+        blocks = [(start + at, size) for at, size in fields]
+        return NodeSetter(kind, blocks, apply, self.enable, check, nbytes=nbytes)
 
 
 def _kernel_setter(node: _Node) -> NodeSetter:
@@ -75,7 +78,8 @@ def _kernel_setter(node: _Node) -> NodeSetter:
         params.ctx = node.context
     function, kept = "cuGraphExecKernelNodeSetParams", (buffers, array, size)
     apply = _call(driver, function, node.executable, node.handle, params, keeps=kept)
-    return NodeSetter(zip(starts, map(len, blocks), strict=True), apply, node.enable, arguments=arguments)
+    places_of = zip(starts, map(len, blocks), strict=True)
+    return NodeSetter("kernel", places_of, apply, node.enable, arguments=arguments)
 
 
 def _copy_setter(node: _Node) -> NodeSetter:
@@ -83,13 +87,14 @@ def _copy_setter(node: _Node) -> NodeSetter:
     sides = ("dst", "src") if is_plain(params) else ()
     fields = [(_ADDRESSES[str(address_field(params, side))], 8) for side in sides]
     params.Height = params.Depth = 1
-    return node.in_struct(params, fields, "cuGraphExecMemcpyNodeSetParams")
+    return node.in_struct("memcpy", params, fields, "cuGraphExecMemcpyNodeSetParams", params.WidthInBytes)
 
 
 def _fill_setter(node: _Node) -> NodeSetter:
     params = node.driver.call("cuGraphMemsetNodeGetParams", node.handle)
     fields = [_TARGET, _VALUE] if params.height <= 1 else []
-    return node.in_struct(params, fields, "cuGraphExecMemsetNodeSetParams")
+    nbytes = params.elementSize * params.width
+    return node.in_struct("memset", params, fields, "cuGraphExecMemsetNodeSetParams", nbytes)
 
 
 _SETTERS: dict[str, Callable[[_Node], NodeSetter]] = {

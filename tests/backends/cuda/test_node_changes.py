@@ -119,10 +119,10 @@ WRONG = [
         2,
         {"arguments": {2: 1.5}},
         TypeError,
-        r"argument 2 can't be a 'float' object; .* ctypes.c_float\(1.5\)",
+        r"argument 2 can't be a 'float' object; .*\.c_float\(1.5\)",
     ),
     (2, {"arguments": {2: "1"}}, TypeError, "argument 2 can't be a 'str' object"),
-    (2, {"value": 1}, ValueError, r"node 2 \(kernel\) has no value that can be changed"),
+    (2, {"value": 1}, ValueError, r"node 2 has no value that can be changed"),
     (0, {"value": 256}, ValueError, "elements of 1 bytes, and 256 does not fit"),
     (1, {"source": bytearray(64)}, ValueError, "not of the kind that was captured"),
     (1, {"target": 0}, ValueError, "0x0 is not the address of memory"),
@@ -150,8 +150,9 @@ def test_memory_of_another_context_is_refused(scene):
     assert scene.run() == (1, 1, [3, 4, 5, 6])
 
 
-def test_copies_of_several_rows_can_only_be_left_out(stream, blocks):
-    first, second, _ = blocks
+def test_fills_of_several_rows_can_only_be_left_out(stream, blocks):
+    first = blocks[0]
+    stream.fill(first, 0, 1024)
     graph = ag.Graph(keep_graph=True, stream=stream)
     with graph, current():
         call(driver.cuMemsetD2D8Async, first.pointer, 16, 3, 4, 2, int(stream.handle))
@@ -164,7 +165,6 @@ def test_copies_of_several_rows_can_only_be_left_out(stream, blocks):
     graph.replay()
     stream.synchronize()
     assert first.read()[:32] == bytes(32)
-    assert second.read()[:1] == b"\0"
 
 
 def test_what_is_bound_in_c_never_runs_half_of_the_changes(scene, stream):
@@ -182,9 +182,8 @@ def test_what_is_bound_in_c_never_runs_half_of_the_changes(scene, stream):
     for each in threads:
         each.start()
     for value in range(200):
-        scene.graph.set_nodes(
-            {0: {"value": value}, 1: {"enabled": bool(value % 2)}, 2: {"arguments": {1: 4}}}
-        )
+        odd = bool(value % 2)
+        scene.graph.set_nodes({0: {"value": value}, 1: {"enabled": odd}, 2: {"arguments": {1: 4}}})
     over.set()
     for each in threads:
         each.join()
