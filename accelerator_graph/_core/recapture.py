@@ -7,6 +7,7 @@ from typing import Self
 
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from .capture_plan import CapturePlan
+from .current_stream import stream_to_capture
 from .lifecycle import Lifecycle
 from .side_streams import beside_current
 from .stream_owners import FrameworkCurrent
@@ -40,23 +41,22 @@ class Recapture:
         graph, fresh = self._graph, self._fresh
         runner = graph._runner_for("recapture()")
         fresh._check("capture_begin()")
-        fresh._guard = if_skipped(self, fresh._recover)
-        stream, home = None, None
-        if graph._given_stream is None:
-            if runner.beside:
-                stream, home = beside_current(graph._backend_name, wait=False)
-            elif not isinstance(runner.home._owner, FrameworkCurrent):
-                stream = runner.home
-        fresh._enter(CapturePlan(stream, home, prepare=True))
-        assert fresh._home is not None
-        where = fresh._home._backend, fresh._home.device
-        if where != (runner.home._backend, runner.home.device):
-            fresh._recover()
+        stream, home = graph._given_stream, None
+        if stream is None and runner.beside:
+            stream, home = beside_current(graph._backend_name, wait=False)
+        elif stream is None and isinstance(runner.home._owner, FrameworkCurrent):
+            stream = stream_to_capture(graph._backend_name)
+        elif stream is None:
+            stream = runner.home
+        where, wanted = ((each._backend, each.device) for each in (stream, runner.home))
+        if where != wanted:
             raise ValueError(
-                f"Graph.recapture(): the graph is on device {runner.home.device} of backend "
-                f"{runner.home.backend!r}, and the current stream is on device {where[1]} of backend "
-                f"{where[0].name!r}; make a stream of the graph's device current."
+                f"Graph.recapture(): the graph is on device {wanted[1]} of backend {wanted[0].name!r}, but "
+                f"the current stream on device {where[1]} of backend {where[0].name!r}; make a stream of the "
+                "graph's device current."
             )
+        fresh._guard = if_skipped(self, fresh._recover)
+        fresh._enter(CapturePlan(stream, home, prepare=True))
         return self
 
     @sure_exit

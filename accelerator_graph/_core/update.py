@@ -175,15 +175,14 @@ def clone(graph: Lifecycle, copy: Lifecycle) -> None:
     work, runner = shared_work(graph, "clone()"), graph._runner
     assert runner is not None
     check_shareable(work.captured, "clone()")
-    home = runner.home.held()
-    made = Runner(work.captured, True, home, work.lease, None)
+    made = Runner(work.captured, True, runner.home.held(), work.lease, None)
     made.beside, made.retained = runner.beside, work.retained
     copy._collectives, copy._progress = work.collectives, work.progress
     if work.watched:
         copy._watched = Watchlist()
         copy._watched.replace(work.watched)
         made.check_with(copy._watched.check)
-    copy._home, copy._runner = home, made
+    copy._home, copy._runner = graph._home, made
 
 
 class _Place(NamedTuple):

@@ -28,6 +28,7 @@ from .state import StateRules
 from .streams import StreamRules
 from .threads import ThreadRules
 from .timing import TimingRules
+from .updates import UpdateRules
 from .waiting import WaitingRules
 from .work import WorkRules
 from .work_failures import WorkFailureRules
@@ -58,6 +59,7 @@ class AllRules(
     LeakRules,
     ProcessRules,
     ReplayRules,
+    UpdateRules,
     PoolRules,
     MemoryRules,
     AmountRules,
