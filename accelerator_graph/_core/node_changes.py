@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._interpreter.integers import integer
+from .._interpreter.sure_exit import Section
 from ..backends.base import Change, GraphContents, GraphNode, NodeSetter, Recorder, block_of, word
 from ..backends.memory import memory_of
 from ..errors import AcceleratorGraphError, GraphStateError, UnsupportedError
@@ -112,30 +113,6 @@ class NodeChanges:
             steps += self._of_node(f"Graph.{what}: node {number}", number, change)
         return steps
 
-    def make(self, steps: Sequence[Step], runner: Runner) -> None:
-        """Do all steps, or none; or else drop the executable. Called while nobody launches it."""
-        begun: list[Step] = []
-        self.under_way = True
-        try:
-            for step in steps:
-                begun.append(step)
-                step.do()
-        except BaseException as error:
-            if isinstance(error, AcceleratorGraphError):
-                begun.pop()  # which has changed nothing
-            try:
-                for step in reversed(begun):
-                    step.undo()
-            except BaseException:
-                runner.drop(_HALF_DONE)
-                error.add_note("The executable was changed in part, and the graph has none now.")
-                raise error from None
-            raise
-        finally:
-            self.under_way = False
-        for step in steps:
-            step.done()
-
     def _of_node(self, where: str, number: int, change: NodeChange) -> Iterable[Step]:
         if not isinstance(change, Mapping) or not change or not set(change) <= set(_NAMES):
             raise TypeError(f"{where}: pass what to change, of {', '.join(_NAMES)}; not {change!r}.")
@@ -204,6 +181,44 @@ class NodeChanges:
         (self._disabled.discard if enabled else self._disabled.add)(number)
 
 
+class _Changing(Section):
+    """Does all steps on entry, or none. If some were done and can't be undone, drops the executable."""
+
+    __slots__ = ("_begun", "_changes", "_complete", "_runner", "_steps")
+
+    def __init__(self, changes: NodeChanges, steps: Sequence[Step], runner: Runner) -> None:
+        self._changes = changes
+        self._steps = steps
+        self._runner = runner
+        self._begun: list[Step] = []
+        self._complete = False
+
+    def begin(self) -> None:
+        """Do the steps."""
+        self._changes.under_way = True
+        for step in self._steps:
+            self._begun.append(step)
+            try:
+                step.do()
+            except AcceleratorGraphError:
+                self._begun.pop()  # it has changed nothing
+                raise
+        self._complete = True
+
+    def end(self) -> None:
+        """Note what was done, or undo it."""
+        if self._complete:
+            for step in self._steps:
+                step.done()
+        else:
+            try:
+                for step in reversed(self._begun):
+                    step.undo()
+            except Exception:
+                self._runner.drop(_HALF_DONE)
+        self._changes.under_way = False
+
+
 def set_nodes(graph: Lifecycle, what: str, wanted: Mapping[int, NodeChange]) -> None:
     """Change nodes of a graph's executable: all that is wanted, or nothing.
 
@@ -222,8 +237,13 @@ def set_nodes(graph: Lifecycle, what: str, wanted: Mapping[int, NodeChange]) -> 
         raise GraphStateError(
             f"Graph.{what}: a launch goes on in another thread; wait for it, and try again."
         )
-    with lock:
-        changes.make(steps, runner)
+    try:
+        with lock, _Changing(changes, steps, runner):
+            pass
+    except BaseException as error:
+        if runner.dropped:
+            error.add_note("The executable was changed in part, and the graph has none now.")
+        raise
 
 
 def _changes_of(runner: Runner, captured: Captured, what: str) -> NodeChanges:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -11,6 +13,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph.backends._contract.parameters import NodeSetter
 from accelerator_graph.errors import driver_error
+from core.test_interrupts import Interrupter
 
 
 @pytest.fixture
@@ -272,6 +275,32 @@ def test_what_can_not_be_undone_drops_the_executable(scene, refusing):
     bound()
     scene.graph.replay(scene.stream)
     scene.stream.synchronize()
+
+
+def test_an_interrupt_at_any_moment_changes_all_or_nothing(stream):
+    seen, before, sixes = set(), sys.gettrace(), bytearray([6] * 8)
+    for at in itertools.count(1):
+        scene = Scene(stream)
+        interrupter = Interrupter(at, KeyboardInterrupt)
+        try:
+            sys.settrace(interrupter)
+            scene.graph.set_nodes({0: {"value": 2}, 1: {"source": sixes}})
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        if not interrupter.where:
+            break
+        fill, copy, _ = scene.nodes()
+        found = scene.run()
+        assert found in ((1, 5), (2, 6)), interrupter.where
+        seen.add(found)
+        if found == (1, 5):
+            assert fill.changed == copy.changed == (), interrupter.where
+        scene.graph.set_nodes({0: {"value": 3}, 1: {"enabled": False}})
+        assert scene.run() == (3, 0), interrupter.where
+    assert len(seen) == 2
+    assert at > 60
 
 
 def test_a_signal_handler_can_not_replay_half_changed_nodes(scene, monkeypatch):
