@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from ctypes import addressof
 from functools import partial
+from typing import Any
 
 import accelerator_graph as ag
 from accelerator_graph._core import ownership, sections
@@ -195,6 +197,75 @@ def handles(bench: Bench, phase: Phase) -> None:
     assert graph.raw_cuda_graph_exec() == graph.raw_executable()
 
 
+def with_another(bench: Bench) -> None:
+    """Have a second graph that does the same with another number, and an executable that has a lock."""
+    captured(bench)
+    other = ag.Graph(stream=bench.stream, **KEPT)
+    with bench.stream, other:
+        bench.work(bench.stream, 6)
+    bench.graph.instantiate()
+    bench.graph.update(bench.graph.clone())
+    bench.kept = other
+
+
+def with_a_shorter_one(bench: Bench) -> None:
+    instantiated(bench)
+    bench.kept = ag.Graph(stream=bench.stream, **KEPT)
+    with bench.stream, bench.kept:
+        bench.stream.fill(A, 6)
+
+
+@contextmanager
+def told_when_updating(bench: Bench, phase: Phase) -> Iterator[None]:
+    """Tell which calls are made to update an executable: instead of it there can be a new one."""
+    kind = type(bench.stream._backend)
+    own = kind.update
+
+    def update(*args: Any) -> Any:
+        phase("updating")
+        try:
+            return own(*args)
+        finally:
+            phase("")
+
+    kind.update = update
+    try:
+        yield
+    finally:
+        kind.update = own
+
+
+def update(bench: Bench, phase: Phase) -> None:
+    with told_when_updating(bench, phase):
+        bench.graph.update(bench.kept)
+
+
+def recapture(bench: Bench, phase: Phase) -> None:
+    with told_when_updating(bench, phase), bench.stream, bench.graph.recapture():
+        bench.work(bench.stream, 6)
+
+
+def clone(bench: Bench, phase: Phase) -> None:
+    bench.kept = bench.graph.clone()
+
+
+def does_either_work(bench: Bench, error: Exception | None) -> None:
+    now = bench.run()
+    assert now in (left(5), left(6), left_by_fill(6))
+    assert error is None or now == left(5)
+    assert bench.run() == now
+
+
+def left_by_fill(value: int) -> tuple[bytes, ...]:
+    return (bytes([value] * 8), *NOTHING[1:])
+
+
+def cloned(bench: Bench, error: Exception | None) -> None:
+    replays(bench, error)
+    if error is None:
+        assert bench.run(bench.kept.replay) == left(5)
+
+
 def watched(bench: Bench) -> None:
     """Capture a graph that C never launches, so that every call can be noted."""
     captured(bench)
@@ -283,6 +354,10 @@ GRAPHS = (
     asked("num-nodes", lambda bench, _: bench.graph.num_nodes),
     asked("nodes", nodes, ignores=vendor.TELLING),
     made("set-nodes", set_nodes, prepare=with_nodes, failed="ready", check=all_set_or_none),
+    made("update", update, prepare=with_another, failed="ready", check=does_either_work),
+    made("update-anew", update, prepare=with_a_shorter_one, failed="ready", check=does_either_work),
+    made("recapture", recapture, prepare=with_another, failed="ready", check=does_either_work),
+    asked("clone", clone, check=cloned),
     asked("memory", memory),
     made("raw-handles", handles, prepare=instantiated),
     kept("reset", reset, prepare=ready, check=refused),

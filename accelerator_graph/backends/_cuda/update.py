@@ -66,7 +66,7 @@ class Calls(NamedTuple):
     attribute: Function
 
 
-_FUNCTIONS = (
+FUNCTIONS = (
     ("cuGraphExecUpdate", 12000, c_void_p, c_void_p, c_void_p),
     ("cuGraphGetNodes", 12000, c_void_p, c_void_p, c_void_p),
     ("cuGraphGetEdges", 12030, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p),
@@ -78,12 +78,9 @@ _FUNCTIONS = (
 
 def update(driver: Driver, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
     """Update an executable in place; or return what does not fit, with nothing changed."""
-    if driver.calls is None:
-        found = [each for each in itertools.starmap(driver.raw, _FUNCTIONS) if each is not None]
-        if len(found) < len(_FUNCTIONS):
-            return Misfit("the driver does not support CUDA 12.3")
-        driver.calls = Calls(*found)
-    calls = driver.calls
+    calls = calls_of(driver)
+    if calls is None:
+        return Misfit("the driver does not support CUDA 12.3")
     with driver.current(graph.context):
         old = former.shape or shape_of(driver, calls, int(former.handle))
         new = shape_of(driver, calls, int(graph.handle))
@@ -98,6 +95,14 @@ def update(driver: Driver, executable: Executable, former: Graph, graph: Graph) 
             driver.answered("cuGraphExecUpdate", code)
     graph.shape = new
     return None
+
+
+def calls_of(driver: Driver) -> Calls | None:
+    """Return the functions; None if the driver does not have all of them."""
+    if driver.calls is None:
+        found = [each for each in itertools.starmap(driver.raw, FUNCTIONS) if each is not None]
+        driver.calls = Calls(*found) if len(found) == len(FUNCTIONS) else None
+    return driver.calls
 
 
 def shape_of(driver: Driver, calls: Calls, graph: int) -> Shape:

@@ -16,8 +16,9 @@ _TESTED = (6_04, 7_02)
 """The runtimes on which tests have shown that an update changes what runs. Others have answered success and
 launched the former packets (rocm-systems#10021)."""
 
-_KINDS = frozenset(("kernel", "memcpy", "memset", "host", "empty"))
-"""The nodes that are updated in place."""
+_KINDS = frozenset(("kernel", "memset", "empty"))
+"""The nodes that are updated in place. For a copy to or from memory of another kind than before, HIP 7.2
+answers success and goes on making the former copy."""
 
 
 class Shape(NamedTuple):
