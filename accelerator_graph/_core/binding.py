@@ -43,12 +43,12 @@ class Executable(Owned):
     __slots__ = ("changes", "last", "lock", "made_of", "over")
 
     def __init__(self, recorder: Recorder, backend: Backend, value: Any, *keeps: object) -> None:
+        self.over: threading.Event | None = None  # first: an interrupt may come at any moment
         super().__init__(recorder, backend, value, *keeps)
         self.lock = None if recorder.serialises_replays else new_lock()
         self.last: object = None
         self.made_of: object = None
         self.changes: NodeChanges | None = None
-        self.over: threading.Event | None = None
 
     def locked(self) -> tuple[threading.Event, Executable]:
         """Return another object for the same executable, whose launches hold a lock.
