@@ -24,7 +24,7 @@ BENCHMARKS = ROOT / "benchmarks"
 EVERY = {
     "cuda": {
         *("replay", "replay_pure_python", "capture", "torch", "inspect", "graphed", "growth"),
-        *("threads", "memory", "import", "first", "serving"),
+        *("threads", "memory", "import", "first", "serving", "update"),
     },
     "hip": {"replay", "replay_pure_python", "threads", "import"},
     "cpu": {"cpu", "import"},
