@@ -310,17 +310,15 @@ class Graph(Lifecycle):
         DriverError
             The driver refused. Nothing has changed, unless the error says that there is no executable now.
         """
-        self._set_nodes("set_node()", {node: change})
+        from ._core.node_changes import set_nodes
+
+        set_nodes(self, "set_node()", {node: change})
 
     def set_nodes(self, changes: Mapping[int, NodeChange]) -> None:
         """Change several nodes as `set_node` does: all of them, or none. No run sees only some changes."""
-        self._set_nodes("set_nodes()", changes)
-
-    def _set_nodes(self, what: str, changes: Mapping[int, NodeChange]) -> None:
-        self._kept(what)
         from ._core.node_changes import set_nodes
 
-        set_nodes(self, what, changes)
+        set_nodes(self, "set_nodes()", changes)
 
     def _like(self, pool: pools.AnyPool | None) -> Graph:
         """Return an empty graph with the same options, which keeps graphs."""
@@ -350,10 +348,8 @@ class Graph(Lifecycle):
 
         captured, home = self._kept("describe()"), self._home
         assert home is not None
-        contents, runner = captured.recorder.nodes(captured.value), self._runner_for("describe()")
-        executable = runner.executable
-        if executable is not None and executable.changes and executable.made_of is captured.value:
-            contents = executable.changes.seen(contents)
+        runner = self._runner_for("describe()")
+        contents = runner.contents(captured)
         labelled = if_in_order(captured.labels, contents[1], captured.backend)
         pool = runner.lease.shown
         return GraphDescription.of(

@@ -13,6 +13,7 @@ from .._core.streams import Stream
 from .._interpreter.process import after_fork
 from .._interpreter.sure_exit import Between
 from ..errors import CaptureError
+from . import second_capture
 from .arrays import check_arguments
 from .call_order import CallOrder, current_stream
 from .recorded_call import RecordedCall, Swap, record
@@ -86,6 +87,8 @@ class Uncaptured:
     signature: Hashable
     calls: int = 0
     always_eager: bool = False
+    was_broken: bool = False
+    """A capture was broken, and a second one was made to find the call that did it."""
 
 
 class GraphCache:
@@ -142,7 +145,8 @@ class GraphCache:
             if uncaptured.calls >= self._options.warmup:
                 with Between(partial(_capturing.setdefault, "now", call), partial(_end_capturing, call)):
                     if _capturing.get("now") is call:
-                        recorded = self._record(call, run, labels, stream)
+                        record = partial(self._record, call, run, labels, stream)
+                        recorded = self._capture(record, uncaptured, function)
         except CaptureError as error:
             self._give_up(uncaptured, error, function)
         if recorded is None:
@@ -167,6 +171,22 @@ class GraphCache:
                     "or be left out by `key`."
                 )
         return found
+
+    def _capture(
+        self, record: Callable[[], RecordedCall], uncaptured: Uncaptured, function: object
+    ) -> RecordedCall:
+        """Capture a call, and once more if the capture is broken and that may tell why."""
+        if uncaptured.was_broken:
+            return second_capture.diagnosed(record)
+        try:
+            return record()
+        except CaptureError as error:
+            may_follow = second_capture.may_follow(error, uncaptured.calls)
+            if self._options.on_capture_error != "raise" or not may_follow:
+                raise
+            failed = error
+        uncaptured.was_broken = True
+        return second_capture.capture_again(record, failed, function)
 
     def _record(
         self, call: Call, run: Callable[[Call, Swap], Any], names: list[str], stream: Stream

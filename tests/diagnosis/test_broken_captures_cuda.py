@@ -11,12 +11,14 @@ import pytest
 
 from lanes import require
 
-pytestmark = require("cuda")
+pytestmark = [require("cuda"), pytest.mark.usefixtures("answered")]
 
 from cuda.bindings import driver
 
 import accelerator_graph as ag
 from accelerator_graph import interop
+from accelerator_graph.backends.cuda import CudaBackend
+from accelerator_graph.diagnosis._tracing import in_c
 from accelerator_graph.interop.base import Framework
 from accelerator_graph.testing.works.cuda import call, device
 from diagnosis.native import starter
@@ -381,3 +383,21 @@ def test_a_framework_is_asked_after_its_own_calls(framework, scene, monkeypatch)
     monkeypatch.setattr(framework, "current", (int(scene.stream), 0))
     with diagnosed(scene):
         body()
+
+
+# ---- what it costs -------------------------------------------------------------------------------
+
+
+def test_python_is_asked_only_without_the_extension(scene, monkeypatch):
+    asked = []
+    status = CudaBackend.capture_status
+    monkeypatch.setattr(CudaBackend, "capture_status", lambda *args: asked.append(1) or status(*args))
+
+    def body():
+        for _ in range(100):
+            ag.current_stream().fill(int(scene.memory), 1, 64)
+
+    with diagnosed(scene):
+        body()
+    assert (len(asked) > 200) is (in_c.fast is None), len(asked)
+    assert asked

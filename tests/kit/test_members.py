@@ -20,7 +20,13 @@ def text_of(*patterns: str) -> str:
 
 KIT = text_of("testing/**/*.py")
 CALLERS = text_of(
-    "*.py", "_core/*.py", "_graphed/**/*.py", "_plugins/*.py", "interop/**/*.py", "backends/_registry/*.py"
+    "*.py",
+    "_core/*.py",
+    "_graphed/**/*.py",
+    "_plugins/*.py",
+    "diagnosis/**/*.py",
+    "interop/**/*.py",
+    "backends/_registry/*.py",
 ) + text_of("backends/registry.py")
 
 
