@@ -18,6 +18,7 @@ from .escapes import Escapes
 from .forks import Forks
 from .places import callers, stack_of
 from .suspects import Moment, Suspect, after_call, between, others
+from .unwatched import moved, positions
 
 if TYPE_CHECKING:
     from ..._core._fast import Watch
@@ -52,6 +53,9 @@ class CaptureTrace:
         self.stopped = False
         self.watch: Watch | None = None
         """What answers the events in C, while that is possible."""
+        self._beside = positions()
+        self._moved: list[str] = []
+        """The threads that ran meanwhile and could not be watched."""
         self._subject = capture.subject
         self.backend = capture.backend
         self.native = capture.native
@@ -116,6 +120,7 @@ class CaptureTrace:
         if suspect is not None and thread != self.thread:
             suspect.thread = threading.current_thread().name
         self._found = found + others(thread, self.thread)
+        self._moved = moved(self._beside)
 
     def _ask_no_more(self) -> None:
         if self.watch is not None:
@@ -166,9 +171,9 @@ class CaptureTrace:
         if wording.code_of(cause) is not None:  # the driver has refused a call of the capturing thread
             found = [each for each in found if not each.thread] or found
         if found:
-            return wording.broken(error, self._subject, found, cause)
+            return wording.broken(error, self._subject, found, cause, self._moved)
         assert self._where is not None
-        return wording.unknown(error, self._subject, self._where)
+        return wording.unknown(error, self._subject, self._where, self._moved)
 
     def succeeded(self) -> None:
         """Warn of work that went elsewhere."""
