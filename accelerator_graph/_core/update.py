@@ -95,7 +95,7 @@ def shared_work(graph: Lifecycle, what: str) -> Work:
                 "with recapture()."
             )
         lent = Lent(captured.backend, captured.backend, native, captured)
-        lent.labels, lent.mode = captured.labels, captured.mode
+        lent.labels, lent.mode, lent.events = captured.labels, captured.mode, captured.events
         captured = lent
     return _work(graph, captured, runner.lease.shared())
 
