@@ -249,8 +249,8 @@ class Graph(Lifecycle):
         """Do the work of another graph, a kept one, from now on; callables from `bind` go on.
 
         If both graphs are kept and alike, the executable is changed in place, else there is a new one. This
-        graph then describes the other's work, and keeps alive what that needs. Runs that are under way
-        complete; what only the former work needed is let go, as by `reset`.
+        graph then describes the other's work, and keeps its pool and retained objects alive. Runs that are
+        under way complete; objects that only the former work needed are let go, as by `reset`.
 
         Raises
         ------

@@ -134,11 +134,13 @@ class Runner:
         """Make an executable of a graph, which nothing launches yet."""
         before = before_instantiation(captured)
         value = captured.recorder.instantiate(captured.value)
-        keeps = (captured,) if captured.is_lent else ()
-        events, owner = captured.events, self.home._owner
-        own = (*keeps, *(() if events is None else events.owned))
-        alone = events is not None
-        executable = Executable(captured.recorder, captured.backend, value, owner, *own, alone=alone)
+        keeps: list[object] = [self.home._owner]
+        if captured.is_lent:
+            keeps.append(captured)
+        if captured.events is not None:
+            keeps += captured.events.owned
+        alone = captured.events is not None
+        executable = Executable(captured.recorder, captured.backend, value, *keeps, alone=alone)
         if self.keeps_graph:
             executable.made_of = captured.value
         measured = None if before is None else after_instantiation(before, captured, self.home, lease)
