@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ._core.measuring import measure_memory as measure_memory
     from ._core.module_labels import ModuleLabels as ModuleLabels
     from ._core.module_labels import label_modules as label_modules
+    from ._core.node_change import NodeChange as NodeChange
     from ._core.pools import AnyPool as AnyPool
     from ._core.pools import PoolId as PoolId
     from ._core.pools import graph_pool_handle as graph_pool_handle
@@ -91,6 +92,7 @@ _NAMES = {
     "._core.labels": "label",
     "._core.measuring": "measure_memory",
     "._core.module_labels": "ModuleLabels label_modules",
+    "._core.node_change": "NodeChange",
     "._core.pools": "AnyPool PoolId graph_pool_handle",
     "._core.current_stream": "current_stream is_current_stream_capturing is_graph_available",
     "._core.states": "GraphState",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack, cast
 
 from . import inspection
 from ._core import capture_table, ownership, pools, states, update
@@ -14,12 +14,12 @@ from ._core.extension import calling
 from ._core.graph_base import GraphBase
 from ._core.lifecycle import Lifecycle
 from ._core.modes import CaptureMode, check_mode
+from ._core.node_change import NodeChange
 from ._core.recapture import Recapture
 from ._core.side_capture import graph as graph
 from ._core.streams import Stream
 from ._core.switches import diagnosing
 from ._core.update import GraphUpdate
-from ._interpreter.integers import integer
 from ._interpreter.sure_exit import if_skipped
 from .errors import AcceleratorGraphError
 from .interop import registry as interop
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from ._core.capture import Observer
 
 T = TypeVar("T")
-_DESCRIBED = (".json", ".html", ".svg", ".png", ".pdf")
-"""The suffixes of files that the library writes itself, from the description."""
+_DESCRIBED = (".json", ".html", ".svg", ".png", ".pdf")  # files that the library writes itself
 
 
 class Graph(Lifecycle):
@@ -291,6 +290,40 @@ class Graph(Lifecycle):
         update.clone(self, copy)
         return copy
 
+    def set_node(self, node: int, **change: Unpack[NodeChange]) -> None:
+        """Change a node of the executable, for the runs to come, without capturing again.
+
+        ``describe().nodes[node]`` says what can be changed, and what was. Runs that are under way are as they
+        were. `instantiate` makes an executable without these changes. Memory has to outlive its runs.
+
+        Parameters
+        ----------
+        node : int
+            The node's number in `describe`.
+        **change
+            See `NodeChange`. Arguments of kernels are ctypes or NumPy scalars, ints, or arrays of the device.
+
+        Raises
+        ------
+        GraphStateError
+            Nothing was captured, the graph was not kept, or there is no executable.
+        TypeError, ValueError
+            Of this node, that can't be changed, or not to that. Nothing was touched.
+        UnsupportedError
+            The backend can't change nodes.
+        DriverError
+            The driver refused. Nothing has changed, unless the error says that there is no executable now.
+        """
+        from ._core.node_changes import set_nodes
+
+        set_nodes(self, "set_node()", {node: change})
+
+    def set_nodes(self, changes: Mapping[int, NodeChange]) -> None:
+        """Change several nodes as `set_node` does: all of them, or none. No run sees only some changes."""
+        from ._core.node_changes import set_nodes
+
+        set_nodes(self, "set_nodes()", changes)
+
     def _like(self, pool: pools.AnyPool | None) -> Graph:
         """Return an empty graph with the same options, which keeps graphs."""
         fresh = Graph(keep_graph=True, pool=pool, **update.options(self))
@@ -319,9 +352,10 @@ class Graph(Lifecycle):
 
         captured, home = self._kept("describe()"), self._home
         assert home is not None
-        contents = captured.recorder.nodes(captured.value)
+        runner = self._runner_for("describe()")
+        contents = runner.contents(captured)
         labelled = if_in_order(captured.labels, contents[1], captured.backend)
-        pool = self._runner_for("describe()").lease.shown
+        pool = runner.lease.shown
         return GraphDescription.of(
             home.backend, home.device, contents, map(Label._make, labelled), captured.mode, (pool[0], pool[1])
         )
@@ -409,9 +443,6 @@ class Graph(Lifecycle):
         from .inspection.profile import GraphProfile
 
         runner = self._runner_for("profile()")
-        replays = integer(replays, "profile: replays")
-        if replays < 1:
-            raise ValueError(f"profile: replays must be 1 or more, not {replays}.")
         traced, arrays = self._kept("profile()") if kernels else None, [] if state is None else list(state)
         self._make_ready(runner)
         stream, nodes, found, (times, spans, seen) = measure(runner, self, replays, arrays, traced)

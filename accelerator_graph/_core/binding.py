@@ -20,6 +20,7 @@ from .streams import Stream
 if TYPE_CHECKING:
     from ..backends.base import Backend, Recorder
     from ._fast import Launch, Launcher
+    from .node_changes import NodeChanges
 
 
 class Executable(Owned):
@@ -33,11 +34,17 @@ class Executable(Owned):
         The owner of the stream of the latest run, which the next run may have to wait for.
     alone : bool
         It can't be a part of another graph, which could outlive the events that it records.
+    made_of : object
+        The recorder's graph, if that was kept.
+    changes : NodeChanges or None
+        What single nodes were changed to, once some were.
+    former : Event or None
+        The `over` of another object that stood for the executable before.
     over : Event or None
         Set by `drain` once nobody holds this object any more, if another one stands for the executable now.
     """
 
-    __slots__ = ("alone", "last", "lock", "over")
+    __slots__ = ("alone", "changes", "former", "last", "lock", "made_of", "over")
 
     def __init__(
         self, recorder: Recorder, backend: Backend, value: Any, *keeps: object, alone: bool = False
@@ -47,17 +54,27 @@ class Executable(Owned):
         self.alone = alone
         self.lock = None if recorder.serialises_replays else new_lock()
         self.last: object = None
+        self.made_of: object = None
+        self.changes: NodeChanges | None = None
+        self.former: threading.Event | None = None
 
-    def locked(self) -> tuple[threading.Event, Executable]:
+    def locked(self) -> Executable:
         """Return another object for the same executable, whose launches hold a lock.
 
-        Launches that began before, without the lock, may still be under way until the event is set.
+        Launches that began before, without the lock, may still be under way until its `former` is set.
         """
-        over = self.over = threading.Event()
+        self.over = threading.Event()
         other = Executable(self.recorder, self.backend, self.value, alone=self.alone)
         other.keeps = self.keeps
         other.lock = new_lock()
-        return over, other
+        other.made_of, other.changes = self.made_of, self.changes
+        other.former = self.over
+        return other
+
+    def refuse_changing(self) -> None:
+        """Raise `GraphStateError` if this thread is in the middle of changing nodes, in a signal handler."""
+        if self.changes is not None and self.changes.under_way:
+            raise GraphStateError("the graph's nodes are being changed by this thread; replay it afterwards.")
 
     def act(self) -> None:
         """Destroy the executable."""
@@ -152,13 +169,17 @@ class Binding:
             refuse_capturing(self._stream)
         lock = None if executable is None else executable.lock
         if executable is None or lock is None:
-            if call is not None:
-                call()  # which refuses if there is no executable
-            elif executable is not None:
-                executable.recorder.replay(executable.value, self._stream._native)
+            try:
+                if call is not None:
+                    call()  # which refuses if there is no executable
+                elif executable is not None:
+                    executable.recorder.replay(executable.value, self._stream._native)
+            finally:
+                del executable  # in a traceback, it would seem to be under way: see launch_lock
             return
         assert call is not None
         with lock:
+            executable.refuse_changing()
             call()
             executable.last = self._stream._owner  # the next run may have to wait for this one
         if isinstance(executable.recorder, FrameworkRecorder):  # only later it may let C launch

@@ -200,6 +200,8 @@ class Lifecycle(GraphBase):
         """Instantiate the graph if that has not been done."""
         if runner.executable is None or self._launch is None:
             with runner.lock:  # several threads may be the first to replay
+                if runner.dropped:
+                    raise GraphStateError(f"{runner.dropped}.")
                 if runner.executable is None:
                     self._instantiate(runner)
                 elif self._launch is None:  # something was raised between the two

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple
 
 from .._interpreter.heap import heap_bytes
-from ..backends.base import DeviceMemory
+from ..backends.base import DeviceMemory, addresses_in
 from ..errors import AcceleratorGraphError
 from ..interop import registry as interop
 from ..interop.base import PoolContents, PoolSegment
@@ -98,9 +98,10 @@ def touched_segments(segments: Sequence[PoolSegment], captured: Owned) -> Set[in
     if not segments:
         return frozenset()
     try:
-        addresses = captured.recorder.addresses(captured.value)
+        parameters = captured.recorder.parameters(captured.value)
     except AcceleratorGraphError:
         return None
+    addresses = None if parameters is None else addresses_in(parameters)
     return None if addresses is None else _around(segments, addresses)
 
 

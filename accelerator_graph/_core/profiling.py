@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
+from .._interpreter.integers import integer
 from ..backends.base import Capability, GraphEdge, unsupported
 from ..backends.memory import memory_of
 from ..errors import GraphStateError, UnsupportedError
@@ -54,6 +55,9 @@ def measure(
     runner: Runner, keeps: object, replays: int, state: Sequence[object], traced: Captured | None
 ) -> tuple[Stream, int | None, Labelled, Measured]:
     """Time a graph where its replays go; return that stream, how many nodes there are, and the times."""
+    replays = integer(replays, "profile: replays")
+    if replays < 1:
+        raise ValueError(f"profile: replays must be 1 or more, not {replays}.")
     stream = runner.destination().held()
     check_timing(stream, state)
     if traced is not None:

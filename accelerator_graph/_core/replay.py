@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from .._interpreter.process import after_fork
-from ..backends.base import Capability, unsupported
+from ..backends.base import Capability, GraphContents, unsupported
 from ..errors import GraphStateError, UnsupportedError
 from .binding import Binding, Executable, refuse_capturing, refuse_in_graph
 from .extension import fast
@@ -56,6 +56,7 @@ class Runner:
         "beside",
         "captured",
         "counted",
+        "dropped",
         "executable",
         "home",
         "keeps_graph",
@@ -85,6 +86,8 @@ class Runner:
         """Whether another stream was captured than that of replays."""
         self.retained: tuple[object, ...] = ()
         """What the graph's present work needs."""
+        self.dropped = ""
+        """Why there is no executable any more, if the user has to ask for another one."""
         self._check = check
         self._bound: tuple[ref[Binding], ...] = ()
         self.counted = None if keep else captured.recorder.node_count(captured.value)
@@ -104,6 +107,12 @@ class Runner:
         if self.counted is None:
             raise unsupported(self.home._backend, Capability.NODES)
         return self.counted
+
+    def contents(self, captured: Captured) -> GraphContents:
+        """Return what is in the graph, with what was changed in its executable."""
+        contents = captured.recorder.nodes(captured.value)
+        changes = None if self.executable is None else self.executable.changes
+        return contents if changes is None or changes.graph is not captured.value else changes.seen(contents)
 
     def instantiate(self) -> None:
         """Make an executable and let everything that is bound launch it: new first, then swap.
@@ -135,12 +144,14 @@ class Runner:
             keeps += captured.events.owned
         alone = captured.events is not None
         executable = Executable(captured.recorder, captured.backend, value, *keeps, alone=alone)
+        if self.keeps_graph:
+            executable.made_of = captured.value
         measured = None if before is None else after_instantiation(before, captured, self.home, lease)
         return executable, measured
 
     def connect(self, executable: Executable) -> None:
         """Let everything that is bound launch this executable."""
-        self.executable = executable
+        self.executable, self.dropped = executable, ""
         for binding in self._bindings():
             binding.connect(executable, self._check)
 
@@ -245,9 +256,13 @@ class Runner:
         if self._check is not None:
             self._check()
         stream = stream.held()
-        with nullcontext() if executable.lock is None else executable.lock:
-            executable.recorder.replay(executable.value, stream.native)
-            executable.last = stream._owner
+        try:
+            with nullcontext() if executable.lock is None else executable.lock:
+                executable.refuse_changing()
+                executable.recorder.replay(executable.value, stream.native)
+                executable.last = stream._owner
+        finally:
+            del executable  # in a traceback, it would seem to be under way: see launch_lock
 
     def check_with(self, check: Callable[[], None]) -> None:
         """Call this ahead of every launch from now on, those that were bound before included."""
@@ -270,6 +285,11 @@ class Runner:
         for binding in self._bindings():
             binding.refuse(why)
         self.executable = None
+
+    def drop(self, why: str) -> None:
+        """Like `refuse`; the graph has no executable until `instantiate`."""
+        self.dropped = why
+        self.refuse(why)
 
 
 def make_room(table: dict[Any, Any]) -> None:

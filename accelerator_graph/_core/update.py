@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -13,6 +12,7 @@ from . import states
 from .captured import Captured
 from .extension import new_lock
 from .graph_base import GraphBase
+from .launch_lock import launch_lock
 from .liveness import Watchlist
 from .ownership import Owned, drain
 from .pools import Lease
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from .binding import Executable
     from .lifecycle import Lifecycle
     from .progress import Progress
-
-_PATIENCE = 0.1
-"""Seconds to wait for launches that began before the executable had a lock."""
 
 
 class GraphUpdate(NamedTuple):
@@ -243,12 +240,14 @@ def _in_place(runner: Runner, new: Captured) -> tuple[Misfit | None, _Place | No
         return Misfit("the graph had no executable"), None
     if old is None:
         return Misfit("the graph was not kept, so its work can't be compared"), None
+    if runner.executable.changes is not None and runner.executable.changes.disables:
+        return Misfit("set_node() has disabled a node of the executable"), None
     if old.events is not None or new.events is not None:
         return Misfit("the work records events of its own (timing=True)"), None
     values = [_native(each) for each in (runner.executable, old, new)]
     if None in values:
         return Misfit("the framework that recorded the work may draw random numbers in it"), None
-    lock = _lock(runner)
+    lock = launch_lock(runner)
     if lock is None:
         return Misfit("a launch of the executable went on in another thread"), None
     return None, _Place(lock, values)
@@ -258,22 +257,3 @@ def _native(made: Owned) -> Any | None:
     """Return the backend's own graph or executable; None if only a framework can run it."""
     recorder = made.recorder
     return recorder.lend(made.value) if isinstance(recorder, FrameworkRecorder) else made.value
-
-
-def _lock(runner: Runner) -> AbstractContextManager[object] | None:
-    """Return the lock of the executable, which every launch holds from now on.
-
-    None if a launch that began without the lock goes on for long.
-    """
-    assert runner.executable is not None
-    if runner.executable.lock is None:
-        over, locked = runner.executable.locked()
-        runner.connect(locked)
-        end = time.monotonic() + _PATIENCE
-        while not over.is_set():
-            drain()
-            if time.monotonic() > end:
-                return None
-            time.sleep(0)
-    lock: AbstractContextManager[object] | None = runner.executable.lock
-    return lock

@@ -12,6 +12,9 @@ from ..errors import DriverError
 from .arrays import ArrayType
 from .signature import Leaves
 
+_SOURCE = (1, 0)
+"""The block and the offset of the address that a copy reads from."""
+
 
 class InputNode(NamedTuple):
     """A copy to the static array of one argument."""
@@ -50,7 +53,7 @@ class InputNodes:
         indices: Sequence[int],
     ) -> None:
         self._nodes: list[InputNode] = []  # in the order of recording
-        if type(stream._backend).source_setter is not Recorder.source_setter:
+        if type(stream._backend).node_setter is not Recorder.node_setter:
             for i in indices:
                 self._add(i, leaves[i], statics[i], array_types[i])
         self.arguments = {node.argument for node in self._nodes}
@@ -80,8 +83,8 @@ class InputNodes:
         assert runner.captured is not None
         assert runner.executable is not None
         made = runner.captured.value, runner.executable.value
-        found = [runner.captured.recorder.source_setter(*made, node) for node in range(len(self._nodes))]
-        self._setters = [each for each in found if each is not None]
+        found = [runner.captured.recorder.node_setter(*made, node) for node in range(len(self._nodes))]
+        self._setters = [each.words([_SOURCE]) for each in found if each is not None and each.blocks]
         return len(self._setters) == len(self._nodes)
 
     def read_from(self, leaves: Leaves) -> None:

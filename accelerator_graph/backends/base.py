@@ -59,6 +59,12 @@ from ._contract.launch import SameStream as SameStream
 from ._contract.launch import StatusFunction as StatusFunction
 from ._contract.memory import DeviceMemory as DeviceMemory
 from ._contract.misfit import Misfit as Misfit
+from ._contract.parameters import Argument as Argument
+from ._contract.parameters import Change as Change
+from ._contract.parameters import NodeParameters as NodeParameters
+from ._contract.parameters import NodeSetter as NodeSetter
+from ._contract.parameters import addresses_in as addresses_in
+from ._contract.parameters import word as word
 
 BACKEND_API_VERSIONS = (1,)
 """The versions of this contract that the library supports, in ascending order.
@@ -218,12 +224,11 @@ class Recorder(ABC):
         """Move the executable to the device, in stream order, without running it."""
         raise unsupported(self, Capability.UPLOAD)
 
-    def source_setter(self, graph: Any, executable: Any, node: int) -> Callable[[int], None] | None:
-        """Return a callable that makes a copy read from another address in later runs of an executable.
+    def node_setter(self, graph: Any, executable: Any, node: int) -> NodeSetter | None:
+        """Return what changes a node, by its number in `nodes`, in later runs; None if nothing can.
 
-        `node` is the number of the copy in the order of recording. None if its source can't be changed. Runs
-        that were enqueued before are not affected. The library keeps graph and executable alive, and launches
-        nothing in the middle of a call. Raises `DriverError` and changes nothing if the driver refuses.
+        The library keeps graph and executable alive, asks for one setter of a node, and launches nothing in
+        the middle of a change. Runs that were enqueued before are not affected.
         """
         return None
 
@@ -286,10 +291,8 @@ class Recorder(ABC):
         """
         raise UnsupportedError(f"backend {self.name!r} has no profiler that sees the nodes of a graph.")
 
-    def addresses(self, graph: Any) -> Set[int] | None:
-        """Return every number among the parameters of a graph's nodes that could be an address, those of
-        graphs inside included; None if the runtime does not tell all parameters of these nodes.
-        """
+    def parameters(self, graph: Any) -> Sequence[NodeParameters] | None:
+        """Return the parameters of a graph's nodes, in the order of `nodes`; None if none are told."""
         return None
 
     def device_memory(self, obj: Any) -> DeviceMemory | None:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from ._cpu.capture import MODES, Captures
 from ._cpu.graph import Executable, Graph, Node, body_of
+from ._cpu.parameters import copy, fill, node_setter, parameters
 from ._cpu.stream import Capture, Event, Stream
 from ._cpu.timing import Mark, with_marks
 from ._cpu.work import Call, caller, check_callable, run_calls
@@ -31,11 +32,16 @@ from .base import (
     GraphEdge,
     GraphNode,
     Misfit,
+    NodeParameters,
+    NodeSetter,
 )
-from .memory import Memory, memory_of
+from .memory import memory_of
 
 _for_ever: list[object] = []
 """Memory that lives as long as the process."""
+
+_COPIES, _FILLS = ("source", "target", "enabled"), ("target", "value", "enabled")
+"""What can be changed of them in an executable."""
 
 
 class CpuBackend(Backend):
@@ -189,13 +195,13 @@ class CpuBackend(Backend):
     def fill(self, stream: Stream, dst: Any, value: int, nbytes: int | None) -> None:
         """Set bytes of host memory. Arguments are checked here, not when the work runs."""
         memory = memory_of(dst, nbytes, writable=True, device=False)
-        self._enqueue(stream, "fill", "memset", (_fill, (memory, value), {}, caller()))
+        self._enqueue(stream, "fill", "memset", (fill, (memory, value), {}, caller()))
 
     def copy(self, stream: Stream, dst: Any, src: Any, nbytes: int | None) -> None:
         """Copy host memory. Arguments are checked here, not when the work runs."""
         source = memory_of(src, nbytes, writable=False, device=False)
         target = memory_of(dst, source.nbytes, writable=True, device=False)
-        self._enqueue(stream, "copy", "memcpy", (_copy, (target, source), {}, caller()))
+        self._enqueue(stream, "copy", "memcpy", (copy, (target, source), {}, caller()))
 
     def launch(self, stream: Stream, work: Callable[..., object], /, *args: Any, **how: Any) -> None:
         """Call ``work(*args, **how)`` on the stream's thread."""
@@ -269,18 +275,9 @@ class CpuBackend(Backend):
 
         return launch
 
-    def source_setter(self, graph: Graph, executable: Executable, node: int) -> Callable[[int], None] | None:
-        """Return a callable that changes the address that a copy reads from."""
-        function, arguments, how, site = executable.call(node)
-        if function is not _copy:
-            return None
-        target, source = arguments
-
-        def set_source(address: int) -> None:
-            new = memory_of(address, source.nbytes, writable=False, device=False)
-            executable.replace(node, (_copy, (target, new), how, site))
-
-        return set_source
+    def node_setter(self, graph: Graph, executable: Executable, node: int) -> NodeSetter | None:
+        """Return what changes the addresses of a copy, or the address and the value of a fill."""
+        return node_setter(executable, node)
 
     def update(self, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
         """Let later runs make the calls of another graph, if these are of the same kinds and order."""
@@ -315,12 +312,9 @@ class CpuBackend(Backend):
         """Return the size of the recorded calls, without the callables and the arguments themselves."""
         return sum(sys.getsizeof(part) for node in obj.nodes for part in (node, node.after, *_own(node.call)))
 
-    def addresses(self, graph: Graph) -> Set[int] | None:
-        """Return the addresses of fills and copies; None if there are callables."""
-        listed, _ = _contents(graph.nodes)
-        if any(node.kind not in ("memset", "memcpy") for node in listed):
-            return None
-        return {at for node in listed for at in (node.source, node.target) if at is not None}
+    def parameters(self, graph: Graph) -> Sequence[NodeParameters]:
+        """Return those of fills and copies; what callables do is not known."""
+        return [parameters(node) for node in graph.nodes]
 
 
 def _own(call: Call) -> tuple[object, ...]:
@@ -329,26 +323,25 @@ def _own(call: Call) -> tuple[object, ...]:
     return call, args, how
 
 
-def _contents(nodes: Sequence[Node]) -> GraphContents:
-    listed = [_listed(index, node) for index, node in enumerate(nodes)]
+def _contents(nodes: Sequence[Node], *, settable: bool = True) -> GraphContents:
+    listed = [_listed(index, node, settable) for index, node in enumerate(nodes)]
     return listed, [GraphEdge(source, target) for target, node in enumerate(nodes) for source in node.after]
 
 
-def _listed(index: int, node: Node) -> GraphNode:
+def _listed(index: int, node: Node, settable: bool) -> GraphNode:
     listed = GraphNode(index, node.kind, node.name)
     match node.kind, node.call[1]:
         case "memset", (memory, value):
-            return listed._replace(target=memory.address, nbytes=memory.nbytes, value=value)
+            return listed._replace(
+                target=memory.address, nbytes=memory.nbytes, value=value, settable=_FILLS if settable else ()
+            )
         case "memcpy", (target, source):
-            return listed._replace(target=target.address, source=source.address, nbytes=source.nbytes)
+            return listed._replace(
+                target=target.address,
+                source=source.address,
+                nbytes=source.nbytes,
+                settable=_COPIES if settable else (),
+            )
         case "graph", _:
-            return listed._replace(bodies=(_contents(body_of(node.call)),))
+            return listed._replace(bodies=(_contents(body_of(node.call), settable=False),))
     return listed
-
-
-def _fill(memory: Memory, value: int) -> None:
-    ctypes.memset(memory.address, value, memory.nbytes)
-
-
-def _copy(target: Memory, source: Memory) -> None:
-    ctypes.memmove(target.address, source.address, source.nbytes)

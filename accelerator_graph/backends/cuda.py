@@ -47,6 +47,8 @@ from .base import (
     LaunchFunction,
     Lends,
     Misfit,
+    NodeParameters,
+    NodeSetter,
     StatusFunction,
 )
 from .memory import memory_of
@@ -301,11 +303,12 @@ class CudaBackend(Lends):
         with self._driver.relaxed_for(stream):
             self._driver.call("cuGraphUpload", executable.handle, stream)
 
-    def source_setter(self, graph: Graph, executable: Executable, node: int) -> Callable[[int], None] | None:
-        """Return a callable that changes the address that a copy reads from."""
-        from ._cuda.copies import source_setter
+    def node_setter(self, graph: Graph, executable: Executable, node: int) -> NodeSetter | None:
+        """Return a callable that changes parameters of a kernel, a copy or a fill."""
+        from ._cuda.changes import node_setter
 
-        return source_setter(self._driver, graph, executable, node)
+        with self._driver.current(graph.context):
+            return node_setter(self._driver, graph, executable, node)
 
     def update(self, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
         """Update the executable in place, unless kernels differ or run in clusters."""
@@ -370,12 +373,12 @@ class CudaBackend(Lends):
                 release(self.destroy_executable, executable)
         return profiler.matched(records, nodes, runs)
 
-    def addresses(self, graph: Graph) -> Set[int] | None:
-        """Return every number among the nodes' parameters that could be an address."""
-        from ._cuda.arguments import addresses
+    def parameters(self, graph: Graph) -> Sequence[NodeParameters]:
+        """Return the parameters of the nodes."""
+        from ._cuda.parameters import parameters
 
         with self._driver.current(graph.context):
-            return addresses(self._driver, graph.handle)
+            return parameters(self._driver, graph.handle)
 
     def device_memory(self, obj: Graph | Executable) -> DeviceMemory:
         """Return what the driver tells of the memory of the device. These calls disturb no capture."""

@@ -183,10 +183,10 @@ RELAXES = {"cuStreamGetCtx", "cuCtxGetCurrent", SET_PLACE, EXCHANGE}
 TELLING = frozenset(
     (
         *("cuGraphKernelNodeGetParams", "cuGraphMemsetNodeGetParams", "cuGraphMemcpyNodeGetParams"),
-        *("cuFuncGetName", "cuKernelGetName"),
+        *("cuFuncGetName", "cuKernelGetName", "cuFuncGetParamInfo", "cuKernelGetParamInfo"),
     )
 )
-"""Functions without which a kernel has no name, and that is all."""
+"""Functions without which a node has no name or no parameters, and that is all."""
 
 WAIT, DESTROY_NODE = "cuStreamWaitEvent", ""
 WAITS_FOR_LAST_RUN = False
@@ -195,8 +195,8 @@ WAITS_FOR_LAST_RUN = False
 LOOKING_FOR_MEMORY = ("cuGraphGetNodes", "cuGraphNodeGetType")
 """Functions that find out whether a graph allocates."""
 
-SETS_SOURCES = True
-"""Whether a copy in an executable can read from another address."""
+SETS_NODES = True
+"""Whether the parameters of an executable's nodes can be changed."""
 
 INSTANTIATES_ALLOCATIONS_AGAIN = True
 """Whether a graph that allocates can have another executable once the first is gone."""

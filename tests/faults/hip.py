@@ -218,8 +218,8 @@ WAITS_FOR_LAST_RUN = True
 LOOKING_FOR_MEMORY = ("hipGraphGetNodes", "hipGraphNodeGetType")
 """Functions that find out whether a graph allocates."""
 
-SETS_SOURCES = False
-"""Whether a copy in an executable can read from another address."""
+SETS_NODES = False
+"""Whether the parameters of an executable's nodes can be changed."""
 
 INSTANTIATES_ALLOCATIONS_AGAIN = False
 """Whether a graph that allocates can have another executable once the first is gone."""

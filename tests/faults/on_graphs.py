@@ -13,6 +13,7 @@ from typing import Any
 
 import accelerator_graph as ag
 from accelerator_graph._core import ownership, sections
+from accelerator_graph.backends.base import addresses_in
 
 from .bench import NOTHING, A, Bench, C, faults, found, left
 from .calls import Call, Phase
@@ -21,6 +22,8 @@ from .operation import Operation
 from .vendor import vendor
 
 KEPT = {"keep_graph": True}
+SIXES = vendor.memory(8)
+SIXES[:] = bytes([6] * 8)
 ONLY_ONE_EXECUTABLE = 801
 """What the driver answers to a second executable of a graph that allocates."""
 
@@ -150,20 +153,30 @@ def nodes(bench: Bench, phase: Phase) -> None:
     assert len(edges) == 4
 
 
-def with_a_copy(bench: Bench) -> None:
+def with_nodes(bench: Bench) -> None:
+    """Keep changes after which the graph leaves 6 behind."""
     instantiated(bench)
-    listed, _ = bench.stream._backend.nodes(bench.graph._runner.captured.value)
-    bench.kept = next((node.id, node.source) for node in listed if node.kind == "memcpy")
+    nodes = bench.graph.describe().nodes
+    fills = {node.id: {"value": node.value + 1} for node in nodes if node.kind == "memset"}
+    copies = {node.id: {"source": SIXES, "enabled": True} for node in nodes if node.kind == "memcpy"}
+    kernels = {node.id: {"arguments": {2: 6}, "enabled": True} for node in nodes if node.kind == "kernel"}
+    bench.kept = fills | copies | kernels
 
 
-def set_source(bench: Bench, phase: Phase) -> None:
-    number, source = bench.kept
-    runner = bench.graph._runner
-    setter = bench.stream._backend.source_setter(runner.captured.value, runner.executable.value, number)
-    if vendor.SETS_SOURCES:
-        setter(source)
-    else:
-        assert setter is None
+def set_nodes(bench: Bench, phase: Phase) -> None:
+    if vendor.SETS_NODES:
+        bench.graph.set_nodes(bench.kept)
+        return
+    with suppress(ag.UnsupportedError):
+        bench.graph.set_nodes(bench.kept)
+        raise AssertionError("nodes were changed")
+
+
+def all_set_or_none(bench: Bench, error: Exception | None) -> None:
+    changed = vendor.SETS_NODES and error is None
+    assert bench.run() == left(6 if changed else 5)
+    bench.graph.instantiate()
+    replays(bench, error)
 
 
 def memory(bench: Bench, phase: Phase) -> None:
@@ -173,8 +186,8 @@ def memory(bench: Bench, phase: Phase) -> None:
     told = backend.device_memory(captured.value)
     assert told is not None
     assert 0 < told.free <= told.total
-    found = backend.addresses(captured.value)
-    assert found is None or {addressof(A), addressof(C)} <= found
+    parameters = backend.parameters(captured.value)
+    assert parameters is None or {addressof(A), addressof(C)} <= addresses_in(parameters)
 
 
 def handles(bench: Bench, phase: Phase) -> None:
@@ -339,7 +352,7 @@ GRAPHS = (
     asked("debug-dump", dump, prepare=for_dump, check=whole_or_as_before),
     asked("num-nodes", lambda bench, _: bench.graph.num_nodes),
     asked("nodes", nodes, ignores=vendor.TELLING),
-    made("set-source", set_source, prepare=with_a_copy, failed="ready"),
+    made("set-nodes", set_nodes, prepare=with_nodes, failed="ready", check=all_set_or_none),
     made("update", update, prepare=with_another, failed="ready", check=does_either_work),
     made("update-anew", update, prepare=with_a_shorter_one, failed="ready", check=does_either_work),
     made("recapture", recapture, prepare=with_a_shorter_one, failed="ready", check=does_either_work),

@@ -25,13 +25,15 @@ CALLED = frozenset(
         "cuGraphRemoveDependencies",
         *("cuGraphDebugDotPrint", "cuGraphDestroy", "cuGraphExecDestroy", "cuGraphGetEdges"),
         *("cuGraphGetNodes", "cuGraphGetRootNodes", "cuGraphInstantiate", "cuGraphKernelNodeGetParams"),
-        *("cuGraphExecMemcpyNodeSetParams", "cuGraphMemcpyNodeGetParams", "cuGraphMemsetNodeGetParams"),
-        *("cuGraphLaunch", "cuGraphNodeGetType", "cuGraphUpload", "cuInit", "cuLaunchKernel"),
+        *("cuGraphExecKernelNodeSetParams", "cuGraphExecMemcpyNodeSetParams"),
+        *("cuGraphExecMemsetNodeSetParams", "cuGraphMemcpyNodeGetParams", "cuGraphMemsetNodeGetParams"),
+        *("cuGraphLaunch", "cuGraphNodeGetType", "cuGraphNodeSetEnabled", "cuGraphUpload"),
+        *("cuInit", "cuLaunchKernel"),
         *("cuMemHostAlloc", "cuMemcpyAsync", "cuMemsetD8Async", "cuStreamBeginCapture"),
         "cuStreamCreateWithPriority",
         *("cuStreamDestroy", "cuStreamEndCapture", "cuStreamGetCaptureInfo", "cuStreamGetCtx"),
         *("cuStreamIsCapturing", "cuStreamQuery", "cuStreamSynchronize", "cuStreamWaitEvent"),
-        *("cuMemGetInfo", "cuThreadExchangeStreamCaptureMode"),
+        *("cuMemGetInfo", "cuPointerGetAttributes", "cuThreadExchangeStreamCaptureMode"),
     )
 )
 """The functions that the library calls, without `cuKernelGetName` and `cuKernelGetParamInfo`, which are for

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -45,21 +46,29 @@ def dense(*values):
     return Dense(np.array(values, dtype=float))
 
 
+class Wrapped:
+    """A node's setter whose words are set by a function."""
+
+    def __init__(self, setter, function):
+        self.setter, self.function, self.blocks = setter, function, setter.blocks
+
+    def words(self, places):
+        return partial(self.function, self.setter.words(places))
+
+
 @pytest.fixture
 def set_addresses(device, monkeypatch):
     """The addresses that copies were told to read from."""
-    real, found = device.source_setter, []
+    real, found = device.node_setter, []
 
-    def source_setter(self, *args):
-        set_source = real(*args)
+    def note(set_source, address):
+        found.append(address)
+        set_source(address)
 
-        def note(address):
-            found.append(address)
-            set_source(address)
+    def node_setter(self, *args):
+        return Wrapped(real(*args), note)
 
-        return note
-
-    monkeypatch.setattr(type(device), "source_setter", source_setter, raising=False)
+    monkeypatch.setattr(type(device), "node_setter", node_setter, raising=False)
     return found
 
 
@@ -98,19 +107,17 @@ def test_arrays_whose_bytes_are_not_their_elements_are_copied_first():
 
 
 def test_arrays_that_the_driver_refuses_are_copied_first(device, monkeypatch):
-    real, refused = device.source_setter, set()
+    real, refused = device.node_setter, set()
 
-    def source_setter(self, *args):
-        set_source = real(*args)
+    def choosy(set_source, address):
+        if address in refused:
+            raise driver_error(backend="fakedevice", call="set", code=1, code_name="INVALID_VALUE")
+        set_source(address)
 
-        def choosy(address):
-            if address in refused:
-                raise driver_error(backend="fakedevice", call="set", code=1, code_name="INVALID_VALUE")
-            set_source(address)
+    def node_setter(self, *args):
+        return Wrapped(real(*args), choosy)
 
-        return choosy
-
-    monkeypatch.setattr(type(device), "source_setter", source_setter, raising=False)
+    monkeypatch.setattr(type(device), "node_setter", node_setter, raising=False)
     f = ag.graphed(lambda x, y: x + y, warmup=0, inputs="node")
     f(dense(1, 2), dense(10, 20))
     x, y = dense(3, 4), dense(1, 1)
@@ -122,7 +129,7 @@ def test_arrays_that_the_driver_refuses_are_copied_first(device, monkeypatch):
 
 
 def test_where_sources_cannot_be_changed_every_call_copies(device, monkeypatch):
-    monkeypatch.setattr(type(device), "source_setter", lambda self, *args: None, raising=False)
+    monkeypatch.setattr(type(device), "node_setter", lambda self, *args: None, raising=False)
     runs = []
 
     @ag.graphed(warmup=0, inputs="node")

@@ -5,11 +5,19 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..._interpreter.process import after_fork
-from ...backends.base import CaptureMode, DeviceMemory, GraphContents, LaunchFunction, Lends
+from ...backends.base import (
+    CaptureMode,
+    DeviceMemory,
+    GraphContents,
+    LaunchFunction,
+    Lends,
+    NodeParameters,
+    NodeSetter,
+)
 from ...errors import CaptureError
 from ..base import FrameworkRecorder, PoolId, Undo
 from .errors import as_driver_error
@@ -260,11 +268,9 @@ class TorchRecorder(FrameworkRecorder):
         """Move the executable to the device."""
         self.backend.upload(executable.handle, stream)
 
-    def source_setter(
-        self, graph: Recording, executable: Executable, node: int
-    ) -> Callable[[int], None] | None:
-        """Return a callable that changes the address that a copy reads from."""
-        return self.backend.source_setter(graph.handle, executable.handle, node)
+    def node_setter(self, graph: Recording, executable: Executable, node: int) -> NodeSetter | None:
+        """Return a callable that changes parameters of a node."""
+        return self.backend.node_setter(graph.handle, executable.handle, node)
 
     def recorded(self, recording: Recording) -> int | None:
         """Return the number of nodes so far."""
@@ -294,9 +300,9 @@ class TorchRecorder(FrameworkRecorder):
         """Let the backend run a copy of its own."""
         return self.backend.time_nodes(recording.handle, stream, runs)
 
-    def addresses(self, recording: Recording) -> Set[int] | None:
-        """Return every number among the nodes' parameters that could be an address."""
-        return self.backend.addresses(recording.handle)
+    def parameters(self, recording: Recording) -> Sequence[NodeParameters] | None:
+        """Return the parameters of the nodes."""
+        return self.backend.parameters(recording.handle)
 
     def device_memory(self, obj: Recording | Executable) -> DeviceMemory | None:
         """Return what the driver tells of the memory of the device."""

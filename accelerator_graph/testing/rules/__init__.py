@@ -21,6 +21,7 @@ from .leaks import LeakRules
 from .lifetime import LifetimeRules
 from .members import MemberRules
 from .memory import MemoryRules
+from .node_changes import NodeChangeRules
 from .pools import PoolRules
 from .process import ProcessRules
 from .replay import ReplayRules
@@ -60,6 +61,7 @@ class AllRules(
     ProcessRules,
     ReplayRules,
     UpdateRules,
+    NodeChangeRules,
     PoolRules,
     MemoryRules,
     AmountRules,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import accelerator_graph as ag
-from accelerator_graph.backends.base import Capability, DeviceMemory
+from accelerator_graph.backends.base import Capability, DeviceMemory, addresses_in, word
 
 from .._case import Case, applied, needs
 
@@ -29,8 +29,8 @@ class AmountRules(Case):
         assert self.replayed(graph, cell) == applied(2)
 
     @needs(Capability.ENQUEUE, Capability.NODES)
-    def test_addresses_are_those_of_the_nodes(self) -> None:
-        """`addresses` has what the fills and copies of a graph read and write, or is None."""
+    def test_parameters_are_those_of_the_nodes(self) -> None:
+        """`parameters` has what the fills and copies of a graph read and write, or is None."""
         stream, source, target = self.stream(), self.used.buffer(8), self.used.buffer(8)
         token = self.begin(stream)
         try:
@@ -38,13 +38,19 @@ class AmountRules(Case):
             stream.copy(target, source)
         finally:
             graph = self.backend.capture_end(token)
-        found = self.backend.addresses(graph)
+        parameters = self.backend.parameters(graph)
         nodes, _ = self.backend.nodes(graph)
         self.backend.destroy_graph(graph)
+        found = None if parameters is None else addresses_in(parameters)
         self.skip_unless(found is not None, "does not tell all parameters of nodes")
+        assert parameters is not None
         assert found is not None
-        for node in nodes:
+        assert [each.kind for each in parameters] == [node.kind for node in nodes]
+        for node, each in zip(nodes, parameters, strict=True):
             assert {node.source, node.target} - {None} <= found
+            if node.target is not None:
+                assert each.blocks is not None
+                assert each.blocks[0] == word(node.target)
 
     def test_memory_of_a_graph_is_told(self) -> None:
         """`Graph.memory` says of each part how large it is or why that is not known, and changes nothing."""

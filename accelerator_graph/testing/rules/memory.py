@@ -11,7 +11,7 @@ from unittest import SkipTest
 from unittest.mock import patch
 
 import accelerator_graph as ag
-from accelerator_graph.backends.base import Capability
+from accelerator_graph.backends.base import Capability, Change, word
 from accelerator_graph.backends.memory import memory_of
 
 from .._case import Case, applied, expect, needs
@@ -177,7 +177,7 @@ class MemoryRules(Case):
             assert wrong == -1, f"{how}: byte {wrong} is {each[wrong]} instead of {expected[wrong]}"
 
     def test_copies_can_read_from_elsewhere_in_later_runs(self) -> None:
-        """`source_setter` changes what one copy reads, from the next run on and in no run before."""
+        """`node_setter` changes what one copy reads, from the next run on and in no run before."""
         stream = self.stream()
         target, other, kept = (self.used.buffer(8) for _ in range(3))
         sources = [self.used.buffer(8) for _ in range(3)]
@@ -189,8 +189,8 @@ class MemoryRules(Case):
         graph.instantiate()
         runner = graph._runner
         assert runner is not None and runner.captured is not None and runner.executable is not None  # noqa: PT018
-        found = self.backend.source_setter(runner.captured.value, runner.executable.value, 1)
-        self.skip_unless(found, "does not change the sources of copies")
+        found = self.backend.node_setter(runner.captured.value, runner.executable.value, 1)
+        self.skip_unless(found, "does not change copies")
         try:
             addresses = [memory_of(each, 8, writable=False, device=True).address for each in sources]
         except TypeError as error:
@@ -200,7 +200,7 @@ class MemoryRules(Case):
         for address in (addresses[1], addresses[2], addresses[0]):
             graph.replay()
             stream.copy(kept, target)
-            found(address)
+            found([Change(1, 0, word(address))])
             before, expected = self._bytes(kept), bytes([addresses.index(address) + 1]) * 8
             assert before != expected, "a run that was enqueued before has read from the new address"
             graph.replay()

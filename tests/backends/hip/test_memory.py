@@ -35,9 +35,9 @@ def test_every_executable_shows_and_comes_back(runtime, backend, stream, block):
     ours.close()
 
 
-def test_addresses_are_not_known(backend, stream, block):
+def test_parameters_are_not_known(backend, stream, block):
     token = backend.capture_begin(stream, "thread_local")
     backend.fill(stream, block, 1, None)
     graph = backend.capture_end(token)
-    assert backend.addresses(graph) is None
+    assert backend.parameters(graph) is None
     backend.destroy_graph(graph)

@@ -6,7 +6,7 @@ import ctypes
 from typing import Any
 
 import accelerator_graph as ag
-from accelerator_graph.backends.base import CaptureStatus, DeviceMemory, GraphEdge
+from accelerator_graph.backends.base import CaptureStatus, DeviceMemory, GraphEdge, word
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.inspection.drawing import to_dot
 from kit.explicit_runtime import Explicit
@@ -173,10 +173,16 @@ class ListsTheLatestFirst(CpuBackend):
         return turned, [GraphEdge(last - edge.source, last - edge.target) for edge in edges]
 
 
-@caught_by("test_addresses_are_those_of_the_nodes")
+@caught_by("test_parameters_are_those_of_the_nodes")
 class TellsOtherAddresses(CpuBackend):
-    def addresses(self, graph: Any) -> Any:
-        return {1, 2, 3}
+    def parameters(self, graph: Any) -> Any:
+        return [each._replace(blocks=(word(1), word(2))) for each in super().parameters(graph)]
+
+
+@caught_by("test_parameters_are_those_of_the_nodes")
+class TellsTheParametersInAnotherOrder(CpuBackend):
+    def parameters(self, graph: Any) -> Any:
+        return [*super().parameters(graph)][::-1]
 
 
 @caught_by("test_device_memory_is_told_and_disturbs_no_capture")

@@ -1,11 +1,11 @@
-"""Updates of executables that do less or more than they say."""
+"""Updates of executables, and changes of their nodes, that do less or more than they say."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from accelerator_graph.backends._cpu.graph import _Plan
-from accelerator_graph.backends.base import Misfit
+from accelerator_graph.backends.base import GraphContents, Misfit, NodeSetter
 from accelerator_graph.backends.cpu import CpuBackend
 from kit.explicit_runtime import Explicit
 from kit.planted.collection import caught_by
@@ -58,3 +58,52 @@ class ExplicitForgetsTheFormerWork(Explicit):
     def update(self, executable: Any, former: Any, graph: Any) -> Misfit | None:
         executable.entries = ()
         return Misfit("it differs")
+
+
+@caught_by("test_what_can_be_changed_is_told")
+class TellsThatNothingCanBeChanged(CpuBackend):
+    def nodes(self, graph: Any) -> GraphContents:
+        nodes, edges = super().nodes(graph)
+        return [node._replace(settable=()) for node in nodes], edges
+
+
+class _Setter(CpuBackend):
+    def node_setter(self, graph: Any, executable: Any, node: int) -> NodeSetter | None:
+        found = super().node_setter(graph, executable, node)
+        if found is not None:
+            self.spoil(found, graph, executable, node)
+        return found
+
+    def spoil(self, setter: Any, graph: Any, executable: Any, node: int) -> None:
+        raise NotImplementedError
+
+
+@caught_by("test_changed_nodes_do_something_else_in_later_runs", "test_two_executables_are_changed_apart")
+class ChangesNothing(_Setter):
+    def spoil(self, setter: Any, graph: Any, executable: Any, node: int) -> None:
+        setter._apply = lambda: None
+
+
+@caught_by("test_disabled_nodes_are_left_out")
+class DisablesNothing(_Setter):
+    def spoil(self, setter: Any, graph: Any, executable: Any, node: int) -> None:
+        setter.enable = lambda wanted: None
+
+
+@caught_by("test_disabled_nodes_are_left_out")
+class ChangesEnable(_Setter):
+    def spoil(self, setter: Any, graph: Any, executable: Any, node: int) -> None:
+        real = setter._apply
+        setter._apply = lambda: (setter.enable(True), real())
+
+
+@caught_by("test_changed_nodes_do_something_else_in_later_runs")
+class ChangesTheGraph(_Setter):
+    def spoil(self, setter: Any, graph: Any, executable: Any, node: int) -> None:
+        real = setter._apply
+
+        def apply() -> None:
+            real()
+            graph.nodes = executable.nodes
+
+        setter._apply = apply

@@ -26,7 +26,11 @@ struct node {
     size_t index, waits;
     unsigned cluster[3]; /* of a kernel */
     void *parameters[MOST_PARAMETERS]; /* where those of a kernel are, once that was asked */
+    void *extra[5];                    /* or the block that they are in */
+    size_t block_bytes;
+    unsigned char block[MOST_PARAMETER_BYTES];
     bool reached;
+    bool disabled; /* in an executable: it does nothing */
     bool forgotten; /* the program took it out of a stream's dependencies: nothing has to join it */
 };
 

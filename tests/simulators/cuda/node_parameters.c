@@ -17,6 +17,18 @@ struct kernel_node_params {
     handle kernel, context;
 };
 
+/* Of parameters that were given in one block the driver tells that block, and not where each one is. */
+static void tell_block(struct node *node, struct kernel_node_params *answer) {
+    size_t offsets[MOST_PARAMETERS];
+    node->block_bytes = kernel_offsets(node->work.native, offsets);
+    for (unsigned i = 0; i < node->work.native->count; i++)
+        memcpy(node->block + offsets[i], node->parameters[i], node->work.native->sizes[i]);
+    void *extra[] = {(void *)BLOCK_POINTER, node->block, (void *)BLOCK_SIZE, &node->block_bytes, (void *)BLOCK_END};
+    memcpy(node->extra, extra, sizeof extra);
+    answer->parameters = NULL;
+    answer->extra = node->extra;
+}
+
 API(2, 0, cuGraphKernelNodeGetParams, 12000, cuGraphKernelNodeGetParams_v2, handle, which,
     struct kernel_node_params *, answer) {
     struct node *node = node_of(which, WORK_KERNEL);
@@ -26,6 +38,7 @@ API(2, 0, cuGraphKernelNodeGetParams, 12000, cuGraphKernelNodeGetParams_v2, hand
     *answer = (struct kernel_node_params){.shared = work->geometry.shared, .parameters = node->parameters};
     memcpy(answer->grid, work->geometry.grid, sizeof answer->grid);
     memcpy(answer->block, work->geometry.block, sizeof answer->block);
+    if (work->in_block) tell_block(node, answer);
     *(handle_is(work->function, KERNEL) ? &answer->kernel : &answer->function) = work->function;
     return SUCCESS;
 }
@@ -104,24 +117,82 @@ static bool same_place(const void *old, const void *new) {
     return was_host || is_host ? was_host && is_host : was->device == is->device;
 }
 
-/* Runs that have been launched keep the plan that they were launched with. */
-API(4, 0, cuGraphExecMemcpyNodeSetParams, 10020, cuGraphExecMemcpyNodeSetParams, handle, which, handle, node,
-    const struct copy_params *, wanted, handle, context) {
-    struct executable *executable = handle_get(which, EXECUTABLE);
+/* A node of an executable, by the graph's own node. */
+static struct node *any_node_in(const struct executable *executable, handle node) {
     struct node *original = handle_get(node, NODE);
-    if (!executable || !original || original->graph != executable->source) return INVALID_VALUE;
-    struct node *copy = executable->plan->graph->nodes.items[original->index];
-    void *source = address_in(&wanted->source), *target = address_in(&wanted->target);
-    if (copy->work.kind != WORK_COPY || copy->work.context != context) return INVALID_VALUE;
-    if (wanted->height != 1 || wanted->depth != 1) return INVALID_VALUE;
-    if (!same_place(copy->work.source, source) || !same_place(copy->work.target, target)) return INVALID_VALUE;
-    copy->work.source = source;
-    copy->work.target = target;
-    copy->work.nbytes = wanted->width;
+    if (!executable || !original || original->graph != executable->source) return NULL;
+    return executable->plan->graph->nodes.items[original->index];
+}
+
+static struct node *node_in(const struct executable *executable, handle node, enum work_kind kind) {
+    struct node *found = any_node_in(executable, node);
+    return found && found->work.kind == kind ? found : NULL;
+}
+
+/* Runs that have been launched keep the plan that they were launched with. */
+static CUresult arrange_again(struct executable *executable) {
     struct plan *plan = plan_new(executable->plan->graph);
     plan_release(executable->plan);
     executable->plan = plan;
     return SUCCESS;
+}
+
+static CUresult replace(struct executable *executable, struct node *node, const struct work *work) {
+    node->work = *work;
+    return arrange_again(executable);
+}
+
+API(3, 0, cuGraphNodeSetEnabled, 11060, cuGraphNodeSetEnabled, handle, which, handle, node,
+    unsigned, enabled) {
+    struct executable *executable = handle_get(which, EXECUTABLE);
+    struct node *found = any_node_in(executable, node);
+    if (!found || found->work.kind > WORK_FILL) return INVALID_VALUE;
+    found->disabled = !enabled;
+    return arrange_again(executable);
+}
+
+/* The function stays in its context; another one could be set. */
+API(3, 0, cuGraphExecKernelNodeSetParams, 12000, cuGraphExecKernelNodeSetParams_v2, handle, which, handle, node,
+    const struct kernel_node_params *, wanted) {
+    struct executable *executable = handle_get(which, EXECUTABLE);
+    struct node *kernel = node_in(executable, node, WORK_KERNEL);
+    struct work work;
+    if (!kernel) return INVALID_VALUE;
+    struct geometry geometry = {.shared = wanted->shared};
+    memcpy(geometry.grid, wanted->grid, sizeof geometry.grid);
+    memcpy(geometry.block, wanted->block, sizeof geometry.block);
+    handle function = wanted->function ? wanted->function : wanted->kernel;
+    TRY(kernel_work(function, &geometry, wanted->parameters, wanted->extra, &work));
+    work.context = kernel->work.context;
+    return replace(executable, kernel, &work);
+}
+
+/* Only one row, as the documentation says, in memory of the same device. */
+API(4, 0, cuGraphExecMemsetNodeSetParams, 10020, cuGraphExecMemsetNodeSetParams, handle, which, handle, node,
+    const struct fill *, wanted, handle, context) {
+    struct executable *executable = handle_get(which, EXECUTABLE);
+    struct node *fill = node_in(executable, node, WORK_FILL);
+    if (!fill || fill->work.context != context || wanted->height > 1) return INVALID_VALUE;
+    if (!same_place(fill->work.fill.target, wanted->target)) return INVALID_VALUE;
+    struct work work = fill->work;
+    work.fill = *wanted;
+    work.target = wanted->target;
+    return replace(executable, fill, &work);
+}
+
+API(4, 0, cuGraphExecMemcpyNodeSetParams, 10020, cuGraphExecMemcpyNodeSetParams, handle, which, handle, node,
+    const struct copy_params *, wanted, handle, context) {
+    struct executable *executable = handle_get(which, EXECUTABLE);
+    struct node *copy = node_in(executable, node, WORK_COPY);
+    void *source = address_in(&wanted->source), *target = address_in(&wanted->target);
+    if (!copy || copy->work.context != context) return INVALID_VALUE;
+    if (wanted->height != 1 || wanted->depth != 1) return INVALID_VALUE;
+    if (!same_place(copy->work.source, source) || !same_place(copy->work.target, target)) return INVALID_VALUE;
+    struct work work = copy->work;
+    work.source = source;
+    work.target = target;
+    work.nbytes = wanted->width;
+    return replace(executable, copy, &work);
 }
 
 struct host_params {
