@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from .._core.pools import PoolId, graph_pool_handle
 from .._core.streams import Stream
@@ -15,9 +15,9 @@ from .._interpreter.sure_exit import Between
 from ..errors import CaptureError
 from .arrays import check_arguments
 from .call_order import CallOrder, current_stream
-from .recorded_call import RecordedCall, Swap, record
+from .recorded_call import Mode, RecordedCall, Swap, record
 from .signature import Call, Reader
-from .verified import check_first
+from .verified import check_first, why_unproven
 
 _REMEMBERED = 256
 _WARNED_OF = 64
@@ -36,7 +36,7 @@ class Options(NamedTuple):
     outputs: str
     pool: PoolId | None
     on_capture_error: str
-    inputs: str = "copy"
+    inputs: Literal["copy", "node", "bind", "auto"] = "copy"
     verify: str | None = None
 
     def __deepcopy__(self, memo: object) -> Options:
@@ -52,8 +52,8 @@ class Options(NamedTuple):
             raise TypeError(f"key must be a callable, not {self.key!r}.")
         if self.outputs not in ("copy", "static"):
             raise ValueError(f"outputs must be 'copy' or 'static', not {self.outputs!r}.")
-        if self.inputs not in ("copy", "node"):
-            raise ValueError(f"inputs must be 'copy' or 'node', not {self.inputs!r}.")
+        if self.inputs not in ("copy", "node", "bind", "auto"):
+            raise ValueError(f"inputs must be 'copy', 'node', 'bind' or 'auto', not {self.inputs!r}.")
         if self.on_capture_error not in ("raise", "eager"):
             raise ValueError(f"on_capture_error must be 'raise' or 'eager', not {self.on_capture_error!r}.")
         if self.verify not in (None, "first"):
@@ -79,6 +79,17 @@ class CacheInfo(NamedTuple):
     """How many graphs may be held."""
 
 
+class GraphInputs(NamedTuple):
+    """How one graph of a graphed function gets the arrays of a call."""
+
+    arguments: tuple[str, ...]
+    """The names of the arrays in the arguments."""
+    inputs: Mode
+    """What is done; see `graphed`."""
+    why: str
+    """Why the arrays, or some of them, are copied although something better was asked for; else empty."""
+
+
 @dataclass(eq=False, slots=True)
 class Uncaptured:
     """A signature without a graph."""
@@ -97,6 +108,8 @@ class GraphCache:
         self.reader = Reader(by_value=options.key is None)
         self.graphs: dict[Hashable, RecordedCall] = {}
         self._uncaptured: dict[Hashable, Uncaptured] = {}
+        self._unbound: dict[Hashable, str] = {}
+        """Why graphs were given up whose inputs were bound, by their keys."""
         self._remembered = max(_REMEMBERED, 2 * options.max_graphs)
         self._warned_of = max(_WARNED_OF, 2 * options.max_graphs)
         self._replays = self._eager = self._captures = self._evictions = 0
@@ -142,7 +155,7 @@ class GraphCache:
             if uncaptured.calls >= self._options.warmup:
                 with Between(partial(_capturing.setdefault, "now", call), partial(_end_capturing, call)):
                     if _capturing.get("now") is call:
-                        recorded = self._record(call, run, labels, stream)
+                        recorded = self._record_best(call, run, labels, names, stream, function)
         except CaptureError as error:
             self._give_up(uncaptured, error, function)
         if recorded is None:
@@ -168,8 +181,39 @@ class GraphCache:
                 )
         return found
 
+    def _record_best(
+        self,
+        call: Call,
+        run: Callable[[Call, Swap], Any],
+        labels: list[str],
+        names: list[str],
+        stream: Stream,
+        function: object,
+    ) -> RecordedCall:
+        """Capture a call in the way that was asked for, or in the next best one that is right."""
+        wanted = self._options.inputs
+        mode: Mode = "bind" if wanted == "auto" else wanted
+        unbound = self._unbound.get(call.key)
+        if mode == "bind" and unbound is not None:
+            mode = "node"
+        recorded = self._record(call, run, labels, stream, mode, unbound or "")
+        if recorded.mode == "bind":
+            why = why_unproven(recorded, getattr(function, "__wrapped__", run), call, names, stream)
+            if why:
+                recorded.close()
+                recorded = self._record(call, run, labels, stream, "node", why)
+        if wanted == "bind" and recorded.mode != "bind":
+            _warn(f"{function!r} copies its inputs for arguments like these: {recorded.why}.")
+        return recorded
+
     def _record(
-        self, call: Call, run: Callable[[Call, Swap], Any], names: list[str], stream: Stream
+        self,
+        call: Call,
+        run: Callable[[Call, Swap], Any],
+        names: list[str],
+        stream: Stream,
+        mode: Mode,
+        why: str = "",
     ) -> RecordedCall:
         """Capture a call beside the current stream, into the pool of the other graphs on that device."""
         shared = (each.pool for each in self.graphs.values() if each.is_on_device_of(stream))
@@ -182,7 +226,8 @@ class GraphCache:
             reader=self.reader,
             order=self._order,
             copies=self._options.outputs == "copy",
-            nodes=self._options.inputs == "node",
+            mode=mode,
+            why=why,
         )
 
     def _add(self, key: Hashable, recorded: RecordedCall) -> None:
@@ -194,6 +239,18 @@ class GraphCache:
             self._evictions += 1
         self.graphs[key] = recorded
         self._uncaptured.pop(key, None)
+
+    def drop(self, recorded: RecordedCall, why: str) -> None:
+        """Drop a graph that can't be used any more; the next one with its key does not bind its inputs."""
+        key = next(key for key, each in self.graphs.items() if each is recorded)
+        del self.graphs[key]
+        self._unbound[key] = why
+        self._uncaptured[key] = Uncaptured(recorded.signature, self._options.warmup)
+        recorded.close()
+
+    def explain(self) -> list[GraphInputs]:
+        """Return how each graph gets its inputs."""
+        return [GraphInputs(tuple(each.names), each.mode, each.why) for each in self.graphs.values()]
 
     def _give_up(self, uncaptured: Uncaptured, error: CaptureError, function: object) -> None:
         """Raise the error, or never capture the signature from now on, as the option says."""

@@ -31,7 +31,7 @@ def graphed(
     outputs: Literal["copy", "static"] = "copy",
     pool: AnyPool | None = None,
     on_capture_error: Literal["raise", "eager"] = "raise",
-    inputs: Literal["copy", "node"] = "copy",
+    inputs: Literal["copy", "node", "bind", "auto"] = "copy",
     verify: Literal["first"] | None = None,
 ) -> Graphed[P, R]: ...
 
@@ -45,7 +45,7 @@ def graphed(
     outputs: Literal["copy", "static"] = "copy",
     pool: AnyPool | None = None,
     on_capture_error: Literal["raise", "eager"] = "raise",
-    inputs: Literal["copy", "node"] = "copy",
+    inputs: Literal["copy", "node", "bind", "auto"] = "copy",
     verify: Literal["first"] | None = None,
 ) -> Callable[[Callable[P, R]], Graphed[P, R]]: ...
 
@@ -60,7 +60,7 @@ def graphed(
     outputs: Literal["copy", "static"] = "copy",
     pool: AnyPool | None = None,
     on_capture_error: Literal["raise", "eager"] = "raise",
-    inputs: Literal["copy", "node"] = "copy",
+    inputs: Literal["copy", "node", "bind", "auto"] = "copy",
     verify: Literal["first"] | None = None,
 ) -> Any:
     """Capture a function once for every signature of its arguments, and replay it at later calls.

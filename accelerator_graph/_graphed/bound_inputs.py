@@ -1,0 +1,166 @@
+"""Inputs without copies: each call writes the addresses of its arrays into the parameters of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ..backends.base import Change, NodeSetter, word
+from ..errors import AcceleratorGraphError, DriverError
+from .argument_words import ArgumentWord, Ranges
+from .array_placement import extent
+from .arrays import ArrayType
+from .input_nodes import same_bytes
+from .other_places import ALIGNMENT
+from .signature import Leaves
+
+
+class Bindable(NamedTuple):
+    """An argument whose array a graph may use where it lies."""
+
+    argument: int
+    """Its number among the arrays of a call."""
+    address: Callable[[Any], int]
+    altered: Callable[[Any], bool] | None
+    static: int
+    """The address of the static array, which the graph was captured with."""
+    nbytes: int
+
+
+def bindables(
+    leaves: Leaves,
+    statics: Sequence[Any],
+    array_types: Sequence[ArrayType],
+    firsts: Iterable[int],
+    outputs: Iterable[Any],
+) -> list[Bindable]:
+    """Return the arguments that a graph may use where they lie.
+
+    Those are dense arrays whose type tells the address. A view of an argument in the result has to be one of
+    the static array, so such an argument is copied.
+    """
+    results = [extent(each) for each in outputs]
+    found = []
+    for i in firsts:
+        address, altered = array_types[i].address, array_types[i].altered
+        nbytes = 0 if address is None else same_bytes(leaves[i], statics[i])
+        if address is None or not nbytes or (altered is not None and altered(leaves[i])):
+            continue
+        start = address(statics[i])
+        if all(each is not None and (each[1] <= start or start + nbytes <= each[0]) for each in results):
+            found.append(Bindable(i, address, altered, start, nbytes))
+    return found
+
+
+class Unpatchable(AcceleratorGraphError):
+    """The parameters of the executable are not known any more, so it must not be launched again."""
+
+
+class _Node(NamedTuple):
+    change: NodeSetter
+    words: list[tuple[int, int, int, int]]
+    """Of each: block, offset, number of the bindable argument, distance from its beginning."""
+
+
+class BoundInputs:
+    """The arguments that a graph reads and writes in the caller's own arrays.
+
+    Parameters
+    ----------
+    bindables : sequence of Bindable
+        The arguments.
+    words : sequence of ArgumentWord
+        Where their addresses stand in the parameters.
+    setters : dict of int to callable
+        What changes the nodes that have such words.
+    own : sequence of tuples
+        The memory that the graph uses for itself. Arrays in it are copied.
+    """
+
+    def __init__(
+        self,
+        bindables: Sequence[Bindable],
+        words: Sequence[ArgumentWord],
+        setters: dict[int, NodeSetter],
+        own: Ranges,
+    ) -> None:
+        self._bindables = bindables
+        self._own = own
+        self._nodes = {number: _Node(setter, []) for number, setter in setters.items()}
+        self._nodes_of: list[set[int]] = [set() for _ in bindables]
+        for node, block, offset, number, distance in words:
+            self._nodes[node].words.append((block, offset, number, distance))
+            self._nodes_of[number].add(node)
+        self._statics = [each.static for each in bindables]
+        self._now = [*self._statics]
+        """Where the executable reads and writes each argument; 0 if an interrupt has left that unknown."""
+        self.arguments = frozenset(each.argument for each in bindables)
+
+    def patch(self, leaves: Leaves) -> frozenset[int]:
+        """Have the next run use these arrays; return the arguments that have to be copied all the same.
+
+        Raises `Unpatchable` if the executable can't be used any more.
+        """
+        wanted, copied = self._wanted(leaves)
+        if wanted != self._now and not self._set(wanted):
+            copied = self.arguments
+            if not self._set(self._statics):
+                raise Unpatchable("the driver refuses to change the parameters of a graph back.")
+        return copied
+
+    def _wanted(self, leaves: Leaves) -> tuple[list[int], frozenset[int]]:
+        """Return the addresses for a call, and which arguments are copied to their static arrays."""
+        wanted: list[int] = []
+        copied = set()
+        for argument, address_of, altered, static, nbytes in self._bindables:
+            leaf = leaves[argument]
+            address = address_of(leaf)
+            if address != static and (
+                (address - static) % ALIGNMENT
+                or address == 0
+                or (altered is not None and altered(leaf))
+                or any(address < end and start < address + nbytes for start, end in self._own)
+            ):
+                copied.add(argument)
+                address = static
+            wanted.append(address)
+        if len(leaves) > 1:
+            self._copy_overlapping(leaves, wanted, copied)
+        return wanted, frozenset(copied)
+
+    def _copy_overlapping(self, leaves: Leaves, wanted: list[int], copied: set[int]) -> None:
+        """Copy the arguments that share memory with another one: the captured arrays do not."""
+        spans = [
+            (address, address + each.nbytes, number)
+            for number, (each, address) in enumerate(zip(self._bindables, wanted, strict=True))
+            if each.argument not in copied
+        ]
+        others: list[tuple[int, int, int]] = []
+        for i, leaf in enumerate(leaves):
+            if i not in self.arguments or i in copied:
+                low, high = extent(leaf) or (0, 1 << 64)
+                others.append((low, high, -1))
+        spans = sorted([*spans, *others])
+        furthest = (0, -1)
+        for start, end, number in spans:
+            if start < furthest[0] and start < end:
+                for each in (number, furthest[1]):
+                    if each >= 0:
+                        wanted[each] = self._statics[each]
+                        copied.add(self._bindables[each].argument)
+            if end > furthest[0]:
+                furthest = (end, number)
+
+    def _set(self, wanted: Sequence[int]) -> bool:
+        """Write addresses into the nodes that have others; return False if the driver refuses one."""
+        moved = [i for i, address in enumerate(wanted) if address != self._now[i]]
+        for i in moved:
+            self._now[i] = 0
+        try:
+            for node in sorted(set().union(*(self._nodes_of[i] for i in moved))):
+                change, words = self._nodes[node]
+                change([Change(block, offset, word(wanted[i] + far)) for block, offset, i, far in words])
+        except DriverError:
+            return False
+        self._now[:] = wanted
+        return True
