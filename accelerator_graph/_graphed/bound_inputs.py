@@ -14,6 +14,8 @@ from .input_nodes import same_bytes
 from .other_places import ALIGNMENT
 from .signature import Leaves
 
+_ALL = (0, 1 << 64)
+
 
 class Bindable(NamedTuple):
     """An argument whose array a graph may use where it lies."""
@@ -75,6 +77,8 @@ class BoundInputs:
         What changes the nodes that have such words.
     own : sequence of tuples
         The memory that the graph uses for itself. Arrays in it are copied.
+    firsts : sequence of int
+        The arrays of a call, without those that are given again.
     """
 
     def __init__(
@@ -83,6 +87,7 @@ class BoundInputs:
         words: Sequence[ArgumentWord],
         setters: dict[int, NodeSetter],
         own: Ranges,
+        firsts: Iterable[int],
     ) -> None:
         self._bindables = bindables
         self._own = own
@@ -95,6 +100,7 @@ class BoundInputs:
         self._now = [*self._statics]
         """Where the executable reads and writes each argument; 0 if an interrupt has left that unknown."""
         self.arguments = frozenset(each.argument for each in bindables)
+        self._others = [i for i in firsts if i not in self.arguments]
 
     def patch(self, leaves: Leaves) -> frozenset[int]:
         """Have the next run use these arrays; return the arguments that have to be copied all the same.
@@ -124,7 +130,7 @@ class BoundInputs:
                 copied.add(argument)
                 address = static
             wanted.append(address)
-        if len(leaves) > 1:
+        if len(self._bindables) + len(self._others) > 1:
             self._copy_overlapping(leaves, wanted, copied)
         return wanted, frozenset(copied)
 
@@ -135,12 +141,8 @@ class BoundInputs:
             for number, (each, address) in enumerate(zip(self._bindables, wanted, strict=True))
             if each.argument not in copied
         ]
-        others: list[tuple[int, int, int]] = []
-        for i, leaf in enumerate(leaves):
-            if i not in self.arguments or i in copied:
-                low, high = extent(leaf) or (0, 1 << 64)
-                others.append((low, high, -1))
-        spans = sorted([*spans, *others])
+        spans += [(*(extent(leaves[i]) or _ALL), -1) for i in (*self._others, *copied)]
+        spans.sort()
         furthest = (0, -1)
         for start, end, number in spans:
             if start < furthest[0] and start < end:

@@ -160,7 +160,8 @@ def record(
         back = [i for i in written | result.returned if writable(leaves[i])]
         if mode == "bind":
             try:
-                inputs.bind(captured, leaves, result, stream, capture_again)
+                rest = inputs.bind(captured, leaves, result, stream, capture_again)
+                why = _why_copied([names[i] for i in rest])
             except NotFollowing as error:
                 captured.reset()
                 return again(mode="node", why=str(error))
@@ -175,6 +176,15 @@ def record(
     except BaseException:
         captured.reset()
         raise
+
+
+def _why_copied(names: Sequence[str]) -> str:
+    """Return why arguments are copied beside others that are not."""
+    if not names:
+        return ""
+    return (
+        f"only dense arrays of which the result has no part need no copies, so copied are: {', '.join(names)}"
+    )
 
 
 def _recorded_work(captured: Graph, inputs: StaticInputs, passed: set[int]) -> RecordedWork | None:

@@ -89,15 +89,19 @@ class StaticInputs:
         result: Result,
         stream: Stream,
         capture: Callable[[Sequence[Any]], Graph],
-    ) -> None:
+    ) -> list[int]:
         """Find the arguments that need no copies, by capturing again with other arrays.
 
-        Raises `NotFollowing` if there is a doubt.
+        Return those that calls go on copying. Raises `NotFollowing` if there is a doubt.
         """
         outputs = [array for array, _ in result.outputs]
         found = bindables(leaves, self.arrays, self.array_types, self._firsts, outputs)
-        self.bound = bound_inputs(graph, self.arrays, self.array_types, found, stream, capture)
+        self.bound = bound_inputs(
+            graph, self.arrays, self.array_types, found, self._firsts, outputs, stream, capture
+        )
         self._in_flight = InFlight([self.array_types[i] for i in sorted(self.bound.arguments)])
+        rest = (i for i in self._firsts if i not in self.bound.arguments)
+        return [i for i in rest if self.array_types[i].kind != "place"]
 
     def contents(self) -> list[object]:
         """Return objects that differ once a static array in host memory has been written."""

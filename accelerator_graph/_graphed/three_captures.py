@@ -33,13 +33,16 @@ def bound_inputs(
     statics: Sequence[Any],
     array_types: Sequence[ArrayType],
     bindables: Sequence[Bindable],
+    firsts: Sequence[int],
+    outputs: Sequence[Any],
     stream: Stream,
     capture: Callable[[Sequence[Any]], Graph],
 ) -> BoundInputs:
     """Find where the addresses of static arrays stand in a graph, which is kept.
 
     `capture` captures the function again, with other arrays in the place of the static ones; those of the
-    `bindables` are to be followed. Raises `NotFollowing` if calls have to copy.
+    `bindables` are to be followed. Of the arrays of a call, `firsts` are those that were not given before;
+    `outputs` are the graph's own in the result. Raises `NotFollowing` if calls have to copy.
     """
     if not bindables:
         raise NotFollowing("no argument is a dense array whose type tells its address")
@@ -64,8 +67,8 @@ def bound_inputs(
             names,
         )
         words = argument_words(captures)
-        own = [*_own_memory(captured, first), *filter(None, map(extent, statics))]
-        return BoundInputs(bindables, words, _setters(captured, words, names), own)
+        own = [*_own_memory(captured, first), *filter(None, map(extent, [*statics, *outputs]))]
+        return BoundInputs(bindables, words, _setters(captured, words, names), own, firsts)
     except NotFollowing:
         raise
     except Exception as error:

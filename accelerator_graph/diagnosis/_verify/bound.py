@@ -25,7 +25,7 @@ class Unproven(Exception):
 
 
 class BoundProgram(RecordedProgram):
-    """A call with its arrays at other places. The captured arrays are filled with patterns before each replay."""
+    """A call with its arrays at other places. Each replay finds patterns in the captured arrays."""
 
     def __init__(
         self,
