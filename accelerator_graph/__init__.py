@@ -67,18 +67,18 @@ if TYPE_CHECKING:
     from .errors import UnknownBackendError as UnknownBackendError
     from .errors import UnsupportedError as UnsupportedError
     from .errors import VerificationError as VerificationError
+    from .inspection.amounts import MemoryAmount as MemoryAmount
+    from .inspection.amounts import PoolMemory as PoolMemory
+    from .inspection.contents import Label as Label
     from .inspection.description import GraphDescription as GraphDescription
-    from .inspection.description import Label as Label
     from .inspection.difference import diff as diff
     from .inspection.fingerprint import Fingerprint as Fingerprint
     from .inspection.memory import GraphMemory as GraphMemory
-    from .inspection.memory import MemoryAmount as MemoryAmount
     from .inspection.memory import MemoryReport as MemoryReport
-    from .inspection.memory import PoolMemory as PoolMemory
     from .inspection.memory_report import memory_report as memory_report
     from .inspection.profile import GraphProfile as GraphProfile
-    from .inspection.profile import KernelTime as KernelTime
-    from .inspection.profile import LabelTime as LabelTime
+    from .inspection.timings import KernelTime as KernelTime
+    from .inspection.timings import LabelTime as LabelTime
     from .interop.base import Collective as Collective
 
 __version__ = "0.1.0"
@@ -110,12 +110,15 @@ _NAMES = {
         "GraphStateError OutOfMemoryError RanksDisagreeError Reason UnknownBackendError UnsupportedError "
         "VerificationError"
     ),
-    ".inspection.description": "GraphDescription Label",
+    ".inspection.amounts": "MemoryAmount PoolMemory",
+    ".inspection.contents": "Label",
+    ".inspection.description": "GraphDescription",
     ".inspection.difference": "diff",
-    ".inspection.memory": "GraphMemory MemoryAmount MemoryReport PoolMemory",
+    ".inspection.memory": "GraphMemory MemoryReport",
     ".inspection.memory_report": "memory_report",
     ".inspection.fingerprint": "Fingerprint",
-    ".inspection.profile": "GraphProfile KernelTime LabelTime",
+    ".inspection.profile": "GraphProfile",
+    ".inspection.timings": "KernelTime LabelTime",
     ".interop.base": "Collective",
 }
 """The public names by the module that defines them, which is imported on first use."""

@@ -10,11 +10,13 @@ from typing import Self, TypeVar, cast
 from . import inspection
 from ._core import capture_table, liveness, ownership, pools, states
 from ._core.call_site import caller
-from ._core.capture import CapturePlan
+from ._core.capture import Observer
+from ._core.capture_plan import CapturePlan
 from ._core.extension import calling
+from ._core.graph_base import GraphBase
 from ._core.lifecycle import Lifecycle
 from ._core.modes import CaptureMode, check_mode
-from ._core.observation import Observer, diagnosing
+from ._core.observation import diagnosing
 from ._core.side_capture import graph as graph
 from ._core.streams import Stream
 from ._interpreter.integers import integer
@@ -145,7 +147,7 @@ class Graph(Lifecycle):
             raise self._refusal("instantiate()", states.HAS_EXECUTABLE)
         self._instantiate(runner)
 
-    @calling(vars(Lifecycle)["_launch"])
+    @calling(vars(GraphBase)["_launch"])
     def replay(self, stream: object = None) -> None:
         """Enqueue one run of the graph, behind all work on the stream.
 
@@ -251,13 +253,14 @@ class Graph(Lifecycle):
         UnsupportedError
             The backend can't list nodes.
         """
-        from ._core import labels
-        from .inspection.description import GraphDescription, Label
+        from ._core.marks import if_in_order
+        from .inspection.contents import Label
+        from .inspection.description import GraphDescription
 
         captured, home = self._kept("describe()"), self._home
         assert home is not None
         contents = captured.recorder.nodes(captured.value)
-        labelled = labels.if_in_order(captured.labels, contents[1], captured.backend)
+        labelled = if_in_order(captured.labels, contents[1], captured.backend)
         pool = self._runner_for("describe()").lease.shown
         return GraphDescription.of(
             home.backend, home.device, contents, map(Label._make, labelled), captured.mode, (pool[0], pool[1])
@@ -341,7 +344,7 @@ class Graph(Lifecycle):
             The work failed.
         """
         from ._core.profiling import measure
-        from .inspection.description import Label
+        from .inspection.contents import Label
         from .inspection.profile import GraphProfile
 
         runner = self._runner_for("profile()")

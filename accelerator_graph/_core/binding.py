@@ -13,7 +13,8 @@ from . import capture_table
 from .extension import fast, new_lock
 from .liveness import checked
 from .ownership import Owned
-from .streams import Stream, captured_by, describe
+from .stream_messages import captured_by, describe
+from .streams import Stream
 
 if TYPE_CHECKING:
     from ..backends.base import Backend, Recorder

@@ -19,73 +19,25 @@ from ..errors import (
     capture_error,
 )
 from ..interop.base import Collective, Framework, FrameworkRecorder, Undo
-from . import capture_table, gc_pause, stream_stack, streams
+from . import capture_table, gc_pause, stream_stack
 from .call_site import Site
+from .captured import Captured
 from .modes import CaptureMode, native_mode
-from .observation import Observation, Observer
-from .ownership import Callback, Owned
-from .pools import AnyPool, Lease
+from .observation import Observation
+from .ownership import Callback
+from .pools import Lease
+from .stream_messages import captured_by, describe
 
 if TYPE_CHECKING:
-    from .labels import LabelledRange, Mark
+    from .marks import LabelledRange, Mark
     from .progress import Progress
+    from .streams import Stream
 
 _keys = itertools.count()
 _NO_TOKEN = object()
 
-
-class CapturePlan:
-    """How a capture is to be made. None leaves the choice to the graph.
-
-    Parameters
-    ----------
-    stream : Stream, optional
-        The stream to capture.
-    home : Stream, optional
-        Where replays will go, if that is another stream.
-    pool, mode : optional
-        As in `Graph.capture_begin`.
-    prepare : bool
-        Wait for `home` first, unless that is being captured.
-
-    Attributes
-    ----------
-    idle : bool
-        The device has been waited for already.
-    finds_inputs : bool or None
-        Watch the arrays that captured work uses.
-    """
-
-    __slots__ = ("finds_inputs", "home", "idle", "mode", "pool", "prepare", "stream")
-
-    def __init__(
-        self,
-        stream: streams.Stream | None = None,
-        home: streams.Stream | None = None,
-        pool: AnyPool | None = None,
-        mode: CaptureMode | None = None,
-        prepare: bool = False,
-    ) -> None:
-        self.stream = stream
-        self.home = home
-        self.pool = pool
-        self.mode = mode
-        self.prepare = prepare
-        self.idle = False
-        self.finds_inputs: bool | None = None
-
-
-class Captured(Owned):
-    """A graph that was captured."""
-
-    __slots__ = ("labels", "mode")
-
-    labels: tuple[LabelledRange, ...]
-    mode: CaptureMode
-
-    def act(self) -> None:
-        """Destroy the graph."""
-        self.recorder.destroy_graph(self.value)
+Observer = Callable[["Capture"], Observation]
+"""Makes the observation of a capture."""
 
 
 class Capture:
@@ -135,8 +87,8 @@ class Capture:
     def __init__(
         self,
         graph: capture_table.Retaining,
-        stream: streams.Stream,
-        home: streams.Stream,
+        stream: Stream,
+        home: Stream,
         lease: Lease,
         retained: int,
     ) -> None:
@@ -164,7 +116,7 @@ class Capture:
     def begin(
         self,
         mode: CaptureMode,
-        prepare: streams.Stream | None,
+        prepare: Stream | None,
         idle: bool = False,
         generators: Sequence[object] = (),
         used: Callable[[object], Undo] | None = None,
@@ -190,7 +142,7 @@ class Capture:
         backend, native = self.backend, self.native
         self.mode = mode = native_mode(backend, mode)
         if backend.capture_status(native) is not CaptureStatus.NONE:
-            fact = streams.captured_by(self.stream)
+            fact = captured_by(self.stream)
             raise capture_error(f"{self.subject} did not begin", reason="foreign_capture", fact=fact)
         self.lease.begin(backend.name, self.stream._device)
         frameworks = stream_stack.taking_part(backend)
@@ -219,7 +171,7 @@ class Capture:
             self.observation = observer(self)
             self.observation.begin()
 
-    def _prepare(self, stream: streams.Stream, idle: bool, frameworks: Sequence[Framework]) -> None:
+    def _prepare(self, stream: Stream, idle: bool, frameworks: Sequence[Framework]) -> None:
         """Release what frameworks cache, unless a capture is under way, and wait for a stream's work."""
         if not capture_table.live:
             for framework in frameworks:
@@ -252,7 +204,7 @@ class Capture:
     @property
     def subject(self) -> str:
         """Which capture: the beginning of a message."""
-        return f"the capture of the {streams.describe(self.stream)}"
+        return f"the capture of the {describe(self.stream)}"
 
     def who(self) -> str:
         """Return who is capturing the stream, and the way out: a clause."""
@@ -310,7 +262,7 @@ class Capture:
         return captured
 
     def _labelled(self, captured: Captured) -> tuple[LabelledRange, ...]:
-        from .labels import ranges
+        from .marks import ranges
 
         try:
             count = self.recorder.node_count(captured.value)

@@ -10,7 +10,7 @@ from .._interpreter.process import after_fork
 if TYPE_CHECKING:
     from ..backends.base import Backend
     from ..interop.base import Collective
-    from .labels import Mark
+    from .marks import Mark
     from .progress import Progress
 
 

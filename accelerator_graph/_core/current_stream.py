@@ -6,7 +6,9 @@ from ..backends import registry
 from ..errors import BackendError, capture_error
 from ..interop import registry as interop
 from .framework_streams import current_streams
-from .streams import Borrowed, FrameworkCurrent, Stream, describe, innermost
+from .stream_messages import describe
+from .stream_owners import Borrowed, FrameworkCurrent
+from .streams import Stream, innermost
 
 
 def current_stream() -> Stream | None:

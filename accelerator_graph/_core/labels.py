@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Sequence
 from types import TracebackType
 
-from ..backends.base import Backend, GraphEdge
 from ..errors import EmptyLabelWarning
 from . import capture_table
-from .call_site import Site, caller, outside
+from .call_site import Site, caller
 from .empty import warn_of_nothing, why_empty
-
-LabelledRange = tuple[str, int, int, str, int]
-"""A name, the number of the first node and the one after the last, a file and a line."""
+from .marks import Mark, open_names
 
 
 class label:
@@ -64,7 +59,9 @@ class label:
         if capture_table.live:
             capture = next(reversed(capture_table.thread.unfinished.values()), None)
             if capture is not None and capture.progress is not None:
-                capture.progress.enter(capture.backend, capture.native, [*_open(capture.labels), self._name])
+                capture.progress.enter(
+                    capture.backend, capture.native, [*open_names(capture.labels), self._name]
+                )
             start = None if capture is None else capture.recorded()
             if capture is not None and start is not None:
                 capture.labels.append(Mark(self, self._name, start, self._site()))
@@ -82,63 +79,8 @@ class label:
                         fact = f"nothing was recorded inside the label {self._name!r}"
                         warn_of_nothing(f"{fact}: {why_empty(capture.backend)}.", EmptyLabelWarning)
                     if capture.progress is not None:
-                        capture.progress.enter(capture.backend, capture.native, _open(capture.labels))
+                        capture.progress.enter(capture.backend, capture.native, open_names(capture.labels))
                     return
 
     def _site(self) -> Site:
         return caller()
-
-
-class Mark:
-    """A label in a capture. `stop` is None until its block is left."""
-
-    __slots__ = ("label", "name", "site", "start", "stop")
-
-    def __init__(self, label: label, name: str, start: int, site: Site) -> None:
-        self.label = label
-        self.name = name
-        self.start = start
-        self.site = site
-        self.stop: int | None = None
-
-
-def _open(marks: Sequence[Mark]) -> list[str]:
-    """Return the names of the labels whose blocks have not been left."""
-    return [mark.name for mark in marks if mark.stop is None]
-
-
-def ranges(marks: Sequence[Mark], count: int | None, backend: Backend) -> tuple[LabelledRange, ...]:
-    """Return the labels of a graph that has so many nodes; those without a node are left out.
-
-    Nothing, with a RuntimeWarning, if the backend has counted wrongly during the capture.
-    """
-    if count is None:
-        return ()
-    found = list(_ranges(marks, count))
-    if all(0 <= start <= stop <= count for _, start, stop, _, _ in found):
-        return tuple(each for each in found if each[1] < each[2])
-    _complain(backend, "counted the nodes of a capture wrongly")
-    return ()
-
-
-def if_in_order(
-    labels: tuple[LabelledRange, ...], edges: Sequence[GraphEdge], backend: Backend
-) -> tuple[LabelledRange, ...]:
-    """Return the labels; nothing, with a RuntimeWarning, if nodes are not in the order of recording."""
-    if labels and any(edge.source >= edge.target for edge in edges):
-        _complain(backend, "lists nodes in another order than that of recording")
-        return ()
-    return labels
-
-
-def _ranges(marks: Sequence[Mark], count: int) -> Iterator[LabelledRange]:
-    for mark in marks:
-        yield mark.name, mark.start, count if mark.stop is None else mark.stop, *mark.site
-
-
-def _complain(backend: Backend, fact: str) -> None:
-    warnings.warn(
-        f"backend {backend.name!r} {fact}, so the labels are left out; report that to its authors.",
-        RuntimeWarning,
-        stacklevel=outside()[0],
-    )

@@ -18,7 +18,6 @@ from . import stream_stack
 if TYPE_CHECKING:
     from .ownership import Owned
     from .pools import Lease
-    from .replay import Runner
     from .streams import Stream
 
 
@@ -90,12 +89,12 @@ def before_instantiation(captured: Owned) -> _Before | None:
     return _Before(None if memory is None else memory.free, heap_bytes())
 
 
-def after_instantiation(before: _Before, captured: Owned, runner: Runner) -> Measured:
+def after_instantiation(before: _Before, captured: Owned, home: Stream, lease: Lease) -> Measured:
     """End the measurement of an instantiation, while there is still the graph."""
     heap, memory = heap_bytes(), device_memory(captured)
-    contents = pool_contents(runner.home, runner.lease)
+    contents = pool_contents(home, lease)
     touched = contents and touched_segments(contents.segments, captured)
-    backend = runner.home.backend
+    backend = home.backend
     return Measured(
         _difference(
             before.free, memory and memory.free, f"backend {backend!r} does not tell how much memory is free"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,7 +9,6 @@ from . import switches
 
 if TYPE_CHECKING:
     from ..errors import CaptureError
-    from .capture import Capture
 
 VARIABLE = "ACCELERATOR_GRAPH_DIAGNOSE"
 
@@ -32,10 +30,6 @@ class Observation(Protocol):
 
     def succeeded(self) -> None:
         """Warn of what was noticed, after the capture has become a graph."""
-
-
-Observer = Callable[["Capture"], Observation]
-"""Makes the observation of a capture."""
 
 
 def asked_for(given: object) -> bool:

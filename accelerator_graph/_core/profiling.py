@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..backends.base import Capability, GraphEdge, unsupported
 from ..backends.memory import memory_of
 from ..errors import GraphStateError, UnsupportedError
-from .capture import Captured
+from .captured import Captured
 from .events import Event
-from .labels import LabelledRange, if_in_order
+from .marks import LabelledRange, if_in_order
 from .sections import Sections, Span, borders, why_not_copied
-from .streams import Stream, captured_by
+from .stream_messages import captured_by
+from .streams import Stream
 
 if TYPE_CHECKING:
     from .replay import Runner

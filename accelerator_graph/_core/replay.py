@@ -15,11 +15,13 @@ from .binding import Binding, Executable, refuse_capturing
 from .extension import fast
 from .memory import Measured, after_instantiation, before_instantiation
 from .ownership import drain
-from .streams import FrameworkCurrent, Stream, as_stream, describe
+from .stream_messages import describe
+from .stream_owners import FrameworkCurrent
+from .streams import Stream, as_stream
 
 if TYPE_CHECKING:
     from ..interop.base import Framework
-    from .capture import Captured
+    from .captured import Captured
     from .pools import Lease
 
 MOST_STREAMS = 16
@@ -112,7 +114,8 @@ class Runner:
         self.executable = Executable(recorder, captured.backend, value, self.home._owner)
         for binding in self._bindings():
             binding.connect(self.executable, self._check)
-        self.measured = None if before is None else after_instantiation(before, captured, self)
+        home, lease = self.home, self.lease
+        self.measured = None if before is None else after_instantiation(before, captured, home, lease)
         if not self._keep:
             self.captured = None
         drain()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..backends.base import GraphContents, GraphEdge, GraphNode
 from .binding import Executable
-from .capture import Captured
+from .captured import Captured
 from .events import Event, OwnedEvent
 from .streams import Stream
 

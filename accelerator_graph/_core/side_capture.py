@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from . import pools, streams
-from .capture import CapturePlan
+from .capture_plan import CapturePlan
 from .lifecycle import Lifecycle
 from .modes import CaptureMode, check_mode
 from .side_streams import beside_current

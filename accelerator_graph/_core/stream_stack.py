@@ -23,6 +23,9 @@ class Entered(Protocol):
     _native: Any
     _device: int
 
+    @property
+    def _dead(self) -> str: ...
+
 
 class Entry:
     """A stream that is current on a thread from `enter` to `leave`.

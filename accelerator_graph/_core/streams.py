@@ -1,9 +1,9 @@
-"""Streams, and who owns them."""
+"""The class `Stream`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
 from typing import Any, NoReturn, Self
@@ -12,50 +12,20 @@ from .._interpreter.integers import integer
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..backends import registry
 from ..backends.base import Backend, Capability, CaptureInfo, CaptureStatus, unsupported
-from ..errors import AcceleratorGraphError, GraphStateError
-from ..interop.base import Framework
-from . import capture_table, ownership, stream_stack
+from ..errors import GraphStateError
+from . import ownership, stream_stack
 from .events import Event
 from .framework_streams import placed
-from .ownership import Owned
 from .stream_lookup import find
+from .stream_messages import captured_by, describe
+from .stream_owners import Borrowed, OwnedStream, Owner
+from .stream_work import StreamWork
 
 _NAMED = "which was named; name a stream of that backend, or leave the backend out"
 _WAIT_ON_HOST = "synchronize the other stream instead"
 
 
-class OwnedStream(Owned):
-    """A stream that this library made and has to destroy."""
-
-    __slots__ = ()
-
-    def act(self) -> None:
-        """Destroy the stream."""
-        self.backend.destroy_stream(self.value)
-
-
-class Borrowed:
-    """The owner of a stream that was made elsewhere: the object that stood for it, which is kept alive."""
-
-    __slots__ = ("obj",)
-
-    def __init__(self, obj: object) -> None:
-        self.obj = obj
-
-
-class FrameworkCurrent:
-    """The owner of a stream that was a framework's current one. Nothing keeps such a stream alive."""
-
-    __slots__ = ("framework",)
-
-    def __init__(self, framework: Framework) -> None:
-        self.framework = framework
-
-
-Owner = OwnedStream | Borrowed | FrameworkCurrent
-
-
-class Stream:
+class Stream(StreamWork):
     """A queue of work on one device.
 
     Parameters
@@ -220,44 +190,6 @@ class Stream:
         finally:
             source.destroy_event(event)
 
-    def fill(self, dst: Any, value: int, nbytes: int | None = None) -> None:
-        """Set bytes of memory.
-
-        Parameters
-        ----------
-        dst : object
-            The memory: an object that exposes it, or an address as ``int``.
-        value : int
-            What every byte is set to, 0 to 255.
-        nbytes : int, optional
-            How many bytes; by default all of `dst`. Needed for an address.
-
-        Notes
-        -----
-        `fill`, `copy` and `launch` need the capability ``"enqueue"``. While the thread captures, the
-        graph keeps these arguments alive; otherwise the caller has to, until the work is done.
-        """
-        self._check()
-        value = integer(value, "fill: value")
-        if not 0 <= value <= 255:
-            raise ValueError(f"fill: value must be 0 to 255, the value of a byte, not {value}.")
-        nbytes = _checked_nbytes(nbytes)
-        self._backend.fill(self._native, dst, value, nbytes)
-        self._retain(dst)
-
-    def copy(self, dst: Any, src: Any, nbytes: int | None = None) -> None:
-        """Copy bytes from `src` to `dst`, each as in `fill`; by default all of `src`."""
-        self._check()
-        nbytes = _checked_nbytes(nbytes)
-        self._backend.copy(self._native, dst, src, nbytes)
-        self._retain(dst, src)
-
-    def launch(self, work: Any, /, *args: Any, **how: Any) -> None:
-        """Enqueue `work(*args)`: a callable on cpu, a kernel elsewhere; `how` is the backend's."""
-        self._check()
-        self._backend.launch(self._native, work, *args, **how)
-        self._retain(work, args, how)
-
     def held(self) -> Stream:
         """Return another hold on the same stream, which `close` of this one does not end."""
         self._check()
@@ -342,10 +274,6 @@ class Stream:
         else:
             before.synchronize()
 
-    def _retain(self, *objects: Any) -> None:
-        for graph in capture_table.thread.graphs:
-            graph.retain(objects)
-
     def _check(self) -> None:
         if self._closed or self._forks != ownership.forks:
             raise GraphStateError(f"the stream {self._dead}; make another one.")
@@ -404,42 +332,6 @@ def as_stream(obj: object, backend: str | None = None, why: str = _NAMED) -> Str
         return obj
     found, native = find(obj, backend, why)
     return Stream._make(found, native, found.device_of(native), Borrowed(obj))
-
-
-def captured_by(stream: Stream) -> str:
-    """Return who is capturing a stream, and the way out: a clause for a message."""
-    backend, native = stream._backend, stream._native
-    for capture in list(capture_table.live.values()):
-        if capture.backend is backend:
-            with suppress(AcceleratorGraphError):
-                if capture.native is native:
-                    return capture.who()
-                ours, theirs = backend.capture_info(capture.native), backend.capture_info(native)
-                if ours is not None and theirs is not None and ours.id == theirs.id:
-                    return capture.who()
-    if backend.capture_status(stream._native) is CaptureStatus.INVALIDATED:
-        return (
-            "an earlier capture of the stream failed and was not ended; end that one first, or use another "
-            "stream"
-        )
-    return "another library is capturing the stream; end that capture first, or use another stream"
-
-
-def describe(stream: Stream) -> str:
-    """Name a stream in a message: by its handle, or by the place of its object where there is none."""
-    backend, which = stream._backend, f"at {id(stream._native):#x}"
-    if not stream._dead and Capability.HANDLES in backend.capabilities(stream._device):
-        which = f"{backend.handle_int(stream._native):#x}"
-    return f"stream {which} of {backend.name!r}, device {stream._device}"
-
-
-def _checked_nbytes(nbytes: object) -> int | None:
-    if nbytes is None:
-        return None
-    number = integer(nbytes, "nbytes")
-    if number < 0:
-        raise ValueError(f"nbytes must not be negative, but it is {number}.")
-    return number
 
 
 def _check_device(backend: Backend, device: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ..backends.base import Change, NodeSetter, word
+from ..backends.base import NodeSetter
 from ..errors import AcceleratorGraphError, DriverError
 from .argument_words import ArgumentWord, Ranges
 from .array_placement import extent
@@ -59,9 +59,11 @@ class Unpatchable(AcceleratorGraphError):
 
 
 class _Node(NamedTuple):
-    change: NodeSetter
-    words: list[tuple[int, int, int, int]]
-    """Of each: block, offset, number of the bindable argument, distance from its beginning."""
+    """A node with addresses of arguments."""
+
+    set_words: Callable[..., None]
+    words: list[tuple[int, int]]
+    """Of each: the number of the bindable argument, and the distance from its beginning."""
 
 
 class BoundInputs:
@@ -91,11 +93,14 @@ class BoundInputs:
     ) -> None:
         self._bindables = bindables
         self._own = own
-        self._nodes = {number: _Node(setter, []) for number, setter in setters.items()}
+        self._nodes: dict[int, _Node] = {}
         self._nodes_of: list[set[int]] = [set() for _ in bindables]
-        for node, block, offset, number, distance in words:
-            self._nodes[node].words.append((block, offset, number, distance))
-            self._nodes_of[number].add(node)
+        for number, setter in setters.items():
+            own_words = [each for each in words if each.node == number]
+            set_words = setter.words([(each.block, each.offset) for each in own_words])
+            self._nodes[number] = _Node(set_words, [(each.argument, each.distance) for each in own_words])
+            for each in own_words:
+                self._nodes_of[each.argument].add(number)
         self._statics = [each.static for each in bindables]
         self._now = [*self._statics]
         """Where the executable reads and writes each argument; 0 if an interrupt has left that unknown."""
@@ -160,8 +165,8 @@ class BoundInputs:
             self._now[i] = 0
         try:
             for node in sorted(set().union(*(self._nodes_of[i] for i in moved))):
-                change, words = self._nodes[node]
-                change([Change(block, offset, word(wanted[i] + far)) for block, offset, i, far in words])
+                set_words, words = self._nodes[node]
+                set_words(*[wanted[i] + distance for i, distance in words])
         except DriverError:
             return False
         self._now[:] = wanted

@@ -9,7 +9,8 @@ from .._core.current_stream import current as current_or_none
 from .._core.events import Event
 from .._core.ownership import Owned
 from .._core.replay import make_room
-from .._core.streams import FrameworkCurrent, Stream
+from .._core.stream_owners import FrameworkCurrent
+from .._core.streams import Stream
 from ..api import Graph
 from ..backends.base import Capability, CaptureStatus
 from ..errors import CaptureError

@@ -7,10 +7,13 @@ from typing import Any, NamedTuple
 
 from .._core.streams import Stream
 from ..api import Graph
-from ..backends.base import Change, NodeSetter, Recorder, word
+from ..backends.base import Recorder
 from ..errors import DriverError
 from .arrays import ArrayType
 from .signature import Leaves
+
+_SOURCE = (1, 0)
+"""The block and the offset of the address that a copy reads from."""
 
 
 class InputNode(NamedTuple):
@@ -56,7 +59,7 @@ class InputNodes:
         self.arguments = {node.argument for node in self._nodes}
         """The arguments that are copied by nodes."""
         self._sources = [0] * len(self._nodes)
-        self._setters: list[NodeSetter] = []
+        self._setters: list[Callable[[int], None]] = []
 
     def _add(self, i: int, leaf: Any, static: Any, array_type: ArrayType) -> None:
         address, altered = array_type.address, array_type.altered
@@ -81,7 +84,7 @@ class InputNodes:
         assert runner.executable is not None
         made = runner.captured.value, runner.executable.value
         found = [runner.captured.recorder.node_setter(*made, node) for node in range(len(self._nodes))]
-        self._setters = [each for each in found if each is not None]
+        self._setters = [each.words([_SOURCE]) for each in found if each is not None and each.blocks]
         return len(self._setters) == len(self._nodes)
 
     def read_from(self, leaves: Leaves) -> None:
@@ -97,21 +100,16 @@ class InputNodes:
                 if address in (0, static) or not self._set(number, address):
                     copy = array_type.empty_like(leaf)  # freed in the order of the stream
                     array_type.assign(copy, leaf)
-                    self._setters[number](_from(address_of(copy)))
+                    self._setters[number](address_of(copy))
                 else:
                     sources[number] = address
 
     def _set(self, number: int, address: int) -> bool:
         try:
-            self._setters[number](_from(address))
+            self._setters[number](address)
         except DriverError:  # memory of another kind than that of the first call
             return False
         return True
-
-
-def _from(address: int) -> tuple[Change]:
-    """Return the change that makes a copy read from an address, the second of its two parameters."""
-    return (Change(1, 0, word(address)),)
 
 
 def same_bytes(x: Any, y: Any) -> int:

@@ -123,7 +123,7 @@ def _setters(graph: Graph, words: Sequence[ArgumentWord], names: Sequence[str]) 
     found: dict[int, NodeSetter] = {}
     for number in sorted({each.node for each in words}):
         setter = recorder.node_setter(runner.captured.value, runner.executable.value, number)
-        if setter is None:
+        if setter is None or not setter.blocks:
             raise NotFollowing(f"the parameters of node {number} ({names[number]}) can't be changed")
         found[number] = setter
     return found

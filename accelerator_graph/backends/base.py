@@ -221,11 +221,11 @@ class Recorder(ABC):
         raise unsupported(self, Capability.UPLOAD)
 
     def node_setter(self, graph: Any, executable: Any, node: int) -> NodeSetter | None:
-        """Return a callable that changes bytes of a node's `parameters` in later runs of an executable.
+        """Return what changes a node of the graph in later runs of an executable; None if nothing can.
 
-        None if it can't. Runs that were enqueued before are not affected. The library keeps graph and
-        executable alive, and launches nothing in the middle of a call. Raises ValueError if there are no such
-        bytes, and `DriverError` if the driver refuses; nothing is changed then.
+        `node` is its number in `nodes`. Runs that were enqueued before are not affected. The library keeps
+        graph and executable alive as long as it uses the setter, asks for one setter of a node, and launches
+        nothing in the middle of a change.
         """
         return None
 

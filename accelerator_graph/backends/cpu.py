@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from ._cpu.capture import MODES, Captures
 from ._cpu.graph import Executable, Graph, Node, body_of
+from ._cpu.parameters import copy, fill, node_setter, parameters
 from ._cpu.stream import Capture, Event, Stream
 from ._cpu.timing import with_marks
 from ._cpu.work import Call, caller, check_callable, run_calls
@@ -27,16 +28,13 @@ from .base import (
     CaptureInfo,
     CaptureMode,
     CaptureStatus,
-    Change,
     GraphContents,
     GraphEdge,
     GraphNode,
     NodeParameters,
     NodeSetter,
-    changed,
-    word,
 )
-from .memory import Memory, memory_of
+from .memory import memory_of
 
 _for_ever: list[object] = []
 """Memory that lives as long as the process."""
@@ -188,13 +186,13 @@ class CpuBackend(Backend):
     def fill(self, stream: Stream, dst: Any, value: int, nbytes: int | None) -> None:
         """Set bytes of host memory. Arguments are checked here, not when the work runs."""
         memory = memory_of(dst, nbytes, writable=True, device=False)
-        self._enqueue(stream, "fill", "memset", (_fill, (memory, value), {}, caller()))
+        self._enqueue(stream, "fill", "memset", (fill, (memory, value), {}, caller()))
 
     def copy(self, stream: Stream, dst: Any, src: Any, nbytes: int | None) -> None:
         """Copy host memory. Arguments are checked here, not when the work runs."""
         source = memory_of(src, nbytes, writable=False, device=False)
         target = memory_of(dst, source.nbytes, writable=True, device=False)
-        self._enqueue(stream, "copy", "memcpy", (_copy, (target, source), {}, caller()))
+        self._enqueue(stream, "copy", "memcpy", (copy, (target, source), {}, caller()))
 
     def launch(self, stream: Stream, work: Callable[..., object], /, *args: Any, **how: Any) -> None:
         """Call ``work(*args, **how)`` on the stream's thread."""
@@ -269,19 +267,8 @@ class CpuBackend(Backend):
         return launch
 
     def node_setter(self, graph: Graph, executable: Executable, node: int) -> NodeSetter | None:
-        """Return a callable that changes the addresses of a copy, or the address and the value of a fill."""
-        if _parameters(executable.nodes[node]).blocks is None:
-            return None
-
-        def set_parameters(changes: Sequence[Change]) -> None:
-            function, args, how, site = executable.call(node)
-            blocks = _parameters(executable.nodes[node]).blocks
-            assert blocks is not None
-            numbers = [int.from_bytes(each, "little") for each in changed(blocks, changes)]
-            new = tuple(map(_like, args, numbers))
-            executable.replace(node, (function, new, how, site))
-
-        return set_parameters
+        """Return what changes the addresses of a copy, or the address and the value of a fill."""
+        return node_setter(executable, node)
 
     def destroy_graph(self, graph: Graph) -> None:
         """Forget what was recorded. Executables have what they need."""
@@ -314,7 +301,7 @@ class CpuBackend(Backend):
 
     def parameters(self, graph: Graph) -> Sequence[NodeParameters]:
         """Return those of fills and copies; what callables do is not known."""
-        return [_parameters(node) for node in graph.nodes]
+        return [parameters(node) for node in graph.nodes]
 
 
 def _own(call: Call) -> tuple[object, ...]:
@@ -338,29 +325,3 @@ def _listed(index: int, node: Node) -> GraphNode:
         case "graph", _:
             return listed._replace(bodies=(_contents(body_of(node.call)),))
     return listed
-
-
-def _parameters(node: Node) -> NodeParameters:
-    match node.kind, node.call[1]:
-        case "memset", (memory, value):
-            return NodeParameters(node.kind, (word(memory.address), bytes((value,))), memory.nbytes)
-        case "memcpy", (target, source):
-            return NodeParameters(node.kind, (word(target.address), word(source.address)), source.nbytes)
-        case "graph", _:
-            return NodeParameters(node.kind, inside=tuple(map(_parameters, body_of(node.call))))
-    return NodeParameters(node.kind, None)
-
-
-def _like(old: Memory | int, number: int) -> Memory | int:
-    """Return a number in the place of another: as memory of the same size, if that is memory."""
-    if isinstance(old, Memory):
-        return memory_of(number, old.nbytes, writable=False, device=False)
-    return number
-
-
-def _fill(memory: Memory, value: int) -> None:
-    ctypes.memset(memory.address, value, memory.nbytes)
-
-
-def _copy(target: Memory, source: Memory) -> None:
-    ctypes.memmove(target.address, source.address, source.nbytes)

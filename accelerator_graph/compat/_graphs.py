@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 
 from .. import api
 from .._core import capture_table, liveness
-from .._core.capture import CapturePlan
+from .._core.capture_plan import CapturePlan
 from .._core.modes import CaptureMode
 from .._core.pools import AnyPool
-from .._core.streams import Borrowed, FrameworkCurrent, Stream, as_stream
+from .._core.stream_owners import Borrowed, FrameworkCurrent
+from .._core.streams import Stream, as_stream
 from ..backends import registry
 from ..errors import CaptureError, UnsupportedError, capture_error
 from ..interop import registry as interop

@@ -9,7 +9,8 @@ from typing import Any
 
 from .._core import stream_stack
 from .._core.call_site import outside
-from .._core.streams import Stream, captured_by
+from .._core.stream_messages import captured_by
+from .._core.streams import Stream
 from .._graphed.call_order import current_stream
 from .._graphed.recorded_call import RecordedCall
 from .._graphed.signature import Call

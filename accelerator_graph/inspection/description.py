@@ -2,50 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable
 
-from ..backends.base import GraphContents, GraphEdge, GraphNode
+from ..backends.base import GraphContents, GraphNode
+from .contents import DescribedGraph, Label
 from .names import demangled
 
 
-class Label(NamedTuple):
-    """A label: a name for the nodes from `start` up to, and without, `stop`.
-
-    A label that lies within an earlier one is nested in it.
-    """
-
-    name: str
-    start: int
-    stop: int
-    file: str
-    """The file in which the label was written. For a module, the one in which its ``forward`` is."""
-    line: int
-    """The line in that file."""
-
-
-class GraphDescription(NamedTuple):
+class GraphDescription(DescribedGraph):
     """What a graph contained when it was described.
 
     Descriptions are values: they hold nothing of the graph, compare with ``==``, and go to JSON and back
     unchanged. ``str()`` is a table for a terminal.
     """
 
-    backend: str
-    """Name of the backend that captured it."""
-    device: int
-    """Ordinal of the device."""
-    nodes: tuple[GraphNode, ...]
-    """Each comes after those that it depends on; a node's `id` is its index."""
-    edges: tuple[GraphEdge, ...]
-    """The dependencies, ordered by target and source."""
-    labels: tuple[Label, ...] = ()
-    """In the order in which they began. If there are labels, the nodes are in the order of recording."""
-    mode: str = ""
-    """The capture mode that was in force, such as ``"thread_local"``; empty in files of earlier versions."""
-    pool: tuple[int, int] | None = None
-    """The id of the memory pool, as `Graph.pool` returns it; None in files of earlier versions."""
+    __slots__ = ()
 
     @classmethod
     def of(
@@ -60,10 +31,6 @@ class GraphDescription(NamedTuple):
         """Make the description of what a backend has listed."""
         nodes, edges = _ordered(contents)
         return cls(backend, device, tuple(nodes), tuple(edges), tuple(labels), mode, pool)
-
-    def kinds(self) -> dict[str, int]:
-        """Return how many nodes of each kind there are, those of child graphs included, most first."""
-        return dict(Counter(node.kind for node in all_nodes(self.nodes)).most_common())
 
     def to_json(self, indent: int | None = None) -> str:
         """Return the description as JSON, which `from_json` reads."""
@@ -82,7 +49,7 @@ class GraphDescription(NamedTuple):
         """
         from .serialization import from_json
 
-        return from_json(text)
+        return from_json(text, cls.of)
 
     def __str__(self) -> str:
         from .text import table
@@ -97,14 +64,6 @@ class GraphDescription(NamedTuple):
     def __repr__(self) -> str:
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.kinds().items()) or "no nodes"
         return f"<GraphDescription of a graph of {self.backend!r}, device {self.device}: {kinds}>"
-
-
-def all_nodes(nodes: tuple[GraphNode, ...] | list[GraphNode]) -> Iterator[GraphNode]:
-    """Yield the nodes, and after each node those of its bodies."""
-    for node in nodes:
-        yield node
-        for body in node.bodies:
-            yield from all_nodes(body[0])
 
 
 def _ordered(contents: GraphContents) -> GraphContents:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count, takewhile
 
 from ..backends.base import GraphEdge, GraphNode
-from .description import GraphDescription, Label
+from .contents import DescribedGraph, Label
 from .grouping import place, runs, short_names
 from .names import body_title, title
 from .text import details
@@ -26,12 +26,12 @@ _COLOURS = {
 _OTHER = "#eeeeee"
 
 
-def draw(description: GraphDescription, form: str, path: str) -> None:
+def draw(description: DescribedGraph, form: str, path: str) -> None:
     """Draw a graph.
 
     Parameters
     ----------
-    description : GraphDescription
+    description : DescribedGraph
         The graph. Graphviz needs minutes for some thousands of nodes.
     form : {"svg", "png", "pdf"}
         The format.
@@ -61,7 +61,7 @@ def draw(description: GraphDescription, form: str, path: str) -> None:
         raise OSError(f"Graphviz failed: {done.stderr.strip()}. Write a .dot or .json file instead.")
 
 
-def to_dot(description: GraphDescription) -> str:
+def to_dot(description: DescribedGraph) -> str:
     """Return a drawing in the DOT language, with a box around the contents of each node that has some."""
     lines = [
         "digraph accelerator_graph {",
@@ -79,7 +79,7 @@ def colour(kind: str) -> str:
     return _COLOURS.get(kind, _OTHER)
 
 
-def _labelled(description: GraphDescription) -> Iterator[str]:
+def _labelled(description: DescribedGraph) -> Iterator[str]:
     """Yield the nodes, with a box around those that have the same label."""
     around: tuple[Label, ...] = ()
     boxes = count()

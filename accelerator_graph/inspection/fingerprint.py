@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..backends.base import GraphEdge, GraphNode
-from .description import GraphDescription, all_nodes
+from .contents import all_nodes
+from .description import GraphDescription
 
 
 class Fingerprint(NamedTuple):

@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from .description import GraphDescription, Label
+from .contents import DescribedGraph, Label
 
 
-def runs(description: GraphDescription) -> Iterator[tuple[tuple[Label, ...], int, int]]:
+def runs(description: DescribedGraph) -> Iterator[tuple[tuple[Label, ...], int, int]]:
     """Yield the labels of nodes that follow each other and have the same ones, outermost first.
 
     With them, the number of the first node and the one after the last.

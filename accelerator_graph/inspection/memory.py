@@ -1,4 +1,4 @@
-"""How much memory graphs take, as plain data."""
+"""How much memory graphs take: one graph, and all together."""
 
 from __future__ import annotations
 
@@ -6,60 +6,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..backends.base import DeviceMemory
-from ..interop.base import PoolSegment
+from .amounts import MeasuredGraph, MemoryAmount, PoolMemory
 
 
-class MemoryAmount(NamedTuple):
-    """A number of bytes, or the reason why it is not known."""
-
-    nbytes: int | None
-    note: str
-    """How the number was found and how exact it is. If there is none, why, and what would help."""
-
-
-class PoolMemory(NamedTuple):
-    """A memory pool at the moment when it was asked for."""
-
-    backend: str
-    device: int
-    id: tuple[int, int]
-    """As `Graph.pool` returns it."""
-    graphs: int
-    """How many live graphs of this process share the pool."""
-    held: MemoryAmount
-    """What frameworks have got from the driver for the pool."""
-    used: MemoryAmount
-    """What arrays occupy of that which are alive. The graphs may use the rest as well."""
-    segments: tuple[PoolSegment, ...] = ()
-    """The pieces of which `held` is the sum, in ascending order."""
-
-
-class GraphMemory(NamedTuple):
+class GraphMemory(MeasuredGraph):
     """How much memory a graph takes. ``str()`` is a table for a terminal."""
 
-    name: str
-    """The name that `memory_report` was given for it, or empty."""
-    backend: str
-    device: int
-    nodes: int | None
-    """How many nodes the graph has; None if the backend does not tell."""
-    executable: MemoryAmount
-    """What the executable takes on the device."""
-    executable_host: MemoryAmount
-    """What the executable takes on the host."""
-    definition: MemoryAmount
-    """What the graph beside the executable takes on the host: nothing if the graph was not kept."""
-    touched: MemoryAmount
-    """How much of the pool the graph uses."""
-    touched_segments: tuple[int, ...] | None
-    """The segments of the pool that the graph uses, by address; None if that is not known."""
-    pool: PoolMemory
-
-    @property
-    def nbytes(self) -> int:
-        """The sum of what is known of the executable, the definition, and the used part of the pool."""
-        parts = (self.executable, self.executable_host, self.definition, self.touched)
-        return sum(part.nbytes or 0 for part in parts)
+    __slots__ = ()
 
     def to_json(self, indent: int | None = None) -> str:
         """Return this as JSON, which `from_json` reads."""
@@ -72,7 +25,7 @@ class GraphMemory(NamedTuple):
         """Read what `to_json` has written. Raises ValueError if the text is something else."""
         from .memory_json import graph_from_json
 
-        return graph_from_json(text)
+        return graph_from_json(text, cls)
 
     def __str__(self) -> str:
         from .memory_text import graph_table
@@ -103,7 +56,7 @@ class MemoryReport(NamedTuple):
         """The sum of what is known on the host: executables and definitions."""
         return known([part for each in self.graphs for part in (each.executable_host, each.definition)])
 
-    def freed_without(self, graph: GraphMemory) -> int | None:
+    def freed_without(self, graph: MeasuredGraph) -> int | None:
         """Return how many bytes of its pool no other graph uses; None if that is not known.
 
         A set of graphs without this one needs that much less. As long as another graph of the pool lives, the
@@ -127,7 +80,7 @@ class MemoryReport(NamedTuple):
         """Read what `to_json` has written. Raises ValueError if the text is something else."""
         from .memory_json import report_from_json
 
-        return report_from_json(text)
+        return report_from_json(text, GraphMemory, cls)
 
     def __str__(self) -> str:
         from .memory_text import report_table

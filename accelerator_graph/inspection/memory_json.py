@@ -8,25 +8,26 @@ from typing import Any, TypeVar
 
 from ..backends.base import DeviceMemory
 from ..interop.base import PoolSegment
-from .memory import GraphMemory, MemoryAmount, MemoryReport, PoolMemory
+from .amounts import MeasuredGraph, MemoryAmount, PoolMemory, Report
 from .schema import read_json
 
 SCHEMA = 1
 """The version of the schema. It changes when a field goes or changes its meaning; new fields do not count."""
 
 T = TypeVar("T")
+G = TypeVar("G", bound=MeasuredGraph)
 
 _AMOUNTS = ("executable", "executable_host", "definition", "touched")
 
 
-def graph_to_json(memory: GraphMemory, indent: int | None) -> str:
+def graph_to_json(memory: MeasuredGraph, indent: int | None) -> str:
     """Return what one graph takes as JSON."""
     return json.dumps(
         {"schema": SCHEMA, "graph": _graph(memory, 0), "pools": [_pool(memory.pool)]}, indent=indent
     )
 
 
-def report_to_json(report: MemoryReport, indent: int | None) -> str:
+def report_to_json(report: Report, indent: int | None) -> str:
     """Return a report as JSON, with each pool once."""
     pools = list(report.pools)
     data = {
@@ -41,21 +42,23 @@ def report_to_json(report: MemoryReport, indent: int | None) -> str:
     return json.dumps(data, indent=indent)
 
 
-def graph_from_json(text: str) -> GraphMemory:
-    """Read what one graph takes."""
-    return _read(text, lambda data: _graph_of(data["graph"], _pools_of(data)))
+def graph_from_json(text: str, kind: type[G]) -> G:
+    """Return what one graph takes, as an object of this class."""
+    return _read(text, lambda data: _graph_of(data["graph"], _pools_of(data), kind))
 
 
-def report_from_json(text: str) -> MemoryReport:
-    """Read a report."""
+def report_from_json(
+    text: str, kind: type[G], make: Callable[[tuple[G, ...], tuple[tuple[str, int, DeviceMemory], ...]], T]
+) -> T:
+    """Return what `make` makes of a report's graphs, which are objects of this class, and its devices."""
 
-    def read(data: dict[str, Any]) -> MemoryReport:
+    def read(data: dict[str, Any]) -> T:
         pools = _pools_of(data)
         devices = (
             (each["backend"], each["device"], DeviceMemory(*(each[name] for name in DeviceMemory._fields)))
             for each in data["devices"]
         )
-        return MemoryReport(tuple(_graph_of(each, pools) for each in data["graphs"]), tuple(devices))
+        return make(tuple(_graph_of(each, pools, kind) for each in data["graphs"]), tuple(devices))
 
     return _read(text, read)
 
@@ -64,17 +67,17 @@ def _read(text: str, make: Callable[[dict[str, Any]], T]) -> T:
     return read_json(text, "a report about memory", "report", SCHEMA, make)
 
 
-def _graph(memory: GraphMemory, pool: int) -> dict[str, Any]:
+def _graph(memory: MeasuredGraph, pool: int) -> dict[str, Any]:
     data = memory._asdict() | {"pool": pool}
     return data | {name: getattr(memory, name)._asdict() for name in _AMOUNTS}
 
 
-def _graph_of(data: dict[str, Any], pools: list[PoolMemory]) -> GraphMemory:
-    fields = {name: data[name] for name in GraphMemory._fields}
+def _graph_of(data: dict[str, Any], pools: list[PoolMemory], kind: type[G]) -> G:
+    fields = {name: data[name] for name in MeasuredGraph._fields}
     touched = fields["touched_segments"]
     fields["touched_segments"] = None if touched is None else tuple(touched)
     fields |= {name: _amount_of(data[name]) for name in _AMOUNTS}
-    return GraphMemory(**fields | {"pool": pools[data["pool"]]})
+    return kind(**fields | {"pool": pools[data["pool"]]})
 
 
 def _pool(pool: PoolMemory) -> dict[str, Any]:

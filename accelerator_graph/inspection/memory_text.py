@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from .memory import GraphMemory, MemoryAmount, MemoryReport, PoolMemory
+from .amounts import MeasuredGraph, MemoryAmount, PoolMemory, Report
 from .text import count, size
 
 _UNKNOWN = "?"
 _COLUMNS = ("graph", "nodes", "executable", "on the host", "definition", "in the pool", "alone in it", "pool")
 
 
-def graph_table(memory: GraphMemory) -> str:
+def graph_table(memory: MeasuredGraph) -> str:
     """Return a headline, and a row for each part with a note on how it was found."""
     pool = memory.pool
     nodes = "" if memory.nodes is None else f", {count(memory.nodes, 'node')}"
@@ -34,7 +34,7 @@ def graph_table(memory: GraphMemory) -> str:
     return "\n".join([f"memory of a graph of {memory.backend}, device {memory.device}{nodes}", *lines])
 
 
-def report_table(report: MemoryReport) -> str:
+def report_table(report: Report) -> str:
     """Return a row for each graph, then the pools, the devices, the sums, and notes on how it was found."""
     graphs = report.graphs
     if not graphs:
@@ -67,7 +67,7 @@ def shown(nbytes: int | None) -> str:
     return _UNKNOWN if nbytes is None else size(nbytes)
 
 
-def _row(number: int, memory: GraphMemory, report: MemoryReport) -> tuple[str, ...]:
+def _row(number: int, memory: MeasuredGraph, report: Report) -> tuple[str, ...]:
     parts = (memory.executable, memory.executable_host, memory.definition, memory.touched)
     return (
         memory.name or str(number),
@@ -92,7 +92,7 @@ def _device(backend: str, device: int, memory: tuple[int, int, int | None, int |
     return f"device {device} of {backend}: {size(free)} of {size(total)} free{nodes}"
 
 
-def _doubt(report: MemoryReport, *, on_device: bool) -> str:
+def _doubt(report: Report, *, on_device: bool) -> str:
     """Return how much of a sum is missing."""
     if on_device:
         parts: Sequence[MemoryAmount] = [
@@ -105,7 +105,7 @@ def _doubt(report: MemoryReport, *, on_device: bool) -> str:
     return f", without {missing} of {count(len(parts), 'part')} that are not known" if missing else ""
 
 
-def _notes(report: MemoryReport) -> Iterator[str]:
+def _notes(report: Report) -> Iterator[str]:
     """Yield the notes, each once, with the columns that it is about and how many graphs have it."""
     columns = ("executable", "executable_host", "definition", "touched")
     found: dict[tuple[str, int], list[str]] = {}

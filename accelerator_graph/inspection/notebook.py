@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from .description import GraphDescription
+from .contents import DescribedGraph
 from .drawing import colour
 from .lanes import lanes
 from .names import title
@@ -15,7 +15,7 @@ MOST = 25
 _WIDTH, _HEIGHT, _LANE, _ROW = 190, 22, 206, 34
 
 
-def to_html(description: GraphDescription) -> str:
+def to_html(description: DescribedGraph) -> str:
     """Return a drawing of the first nodes, beside the table of them."""
     text = escape(_encodable(table(description, most=MOST)))
     return (
@@ -24,7 +24,7 @@ def to_html(description: GraphDescription) -> str:
     )
 
 
-def _drawing(description: GraphDescription) -> Iterator[str]:
+def _drawing(description: DescribedGraph) -> Iterator[str]:
     nodes = description.nodes[:MOST]
     edges = [edge for edge in description.edges if max(edge.source, edge.target) < len(nodes)]
     places = lanes(len(nodes), edges)

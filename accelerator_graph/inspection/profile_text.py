@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ..backends.base import GraphEdge
 from .names import short_name
-from .profile import UNCERTAIN, GraphProfile, LabelTime, parents
 from .text import count
+from .timings import UNCERTAIN, LabelTime, ProfiledGraph, parents
 
 _SLOWER = 1.05
 """By how much events may slow a graph down before the table says so."""
 
 
-def text(profile: GraphProfile) -> str:
+def text(profile: ProfiledGraph) -> str:
     """Return a profile as a headline, the tables that it has, and what has to be known to read them."""
     nodes = "" if profile.nodes is None else f", {count(profile.nodes, 'node')}"
     headline = (
@@ -24,7 +24,7 @@ def text(profile: GraphProfile) -> str:
     return "\n".join([headline, *_table(profile), *_kernel_table(profile), *profile.notes])
 
 
-def notes(profile: GraphProfile, cut: Iterable[GraphEdge]) -> Iterator[str]:
+def notes(profile: ProfiledGraph, cut: Iterable[GraphEdge]) -> Iterator[str]:
     """Yield what has to be known to read the times of labels, in sentences."""
     labels, whole = profile.labels, profile.with_events
     assert whole is not None
@@ -45,7 +45,7 @@ def notes(profile: GraphProfile, cut: Iterable[GraphEdge]) -> Iterator[str]:
         )
 
 
-def _table(profile: GraphProfile, most: int = 40) -> Iterator[str]:
+def _table(profile: ProfiledGraph, most: int = 40) -> Iterator[str]:
     """Yield a row for each label, indented by how deep it is nested, up to a number of rows."""
     if profile.with_events is None or profile.unlabelled is None:
         return
@@ -70,7 +70,7 @@ def _table(profile: GraphProfile, most: int = 40) -> Iterator[str]:
         yield f"... and {count(len(labels) - most, 'more label')}"
 
 
-def _kernel_table(profile: GraphProfile, most: int = 20) -> Iterator[str]:
+def _kernel_table(profile: ProfiledGraph, most: int = 20) -> Iterator[str]:
     """Yield a row for each function, and for copies and fills: the longest first, up to a number of rows."""
     if not profile.kernels:
         return

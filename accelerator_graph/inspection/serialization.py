@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import operator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from ..backends.base import GraphContents, GraphEdge, GraphNode
-from .description import GraphDescription, Label, all_nodes
+from .contents import DescribedGraph, Label, all_nodes
 from .schema import read_json
+
+D = TypeVar("D", bound=DescribedGraph)
 
 SCHEMA = 1
 """The version of the schema. It changes when a field goes or changes its meaning; new fields do not count."""
@@ -17,7 +20,7 @@ _TUPLES = ("grid", "block")
 _DEFAULTS = GraphNode._field_defaults
 
 
-def to_json(description: GraphDescription, indent: int | None) -> str:
+def to_json(description: DescribedGraph, indent: int | None) -> str:
     """Return a description as JSON. Fields of nodes that say nothing are left out.
 
     Names as they are written in C++ are long, so they are in one table for all nodes.
@@ -38,18 +41,18 @@ def to_json(description: GraphDescription, indent: int | None) -> str:
     )
 
 
-def from_json(text: str) -> GraphDescription:
-    """Read a description."""
-    return read_json(text, "the description of a graph", "description", SCHEMA, _description)
+def from_json(text: str, make: Callable[..., D]) -> D:
+    """Return what `make`, which is `GraphDescription.of`, makes of a description that was written as JSON."""
+    return read_json(
+        text, "the description of a graph", "description", SCHEMA, lambda data: make(*_description(data))
+    )
 
 
-def _description(data: dict[str, Any]) -> GraphDescription:
+def _description(data: dict[str, Any]) -> tuple[object, ...]:
     contents = _read(data, _names(data.get("demangled", {})))
     labels = _labels(data.get("labels", ()), len(contents[0]))
     mode, pool = data.get("mode", ""), data.get("pool")
-    return GraphDescription.of(
-        data["backend"], data["device"], contents, labels, mode, None if pool is None else _pool(*pool)
-    )
+    return data["backend"], data["device"], contents, labels, mode, None if pool is None else _pool(*pool)
 
 
 def _contents(nodes: Any, edges: Any) -> dict[str, Any]:

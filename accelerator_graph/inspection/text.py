@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from ..backends.base import GraphEdge, GraphNode
-from .description import GraphDescription, all_nodes
+from .contents import DescribedGraph, all_nodes
 from .grouping import place, runs, short_names
 from .names import body_title, short_name, title
 
 _USUAL_MODES = ("", "default", "thread_local")
 
 
-def table(description: GraphDescription, most: int = 40) -> str:
+def table(description: DescribedGraph, most: int = 40) -> str:
     """Return a headline, and a row for each node up to a number of rows; what is beyond is counted.
 
     Where the labels change, a line between the rows names them.
@@ -38,7 +38,7 @@ def table(description: GraphDescription, most: int = 40) -> str:
     return "\n".join([headline, *lines[:1], *body, *end])
 
 
-def captured(description: GraphDescription) -> str:
+def captured(description: DescribedGraph) -> str:
     """Return the capture mode and the pool, unless they are those of a capture that names none."""
     mode, pool = description.mode, description.pool
     said = "" if mode in _USUAL_MODES else f", mode {mode}"
@@ -111,7 +111,7 @@ def size(nbytes: int) -> str:
     return f"{amount:.0f} {unit}" if amount >= 100 or amount == int(amount) else f"{amount:.1f} {unit}"
 
 
-def _headings(description: GraphDescription) -> dict[str, list[str]]:
+def _headings(description: DescribedGraph) -> dict[str, list[str]]:
     """Return the line that names the labels, by the first node that has them; nothing without labels."""
     if not description.labels:
         return {}

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from .names import short_name
-from .profile import GraphProfile, parents
+from .timings import ProfiledGraph, parents
 
 
 class Slice(NamedTuple):
@@ -25,12 +25,12 @@ class Slice(NamedTuple):
     """The slices that it is a part of."""
 
 
-def to_trace(profile: GraphProfile) -> str:
+def to_trace(profile: ProfiledGraph) -> str:
     """Return a profile as a file's text."""
     return json.dumps({"displayTimeUnit": "ns", "traceEvents": list(_events(profile))}, indent=1)
 
 
-def _events(profile: GraphProfile) -> Iterator[dict[str, Any]]:
+def _events(profile: ProfiledGraph) -> Iterator[dict[str, Any]]:
     title = f"graph of {profile.backend}, device {profile.device}"
     found = {"labels": _slices(profile), "kernels, under a profiler": _kernels(profile)}
     for group, (what, slices) in enumerate(found.items(), 1):
@@ -50,7 +50,7 @@ def _events(profile: GraphProfile) -> Iterator[dict[str, Any]]:
                 }
 
 
-def _slices(profile: GraphProfile) -> list[Slice]:
+def _slices(profile: ProfiledGraph) -> list[Slice]:
     """Return what is to be drawn, the outer ones before those inside."""
     whole = profile.median if profile.with_events is None else profile.with_events
     replay = Slice("replay", 0.0, whole, {"without events (us)": profile.median, "notes": profile.notes})
@@ -68,7 +68,7 @@ def _slices(profile: GraphProfile) -> list[Slice]:
     return found
 
 
-def _kernels(profile: GraphProfile) -> list[Slice]:
+def _kernels(profile: ProfiledGraph) -> list[Slice]:
     return [
         Slice(
             short_name(each.node.demangled or each.node.name) or each.node.kind,

@@ -168,6 +168,7 @@ def set_nodes(bench: Bench, phase: Phase) -> None:
     for number, parameters in bench.kept.items():
         setter = backend.node_setter(*made, number)
         setter([Change(0, 0, parameters.blocks[0])])
+        setter.enable(True)
 
 
 def memory(bench: Bench, phase: Phase) -> None:

@@ -9,7 +9,8 @@ import sys
 
 import numpy as np
 
-from accelerator_graph.backends.base import NodeParameters, changed
+from accelerator_graph.backends.base import NodeParameters, NodeSetter
+from accelerator_graph.errors import driver_error
 from graphed import fakes
 from graphed.fakes import Device, enqueue
 
@@ -79,22 +80,21 @@ class PatchableDevice(Device):
         if not isinstance(executable.call(node)[0], Launch):
             return super().node_setter(graph, executable, node)
 
-        def change(changes):
-            for _, _, data in changes:
-                if int.from_bytes(data, "little") in self.refused:
-                    raise fakes_error()
-            work, args, how, site = executable.call(node)
-            new = Launch(work.__qualname__, work.run, tuple(changed(work.blocks, changes)), work.rest)
-            executable.replace(node, (new, args, how, site))
+        work = executable.call(node)[0]
+        buffers = [ctypes.create_string_buffer(each, len(each)) for each in work.blocks]
+
+        def apply():
+            blocks = tuple(each.raw for each in buffers)
+            if any(
+                address in self.refused
+                for each in blocks
+                for (address,) in struct.iter_unpack("<Q", each[: len(each) // 8 * 8])
+            ):
+                raise driver_error(backend="fakedevice", call="set", code=1, code_name="INVALID_VALUE")
+            executable.replace(node, (Launch(work.__qualname__, work.run, blocks, work.rest), (), {}, None))
             type(self).changes += 1
 
-        return change
-
-
-def fakes_error():
-    from accelerator_graph.errors import driver_error
-
-    return driver_error(backend="fakedevice", call="set", code=1, code_name="INVALID_VALUE")
+        return NodeSetter([(ctypes.addressof(each), len(each)) for each in buffers], apply)
 
 
 class Tensor(fakes.Tensor):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -45,20 +46,27 @@ def dense(*values):
     return Dense(np.array(values, dtype=float))
 
 
+class Wrapped:
+    """A node's setter whose words are set by a function."""
+
+    def __init__(self, setter, function):
+        self.setter, self.function, self.blocks = setter, function, setter.blocks
+
+    def words(self, places):
+        return partial(self.function, self.setter.words(places))
+
+
 @pytest.fixture
 def set_addresses(device, monkeypatch):
     """The addresses that copies were told to read from."""
     real, found = device.node_setter, []
 
+    def note(set_source, address):
+        found.append(address)
+        set_source(address)
+
     def node_setter(self, *args):
-        set_source = real(*args)
-
-        def note(changes):
-            ((_, _, data),) = changes
-            found.append(int.from_bytes(data, "little"))
-            set_source(changes)
-
-        return note
+        return Wrapped(real(*args), note)
 
     monkeypatch.setattr(type(device), "node_setter", node_setter, raising=False)
     return found
@@ -101,16 +109,13 @@ def test_arrays_whose_bytes_are_not_their_elements_are_copied_first():
 def test_arrays_that_the_driver_refuses_are_copied_first(device, monkeypatch):
     real, refused = device.node_setter, set()
 
+    def choosy(set_source, address):
+        if address in refused:
+            raise driver_error(backend="fakedevice", call="set", code=1, code_name="INVALID_VALUE")
+        set_source(address)
+
     def node_setter(self, *args):
-        set_source = real(*args)
-
-        def choosy(changes):
-            ((_, _, data),) = changes
-            if int.from_bytes(data, "little") in refused:
-                raise driver_error(backend="fakedevice", call="set", code=1, code_name="INVALID_VALUE")
-            set_source(changes)
-
-        return choosy
+        return Wrapped(real(*args), choosy)
 
     monkeypatch.setattr(type(device), "node_setter", node_setter, raising=False)
     f = ag.graphed(lambda x, y: x + y, warmup=0, inputs="node")
@@ -155,5 +160,5 @@ def test_all_kinds_of_arrays(make):
 
 
 def test_an_option_that_does_not_exist():
-    with pytest.raises(ValueError, match="inputs must be 'copy' or 'node', not 'nodes'"):
+    with pytest.raises(ValueError, match="inputs must be 'copy', 'node', 'bind' or 'auto', not 'nodes'"):
         ag.graphed(lambda x: x, inputs="nodes")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import GraphEdge, GraphNode
-from accelerator_graph.inspection.description import Label
+from accelerator_graph.inspection.contents import Label
 
 
 def described(nodes: list[GraphNode], edges: list[GraphEdge]) -> ag.GraphDescription:

@@ -9,7 +9,8 @@ from typing import Any, TypeVar, overload
 
 from ..._core.pools import AnyPool, PoolId, check_pool, graph_pool_handle
 from ..._core.side_streams import side_of
-from ..._core.streams import Stream, captured_by
+from ..._core.stream_messages import captured_by
+from ..._core.streams import Stream
 from ..._interpreter.integers import integer
 from ...api import Graph, graph
 from ...errors import EmptyGraphWarning, UnsupportedError, capture_error

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+import ctypes
+from collections.abc import Callable, Hashable, Iterable, Sequence, Sized
 from typing import NamedTuple
 
 _WORD = 8
@@ -32,8 +33,95 @@ class Change(NamedTuple):
     data: bytes
 
 
-NodeSetter = Callable[[Sequence[Change]], None]
-"""Changes parameters of one node in later runs of one executable."""
+class NodeSetter:
+    """Changes one node in later runs of one executable, and knows what it has set.
+
+    Parameters
+    ----------
+    blocks : sequence of (int, int)
+        Address and size of each of the node's `NodeParameters.blocks`, in memory that `apply` keeps alive.
+    apply : callable
+        Has later runs use what is in that memory now. Raises `DriverError` and changes nothing if the driver
+        refuses.
+    enable : callable, optional
+        Leaves the node out of later runs if it is called with False, and puts it back with True.
+    check : callable, optional
+        Raises ValueError for new contents of the blocks that are wrong though the driver may take them.
+    """
+
+    __slots__ = ("_apply", "_blocks", "check", "enable")
+
+    def __init__(
+        self,
+        blocks: Iterable[tuple[int, int]],
+        apply: Callable[[], None],
+        enable: Callable[[bool], None] | None = None,
+        check: Callable[[Sequence[bytes]], None] | None = None,
+    ) -> None:
+        self._blocks = [(ctypes.c_char * size).from_address(address) for address, size in blocks]
+        self._apply = apply
+        self.enable = enable
+        self.check = check
+
+    @property
+    def blocks(self) -> tuple[bytes, ...]:
+        """The present parameters."""
+        return tuple(block.raw for block in self._blocks)
+
+    def __call__(self, changes: Iterable[Change]) -> None:
+        """Change some bytes; ValueError if there are no such bytes. If it raises, nothing is changed."""
+        self.write(changed(self.blocks, changes))
+
+    def write(self, contents: Sequence[bytes]) -> None:
+        """Change whole blocks, all of them. If it raises, nothing is changed."""
+        before = self.blocks
+        try:
+            self._fill(contents)
+            self._apply()
+        except BaseException:
+            self._fill(before)
+            raise
+
+    def _fill(self, contents: Sequence[bytes]) -> None:
+        for block, content in zip(self._blocks, contents, strict=True):
+            block.raw = content
+
+    def words(self, places: Iterable[tuple[int, int]]) -> Callable[..., None]:
+        """Return a callable that changes some words of 8 bytes, given by block and offset, for hot loops.
+
+        It takes as many ints. If it raises, nothing is changed. ValueError if there is no such word.
+        """
+        cells, apply = [self._cell(*place) for place in places], self._apply
+        if len(cells) == 1:
+            cell = cells[0]
+
+            def set_word(value: int) -> None:
+                before = cell.value
+                try:
+                    cell.value = value
+                    apply()
+                except BaseException:
+                    cell.value = before
+                    raise
+
+            return set_word
+
+        def set_words(*values: int) -> None:
+            before = [cell.value for cell in cells]
+            try:
+                for cell, value in zip(cells, values, strict=True):
+                    cell.value = value
+                apply()
+            except BaseException:
+                for cell, value in zip(cells, before, strict=True):
+                    cell.value = value
+                raise
+
+        return set_words
+
+    def _cell(self, block: int, offset: int) -> ctypes.c_uint64:
+        _check_place(self._blocks, block, offset, _WORD)
+        return ctypes.c_uint64.from_address(ctypes.addressof(self._blocks[block]) + offset)
 
 
 def word(number: int) -> bytes:
@@ -45,10 +133,14 @@ def changed(blocks: Sequence[bytes], changes: Iterable[Change]) -> list[bytes]:
     """Return blocks with some bytes changed; ValueError if they have no such bytes."""
     new = list(blocks)
     for block, offset, data in changes:
-        if not (0 <= block < len(new) and 0 <= offset <= len(new[block]) - len(data)):
-            raise ValueError(f"a node has no {len(data)} bytes at offset {offset} of its parameter {block}.")
+        _check_place(new, block, offset, len(data))
         new[block] = new[block][:offset] + data + new[block][offset + len(data) :]
     return new
+
+
+def _check_place(blocks: Sequence[Sized], block: int, offset: int, size: int) -> None:
+    if not (0 <= block < len(blocks) and 0 <= offset <= len(blocks[block]) - size):
+        raise ValueError(f"a node has no {size} bytes at offset {offset} of its parameter {block}.")
 
 
 def addresses_in(nodes: Iterable[NodeParameters]) -> set[int] | None:

@@ -8,7 +8,8 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from ..description import GraphDescription, Label, all_nodes
+from ..contents import Label, all_nodes
+from ..description import GraphDescription
 from ..difference import Comparison, as_description, compare
 from ..lanes import lanes
 from ..names import case, short_name

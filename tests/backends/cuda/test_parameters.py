@@ -144,9 +144,18 @@ def test_parameters_of_a_kernel_can_be_changed(backend, stream, block, second, k
                     made.change([(2, 0, struct.pack("f", 7.0)), wrong])
             made.run()
             assert second.read()[:32] == struct.pack("4d", 10, 12, 14, 16)
-            made.change([(0, 0, word(block.pointer))])
+            made.change.words([(0, 0)])(block.pointer)
             made.run()
             assert block.read()[:32] == struct.pack("4d", 10, 12, 14, 16)
+            set_both = made.change.words([(0, 0), (3, 8)])
+            set_both(second.pointer, struct.unpack("Q", struct.pack("d", 3.0))[0])
+            with pytest.raises(ValueError, match="zip"):
+                set_both(block.pointer)
+            with pytest.raises(ValueError, match=r"no 8 bytes at offset 4 of its parameter 0"):
+                made.change.words([(0, 4)])
+            made.run()
+            assert second.read()[:32] == struct.pack("4d", 4, 6, 8, 10)
+            assert made.change.blocks[0] == word(second.pointer)
 
 
 def test_both_addresses_of_a_copy_and_the_value_of_a_fill_can_be_changed(backend, stream, block, second):
@@ -160,6 +169,13 @@ def test_both_addresses_of_a_copy_and_the_value_of_a_fill_can_be_changed(backend
         copy([(0, 0, word(block.pointer + 32)), (1, 0, word(second.pointer))])
         made.run()
         assert second.read()[:8] == block.read()[32:40] == b"\x07" * 8
+        copy.enable(False)
+        made.change([(1, 0, b"\x08")])
+        made.run()
+        assert (second.read()[:8], block.read()[32:40]) == (b"\x08" * 8, b"\x07" * 8)
+        copy.enable(True)
+        made.run()
+        assert block.read()[32:40] == b"\x08" * 8
         assert backend.parameters(made.graph)[0].blocks == (word(block.pointer), b"\x01\0\0\0")
 
 
@@ -169,6 +185,9 @@ def test_a_change_that_the_driver_refuses_changes_nothing(backend, stream, block
         address = ctypes.addressof(ctypes.c_char.from_buffer(host))
         with pytest.raises(DriverError):
             made.change([(0, 0, word(address)), (1, 0, b"\x02")])
+        with pytest.raises(DriverError):
+            made.change.words([(0, 0)])(address)
+        assert made.change.blocks == (word(block.pointer), b"\x01\0\0\0")
         made.change([(0, 0, word(second.pointer))])
         made.run()
         assert second.read()[:8] == b"\x01" * 8

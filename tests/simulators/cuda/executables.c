@@ -46,7 +46,7 @@ static bool arrange(struct plan *plan, struct graph *graph) {
     while (ready_count) {
         struct node *node = ready[--ready_count];
         done++;
-        plan->works[plan->count++] = node->work;
+        plan->works[plan->count++] = node->disabled ? (struct work){.kind = WORK_EMPTY} : node->work;
         struct graph *inside = inside_of(node);
         if (inside) whole &= arrange(plan, inside);
         for (size_t i = 0; i < targets[node->index].count; i++) {

@@ -26,6 +26,7 @@ struct node {
     size_t index, waits;
     void *parameters[MOST_PARAMETERS]; /* where those of a kernel are, once that was asked */
     bool reached;
+    bool disabled; /* in an executable: it does nothing */
     bool forgotten; /* the program took it out of a stream's dependencies: nothing has to join it */
 };
 

@@ -86,20 +86,37 @@ static bool same_place(const void *old, const void *new) {
 }
 
 /* A node of an executable, by the graph's own node. */
-static struct node *node_in(const struct executable *executable, handle node, enum work_kind kind) {
+static struct node *any_node_in(const struct executable *executable, handle node) {
     struct node *original = handle_get(node, NODE);
     if (!executable || !original || original->graph != executable->source) return NULL;
-    struct node *found = executable->plan->graph->nodes.items[original->index];
-    return found->work.kind == kind ? found : NULL;
+    return executable->plan->graph->nodes.items[original->index];
+}
+
+static struct node *node_in(const struct executable *executable, handle node, enum work_kind kind) {
+    struct node *found = any_node_in(executable, node);
+    return found && found->work.kind == kind ? found : NULL;
 }
 
 /* Runs that have been launched keep the plan that they were launched with. */
-static CUresult replace(struct executable *executable, struct node *node, const struct work *work) {
-    node->work = *work;
+static CUresult arrange_again(struct executable *executable) {
     struct plan *plan = plan_new(executable->plan->graph);
     plan_release(executable->plan);
     executable->plan = plan;
     return SUCCESS;
+}
+
+static CUresult replace(struct executable *executable, struct node *node, const struct work *work) {
+    node->work = *work;
+    return arrange_again(executable);
+}
+
+API(3, 0, cuGraphNodeSetEnabled, 11060, cuGraphNodeSetEnabled, handle, which, handle, node,
+    unsigned, enabled) {
+    struct executable *executable = handle_get(which, EXECUTABLE);
+    struct node *found = any_node_in(executable, node);
+    if (!found || found->work.kind > WORK_FILL) return INVALID_VALUE;
+    found->disabled = !enabled;
+    return arrange_again(executable);
 }
 
 /* The function stays in its context; another one could be set. */

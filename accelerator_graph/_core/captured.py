@@ -1,0 +1,24 @@
+"""A graph that was captured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .ownership import Owned
+
+if TYPE_CHECKING:
+    from .marks import LabelledRange
+    from .modes import CaptureMode
+
+
+class Captured(Owned):
+    """A graph that was captured."""
+
+    __slots__ = ("labels", "mode")
+
+    labels: tuple[LabelledRange, ...]
+    mode: CaptureMode
+
+    def act(self) -> None:
+        """Destroy the graph."""
+        self.recorder.destroy_graph(self.value)

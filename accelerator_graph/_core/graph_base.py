@@ -1,0 +1,166 @@
+"""What a graph was made with, and which operations its present state allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from ..backends import registry
+from ..errors import GraphStateError
+from ..interop.base import Collective
+from . import liveness, observation, ownership, pools, states
+from .modes import CaptureMode, check_mode
+from .states import GraphState
+from .stream_messages import describe
+from .streams import as_stream
+
+if TYPE_CHECKING:
+    from .capture import Capture
+    from .captured import Captured
+    from .progress import Progress
+    from .replay import Runner
+
+T = TypeVar("T")
+
+
+class GraphBase:
+    """A graph's arguments, its capture in progress, and whatever replays the result.
+
+    See `accelerator_graph.api.Graph` for the parameters.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_backend_name",
+        "_capture",
+        "_collectives",
+        "_debug",
+        "_diagnose",
+        "_finds_inputs",
+        "_generators",
+        "_given_stream",
+        "_graph_pool",
+        "_guard",
+        "_home",
+        "_keep_graph",
+        "_launch",
+        "_lost",
+        "_mode",
+        "_progress",
+        "_retained",
+        "_runner",
+        "_shows_progress",
+        "_watched",
+    )
+
+    _launch: Callable[[], None] | None
+    """Replays where replays go that name no stream; called by `Graph.replay`, in C."""
+
+    def __init__(
+        self,
+        keep_graph: bool = False,
+        *,
+        pool: pools.AnyPool | None = None,
+        capture_error_mode: CaptureMode = "default",
+        stream: object = None,
+        backend: str | None = None,
+        check_input_liveness: bool | None = None,
+        diagnose: bool | None = None,
+        progress: bool = False,
+    ) -> None:
+        if not isinstance(keep_graph, bool):
+            raise TypeError(f"keep_graph must be True or False, not {keep_graph!r}; a pool goes to pool=.")
+        if not isinstance(progress, bool):
+            raise TypeError(f"progress must be True or False, not {progress!r}.")
+        pools.check_pool(pool)
+        self._keep_graph = keep_graph
+        self._shows_progress = progress
+        self._debug = False
+        self._graph_pool = pool
+        self._mode = check_mode(capture_error_mode)
+        self._backend_name = None if backend is None else registry.get(backend).name
+        self._given_stream = None if stream is None else as_stream(stream, backend)
+        self._finds_inputs = liveness.asked_for(check_input_liveness)
+        self._diagnose = observation.asked_for(diagnose)
+        self._watched: liveness.Watchlist | None = None
+        self._retained: list[object] | None = None
+        self._generators: tuple[object, ...] = ()
+        self._empty()
+        ownership.track(self)
+
+    def _empty(self) -> None:
+        """Be as before the first capture."""
+        self._home = self._given_stream  # where replays go, as the user knows it
+        self._capture: Capture | None = None
+        self._guard: object = None
+        self._runner: Runner | None = None
+        self._launch = None
+        self._collectives: tuple[Collective, ...] = ()
+        self._progress: Progress | None = None
+        self._lost = ""  # why it is empty, if there is more to say than that nothing was captured
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Graph can't be pickled or copied: it belongs to its process; capture another one.")
+
+    def __repr__(self) -> str:
+        where = "" if self._home is None else f", {describe(self._home)}"
+        return f"<accelerator_graph.Graph, {self.state}{where}>"
+
+    @property
+    def state(self) -> GraphState:
+        """``"empty"``, ``"capturing"``, ``"captured"`` (no executable yet) or ``"ready"``."""
+        if self._capture is not None:
+            return "capturing"
+        if self._runner is None:
+            return "empty"
+        return "captured" if self._runner.executable is None else "ready"
+
+    def _check(self, what: str) -> None:
+        """Raise `GraphStateError` if an operation is not allowed in the present state."""
+        fact = states.REFUSED[what].get(self.state)
+        if fact:
+            raise self._refusal(what, self._lost or fact)
+
+    def _refusal(self, what: str, fact: str) -> GraphStateError:
+        return GraphStateError(self._worded(what, f"Graph.{what}: {fact}."))
+
+    def _worded(self, what: str, message: str) -> str:
+        """Return the message of an error or a warning about `what`; a subclass may use other words."""
+        return message
+
+    def _runner_for(self, what: str) -> Runner:
+        """Return what replays the graph; raise `GraphStateError` if the operation is not allowed now."""
+        self._check(what)
+        assert self._runner is not None
+        return self._runner
+
+    def _kept(self, what: str) -> Captured:
+        captured = self._runner_for(what).captured
+        if captured is None:
+            raise self._refusal(what, states.NOT_KEPT)
+        return captured
+
+    @property
+    def _recorded(self) -> Any:
+        """What the recorder has made: the capture under way, the graph if it is kept, else the executable."""
+        if self._capture is not None:
+            return self._capture._token
+        runner = self._runner_for("replay()")
+        made = runner.captured or runner.executable
+        assert made is not None
+        return made.value
+
+    def retain(self, obj: T) -> T:
+        """Keep an object alive until the graph is reset, and return it."""
+        if self._retained is None:
+            self._retained = []
+        self._retained.append(obj)
+        return obj
+
+    def _after_fork(self) -> None:
+        lost = {"empty": self._lost, "capturing": states.BEGUN_BEFORE_FORK}
+        why = lost.get(self.state, states.CAPTURED_BEFORE_FORK)
+        if self._runner is not None:
+            self._runner.refuse(states.CAPTURED_BEFORE_FORK)
+        self._empty()
+        self._lost = why
