@@ -25,6 +25,9 @@ struct node {
     struct node *pair;
     size_t index, waits;
     void *parameters[MOST_PARAMETERS]; /* where those of a kernel are, once that was asked */
+    unsigned char block[MOST_PARAMETER_BYTES]; /* all of them, if they were given so */
+    size_t block_size;
+    void *extra[5];
     bool reached;
     bool disabled; /* in an executable: it does nothing */
     bool forgotten; /* the program took it out of a stream's dependencies: nothing has to join it */

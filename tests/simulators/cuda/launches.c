@@ -50,7 +50,8 @@ CUresult kernel_work(handle which, const struct geometry *geometry, void **param
         parameters = found;
     }
     if ((native->count && !parameters) || !is_possible(geometry)) return INVALID_VALUE;
-    *work = (struct work){.kind = WORK_KERNEL, .function = which, .native = native, .geometry = *geometry};
+    *work = (struct work){.kind = WORK_KERNEL, .function = which, .native = native, .geometry = *geometry,
+        .in_block = extra != NULL};
     size_t offset = 0;
     for (unsigned i = 0; i < native->count; i++) {
         memcpy(work->parameters + offset, parameters[i], native->sizes[i]);

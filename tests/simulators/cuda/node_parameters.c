@@ -17,13 +17,33 @@ struct kernel_node_params {
     handle kernel, context;
 };
 
+/* Put the parameters of a kernel one behind the other, each at its natural alignment, as cuBLAS does. */
+static void **extra_of(struct node *node) {
+    const struct native *native = node->work.native;
+    size_t offset = 0;
+    for (unsigned i = 0; i < native->count; i++) {
+        size_t size = native->sizes[i], alignment = size < 8 ? size : 8;
+        offset = (offset + alignment - 1) / alignment * alignment;
+        memcpy(node->block + offset, node->parameters[i], size);
+        offset += size;
+    }
+    node->block_size = offset;
+    void *extra[5] = {(void *)1, node->block, (void *)2, &node->block_size, NULL};
+    memcpy(node->extra, extra, sizeof extra);
+    return node->extra;
+}
+
 API(2, 0, cuGraphKernelNodeGetParams, 12000, cuGraphKernelNodeGetParams_v2, handle, which,
     struct kernel_node_params *, answer) {
     struct node *node = node_of(which, WORK_KERNEL);
     if (!node) return INVALID_VALUE;
     const struct work *work = &node->work;
     work_parameters(work, node->parameters);
-    *answer = (struct kernel_node_params){.shared = work->geometry.shared, .parameters = node->parameters};
+    *answer = (struct kernel_node_params){.shared = work->geometry.shared};
+    if (work->in_block)
+        answer->extra = extra_of(node);
+    else
+        answer->parameters = node->parameters;
     memcpy(answer->grid, work->geometry.grid, sizeof answer->grid);
     memcpy(answer->block, work->geometry.block, sizeof answer->block);
     *(handle_is(work->function, KERNEL) ? &answer->kernel : &answer->function) = work->function;

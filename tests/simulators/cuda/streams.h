@@ -50,6 +50,7 @@ struct work {
     handle function; /* of a kernel: a function's or a kernel's handle, whichever was launched */
     const struct native *native;
     struct geometry geometry;
+    bool in_block; /* its parameters were given as one block, and are told so */
     _Alignas(16) unsigned char parameters[MOST_PARAMETER_BYTES];
 };
 
