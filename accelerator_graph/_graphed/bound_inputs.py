@@ -104,6 +104,12 @@ class BoundInputs:
         self._statics = [each.static for each in bindables]
         self._now = [*self._statics]
         """Where the executable reads and writes each argument; 0 if an interrupt has left that unknown."""
+        self._addresses = [(each.argument, each.address) for each in bindables]
+        self._altered = [(each.argument, each.altered) for each in bindables if each.altered is not None]
+        self._latest: list[int] = []
+        """Where the arrays of the latest call were; empty if those of the next can't be compared."""
+        self._copied: frozenset[int] = frozenset()
+        """Which of them were copied."""
         self.arguments = frozenset(each.argument for each in bindables)
         self._others = [i for i in firsts if i not in self.arguments]
 
@@ -112,29 +118,34 @@ class BoundInputs:
 
         Raises `Unpatchable` if the executable can't be used any more.
         """
-        wanted, copied = self._wanted(leaves)
+        addresses = [address(leaves[argument]) for argument, address in self._addresses]
+        altered = {argument for argument, test in self._altered if test(leaves[argument])}
+        if addresses == self._latest and not altered and not self._others:
+            return self._copied
+        self._latest = []
+        wanted, copied = self._wanted(leaves, addresses, altered)
         if wanted != self._now and not self._set(wanted):
-            copied = self.arguments
             if not self._set(self._statics):
                 raise Unpatchable("the driver refuses to change the parameters of a graph back.")
+            return self.arguments
+        if not altered:
+            self._copied, self._latest = copied, addresses
         return copied
 
-    def _wanted(self, leaves: Leaves) -> tuple[list[int], frozenset[int]]:
+    def _wanted(
+        self, leaves: Leaves, addresses: Sequence[int], altered: set[int]
+    ) -> tuple[list[int], frozenset[int]]:
         """Return the addresses for a call, and which arguments are copied to their static arrays."""
         wanted: list[int] = []
-        copied = set()
-        for argument, address_of, altered, static, nbytes in self._bindables:
-            leaf = leaves[argument]
-            address = address_of(leaf)
-            if address != static and (
-                (address - static) % ALIGNMENT
+        copied = set(altered)
+        for each, address in zip(self._bindables, addresses, strict=True):
+            if address != each.static and (
+                (address - each.static) % ALIGNMENT
                 or address == 0
-                or (altered is not None and altered(leaf))
-                or any(address < end and start < address + nbytes for start, end in self._own)
+                or any(address < end and start < address + each.nbytes for start, end in self._own)
             ):
-                copied.add(argument)
-                address = static
-            wanted.append(address)
+                copied.add(each.argument)
+            wanted.append(each.static if each.argument in copied else address)
         if len(self._bindables) + len(self._others) > 1:
             self._copy_overlapping(leaves, wanted, copied)
         return wanted, frozenset(copied)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from operator import is_
 from typing import Any
 
 from .._core import capture_table
 from .._core.events import Event
+from .._core.ownership import Callback
 from .._core.streams import Stream
+from .._interpreter.process import after_fork
 from .arrays import ArrayType
+from .call_order import lives_while_held
 
-_MOST_CALLS = 16
-"""How many calls may be under way before the next one waits for the first of them."""
+_MOST_RUNS = 16
+"""How many runs may be under way before the next one waits for the first of them."""
 
 
 class InFlight:
@@ -24,7 +28,9 @@ class InFlight:
 
     def __init__(self, array_types: Sequence[ArrayType]) -> None:
         self._told = [_teller(each) for each in array_types]
-        self._calls: deque[tuple[Event, Sequence[Any]]] = deque()
+        self._unmarked: list[tuple[list[Any], Stream]] = []
+        """The arrays of runs whose ends are not marked yet: of the latest, and while its stream captures."""
+        self._finalizer = Callback(_mark_ends, self._unmarked)
 
     def keep(self, arrays: Sequence[Any], stream: Stream) -> None:
         """Keep arrays, in the order of the types, until the work on the current stream so far is done."""
@@ -40,19 +46,42 @@ class InFlight:
         if rest:
             self._keep_until_done(rest, stream)
 
-    def _keep_until_done(self, arrays: Sequence[Any], stream: Stream) -> None:
-        self._calls.append((stream.record(), arrays))
-        if len(self._calls) > 1 and not capture_table.live:
+    def _keep_until_done(self, arrays: list[Any], stream: Stream) -> None:
+        if self._unmarked:
+            before, where = self._unmarked[-1]
+            if where is stream and len(before) == len(arrays) and all(map(is_, before, arrays)):
+                return
+            _mark_ends(self._unmarked)
+        self._unmarked.append((arrays, stream))
+        if not lives_while_held(stream):
+            _mark_ends(self._unmarked)
+        if _runs and not capture_table.live:
             with stream._relaxed():
-                while len(self._calls) > 1 and self._first_is_over():
-                    self._calls.popleft()
+                while _runs and _is_over(_runs[0][0]):
+                    _runs.popleft()
 
-    def _first_is_over(self) -> bool:
-        event = self._calls[0][0]
-        if len(self._calls) > _MOST_CALLS:
-            event.synchronize()
-            return True
-        return event.query()
+
+_runs: deque[tuple[Event, list[Any]]] = deque()
+"""The runs under way of all functions, each with an event behind it: arrays outlive the function."""
+
+
+def _mark_ends(unmarked: list[tuple[list[Any], Stream]]) -> None:
+    """Mark the ends of runs, but for those on streams that are being captured now."""
+    for run in list(unmarked):
+        arrays, stream = run
+        if not stream._is_capturing():
+            _runs.append((stream.record(), arrays))
+            unmarked.remove(run)
+
+
+def _is_over(event: Event) -> bool:
+    if len(_runs) > _MOST_RUNS:
+        event.synchronize()
+        return True
+    return event.query()
+
+
+after_fork(_runs.clear)
 
 
 def _teller(array_type: ArrayType) -> Callable[[Any], Any] | None:

@@ -178,6 +178,8 @@ class StaticInputs:
         for i, static, assign in self._copies_back:
             if bound is None or i in self.copied or i not in bound.arguments:
                 self._copy(stream, assign, leaves[i], static)
+            else:
+                self.array_types[i].count_write(leaves[i])
         if bound is not None:
             self._in_flight.keep([leaves[i] for i in sorted(bound.arguments)], stream)
 

@@ -118,6 +118,9 @@ class Tensor(fakes.Tensor):
     def clone(self):
         return empty_like(self).copy_(self)
 
+    def is_inference(self):
+        return False
+
     def is_contiguous(self):
         return self.data.flags.c_contiguous
 

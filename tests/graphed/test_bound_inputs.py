@@ -8,15 +8,18 @@ import random
 import struct
 import sys
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph._graphed import in_flight
 from accelerator_graph.backends import registry
 from accelerator_graph.interop import registry as interop
 from graphed import bound_device, fakes
 from graphed.bound_device import Tensor, aligned, empty_like, launch, tensor
+from graphed.functions import LIMIT
 
 
 @pytest.fixture(autouse=True)
@@ -121,6 +124,18 @@ def test_an_argument_is_written_in_the_callers_array_once():
     assert is_bound(f)
 
 
+def test_an_array_counts_what_a_replay_writes(monkeypatch):
+    counted = []
+    autograd = SimpleNamespace(graph=SimpleNamespace(increment_version=counted.append))
+    monkeypatch.setattr(sys.modules["fakeframe"], "autograd", autograd, raising=False)
+    f = bound(lambda x, y: x.add_(y))
+    x, y = tensor(1, 2), tensor(3, 4)
+    f(x, y)
+    f(x, y)
+    assert [id(each) for each in counted[-2:]] == [id(x), id(x)]
+    assert not any(each is y for each in counted)
+
+
 def test_a_write_that_nobody_counts_reaches_the_caller_either_way():
     def function(x, y):
         launch("add", bound_device.add, x.ptr, x.ptr, y.ptr, x.size)
@@ -220,7 +235,7 @@ def test_arrays_are_kept_until_the_run_is_over(device):
     f = bound(lambda x: x * 2)
     f(tensor(1, 1))
     gate = fakes.threading.Event()
-    fakes.enqueue(gate.wait)
+    fakes.enqueue(gate.wait, LIMIT)
     x = tensor(4, 5)
     memory = weakref.ref(x)
     result = f(x)
@@ -234,6 +249,40 @@ def test_arrays_are_kept_until_the_run_is_over(device):
     f(tensor(1, 1))
     gc.collect()
     assert memory() is None
+
+
+def test_arrays_outlive_the_function(device):
+    f = bound(lambda x: x * 2)
+    f(tensor(1, 1))
+    gate, x = fakes.threading.Event(), tensor(4, 5)
+    address = x.data_ptr()
+    fakes.enqueue(gate.wait, LIMIT)
+    f(x)
+    del x, f
+    gc.collect()
+    ag.Stream(backend="fakedevice").close()  # any call does what is due
+    assert address in kept_addresses()
+    gate.set()
+    device.synchronize(fakes.streams[0])
+    bound(lambda x: x * 2)(tensor(1, 1))
+    assert address not in kept_addresses()
+
+
+def kept_addresses():
+    return {x.data_ptr() for _, arrays in in_flight._runs for x in arrays}
+
+
+def test_a_framework_that_can_be_told_who_uses_an_array(monkeypatch):
+    told = []
+    streams = SimpleNamespace(current_stream=lambda device: ("current", device))
+    monkeypatch.setattr(sys.modules["fakeframe"], "accelerator", streams, raising=False)
+    monkeypatch.setattr(Tensor, "record_stream", lambda *each: told.append(each), raising=False)
+    f = bound(lambda x, y: x + y)
+    x, y = tensor(1, 2), tensor(3, 4)
+    f(x, y)
+    del told[:]
+    f(x, y)
+    assert [(id(one), stream[0]) for one, stream in told] == [(id(x), "current"), (id(y), "current")]
 
 
 def test_many_calls_are_not_kept_for_ever(device):
