@@ -15,9 +15,10 @@ from .._core.streams import Stream
 from ..errors import GraphStateError
 from .arguments import Arguments, Shape
 from .bound_inputs import Unpatchable
-from .cache import CacheInfo, GraphCache, GraphInputs, Options, Uncaptured, check_bucket
+from .cache import GraphCache, Uncaptured, check_bucket
 from .call_order import current_stream_or_none
 from .containers import rebuild
+from .options import CacheInfo, GraphInputs, Options
 from .per_instance import PerInstance
 from .recorded_call import RecordedCall, Swap
 from .signature import Call, Leaves, has_repeats, repeats

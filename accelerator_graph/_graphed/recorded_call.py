@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 from .._core import stream_stack
 from .._core.pools import PoolId
@@ -16,13 +16,11 @@ from .argument_words import NotFollowing
 from .array_placement import only_our_streams, works_on_host, writable
 from .arrays import clear_autocast_caches, copy_on_device, copy_on_host
 from .call_order import CallOrder, ReplayStream, ReplayStreams
+from .options import Mode
 from .recorded_work import RecordedWork, check_unwritten, nothing_recorded
 from .results import Result
 from .signature import Call, Leaves, Reader
 from .static_inputs import StaticInputs
-
-Mode = Literal["copy", "node", "bind"]
-"""How a graph gets its inputs; see `graphed`."""
 
 Swap = Callable[[Any], Any]
 """Returns what the function gets in the place of a value in its arguments."""
