@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import ref
@@ -19,6 +20,7 @@ from .streams import Stream
 if TYPE_CHECKING:
     from ..backends.base import Backend, Recorder
     from ._fast import Launch, Launcher
+    from .node_changes import NodeChanges
 
 
 class Executable(Owned):
@@ -27,21 +29,50 @@ class Executable(Owned):
     Attributes
     ----------
     lock : Lock or None
-        Held during each launch. None if the recorder serialises replays itself.
+        Held during each launch. None if the recorder serialises replays itself, until the first update.
     last : object
         The owner of the stream of the latest run, which the next run may have to wait for.
+    made_of : object
+        The recorder's graph, if that was kept.
+    changes : NodeChanges or None
+        What single nodes were changed to, once some were.
+    over : Event or None
+        Set by `drain` once nobody holds this object any more, if another one stands for the executable now.
     """
 
-    __slots__ = ("last", "lock")
+    __slots__ = ("changes", "last", "lock", "made_of", "over")
 
     def __init__(self, recorder: Recorder, backend: Backend, value: Any, *keeps: object) -> None:
+        self.over: threading.Event | None = None  # first: an interrupt may come at any moment
         super().__init__(recorder, backend, value, *keeps)
         self.lock = None if recorder.serialises_replays else new_lock()
         self.last: object = None
+        self.made_of: object = None
+        self.changes: NodeChanges | None = None
+
+    def locked(self) -> tuple[threading.Event, Executable]:
+        """Return another object for the same executable, whose launches hold a lock.
+
+        Launches that began before, without the lock, may still be under way until the event is set.
+        """
+        over = self.over = threading.Event()
+        other = Executable(self.recorder, self.backend, self.value)
+        other.keeps = self.keeps
+        other.lock = new_lock()
+        other.made_of, other.changes = self.made_of, self.changes
+        return over, other
+
+    def refuse_changing(self) -> None:
+        """Raise `GraphStateError` if this thread is in the middle of changing nodes, in a signal handler."""
+        if self.changes is not None and self.changes.under_way:
+            raise GraphStateError("the graph's nodes are being changed by this thread; replay it afterwards.")
 
     def act(self) -> None:
         """Destroy the executable."""
-        self.recorder.destroy_executable(self.value)
+        if self.over is None:
+            self.recorder.destroy_executable(self.value)
+        else:
+            self.over.set()
 
 
 def _not_in_c() -> None:
@@ -114,11 +145,9 @@ class Binding:
 
     def launcher(self) -> Callable[[], None]:
         """Return the callable. It holds the binding, and the binding does not hold it."""
-        executable = self.target[1]
-        in_python = self._launch if executable is None or executable.lock is None else self._launch_locked
         if fast is None:
-            return in_python
-        launcher: Launcher = fast.Launcher(capture_table.live, in_python)
+            return self._launch
+        launcher: Launcher = fast.Launcher(capture_table.live, self._launch)
         self._in_c = ref(launcher)
         self._connect_c()
         return launcher
@@ -127,20 +156,16 @@ class Binding:
         call, executable, _ = self.target
         if capture_table.live or self._asks:
             refuse_capturing(self._stream)
-        if call is not None:
-            call()
-        elif executable is not None:
-            executable.recorder.replay(executable.value, self._stream._native)
-
-    def _launch_locked(self) -> None:
-        call, executable, _ = self.target
-        if capture_table.live or self._asks:
-            refuse_capturing(self._stream)
-        assert call is not None
-        if executable is None or executable.lock is None:
-            call()  # which refuses
+        lock = None if executable is None else executable.lock
+        if executable is None or lock is None:
+            if call is not None:
+                call()  # which refuses if there is no executable
+            elif executable is not None:
+                executable.recorder.replay(executable.value, self._stream._native)
             return
-        with executable.lock:
+        assert call is not None
+        with lock:
+            executable.refuse_changing()
             call()
             executable.last = self._stream._owner  # the next run may have to wait for this one
         if isinstance(executable.recorder, FrameworkRecorder):  # only later it may let C launch

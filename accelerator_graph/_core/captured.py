@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from .ownership import Owned
 
@@ -16,6 +16,8 @@ class Captured(Owned):
 
     __slots__ = ("labels", "mode")
 
+    is_lent: ClassVar[bool] = False
+    """The graph is another one's, which lives as long as this."""
     labels: tuple[LabelledRange, ...]
     mode: CaptureMode
 

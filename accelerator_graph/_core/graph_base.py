@@ -151,7 +151,11 @@ class GraphBase:
         return made.value
 
     def retain(self, obj: T) -> T:
-        """Keep an object alive until the graph is reset, and return it."""
+        """Keep an object alive until the graph is reset, and return it.
+
+        An object that is retained during a capture lives as long as the graph does that work: until `reset`,
+        `update` or `recapture`.
+        """
         if self._retained is None:
             self._retained = []
         self._retained.append(obj)

@@ -96,6 +96,10 @@ class Lifecycle(GraphBase):
         try:
             self._runner = runner = Runner(capture.end(), keep, capture.home, capture.lease, check)
             self._collectives, self._progress = tuple(capture.collectives), capture.progress
+            runner.beside = capture.stream is not self._home
+            if self._retained:
+                runner.retained = tuple(self._retained[capture.retained :])
+                del self._retained[capture.retained :]
             if runner.is_empty():
                 self._found_empty(capture.subject)
             if capture.observation is not None:
@@ -159,14 +163,16 @@ class Lifecycle(GraphBase):
         if self._capture is not None and self._capture.is_here():
             self._forget_capture()
 
-    def _abandon(self, exc: BaseException) -> None:
+    def _abandon(
+        self, exc: BaseException, then: str = "the graph is empty and can be captured again"
+    ) -> None:
         """Leave no trace because the body raised; raise `CaptureError` if the capture was invalidated."""
         capture = self._capture_here("__exit__()")
         failure = capture.failure(exc)
         self._forget_capture()
         if failure is not None and isinstance(exc, Exception):
             raise failure from exc
-        exc.add_note(f"{capture.subject} was abandoned; the graph is empty and can be captured again.")
+        exc.add_note(f"{capture.subject} was abandoned; {then}.")
 
     def _instantiate(self, runner: Runner) -> None:
         try:
@@ -182,6 +188,8 @@ class Lifecycle(GraphBase):
         """Instantiate the graph if that has not been done."""
         if runner.executable is None or self._launch is None:
             with runner.lock:  # several threads may be the first to replay
+                if runner.dropped:
+                    raise GraphStateError(f"{runner.dropped}.")
                 if runner.executable is None:
                     self._instantiate(runner)
                 elif self._launch is None:  # something was raised between the two

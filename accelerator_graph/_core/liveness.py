@@ -58,10 +58,12 @@ class _Memory(weakref.ref[Any]):
 class Watchlist:
     """The arrays that one graph watches."""
 
-    __slots__ = ("_before", "_entries")
+    __slots__ = ("_before", "_entries", "_named")
 
     def __init__(self) -> None:
         self._entries: dict[int, _Memory] = {}
+        self._named: set[int] = set()
+        """The entries that the user asked for, by key."""
         self._before = _NONE
 
     def __len__(self) -> int:
@@ -69,7 +71,7 @@ class Watchlist:
 
     def add(self, array: object) -> None:
         """Watch an array at the user's request. Raises TypeError if it can't be referenced weakly."""
-        self._add(array, "watched", threading.get_ident())
+        self._add(array, "watched", threading.get_ident(), self._named)
 
     def begin(self) -> Callable[[object], Callable[[], object]]:
         """Return a callable that adds an array which this thread uses, and returns its undo."""
@@ -82,13 +84,20 @@ class Watchlist:
         for key in set(self._entries) - self._before:
             del self._entries[key]
 
+    def replace(self, others: Watchlist | None) -> None:
+        """Watch what another graph watches in place of what was found in a capture."""
+        named = {key: entry for key, entry in self._entries.items() if key in self._named}
+        self._entries = named if others is None else named | others._entries
+
     def check(self) -> None:
         """Raise `GraphStateError` if the memory of an array is gone, with its history as far as known."""
         gone = [entry for entry in list(self._entries.values()) if not entry.is_there()]
         if gone:
             raise GraphStateError(_message(gone))
 
-    def _add(self, array: object, how: str, thread: int) -> Callable[[], object]:
+    def _add(
+        self, array: object, how: str, thread: int, named: set[int] | None = None
+    ) -> Callable[[], object]:
         memory = _memory_of(array)
         try:
             entry = _Memory(memory, _note)
@@ -103,6 +112,8 @@ class Watchlist:
         made, entry.traced = _made(array)
         entry.text = f"{_description(array)}, {how} at {_place(entry.root, thread)}{made}"
         key = id(entry)
+        if named is not None:
+            named.add(key)
         self._entries[key] = entry
         return lambda: self._entries.pop(key, None)
 

@@ -178,6 +178,12 @@ class Lease:
     def shown(self, pool: PoolId | None) -> None:
         self._shown = pool
 
+    def shared(self) -> Lease:
+        """Return another graph's part in the same pool."""
+        other = Lease(self.id)
+        other._shown, other._pool = self._shown, self._pool
+        return other
+
     def captured(self) -> None:
         """Let others capture into the pool, since this capture is over."""
         with _lock:

@@ -52,14 +52,17 @@ class Runner:
         "__weakref__",
         "_bound",
         "_check",
-        "_keep",
+        "beside",
         "captured",
         "counted",
+        "dropped",
         "executable",
         "home",
+        "keeps_graph",
         "lease",
         "lock",
         "measured",
+        "retained",
     )
 
     def __init__(
@@ -77,7 +80,13 @@ class Runner:
         self.lease = lease
         self.lock = threading.RLock() if keep else _adding
         """Held while the graph is instantiated late, or a check is added."""
-        self._keep = keep
+        self.keeps_graph = keep
+        self.beside = False
+        """Whether another stream was captured than that of replays."""
+        self.retained: tuple[object, ...] = ()
+        """What the graph's present work needs."""
+        self.dropped = ""
+        """Why there is no executable any more, if the user has to ask for another one."""
         self._check = check
         self._bound: tuple[ref[Binding], ...] = ()
         self.counted = None if keep else captured.recorder.node_count(captured.value)
@@ -109,16 +118,28 @@ class Runner:
         if self.executable is not None and recorder.single_executable(captured.value):
             self.refuse("the graph could not be instantiated again; call instantiate() or replay()")
             drain()
-        before = before_instantiation(captured)
-        value = recorder.instantiate(captured.value)
-        self.executable = Executable(recorder, captured.backend, value, self.home._owner)
-        for binding in self._bindings():
-            binding.connect(self.executable, self._check)
-        home, lease = self.home, self.lease
-        self.measured = None if before is None else after_instantiation(before, captured, home, lease)
-        if not self._keep:
+        executable, self.measured = self.make(captured, self.lease)
+        self.connect(executable)
+        if not self.keeps_graph:
             self.captured = None
         drain()
+
+    def make(self, captured: Captured, lease: Lease) -> tuple[Executable, Measured | None]:
+        """Make an executable of a graph, which nothing launches yet."""
+        before = before_instantiation(captured)
+        value = captured.recorder.instantiate(captured.value)
+        keeps = (captured,) if captured.is_lent else ()
+        executable = Executable(captured.recorder, captured.backend, value, self.home._owner, *keeps)
+        if self.keeps_graph:
+            executable.made_of = captured.value
+        measured = None if before is None else after_instantiation(before, captured, self.home, lease)
+        return executable, measured
+
+    def connect(self, executable: Executable) -> None:
+        """Let everything that is bound launch this executable."""
+        self.executable, self.dropped = executable, ""
+        for binding in self._bindings():
+            binding.connect(executable, self._check)
 
     def home_launcher(self) -> Callable[[], None]:
         """Return a callable that replays where replays go that name no stream."""
@@ -220,6 +241,7 @@ class Runner:
             self._check()
         stream = stream.held()
         with nullcontext() if executable.lock is None else executable.lock:
+            executable.refuse_changing()
             executable.recorder.replay(executable.value, stream.native)
             executable.last = stream._owner
 
@@ -244,6 +266,11 @@ class Runner:
         for binding in self._bindings():
             binding.refuse(why)
         self.executable = None
+
+    def drop(self, why: str) -> None:
+        """Like `refuse`; the graph has no executable until `instantiate`."""
+        self.dropped = why
+        self.refuse(why)
 
 
 def make_room(table: dict[Any, Any]) -> None:

@@ -57,10 +57,13 @@ from ._contract.launch import LaunchFunction as LaunchFunction
 from ._contract.launch import SameContext as SameContext
 from ._contract.launch import SameStream as SameStream
 from ._contract.memory import DeviceMemory as DeviceMemory
+from ._contract.misfit import Misfit as Misfit
+from ._contract.parameters import Argument as Argument
 from ._contract.parameters import Change as Change
 from ._contract.parameters import NodeParameters as NodeParameters
 from ._contract.parameters import NodeSetter as NodeSetter
 from ._contract.parameters import addresses_in as addresses_in
+from ._contract.parameters import block_of as block_of
 from ._contract.parameters import changed as changed
 from ._contract.parameters import word as word
 
@@ -228,6 +231,15 @@ class Recorder(ABC):
         nothing in the middle of a change.
         """
         return None
+
+    def update(self, executable: Any, former: Any, graph: Any) -> Misfit | None:
+        """Give an executable, which does the work of `former`, that of another graph in place.
+
+        Returns None if that is done, else what did not fit, and nothing has changed then. After a
+        `DriverError` the executable may have changed in part. Runs enqueued before are not affected. The
+        library launches nothing meanwhile, and keeps `graph` as long as the executable.
+        """
+        return Misfit(f"backend {self.name!r} does not update executables")
 
     @abstractmethod
     def destroy_graph(self, graph: Any) -> None:

@@ -31,6 +31,7 @@ from .base import (
     GraphContents,
     GraphEdge,
     GraphNode,
+    Misfit,
     NodeParameters,
     NodeSetter,
 )
@@ -38,6 +39,9 @@ from .memory import memory_of
 
 _for_ever: list[object] = []
 """Memory that lives as long as the process."""
+
+_COPIES, _FILLS = ("source", "target", "enabled"), ("target", "value", "enabled")
+"""What can be changed of them in an executable."""
 
 
 class CpuBackend(Backend):
@@ -270,6 +274,10 @@ class CpuBackend(Backend):
         """Return what changes the addresses of a copy, or the address and the value of a fill."""
         return node_setter(executable, node)
 
+    def update(self, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
+        """Let later runs make the calls of another graph, if these are of the same kinds and order."""
+        return executable.update(graph.nodes)
+
     def destroy_graph(self, graph: Graph) -> None:
         """Forget what was recorded. Executables have what they need."""
         graph.nodes = ()
@@ -310,18 +318,25 @@ def _own(call: Call) -> tuple[object, ...]:
     return call, args, how
 
 
-def _contents(nodes: Sequence[Node]) -> GraphContents:
-    listed = [_listed(index, node) for index, node in enumerate(nodes)]
+def _contents(nodes: Sequence[Node], *, settable: bool = True) -> GraphContents:
+    listed = [_listed(index, node, settable) for index, node in enumerate(nodes)]
     return listed, [GraphEdge(source, target) for target, node in enumerate(nodes) for source in node.after]
 
 
-def _listed(index: int, node: Node) -> GraphNode:
+def _listed(index: int, node: Node, settable: bool) -> GraphNode:
     listed = GraphNode(index, node.kind, node.name)
     match node.kind, node.call[1]:
         case "memset", (memory, value):
-            return listed._replace(target=memory.address, nbytes=memory.nbytes, value=value)
+            return listed._replace(
+                target=memory.address, nbytes=memory.nbytes, value=value, settable=_FILLS if settable else ()
+            )
         case "memcpy", (target, source):
-            return listed._replace(target=target.address, source=source.address, nbytes=source.nbytes)
+            return listed._replace(
+                target=target.address,
+                source=source.address,
+                nbytes=source.nbytes,
+                settable=_COPIES if settable else (),
+            )
         case "graph", _:
-            return listed._replace(bodies=(_contents(body_of(node.call)),))
+            return listed._replace(bodies=(_contents(body_of(node.call), settable=False),))
     return listed

@@ -24,6 +24,7 @@ from ._cuda.changes import node_setter
 from ._cuda.driver import Driver, Event, Executable, Graph, Handle
 from ._cuda.launch import launch_function, launcher
 from ._cuda.probe import probe
+from ._cuda.update import update
 from ._shared.codes import (
     CAPABILITIES,
     CAPTURE_MODES,
@@ -47,6 +48,7 @@ from .base import (
     GraphContents,
     LaunchFunction,
     Lends,
+    Misfit,
     NodeParameters,
     NodeSetter,
 )
@@ -301,6 +303,10 @@ class CudaBackend(Lends):
         """Return a callable that changes parameters of a kernel, a copy or a fill."""
         with self._driver.current(graph.context):
             return node_setter(self._driver, graph, executable, node)
+
+    def update(self, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
+        """Update the executable in place, unless kernels differ or run in clusters."""
+        return update(self._driver, executable, former, graph)
 
     def destroy_graph(self, graph: Graph) -> None:
         """Release a graph."""

@@ -28,6 +28,7 @@ from ._hip.launch import launch_function, launcher
 from ._hip.probe import probe
 from ._hip.roots import one_root
 from ._hip.runs import Executable, has_runs, settle
+from ._hip.update import update
 from ._shared.codes import (
     CAPABILITIES,
     CAPTURE_MODES,
@@ -53,6 +54,7 @@ from .base import (
     GraphContents,
     LaunchFunction,
     Lends,
+    Misfit,
 )
 from .memory import memory_of
 
@@ -313,6 +315,10 @@ class HipBackend(Lends):
         """Prepare the executable for its first run. AMD's runtime 7.2 only checks it."""
         with self._driver.relaxed_for(stream):
             self._driver.call("hipGraphUpload", executable.handle, int(stream))
+
+    def update(self, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
+        """Update the executable in place, unless kernels differ."""
+        return update(self._driver, executable, former, graph)
 
     def destroy_graph(self, graph: Graph) -> None:
         """Release a graph."""

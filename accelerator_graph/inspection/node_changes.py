@@ -15,6 +15,7 @@ _WORDS = {
     "shared_bytes": "has {0} of shared memory instead of {1}",
     "nbytes": "is of {0} instead of {1}",
     "value": "fills with {0} instead of {1}",
+    "enabled": "is {0} instead of {1}",
 }
 _PLURALS = {"has": "have", "is": "are", "fills": "fill", "calls": "call"}
 _ADDRESSES = {
@@ -77,6 +78,8 @@ def _function(old: GraphNode, new: GraphNode) -> str:
 def _shown(field: str, value: object) -> str:
     if value is None:
         return "nothing"
+    if field == "enabled":
+        return "enabled" if value else "disabled"
     if field in ("nbytes", "shared_bytes") and isinstance(value, int):
         return size(value)
     return str(value)

@@ -16,7 +16,7 @@ D = TypeVar("D", bound=DescribedGraph)
 SCHEMA = 1
 """The version of the schema. It changes when a field goes or changes its meaning; new fields do not count."""
 
-_TUPLES = ("grid", "block")
+_TUPLES = ("grid", "block", "arguments", "settable", "changed", "values")
 _DEFAULTS = GraphNode._field_defaults
 
 

@@ -91,6 +91,8 @@ def details(node: GraphNode) -> str:
         parts.append(f"{node.source:#x} ->")
     if node.target is not None and node.kind != "host":
         parts.append(f"{node.target:#x}")
+    if not node.enabled:
+        parts.append("(disabled)")
     if is_closed(node):
         parts.append("(the driver does not tell what is inside)")
     return " ".join(parts)

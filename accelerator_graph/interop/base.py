@@ -18,7 +18,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from ..backends.base import Backend, Recorder
 
@@ -256,3 +256,11 @@ class FrameworkRecorder(Recorder):
         self.name: str = backend.name
         self.backend: Backend = backend
         self.pool = pool
+
+    def lend(self, made: Any) -> Any | None:
+        """Return the backend's object for a graph or an executable if the backend alone can run its work.
+
+        None if replays have to go through the framework, or that is not known yet. Asked by `Graph.update`:
+        the backend may then instantiate the graph as well, and change the executable in place.
+        """
+        return None

@@ -12,7 +12,7 @@ from typing import Any
 from cuda.bindings import driver
 
 from accelerator_graph.backends import registry
-from accelerator_graph.backends._cuda import capture
+from accelerator_graph.backends._cuda import capture, update
 from accelerator_graph.backends.cuda import CudaBackend as Backend
 from accelerator_graph.testing.works.cuda import call, device
 from simulators.cuda.faults import Accounts
@@ -242,6 +242,21 @@ class _Api:
         return call
 
 
+def _noted(calls: update.Calls, note: Callable[[str], None]) -> update.Calls:
+    """Let those calls be noted that go around the binding."""
+
+    def noted(name: str, function: Callable[..., int]) -> Callable[..., int]:
+        def call(*args: Any) -> int:
+            note(name)
+            return function(*args)
+
+        return call
+
+    return update.Calls(
+        *(noted(name, each) for (name, *_), each in zip(update.FUNCTIONS, calls, strict=True))
+    )
+
+
 @contextmanager
 def noting(note: Callable[[str], None]) -> Iterator[None]:
     """Let every call of the backend be noted."""
@@ -249,11 +264,15 @@ def noting(note: Callable[[str], None]) -> Iterator[None]:
     api = driver.api
     address, driver.launch_address = driver.launch_address, 0  # what C calls is not noted
     driver.api = _Api(api, note)
+    calls = update.calls_of(driver)
+    assert calls is not None
+    driver.calls = _noted(calls, note)
     try:
         yield
     finally:
         driver.launch_address = address
         driver.api = api
+        driver.calls = calls
 
 
 def forget_contexts(_: object) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from ctypes import addressof
 from functools import partial
+from typing import Any
 
 import accelerator_graph as ag
 from accelerator_graph._core import ownership, sections
-from accelerator_graph.backends.base import Change, addresses_in
+from accelerator_graph.backends.base import addresses_in
 
 from .bench import NOTHING, A, Bench, C, faults, found, left
 from .calls import Call, Phase
@@ -20,6 +22,8 @@ from .operation import Operation
 from .vendor import vendor
 
 KEPT = {"keep_graph": True}
+SIXES = vendor.memory(8)
+SIXES[:] = bytes([6] * 8)
 ONLY_ONE_EXECUTABLE = 801
 """What the driver answers to a second executable of a graph that allocates."""
 
@@ -150,25 +154,29 @@ def nodes(bench: Bench, phase: Phase) -> None:
 
 
 def with_nodes(bench: Bench) -> None:
-    """Keep the parameters of a node of each kind, by its number."""
+    """Keep changes after which the graph leaves 6 behind."""
     instantiated(bench)
-    backend, captured = bench.stream._backend, bench.graph._runner.captured.value
-    kinds = [node.kind for node in backend.nodes(captured)[0]]
-    found = backend.parameters(captured)
-    bench.kept = found and {kinds.index(kind): found[kinds.index(kind)] for kind in kinds}
+    nodes = bench.graph.describe().nodes
+    fills = {node.id: {"value": node.value + 1} for node in nodes if node.kind == "memset"}
+    copies = {node.id: {"source": SIXES, "enabled": True} for node in nodes if node.kind == "memcpy"}
+    kernels = {node.id: {"arguments": {2: 6}, "enabled": True} for node in nodes if node.kind == "kernel"}
+    bench.kept = fills | copies | kernels
 
 
 def set_nodes(bench: Bench, phase: Phase) -> None:
-    runner = bench.graph._runner
-    made = runner.captured.value, runner.executable.value
-    backend = bench.stream._backend
-    if not vendor.SETS_NODES:
-        assert [backend.node_setter(*made, number) for number in range(4)] == [None] * 4
+    if vendor.SETS_NODES:
+        bench.graph.set_nodes(bench.kept)
         return
-    for number, parameters in bench.kept.items():
-        setter = backend.node_setter(*made, number)
-        setter([Change(0, 0, parameters.blocks[0])])
-        setter.enable(True)
+    with suppress(ag.UnsupportedError):
+        bench.graph.set_nodes(bench.kept)
+        raise AssertionError("nodes were changed")
+
+
+def all_set_or_none(bench: Bench, error: Exception | None) -> None:
+    changed = vendor.SETS_NODES and error is None
+    assert bench.run() == left(6 if changed else 5)
+    bench.graph.instantiate()
+    replays(bench, error)
 
 
 def memory(bench: Bench, phase: Phase) -> None:
@@ -187,6 +195,75 @@ def handles(bench: Bench, phase: Phase) -> None:
     assert len({graph.raw_graph(), graph.raw_executable(), bench.stream.handle}) == 3
     assert graph.raw_cuda_graph() == graph.raw_graph()
     assert graph.raw_cuda_graph_exec() == graph.raw_executable()
+
+
+def with_another(bench: Bench) -> None:
+    """Have a second graph that does the same with another number, and an executable that has a lock."""
+    captured(bench)
+    other = ag.Graph(stream=bench.stream, **KEPT)
+    with bench.stream, other:
+        bench.work(bench.stream, 6)
+    bench.graph.instantiate()
+    bench.graph.update(bench.graph.clone())
+    bench.kept = other
+
+
+def with_a_shorter_one(bench: Bench) -> None:
+    instantiated(bench)
+    bench.kept = ag.Graph(stream=bench.stream, **KEPT)
+    with bench.stream, bench.kept:
+        bench.stream.fill(A, 6)
+
+
+@contextmanager
+def told_when_updating(bench: Bench, phase: Phase) -> Iterator[None]:
+    """Tell which calls are made to update an executable: instead of it there can be a new one."""
+    kind = type(bench.stream._backend)
+    own = kind.update
+
+    def update(*args: Any) -> Any:
+        phase("updating")
+        try:
+            return own(*args)
+        finally:
+            phase("")
+
+    kind.update = update
+    try:
+        yield
+    finally:
+        kind.update = own
+
+
+def update(bench: Bench, phase: Phase) -> None:
+    with told_when_updating(bench, phase):
+        bench.graph.update(bench.kept)
+
+
+def recapture(bench: Bench, phase: Phase) -> None:
+    with told_when_updating(bench, phase), bench.stream, bench.graph.recapture():
+        bench.work(bench.stream, 6)
+
+
+def clone(bench: Bench, phase: Phase) -> None:
+    bench.kept = bench.graph.clone()
+
+
+def does_either_work(bench: Bench, error: Exception | None) -> None:
+    now = bench.run()
+    assert now in (left(5), left(6), left_by_fill(6))
+    assert error is None or now == left(5)
+    assert bench.run() == now
+
+
+def left_by_fill(value: int) -> tuple[bytes, ...]:
+    return (bytes([value] * 8), *NOTHING[1:])
+
+
+def cloned(bench: Bench, error: Exception | None) -> None:
+    replays(bench, error)
+    if error is None:
+        assert bench.run(bench.kept.replay) == left(5)
 
 
 def watched(bench: Bench) -> None:
@@ -276,7 +353,11 @@ GRAPHS = (
     asked("debug-dump", dump, prepare=for_dump, check=whole_or_as_before),
     asked("num-nodes", lambda bench, _: bench.graph.num_nodes),
     asked("nodes", nodes, ignores=vendor.TELLING),
-    made("set-nodes", set_nodes, prepare=with_nodes, failed="ready"),
+    made("set-nodes", set_nodes, prepare=with_nodes, failed="ready", check=all_set_or_none),
+    made("update", update, prepare=with_another, failed="ready", check=does_either_work),
+    made("update-anew", update, prepare=with_a_shorter_one, failed="ready", check=does_either_work),
+    made("recapture", recapture, prepare=with_another, failed="ready", check=does_either_work),
+    asked("clone", clone, check=cloned),
     asked("memory", memory),
     made("raw-handles", handles, prepare=instantiated),
     kept("reset", reset, prepare=ready, check=refused),

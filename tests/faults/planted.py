@@ -164,8 +164,7 @@ def launch_what_nobody_holds() -> None:
         recorder, value, executable = executable.recorder, executable.value, None
         recorder.replay(value, self._stream.native)
 
-    for name in ("_launch", "_launch_locked"):
-        replace(replay.Binding, name, lambda original: launch)
+    replace(replay.Binding, "_launch", lambda original: launch)
 
 
 def forget_the_last_run() -> None:

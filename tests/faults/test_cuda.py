@@ -20,6 +20,7 @@ CALLED = frozenset(
         *("cuEventCreate", "cuEventDestroy", "cuEventElapsedTime", "cuEventQuery", "cuEventRecord"),
         *("cuDeviceGetGraphMemAttribute", "cuEventSynchronize", "cuFuncGetName", "cuFuncGetParamInfo"),
         *("cuGraphAddDependencies", "cuGraphAddEventRecordNode", "cuGraphClone", "cuGraphNodeFindInClone"),
+        *("cuGraphExecUpdate", "cuGraphKernelNodeGetAttribute", "cuFuncGetAttribute"),
         "cuGraphRemoveDependencies",
         *("cuGraphDebugDotPrint", "cuGraphDestroy", "cuGraphExecDestroy", "cuGraphGetEdges"),
         *("cuGraphGetNodes", "cuGraphGetRootNodes", "cuGraphInstantiate", "cuGraphKernelNodeGetParams"),
@@ -31,7 +32,7 @@ CALLED = frozenset(
         "cuStreamCreateWithPriority",
         *("cuStreamDestroy", "cuStreamEndCapture", "cuStreamGetCaptureInfo", "cuStreamGetCtx"),
         *("cuStreamIsCapturing", "cuStreamQuery", "cuStreamSynchronize", "cuStreamWaitEvent"),
-        *("cuMemGetInfo", "cuThreadExchangeStreamCaptureMode"),
+        *("cuMemGetInfo", "cuPointerGetAttributes", "cuThreadExchangeStreamCaptureMode"),
     )
 )
 """The functions that the library calls, without `cuKernelGetName` and `cuKernelGetParamInfo`, which are for

@@ -21,6 +21,7 @@ KINDS = {
     "recording": "executes during the capture, records wrongly, or records stale parameters",
     "ending": "leaves or leaks a capture on error",
     "replaying": "replays something else, elsewhere, or at another time",
+    "updating": "updates an executable in part, changes other nodes, or says what is not true of that",
     "ordering": "ignores a dependency, or has events that move",
     "failing": "hides failures, or breaks more than what has failed",
     "refusing": "swallows an error, or raises another one",

@@ -31,6 +31,17 @@ class GraphNode(NamedTuple):
     means that the vendor does not tell."""
     demangled: str = ""
     """The name as it is written in C++, if that differs. A description fills it in; a backend does not."""
+    arguments: tuple[int, ...] | None = None
+    """Of a kernel: the size of each argument in bytes."""
+    settable: tuple[str, ...] = ()
+    """What `Graph.set_node` can change, by its keywords; empty for nodes inside others."""
+    changed: tuple[str, ...] = ()
+    """What it has changed: `source`, `target` and `value` are the new ones. A description fills this in, and
+    the following."""
+    values: tuple[str, ...] | None = None
+    """Of a kernel whose arguments were changed: the bytes of each, in hexadecimal."""
+    enabled: bool = True
+    """False if the executable leaves the node out."""
 
 
 class GraphEdge(NamedTuple):

@@ -33,13 +33,38 @@ class Change(NamedTuple):
     data: bytes
 
 
+class Argument(NamedTuple):
+    """The place of a kernel's argument among its parameters."""
+
+    block: int
+    offset: int
+    nbytes: int
+
+
+_BLOCKS = {"memcpy": ("target", "source"), "memset": ("target", "value")}
+"""The names of the blocks of `NodeParameters`, by the kind of node."""
+
+
+def block_of(kind: str, name: str) -> int:
+    """Return the number of the block that has the source, the target or the value of a node."""
+    return _BLOCKS[kind].index(name)
+
+
+def settable_of(kind: str) -> tuple[str, ...]:
+    """Return the names of a copy's or a fill's parameters, in alphabetical order; nothing for other kinds."""
+    return tuple(sorted(_BLOCKS.get(kind, ())))
+
+
 class NodeSetter:
     """Changes one node in later runs of one executable, and knows what it has set.
 
     Parameters
     ----------
+    kind : str
+        The kind of the node.
     blocks : sequence of (int, int)
-        Address and size of each of the node's `NodeParameters.blocks`, in memory that `apply` keeps alive.
+        Address and size of each of the node's `NodeParameters.blocks`, in memory that `apply` keeps alive;
+        empty if they can't be changed.
     apply : callable
         Has later runs use what is in that memory now. Raises `DriverError` and changes nothing if the driver
         refuses.
@@ -47,21 +72,38 @@ class NodeSetter:
         Leaves the node out of later runs if it is called with False, and puts it back with True.
     check : callable, optional
         Raises ValueError for new contents of the blocks that are wrong though the driver may take them.
+    arguments : sequence of Argument, optional
+        Of a kernel whose arguments are known: where they lie.
+    nbytes : int, optional
+        Of a copy or a fill: how many bytes it writes.
     """
 
-    __slots__ = ("_apply", "_blocks", "check", "enable")
+    __slots__ = ("_apply", "_blocks", "arguments", "check", "enable", "kind", "nbytes")
 
     def __init__(
         self,
+        kind: str,
         blocks: Iterable[tuple[int, int]],
         apply: Callable[[], None],
         enable: Callable[[bool], None] | None = None,
         check: Callable[[Sequence[bytes]], None] | None = None,
+        arguments: Sequence[Argument] | None = None,
+        nbytes: int | None = None,
     ) -> None:
+        self.kind = kind
         self._blocks = [(ctypes.c_char * size).from_address(address) for address, size in blocks]
         self._apply = apply
         self.enable = enable
         self.check = check
+        self.arguments = arguments
+        self.nbytes = nbytes
+
+    @property
+    def settable(self) -> tuple[str, ...]:
+        """What can be changed: the `GraphNode.settable` of the node."""
+        names = settable_of(self.kind) if self._blocks else ()
+        arguments = ("arguments",) if self.arguments else ()
+        return (*arguments, *names, *(("enabled",) if self.enable else ()))
 
     @property
     def blocks(self) -> tuple[bytes, ...]:
@@ -70,7 +112,11 @@ class NodeSetter:
 
     def __call__(self, changes: Iterable[Change]) -> None:
         """Change some bytes; ValueError if there are no such bytes. If it raises, nothing is changed."""
-        self.write(changed(self.blocks, changes))
+        self.write(self.after(changes))
+
+    def after(self, changes: Iterable[Change]) -> list[bytes]:
+        """Return what the parameters would be after changes; ValueError if there are no such bytes."""
+        return changed(self.blocks, changes)
 
     def write(self, contents: Sequence[bytes]) -> None:
         """Change whole blocks, all of them. If it raises, nothing is changed."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from ..base import Misfit
 from .threads import here, start
 from .work import Call, Failure, caller, failure_of, run_calls
 from .worker import Latch, Worker
@@ -66,6 +67,19 @@ class Executable:
         nodes = list(self._plan.nodes)
         nodes[index] = nodes[index]._replace(call=call)
         self._plan = _Plan(nodes)
+
+    def update(self, nodes: Sequence[Node]) -> Misfit | None:
+        """Make later runs do the work of other nodes of the same kinds and order; else say what differs."""
+        former = self._plan.nodes
+        if len(former) != len(nodes):
+            return Misfit(f"the graphs have {len(former)} and {len(nodes)} nodes")
+        for number, (old, new) in enumerate(zip(former, nodes, strict=True)):
+            if old.kind != new.kind:
+                return Misfit(f"{old.kind!r} has become {new.kind!r}", number)
+            if (old.after, old.branch) != (new.after, new.branch):
+                return Misfit("it depends on other nodes, or is on another stream", number)
+        self._plan = _Plan(nodes)
+        return None
 
     def as_call(self) -> Call:
         """Return the call that another graph records to run this one. It outlives the executable."""

@@ -50,7 +50,8 @@ def node_setter(executable: Executable, index: int) -> NodeSetter | None:
         _, args, how, site = executable.call(index)
         executable.replace(index, (function if wanted else _nothing, args, how, site))
 
-    return NodeSetter([(ctypes.addressof(each), len(each)) for each in buffers], apply, enable)
+    blocks = [(ctypes.addressof(each), len(each)) for each in buffers]
+    return NodeSetter(node.kind, blocks, apply, enable, nbytes=node.call[1][0].nbytes)
 
 
 def _like(old: Memory | int, number: int) -> Memory | int:

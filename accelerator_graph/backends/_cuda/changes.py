@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from ..base import NodeSetter
+from ...errors import UnsupportedError
+from ..base import Argument, NodeSetter
 from . import nodes
 from .driver import Driver, Executable, Graph
-from .parameters import POINTER, SIZE, address_field, kernel_blocks
+from .layouts import POINTER, SIZE, Layouts, address_field, is_plain, kernel_blocks, places
 
 _TARGET, _VALUE = (0, 8), (16, 4)
 """Offset and size of what can be changed in ``CUDA_MEMSET_NODE_PARAMS``."""
@@ -21,81 +22,136 @@ _ADDRESSES = {"srcHost": 40, "srcDevice": 48, "dstHost": 128, "dstDevice": 136}
 def node_setter(driver: Driver, graph: Graph, executable: Executable, index: int) -> NodeSetter | None:
     """Return what changes one kernel, copy or fill; None for other nodes.
 
-    Copies and fills of several rows, and copies of arrays, can only be enabled and disabled.
+    Copies and fills of several rows, and copies of arrays, can only be enabled and disabled; kernels as well
+    if the driver is too old to tell their arguments.
     """
-    node = nodes.node_handles(driver, graph.handle)[index]
-    make = _SETTERS.get(nodes.kind_of(driver, node))
-    return None if make is None else make(driver, graph, executable, node)
+    handle = nodes.node_handles(driver, graph.handle)[index]
+    make = _SETTERS.get(nodes.kind_of(driver, handle))
+    return None if make is None else make(_Node(driver, handle, executable.handle, graph.context))
 
 
-def _kernel_setter(driver: Driver, graph: Graph, executable: Executable, node: Any) -> NodeSetter:
-    params = driver.call("cuGraphKernelNodeGetParams", node)
-    blocks = [ctypes.string_at(*each) for each in kernel_blocks(driver, params, {})]
+class _Node(NamedTuple):
+    """A node of an executable."""
+
+    driver: Driver
+    handle: Any
+    executable: Any
+    context: Any
+
+    def enable(self, wanted: bool) -> None:
+        """Let later runs do the node's work, or leave it out."""
+        self.driver.call("cuGraphNodeSetEnabled", self.executable, self.handle, wanted)
+
+    def in_struct(
+        self, kind: str, params: Any, fields: Sequence[tuple[int, int]], function: str, nbytes: int
+    ) -> NodeSetter:
+        """Return a setter that writes into a struct of the binding."""
+        start = params.getPtr()
+        apply = _call(self.driver, function, self.executable, self.handle, params, self.context)
+        check = _Check(self.driver, params, self.context)
+        blocks = [(start + at, size) for at, size in fields]
+        return NodeSetter(kind, blocks, apply, self.enable, check, nbytes=nbytes)
+
+
+def _kernel_setter(node: _Node) -> NodeSetter:
+    driver = node.driver
+    params = driver.call("cuGraphKernelNodeGetParams", node.handle)
+    layouts: Layouts = {}
+    blocks: list[bytes] = []
+    arguments: list[Argument] | None = None
+    try:
+        blocks = [ctypes.string_at(*each) for each in kernel_blocks(driver, params, layouts)]
+        arguments = places(driver, params, layouts)
+    except UnsupportedError:
+        pass
     buffers = [ctypes.create_string_buffer(each, len(each)) for each in blocks]
     starts = [ctypes.addressof(each) for each in buffers]
     array: Any = None
     size = ctypes.c_size_t(len(blocks[0]) if blocks else 0)
-    if int(params.kernelParams):
+    if blocks and int(params.kernelParams):
         array = (ctypes.c_void_p * len(starts))(*starts)
         params.kernelParams = ctypes.addressof(array)
     elif blocks:
         array = (ctypes.c_void_p * 5)(POINTER, starts[0], SIZE, ctypes.addressof(size), None)
         params.extra = ctypes.addressof(array)
     if not int(params.func) and not int(params.ctx):
-        params.ctx = graph.context
-    apply = _call(
-        driver, (buffers, array, size), "cuGraphExecKernelNodeSetParams", executable.handle, node, params
-    )
-    return NodeSetter(zip(starts, map(len, blocks), strict=True), apply, _switch(driver, executable, node))
+        params.ctx = node.context
+    function, kept = "cuGraphExecKernelNodeSetParams", (buffers, array, size)
+    apply = _call(driver, function, node.executable, node.handle, params, keeps=kept)
+    places_of = zip(starts, map(len, blocks), strict=True)
+    return NodeSetter("kernel", places_of, apply, node.enable, arguments=arguments)
 
 
-def _copy_setter(driver: Driver, graph: Graph, executable: Executable, node: Any) -> NodeSetter:
-    params = driver.call("cuGraphMemcpyNodeGetParams", node)
-    fields = [address_field(params, side) for side in ("dst", "src")]
-    plain = None not in fields and params.Height <= 1 and params.Depth <= 1
+def _copy_setter(node: _Node) -> NodeSetter:
+    params = node.driver.call("cuGraphMemcpyNodeGetParams", node.handle)
+    sides = ("dst", "src") if is_plain(params) else ()
+    fields = [(_ADDRESSES[str(address_field(params, side))], 8) for side in sides]
     params.Height = params.Depth = 1
-    places = [(_ADDRESSES[str(field)], 8) for field in fields] if plain else []
-    function = "cuGraphExecMemcpyNodeSetParams"
-    return _setter(driver, graph, executable, node, params, places, function)
+    return node.in_struct("memcpy", params, fields, "cuGraphExecMemcpyNodeSetParams", params.WidthInBytes)
 
 
-def _fill_setter(driver: Driver, graph: Graph, executable: Executable, node: Any) -> NodeSetter:
-    params = driver.call("cuGraphMemsetNodeGetParams", node)
-    places = [_TARGET, _VALUE] if params.height <= 1 else []
-    return _setter(driver, graph, executable, node, params, places, "cuGraphExecMemsetNodeSetParams")
+def _fill_setter(node: _Node) -> NodeSetter:
+    params = node.driver.call("cuGraphMemsetNodeGetParams", node.handle)
+    fields = [_TARGET, _VALUE] if params.height <= 1 else []
+    nbytes = params.elementSize * params.width
+    return node.in_struct("memset", params, fields, "cuGraphExecMemsetNodeSetParams", nbytes)
 
 
-def _setter(
-    driver: Driver,
-    graph: Graph,
-    executable: Executable,
-    node: Any,
-    params: Any,
-    places: list[tuple[int, int]],
-    function: str,
-) -> NodeSetter:
-    """Return a setter that writes into a struct of the binding."""
-    start = params.getPtr()
-    apply = _call(driver, None, function, executable.handle, node, params, graph.context)
-    blocks = [(start + offset, size) for offset, size in places]
-    return NodeSetter(blocks, apply, _switch(driver, executable, node))
-
-
-_SETTERS: dict[str, Callable[[Driver, Graph, Executable, Any], NodeSetter]] = {
+_SETTERS: dict[str, Callable[[_Node], NodeSetter]] = {
     "kernel": _kernel_setter,
     "memcpy": _copy_setter,
     "memset": _fill_setter,
 }
 
 
-def _switch(driver: Driver, executable: Executable, node: Any) -> Callable[[bool], None]:
-    def enable(wanted: bool) -> None:
-        driver.call("cuGraphNodeSetEnabled", executable.handle, node, wanted)
+class _Check:
+    """Refuses addresses and values that the driver takes although they are wrong."""
 
-    return enable
+    def __init__(self, driver: Driver, params: Any, context: Any) -> None:
+        self._driver = driver
+        self._params = params
+        self._context = context
+
+    def __call__(self, after: Sequence[bytes]) -> None:
+        params = self._params
+        if hasattr(params, "elementSize"):
+            target, value = (int.from_bytes(each, "little") for each in after)
+            if value >= 1 << 8 * params.elementSize:
+                raise ValueError(
+                    f"the fill has elements of {params.elementSize} bytes, and {value} does not fit into "
+                    "them; pass a smaller value."
+                )
+            self._compare(int(params.dst), target)
+        else:
+            for side, new in zip(("dst", "src"), after, strict=True):
+                old = getattr(params, str(address_field(params, side)))
+                self._compare(int(old), int.from_bytes(new, "little"))
+
+    def _compare(self, old: int, new: int) -> None:
+        if old == new:
+            return
+        with self._driver.current(self._context):
+            (was, before), (now, context) = self._place(old), self._place(new)
+        if was != now:
+            raise ValueError(
+                f"the memory at {new:#x} is not of the kind that was captured, of the device or of the host; "
+                "pass memory of that kind, or capture again."
+            )
+        if before and context and before != context:
+            raise ValueError(
+                f"the memory at {new:#x} belongs to another context than the one that was captured; pass "
+                "memory of that context, or capture again."
+            )
+
+    def _place(self, address: int) -> tuple[int, int]:
+        """Return the type and the context of memory; 0 for what is not known."""
+        kinds = self._driver.api.CUpointer_attribute
+        wanted = [kinds.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, kinds.CU_POINTER_ATTRIBUTE_CONTEXT]
+        kind, context = self._driver.call("cuPointerGetAttributes", len(wanted), wanted, address)
+        return int(kind), int(context)
 
 
-def _call(driver: Driver, keeps: object, function: str, *args: Any) -> Callable[[], None]:
+def _call(driver: Driver, function: str, *args: Any, keeps: object = None) -> Callable[[], None]:
     """Return a call of a function that answers nothing, which keeps an object alive."""
     api, success = getattr(driver.api, function), driver.success
 

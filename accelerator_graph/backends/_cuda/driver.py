@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from ctypes import CFUNCTYPE, c_int
 from functools import partial
 from itertools import chain
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..._interpreter.sure_exit import Between, Section
 from ...errors import DriverError
@@ -13,6 +15,9 @@ from .._shared.codes import NOT_READY, SPECIAL_STREAMS
 from .._shared.keeping import ASKED
 from .errors import call_broke, call_failed
 from .probe import import_driver, version_text
+
+if TYPE_CHECKING:
+    from .update import Calls, Shape
 
 _NOTHING_TO_DO = nullcontext()
 
@@ -32,7 +37,12 @@ class Handle:
 class Graph(Handle):
     """A recorded graph."""
 
-    __slots__ = ()
+    __slots__ = ("shape",)
+
+    def __init__(self, handle: Any, context: Any) -> None:
+        super().__init__(handle, context)
+        self.shape: Shape | None = None
+        """That with which it last updated an executable."""
 
 
 class Executable(Handle):
@@ -55,6 +65,7 @@ class Driver:
         "_latest",
         "_primary",
         "api",
+        "calls",
         "current_address",
         "device_count",
         "launch_address",
@@ -86,6 +97,8 @@ class Driver:
         self.launch_answered = partial(self.answered, "cuGraphLaunch")
         self.launch_broke = partial(self.broke, "cuGraphLaunch")
         self.launch_failed = partial(self.failed, "cuGraphLaunch")
+        self.calls: Calls | None = None
+        """Those of `update`, once there was one."""
         self.launch_address = self._address("cuGraphLaunch")
         self.current_address = self._address("cuCtxGetCurrent")
 
@@ -179,9 +192,14 @@ class Driver:
             self.broke(function, error)
         self.failed(function, code)
 
-    def _address(self, function: str) -> int:
-        """Return the address of CUDA 12.0's version of a function; 0 if the driver does not tell it."""
-        code, *found = self.answer("cuGetProcAddress", function.encode(), 12000, 0)
+    def raw(self, function: str, version: int, *types: Any) -> Callable[..., int] | None:
+        """Return that version of a function as one of ctypes; None if the driver does not have it."""
+        address = self._address(function, version)
+        return CFUNCTYPE(c_int, *types)(address) if address else None
+
+    def _address(self, function: str, version: int = 12000) -> int:
+        """Return the address of a function as of a version of CUDA; 0 if the driver does not tell it."""
+        code, *found = self.answer("cuGetProcAddress", function.encode(), version, 0)
         return int(found[0] or 0) if code is self.success and found else 0
 
     def _version(self) -> str:

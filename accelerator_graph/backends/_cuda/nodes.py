@@ -8,6 +8,7 @@ from typing import Any
 from ...errors import AcceleratorGraphError
 from ..base import GraphContents, GraphEdge, GraphNode
 from .driver import Driver
+from .layouts import Layouts, address, is_plain, layout
 
 
 def node_handles(driver: Driver, graph: Any) -> list[Any]:
@@ -31,10 +32,13 @@ def root_count(driver: Driver, graph: Any) -> int:
     return count
 
 
-def list_nodes(driver: Driver, graph: Any) -> GraphContents:
-    """Return a graph's nodes and the dependencies between them, and those of the graphs inside."""
+def list_nodes(driver: Driver, graph: Any, *, inside: bool = False) -> GraphContents:
+    """Return a graph's nodes and the dependencies between them, and those of the graphs inside.
+
+    Nodes inside others can't be changed in an executable.
+    """
     handles = node_handles(driver, graph)
-    reader = _Reader(driver)
+    reader = _Reader(driver, settable=not inside)
     nodes = [reader.read(index, handle) for index, handle in enumerate(handles)]
     edges, data = dependencies(driver, graph, handles)
     return nodes, [
@@ -71,9 +75,11 @@ def kind_of(driver: Driver, node: Any) -> str:
 class _Reader:
     """Reads the parameters of a graph's nodes. Names of functions are asked for once."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, *, settable: bool) -> None:
         self._driver = driver
         self._names: dict[int, str] = {}
+        self._layouts: Layouts = {}
+        self._settable = settable
 
     def read(self, index: int, handle: Any) -> GraphNode:
         """Return one node; without parameters where the driver does not tell them."""
@@ -89,12 +95,25 @@ class _Reader:
 
     def _kernel(self, node: GraphNode, handle: Any) -> GraphNode:
         params = self._driver.call("cuGraphKernelNodeGetParams", handle)
+        arguments = self._arguments(params)
         return node._replace(
             name=self._name(params),
+            arguments=arguments,
+            settable=self._can_set("arguments") if arguments else self._can_set(),
             grid=(params.gridDimX, params.gridDimY, params.gridDimZ),
             block=(params.blockDimX, params.blockDimY, params.blockDimZ),
             shared_bytes=params.sharedMemBytes,
         )
+
+    def _can_set(self, *names: str) -> tuple[str, ...]:
+        return (*names, "enabled") if self._settable else ()
+
+    def _arguments(self, params: Any) -> tuple[int, ...] | None:
+        """Return the sizes of a kernel's arguments; None if the driver does not tell them."""
+        try:
+            return tuple(size for _, size in layout(self._driver, params, self._layouts))
+        except AcceleratorGraphError:
+            return None
 
     def _name(self, params: Any) -> str:
         """Return the name of a kernel node's function, or an empty string if it is not known."""
@@ -114,13 +133,15 @@ class _Reader:
     def _memset(self, node: GraphNode, handle: Any) -> GraphNode:
         params = self._driver.call("cuGraphMemsetNodeGetParams", handle)
         nbytes = params.elementSize * params.width * max(params.height, 1)
-        return node._replace(target=int(params.dst), nbytes=nbytes, value=params.value)
+        can = self._can_set("target", "value") if params.height <= 1 else self._can_set()
+        return node._replace(target=int(params.dst), nbytes=nbytes, value=params.value, settable=can)
 
     def _memcpy(self, node: GraphNode, handle: Any) -> GraphNode:
         params = self._driver.call("cuGraphMemcpyNodeGetParams", handle)
         return node._replace(
-            target=_address(params.dstMemoryType, params.dstDevice, params.dstHost),
-            source=_address(params.srcMemoryType, params.srcDevice, params.srcHost),
+            target=address(params, "dst"),
+            source=address(params, "src"),
+            settable=self._can_set("source", "target") if is_plain(params) else self._can_set(),
             nbytes=params.WidthInBytes * max(params.Height, 1) * max(params.Depth, 1),
         )
 
@@ -137,7 +158,7 @@ class _Reader:
 
     def _graph(self, node: GraphNode, handle: Any) -> GraphNode:
         child = self._driver.call("cuGraphChildGraphNodeGetGraph", handle)
-        return node._replace(bodies=(list_nodes(self._driver, child),))
+        return node._replace(bodies=(list_nodes(self._driver, child, inside=True),))
 
     def _conditional(self, node: GraphNode, handle: Any) -> GraphNode:
         """Return the node with its bodies, which only drivers and bindings from CUDA 13.2 on tell."""
@@ -145,17 +166,9 @@ class _Reader:
             return node
         whole = self._driver.call("cuGraphNodeGetParams", handle)
         params = whole.conditional  # reads the memory of the whole, but does not keep it
-        bodies = tuple(list_nodes(self._driver, body) for body in params.phGraph_out)
+        bodies = tuple(list_nodes(self._driver, body, inside=True) for body in params.phGraph_out)
         try:
             name = params.type.name.removeprefix("CU_GRAPH_COND_TYPE_").lower()
         except ValueError:  # a driver that is newer than the binding
             name = ""
         return node._replace(name=name, bodies=bodies)
-
-
-def _address(memory: Any, device: Any, host: Any) -> int | None:
-    """Return the address of one side of a copy; None for an array."""
-    kind = memory.name.rpartition("_")[2]
-    if kind == "ARRAY":
-        return None
-    return int(host) if kind == "HOST" else int(device)

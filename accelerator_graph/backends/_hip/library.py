@@ -88,6 +88,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "hipGraphInstantiateWithFlags": (_HANDLE_OUT, c_void_p, c_ulonglong),
     "hipGraphUpload": (c_void_p, c_void_p),
     "hipGraphLaunch": (c_void_p, c_void_p),
+    "hipGraphExecUpdate": (c_void_p, c_void_p, _HANDLE_OUT, _INT_OUT),
     "hipGraphExecDestroy": (c_void_p,),
 }
 _TEXTS: dict[str, tuple[Any, ...]] = {

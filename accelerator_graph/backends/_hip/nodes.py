@@ -35,7 +35,7 @@ _COPIES_TELL = 7_02_00000
 """The version of the runtime from which copies tell their parameters: 6.4.3 answers with garbage."""
 
 
-class _KernelParameters(ctypes.Structure):
+class KernelParameters(ctypes.Structure):
     """`hipKernelNodeParams`."""
 
     _fields_ = (
@@ -132,7 +132,7 @@ def _read(driver: Driver, index: int, handle: int) -> GraphNode:
 
 
 def _kernel(driver: Driver, node: GraphNode, handle: int) -> GraphNode:
-    found = _KernelParameters()
+    found = KernelParameters()
     driver.call("hipGraphKernelNodeGetParams", handle, byref(found))
     return node._replace(
         name=_name(driver, found.function),

@@ -256,6 +256,11 @@ class TorchRecorder(FrameworkRecorder):
             if undo is not None:
                 undo()
 
+    def lend(self, made: Recording | Executable) -> Any | None:
+        """Return the handle of what is known to draw no random number."""
+        executable = made.executable if isinstance(made, Recording) else made
+        return None if executable is None or executable.needs_torch is not False else made.handle
+
     # ---- what knows the handles ----------------------------------------------------------------
 
     def upload(self, executable: Executable, stream: Any) -> None:

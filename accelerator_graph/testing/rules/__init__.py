@@ -21,6 +21,7 @@ from .leaks import LeakRules
 from .lifetime import LifetimeRules
 from .members import MemberRules
 from .memory import MemoryRules
+from .node_changes import NodeChangeRules
 from .pools import PoolRules
 from .process import ProcessRules
 from .replay import ReplayRules
@@ -28,6 +29,7 @@ from .state import StateRules
 from .streams import StreamRules
 from .threads import ThreadRules
 from .timing import TimingRules
+from .updates import UpdateRules
 from .waiting import WaitingRules
 from .work import WorkRules
 from .work_failures import WorkFailureRules
@@ -58,6 +60,8 @@ class AllRules(
     LeakRules,
     ProcessRules,
     ReplayRules,
+    UpdateRules,
+    NodeChangeRules,
     PoolRules,
     MemoryRules,
     AmountRules,

@@ -23,6 +23,9 @@ TABLE: dict[str, tuple[str, ...]] = {
     "instantiate":        (ERROR,       ERROR,       ERROR,       "ready",    ERROR,   "ready"),
     "replay":             (ERROR,       ERROR,       ERROR,       "ready",    "ready", "ready"),
     "bind":               (ERROR,       ERROR,       ERROR,       "ready",    "ready", "ready"),
+    "update":             (ERROR,       ERROR,       ERROR,       "ready",    "ready", "ready"),
+    "recapture":          (ERROR,       ERROR,       ERROR,       "ready",    "ready", "ready"),
+    "clone":              (ERROR,       ERROR,       ERROR,       "captured", ERROR,   "ready"),
     "pool":               (ERROR,       ERROR,       ERROR,       "captured", "ready", "ready"),
     "num_nodes":          (ERROR,       ERROR,       ERROR,       "captured", "ready", "ready"),
     "debug_dump":         (ERROR,       ERROR,       ERROR,       "captured", ERROR,   "ready"),
@@ -52,14 +55,25 @@ class StateRules(Case):
     def _check_cell(self, call: str, state: str) -> None:
         expected = dict(zip(STATES, TABLE[call], strict=True))[state]
         stream, cell = self.stream(), self.cell()
+        other = self._in_state("captured", stream, cell)
         graph = self._in_state(state, stream, cell)
         before = graph.state
         assert before == state.partition(" ")[0]
+
+        def do() -> None:
+            if call == "update":
+                graph.update(other)
+            elif call == "recapture":
+                with graph.recapture():
+                    self.enqueue(stream, cell)
+            else:
+                _call(call, graph)
+
         if expected == ERROR:
-            expect(ag.GraphStateError, _call, call, graph, match=call)
+            expect(ag.GraphStateError, do, match=call)
             assert graph.state == before
         else:
-            self._permitted(call, state, graph, expected)
+            self._permitted(call, do, graph, expected)
         runs = int(call == "replay" and expected != ERROR)
         assert self.read(cell) == applied(runs)
         self._finish(graph, stream, cell, recorded=state != "empty")
@@ -77,11 +91,11 @@ class StateRules(Case):
             graph.instantiate()
         return graph
 
-    def _permitted(self, call: str, state: str, graph: ag.Graph, expected: str) -> None:
+    def _permitted(self, call: str, do: Callable[[], None], graph: ag.Graph, expected: str) -> None:
         needed = OPTIONAL.get(call)
         before = graph.state
         try:
-            _call(call, graph)
+            do()
         except ag.UnsupportedError as error:
             refused = error
         else:

@@ -86,16 +86,6 @@ def test_fills_copies_allocations_and_graphs_inside(backend, stream, block, othe
         backend.destroy_graph(each)
 
 
-def test_a_block_of_parameters(block):
-    """As cuBLAS launches its kernels."""
-    words = (ctypes.c_uint64 * 3)(5, block.pointer, 7)
-    size = ctypes.c_size_t(24)
-    extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(words), 2, ctypes.addressof(size), None)
-    assert list(
-        (ctypes.c_uint64 * 3).from_buffer_copy(ctypes.string_at(*parameters._block(ctypes.addressof(extra))))
-    ) == [5, block.pointer, 7]
-
-
 def test_a_node_whose_parameters_are_not_told(backend, stream, block, monkeypatch):
     graph = captured(backend, stream, lambda: backend.fill(stream, block.pointer, 1, 8))
     monkeypatch.setattr(parameters, "kind_of", lambda *_: "conditional")
@@ -156,6 +146,32 @@ def test_parameters_of_a_kernel_can_be_changed(backend, stream, block, second, k
             made.run()
             assert second.read()[:32] == struct.pack("4d", 4, 6, 8, 10)
             assert made.change.blocks[0] == word(second.pointer)
+
+
+def test_parameters_in_one_block_can_be_changed(backend, stream, block, second):
+    """As cuBLAS launches its kernels."""
+    data = struct.pack("Qif", block.pointer, 4, 1.0) + bytes(Pair(1, 2.0))
+    buffer, size = ctypes.create_string_buffer(data, len(data)), ctypes.c_size_t(len(data))
+    extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(buffer), 2, ctypes.addressof(size), None)
+    with kernels() as found:
+
+        def work():
+            where = ctypes.addressof(extra)
+            call(driver.cuLaunchKernel, found.store, 1, 1, 1, 4, 1, 1, 0, stream, 0, where)
+
+        with Executable(backend, stream, work) as made:
+            (node,) = backend.nodes(made.graph)[0]
+            assert node.arguments == (8, 4, 4, 16)
+            assert len(made.change.blocks) == 1
+            assert [(each.offset, each.nbytes) for each in made.change.arguments] == [
+                *((0, 8), (8, 4), (12, 4), (16, 16)),
+            ]
+            made.change([(0, 0, word(second.pointer)), (0, 12, struct.pack("f", 2.0))])
+            made.run()
+            assert second.read()[:32] == struct.pack("4d", 3, 5, 7, 9)
+            made.change.words([(0, 0)])(block.pointer)
+            made.run()
+            assert block.read()[:32] == struct.pack("4d", 3, 5, 7, 9)
 
 
 def test_both_addresses_of_a_copy_and_the_value_of_a_fill_can_be_changed(backend, stream, block, second):

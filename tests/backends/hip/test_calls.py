@@ -152,7 +152,7 @@ def test_signatures_are_those_of_the_declarations(binding, name):
 
 
 def test_the_parameters_of_a_kernel_node_are_laid_out_as_hip_python_has_them(binding):
-    parameters = _hip_nodes._KernelParameters()
+    parameters = _hip_nodes.KernelParameters()
     parameters.grid[:] = 1, 2, 3
     parameters.block[:] = 4, 5, 6
     parameters.shared_bytes, parameters.function = 7, 0x1000

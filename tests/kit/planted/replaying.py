@@ -299,7 +299,7 @@ class _Several(NodeSetter):
     """Changes several nodes, none included, in the place of one."""
 
     def __init__(self, setters: Sequence[NodeSetter | None]) -> None:
-        super().__init__((), lambda: None)
+        super().__init__("memcpy", (), lambda: None)
         self._setters = [each for each in setters if each]
 
     def __call__(self, changes: Iterable[Change]) -> None:

@@ -64,6 +64,7 @@ struct graph *graph_copy(const struct graph *graph, bool named) {
         struct node *mine = graph_add(copy, &node->work, &(struct nodes){0});
         mine->original = node->handle;
         mine->disabled = node->disabled;
+        memcpy(mine->cluster, node->cluster, sizeof mine->cluster);
         if (node->conditional) mine->conditional = conditional_copy(node->conditional, named);
         if (!node->child) continue;
         mine->child = graph_copy(node->child, named);

@@ -24,10 +24,11 @@ struct node {
     handle original; /* in a clone: the node that this one stands for */
     struct node *pair;
     size_t index, waits;
+    unsigned cluster[3]; /* of a kernel */
     void *parameters[MOST_PARAMETERS]; /* where those of a kernel are, once that was asked */
-    unsigned char block[MOST_PARAMETER_BYTES]; /* all of them, if they were given so */
-    size_t block_size;
-    void *extra[5];
+    void *extra[5];                    /* or the block that they are in */
+    size_t block_bytes;
+    unsigned char block[MOST_PARAMETER_BYTES];
     bool reached;
     bool disabled; /* in an executable: it does nothing */
     bool forgotten; /* the program took it out of a stream's dependencies: nothing has to join it */

@@ -4,29 +4,36 @@
 #include "modules.h"
 
 enum { MOST_THREADS = 1024, EVERY_PARAMETER = 16 };
-enum { END, BUFFER_POINTER, BUFFER_SIZE }; /* what stands before each value in `extra` */
 
-/* Find the parameters in one block of memory, each at its natural alignment. */
+/* Each parameter is at its natural alignment. */
+size_t kernel_offsets(const struct native *native, size_t *offsets) {
+    size_t offset = 0;
+    for (unsigned i = 0; i < native->count; i++) {
+        size_t size = native->sizes[i], alignment = size < 8 ? size : 8;
+        offset = (offset + alignment - 1) / alignment * alignment;
+        offsets[i] = offset;
+        offset += size;
+    }
+    return offset;
+}
+
+/* Find the parameters in one block of memory. */
 static CUresult find_in_block(const struct native *native, void **extra, void **found) {
     char *block = NULL;
     const size_t *nbytes = NULL;
-    size_t offset = 0;
-    for (; *extra != (void *)END; extra += 2) {
-        if (*extra == (void *)BUFFER_POINTER)
+    size_t offsets[MOST_PARAMETERS];
+    for (; *extra != (void *)BLOCK_END; extra += 2) {
+        if (*extra == (void *)BLOCK_POINTER)
             block = extra[1];
-        else if (*extra == (void *)BUFFER_SIZE)
+        else if (*extra == (void *)BLOCK_SIZE)
             nbytes = extra[1];
         else
             return INVALID_VALUE;
     }
     if (!block || !nbytes) return INVALID_VALUE;
-    for (unsigned i = 0; i < native->count; i++) {
-        size_t size = native->sizes[i], alignment = size < 8 ? size : 8;
-        offset = (offset + alignment - 1) / alignment * alignment;
-        found[i] = block + offset;
-        offset += size;
-    }
-    return offset <= *nbytes ? SUCCESS : INVALID_VALUE;
+    size_t size = kernel_offsets(native, offsets);
+    for (unsigned i = 0; i < native->count; i++) found[i] = block + offsets[i];
+    return size <= *nbytes ? SUCCESS : INVALID_VALUE;
 }
 
 static bool is_possible(const struct geometry *geometry) {

@@ -137,17 +137,23 @@ API(2, 0, cuMemGetInfo, 3020, cuMemGetInfo_v2, size_t *, free_now, size_t *, tot
     return SUCCESS;
 }
 
-/* Of all that an address says, its memory's type alone: device memory, for managed memory too, or none. */
+/* Of all that an address says, its memory's type (device memory, for managed memory too, or none) and its
+ * context. */
 API(4, 0, cuPointerGetAttributes, 7000, cuPointerGetAttributes, unsigned, count, const int *, which,
     void **, answers, const char *, address) {
-    enum { MEMORY_TYPE = 2, HOST_MEMORY = 1, DEVICE_MEMORY = 2 };
+    enum { CONTEXT = 1, MEMORY_TYPE = 2, HOST_MEMORY = 1, DEVICE_MEMORY = 2 };
     struct context *context;
     TRY(context_current(&context));
-    if (count != 1 || which[0] != MEMORY_TYPE) {
-        count_unknown("an attribute of a pointer");
-        return NOT_SUPPORTED;
-    }
     const struct allocation *of = allocation_around(address);
-    *(unsigned *)answers[0] = !of ? 0 : of->place == ON_HOST ? HOST_MEMORY : DEVICE_MEMORY;
+    for (unsigned i = 0; i < count; i++) {
+        if (which[i] == MEMORY_TYPE) {
+            *(unsigned *)answers[i] = !of ? 0 : of->place == ON_HOST ? HOST_MEMORY : DEVICE_MEMORY;
+        } else if (which[i] == CONTEXT) {
+            *(handle *)answers[i] = of ? of->context : 0;
+        } else {
+            count_unknown("an attribute of a pointer");
+            return NOT_SUPPORTED;
+        }
+    }
     return SUCCESS;
 }

@@ -137,6 +137,28 @@ API(4, 0, cuKernelGetParamInfo, 12040, cuKernelGetParamInfo, handle, which, size
     return parameter(handle_get(which, KERNEL), index, place, size);
 }
 
+/* No kernel is compiled for clusters. */
+enum { REQUIRED_CLUSTER_WIDTH = 11 };
+
+static CUresult attribute_of(const struct kernel *kernel, int attribute, int *value) {
+    if (!kernel) return INVALID_HANDLE;
+    if (attribute != REQUIRED_CLUSTER_WIDTH) {
+        count_unknown("an attribute of a kernel");
+        return INVALID_VALUE;
+    }
+    *value = 0;
+    return SUCCESS;
+}
+
+API(3, 0, cuFuncGetAttribute, 2020, cuFuncGetAttribute, int *, value, int, attribute, handle, which) {
+    return attribute_of(handle_get(which, FUNCTION), attribute, value);
+}
+
+API(4, 0, cuKernelGetAttribute, 12000, cuKernelGetAttribute, int *, value, int, attribute, handle, which,
+    int, device) {
+    return attribute_of(handle_get(which, KERNEL), attribute, value);
+}
+
 API(1, 0, cuFuncLoad, 12040, cuFuncLoad, handle, which) {
     return handle_get(which, FUNCTION) ? SUCCESS : INVALID_HANDLE;
 }

@@ -17,20 +17,16 @@ struct kernel_node_params {
     handle kernel, context;
 };
 
-/* Put the parameters of a kernel one behind the other, each at its natural alignment, as cuBLAS does. */
-static void **extra_of(struct node *node) {
-    const struct native *native = node->work.native;
-    size_t offset = 0;
-    for (unsigned i = 0; i < native->count; i++) {
-        size_t size = native->sizes[i], alignment = size < 8 ? size : 8;
-        offset = (offset + alignment - 1) / alignment * alignment;
-        memcpy(node->block + offset, node->parameters[i], size);
-        offset += size;
-    }
-    node->block_size = offset;
-    void *extra[5] = {(void *)1, node->block, (void *)2, &node->block_size, NULL};
+/* Of parameters that were given in one block the driver tells that block, and not where each one is. */
+static void tell_block(struct node *node, struct kernel_node_params *answer) {
+    size_t offsets[MOST_PARAMETERS];
+    node->block_bytes = kernel_offsets(node->work.native, offsets);
+    for (unsigned i = 0; i < node->work.native->count; i++)
+        memcpy(node->block + offsets[i], node->parameters[i], node->work.native->sizes[i]);
+    void *extra[] = {(void *)BLOCK_POINTER, node->block, (void *)BLOCK_SIZE, &node->block_bytes, (void *)BLOCK_END};
     memcpy(node->extra, extra, sizeof extra);
-    return node->extra;
+    answer->parameters = NULL;
+    answer->extra = node->extra;
 }
 
 API(2, 0, cuGraphKernelNodeGetParams, 12000, cuGraphKernelNodeGetParams_v2, handle, which,
@@ -39,14 +35,30 @@ API(2, 0, cuGraphKernelNodeGetParams, 12000, cuGraphKernelNodeGetParams_v2, hand
     if (!node) return INVALID_VALUE;
     const struct work *work = &node->work;
     work_parameters(work, node->parameters);
-    *answer = (struct kernel_node_params){.shared = work->geometry.shared};
-    if (work->in_block)
-        answer->extra = extra_of(node);
-    else
-        answer->parameters = node->parameters;
+    *answer = (struct kernel_node_params){.shared = work->geometry.shared, .parameters = node->parameters};
     memcpy(answer->grid, work->geometry.grid, sizeof answer->grid);
     memcpy(answer->block, work->geometry.block, sizeof answer->block);
+    if (work->in_block) tell_block(node, answer);
     *(handle_is(work->function, KERNEL) ? &answer->kernel : &answer->function) = work->function;
+    return SUCCESS;
+}
+
+/* An attribute of a kernel: of all, this driver has the cluster's dimensions. */
+enum { CLUSTER_DIMENSION = 4 };
+
+API(3, 0, cuGraphKernelNodeGetAttribute, 11000, cuGraphKernelNodeGetAttribute, handle, which, int, attribute,
+    void *, value) {
+    const struct node *node = node_of(which, WORK_KERNEL);
+    if (!node || attribute != CLUSTER_DIMENSION) return INVALID_VALUE;
+    memcpy(value, node->cluster, sizeof node->cluster);
+    return SUCCESS;
+}
+
+API(3, 0, cuGraphKernelNodeSetAttribute, 11000, cuGraphKernelNodeSetAttribute, handle, which, int, attribute,
+    const void *, value) {
+    struct node *node = node_of(which, WORK_KERNEL);
+    if (!node || attribute != CLUSTER_DIMENSION) return INVALID_VALUE;
+    memcpy(node->cluster, value, sizeof node->cluster);
     return SUCCESS;
 }
 

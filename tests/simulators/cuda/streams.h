@@ -49,8 +49,8 @@ struct work {
     struct allocation *memory;
     handle function; /* of a kernel: a function's or a kernel's handle, whichever was launched */
     const struct native *native;
+    bool in_block; /* its parameters were given in one block of memory */
     struct geometry geometry;
-    bool in_block; /* its parameters were given as one block, and are told so */
     _Alignas(16) unsigned char parameters[MOST_PARAMETER_BYTES];
 };
 

@@ -93,6 +93,16 @@ EXPORT hipError_t hipGraphUpload(hipGraphExec_t executable, hipStream_t stream) 
     return FORWARD(cuGraphUpload, executable, stream);
 }
 
+/* The numbers of the results are CUDA's. */
+EXPORT hipError_t hipGraphExecUpdate(
+    hipGraphExec_t executable, hipGraph_t graph, hipGraphNode_t *node, int *result) {
+    CUgraphExecUpdateResultInfo info = {0};
+    CUresult code = driver_enter() ?: cuda.cuGraphExecUpdate(executable, graph, &info);
+    if (node) *node = info.errorNode;
+    if (result) *result = (int)info.result;
+    return answer(code);
+}
+
 EXPORT hipError_t hipGraphExecDestroy(hipGraphExec_t executable) {
     return FORWARD(cuGraphExecDestroy, executable);
 }

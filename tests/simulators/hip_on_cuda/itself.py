@@ -289,3 +289,26 @@ def test_a_copy_of_a_graph_records_an_event(cells, stream):
     for each in (copy, graph):
         bench.call("hipGraphDestroy", each)
     bench.call("hipEventDestroy", event)
+
+
+def test_an_executable_is_updated_or_says_why_not(cells, stream):
+    def captured(*values):
+        begin(stream)
+        for each in values:
+            bench.call("hipMemsetAsync", cells, each, 4, stream)
+        return end(stream)
+
+    first, second, longer = captured(1), captured(2), captured(3, 4)
+    executable = bench.made("hipGraphInstantiateWithFlags", first, 1)
+    node, result = c_void_p(1), c_int(7)
+    update = "hipGraphExecUpdate", executable
+    assert bench.answer(*update, longer, byref(node), byref(result)) == 910
+    assert (node.value, result.value) == (None, 2)
+    bench.call(*update, second, byref(node), byref(result))
+    assert (node.value, result.value) == (None, 0)
+    bench.call("hipGraphLaunch", executable, stream)
+    bench.call("hipStreamSynchronize", stream)
+    assert words(cells, 1) == [0x02020202]
+    bench.call("hipGraphExecDestroy", executable)
+    for each in (first, second, longer):
+        bench.call("hipGraphDestroy", each)

@@ -26,7 +26,7 @@
     m(cuStreamGetCaptureInfo, 12030) m(cuStreamUpdateCaptureDependencies, 12030) \
     m(cuThreadExchangeStreamCaptureMode, 10010) m(cuGraphDestroy, 10000) \
     m(cuGraphInstantiateWithFlags, 11040) m(cuGraphLaunch, 10000) m(cuGraphUpload, 11010) \
-    m(cuGraphExecDestroy, 10000) m(cuGraphDebugDotPrint, 11030) m(cuGraphGetNodes, 10000) \
+    m(cuGraphExecDestroy, 10000) m(cuGraphExecUpdate, 12000) m(cuGraphDebugDotPrint, 11030) m(cuGraphGetNodes, 10000) \
     m(cuGraphGetRootNodes, 10000) m(cuGraphGetEdges, 12030) m(cuGraphNodeGetType, 10000) \
     m(cuGraphKernelNodeGetParams, 12000) m(cuGraphAddEmptyNode, 10000) \
     m(cuGraphAddDependencies, 12030) m(cuGraphRemoveDependencies, 12030) m(cuGraphClone, 10000) \

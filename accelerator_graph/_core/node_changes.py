@@ -1,0 +1,260 @@
+"""Changes of single nodes of an executable, all or none of them, and what has been set so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .._interpreter.integers import integer
+from .._interpreter.sure_exit import Section
+from ..backends.base import Change, GraphContents, GraphNode, NodeSetter, Recorder, block_of, word
+from ..backends.memory import memory_of
+from ..errors import AcceleratorGraphError, GraphStateError, UnsupportedError
+from .launch_lock import launch_lock
+from .node_arguments import argument_changes
+from .node_change import NodeChange
+
+if TYPE_CHECKING:
+    from ..backends.base import Backend
+    from .captured import Captured
+    from .lifecycle import Lifecycle
+    from .replay import Runner
+
+
+_NAMES = tuple(NodeChange.__annotations__)
+_HALF_DONE = "changes of its nodes could not be undone; call instantiate(), and make them again"
+
+
+class Step(NamedTuple):
+    """One call that changes a node, and the one that undoes it."""
+
+    do: Callable[[], None]
+    undo: Callable[[], None]
+    done: Callable[[], None]
+    """Notes the change, once all steps are done."""
+
+
+class NodeChanges:
+    """What has been set in one executable, beside what its graph says.
+
+    Parameters
+    ----------
+    recorder : Recorder
+        Has made the executable.
+    backend : Backend
+        What may be memory is up to it.
+    graph, executable : object
+        The recorder's own.
+    """
+
+    __slots__ = (
+        "_backend",
+        "_disabled",
+        "_executable",
+        "_kept",
+        "_recorder",
+        "_set",
+        "_setters",
+        "graph",
+        "under_way",
+    )
+
+    def __init__(self, recorder: Recorder, backend: Backend, graph: Any, executable: Any) -> None:
+        self.graph = graph
+        self.under_way = False
+        """Some of several steps have been done."""
+        self._recorder = recorder
+        self._backend = backend
+        self._executable = executable
+        self._setters: dict[int, NodeSetter] = {}
+        self._set: dict[int, set[str]] = {}
+        self._disabled: set[int] = set()
+        self._kept: dict[tuple[int, str], object] = {}
+
+    # ---- asking --------------------------------------------------------------------------------
+
+    def seen(self, contents: GraphContents) -> GraphContents:
+        """Return the contents of the graph as the executable has them."""
+        nodes, edges = contents
+        return [self._seen(node) if node.id in self._set else node for node in nodes], edges
+
+    def _seen(self, node: GraphNode) -> GraphNode:
+        names, setter = self._set[node.id], self._setters[node.id]
+        blocks = setter.blocks
+        new: dict[str, Any] = {
+            name: int.from_bytes(blocks[block_of(node.kind, name)], "little")
+            for name in names - {"arguments", "enabled"}
+        }
+        if "arguments" in names:
+            values = (blocks[at.block][at.offset :][: at.nbytes].hex() for at in setter.arguments or ())
+            new["values"] = tuple(values)
+        changed = tuple(name for name in _NAMES if name in names)
+        return node._replace(changed=changed, enabled=node.id not in self._disabled, **new)
+
+    @property
+    def disables(self) -> bool:
+        """Whether there are disabled nodes."""
+        return bool(self._disabled)
+
+    # ---- changing ------------------------------------------------------------------------------
+
+    def prepare(self, what: str, wanted: Mapping[int, NodeChange], count: int) -> list[Step]:
+        """Return the steps that make these changes. Raises for what can't be changed so; touches nothing."""
+        if not isinstance(wanted, Mapping):
+            raise TypeError(f"Graph.{what}: the changes must be a dict by node, not {wanted!r}.")
+        steps: list[Step] = []
+        for number, change in wanted.items():
+            number = integer(number, f"Graph.{what}: node")
+            if not 0 <= number < count:
+                raise ValueError(
+                    f"Graph.{what}: the graph has the nodes 0 to {count - 1}, not {number}; see describe()."
+                )
+            steps += self._of_node(f"Graph.{what}: node {number}", number, change)
+        return steps
+
+    def _of_node(self, where: str, number: int, change: NodeChange) -> Iterable[Step]:
+        if not isinstance(change, Mapping) or not change or not set(change) <= set(_NAMES):
+            raise TypeError(f"{where}: pass what to change, of {', '.join(_NAMES)}; not {change!r}.")
+        setter = self._setter(number)
+        if setter is None:
+            raise ValueError(f"{where} can't be changed; see describe().nodes[{number}].")
+        for name in change:
+            if name not in setter.settable:
+                raise ValueError(
+                    f"{where} has no {name} that can be changed; of this node, "
+                    f"{', '.join(setter.settable)} can be."
+                )
+        enabled = change.get("enabled", True)
+        if not isinstance(enabled, bool):
+            raise TypeError(f"{where}: enabled must be True or False, not {enabled!r}.")
+        values = {name: given for name, given in change.items() if name != "enabled"}
+        changes: list[Change] = []
+        for name, given in values.items():
+            if name == "arguments":
+                changes += argument_changes(where, setter.arguments or (), given)
+            else:
+                changes.append(self._change(where, setter, name, given))
+        if changes:
+            before, after = setter.blocks, setter.after(changes)
+            if setter.check is not None:
+                setter.check(after)
+            done = partial(self._note, number, values)
+            yield Step(partial(setter.write, after), partial(setter.write, before), done)
+        if "enabled" in change:
+            enable, was = setter.enable, number not in self._disabled
+            assert enable is not None
+            done = partial(self._enabled, number, enabled)
+            yield Step(partial(enable, enabled), partial(enable, was), done)
+
+    def _setter(self, number: int) -> NodeSetter | None:
+        if number not in self._setters:
+            found = self._recorder.node_setter(self.graph, self._executable, number)
+            if found is None:
+                return None
+            self._setters[number] = found
+        return self._setters[number]
+
+    def _change(self, where: str, setter: NodeSetter, name: str, given: object) -> Change:
+        """Return the change of an address or a value."""
+        block = block_of(setter.kind, name)
+        if name == "value":
+            size = len(setter.blocks[block])
+            value = integer(given, f"{where}: value")
+            if not 0 <= value < 1 << 8 * size:
+                raise ValueError(f"{where}: value must be 0 to {(1 << 8 * size) - 1}, not {value}.")
+            return Change(block, 0, value.to_bytes(size, "little"))
+        writable, device = name == "target", self._backend.cuda_like
+        memory = memory_of(given, setter.nbytes, writable=writable, device=device)
+        if memory.address == 0:
+            raise ValueError(f"{where}: {name} has no memory; pass an array that has, or an address.")
+        return Change(block, 0, word(memory.address))
+
+    def _note(self, number: int, change: Mapping[str, object]) -> None:
+        self._set.setdefault(number, set()).update(change)
+        for name, given in change.items():
+            for key, obj in given.items() if isinstance(given, Mapping) else [("", given)]:
+                self._kept[number, f"{name}{key}"] = obj
+
+    def _enabled(self, number: int, enabled: bool) -> None:
+        self._set.setdefault(number, set()).add("enabled")
+        (self._disabled.discard if enabled else self._disabled.add)(number)
+
+
+class _Changing(Section):
+    """Does all steps on entry, or none. If some were done and can't be undone, drops the executable."""
+
+    __slots__ = ("_begun", "_changes", "_complete", "_runner", "_steps")
+
+    def __init__(self, changes: NodeChanges, steps: Sequence[Step], runner: Runner) -> None:
+        self._changes = changes
+        self._steps = steps
+        self._runner = runner
+        self._begun: list[Step] = []
+        self._complete = False
+
+    def begin(self) -> None:
+        """Do the steps."""
+        self._changes.under_way = True
+        for step in self._steps:
+            self._begun.append(step)
+            try:
+                step.do()
+            except AcceleratorGraphError:
+                self._begun.pop()  # it has changed nothing
+                raise
+        self._complete = True
+
+    def end(self) -> None:
+        """Note what was done, or undo it."""
+        if self._complete:
+            for step in self._steps:
+                step.done()
+        else:
+            try:
+                for step in reversed(self._begun):
+                    step.undo()
+            except Exception:
+                self._runner.drop(_HALF_DONE)
+        self._changes.under_way = False
+
+
+def set_nodes(graph: Lifecycle, what: str, wanted: Mapping[int, NodeChange]) -> None:
+    """Change nodes of a graph's executable: all that is wanted, or nothing.
+
+    If changes can't be undone, the graph has no executable any more.
+    """
+    captured, runner = graph._kept(what), graph._runner_for(what)
+    if type(captured.backend).node_setter is Recorder.node_setter:
+        raise UnsupportedError(
+            f"Graph.{what}: backend {captured.backend.name!r} can't change nodes of an executable; capture "
+            "the work again, with recapture()."
+        )
+    changes = _changes_of(runner, captured, what)
+    steps = changes.prepare(what, wanted, runner.num_nodes())
+    lock = launch_lock(runner)
+    if lock is None:
+        raise GraphStateError(
+            f"Graph.{what}: a launch goes on in another thread; wait for it, and try again."
+        )
+    try:
+        with lock, _Changing(changes, steps, runner):
+            pass
+    except BaseException as error:
+        if runner.dropped:
+            error.add_note("The executable was changed in part, and the graph has none now.")
+        raise
+
+
+def _changes_of(runner: Runner, captured: Captured, what: str) -> NodeChanges:
+    executable = runner.executable
+    assert executable is not None
+    if executable.made_of is not captured.value:
+        raise GraphStateError(
+            f"Graph.{what}: the executable was updated in place with the work of another graph, whose nodes "
+            "it does not know; call instantiate() first."
+        )
+    if executable.changes is None:
+        backend = captured.backend
+        executable.changes = NodeChanges(captured.recorder, backend, captured.value, executable.value)
+    return executable.changes

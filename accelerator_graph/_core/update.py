@@ -1,0 +1,216 @@
+"""Other work for a graph: in place where that is allowed, else by a new executable."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from ..backends.base import Misfit
+from ..errors import DriverError, UnsupportedError
+from ..interop.base import Collective, FrameworkRecorder
+from .captured import Captured
+from .extension import new_lock
+from .launch_lock import launch_lock
+from .liveness import Watchlist
+from .ownership import Owned, drain
+from .pools import Lease
+from .replay import Runner
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from .binding import Executable
+    from .lifecycle import Lifecycle
+    from .progress import Progress
+
+
+class GraphUpdate(NamedTuple):
+    """How a graph got other work. ``str()`` is a sentence."""
+
+    in_place: bool
+    """True if the executable was changed, False if a new one was made."""
+    reason: str = ""
+    """Why it was not changed in place: a clause."""
+    node: int | None = None
+    """The node in question, by its number in `Graph.describe`; None if it is not one node."""
+
+    def __str__(self) -> str:
+        if self.in_place:
+            return "The executable was updated in place."
+        where = "" if self.node is None else f"at node {self.node}, "
+        return f"A new executable was made: {where}{self.reason}."
+
+
+class Lent(Captured):
+    """A graph that another graph owns, or its framework, as the backend knows it."""
+
+    __slots__ = ()
+
+    is_lent: ClassVar[bool] = True
+
+    def act(self) -> None:
+        """Leave it to its owner."""
+
+
+class Work(NamedTuple):
+    """What a graph does, and what has to live as long as it does that."""
+
+    captured: Captured
+    lease: Lease
+    retained: tuple[object, ...]
+    watched: Watchlist | None
+    collectives: tuple[Collective, ...]
+    progress: Progress | None
+
+
+def own_work(graph: Lifecycle) -> Work:
+    """Return the work of a kept graph that will not do it itself any more."""
+    runner = graph._runner
+    assert runner is not None
+    assert runner.captured is not None
+    return _work(graph, runner.captured, runner.lease)
+
+
+def shared_work(graph: Lifecycle, what: str) -> Work:
+    """Return the work of a kept graph for another graph to do as well.
+
+    Raises
+    ------
+    UnsupportedError
+        Only the framework that recorded it can replay it, as far as is known.
+    """
+    runner = graph._runner
+    assert runner is not None
+    captured = runner.captured
+    assert captured is not None
+    if not captured.is_lent:
+        native = _native(captured)
+        if native is None:
+            raise UnsupportedError(
+                f"Graph.{what}: only the framework that recorded this work can replay it, as far as known: "
+                "it may draw random numbers; replay the graph once before, or capture the work again "
+                "with recapture()."
+            )
+        lent = Lent(captured.backend, captured.backend, native, captured)
+        lent.labels, lent.mode = captured.labels, captured.mode
+        captured = lent
+    return _work(graph, captured, runner.lease.shared())
+
+
+def _work(graph: Lifecycle, captured: Captured, lease: Lease) -> Work:
+    assert graph._runner is not None
+    retained = (*graph._runner.retained, *(graph._retained or ()))
+    return Work(captured, lease, retained, graph._watched, graph._collectives, graph._progress)
+
+
+def check_shareable(captured: Captured, what: str) -> None:
+    """Raise `UnsupportedError` if two graphs can't have executables of this one."""
+    if captured.is_lent and captured.recorder.single_executable(captured.value):
+        raise UnsupportedError(
+            f"Graph.{what}: the work allocates or frees memory or has conditional nodes, so only one graph "
+            "at a time can have an executable of it; capture it again with recapture()."
+        )
+
+
+def give(work: Work, graph: Lifecycle, what: str) -> GraphUpdate:
+    """Let a graph that was captured do other work from now on.
+
+    If that fails, it does what it did before; but if it can't be known what its executable would do, it has
+    none, and the error says so.
+    """
+    runner = graph._runner
+    assert runner is not None
+    with nullcontext() if runner.captured is None else runner.lock:
+        intact = True
+        try:
+            counted = None if runner.keeps_graph else work.captured.recorder.node_count(work.captured.value)
+            misfit, place = _in_place(runner, work.captured)
+            if place is not None:
+                intact = False
+                try:
+                    with place.lock:
+                        misfit = work.captured.backend.update(*place.values)
+                    intact = misfit is not None
+                except DriverError as error:
+                    misfit = Misfit(str(error).rstrip("."))
+            if misfit is None:
+                executable, measured = runner.executable, None
+            else:
+                check_shareable(work.captured, what)
+                executable, measured = runner.make(work.captured, work.lease)
+                executable.lock = executable.lock or new_lock()
+            assert executable is not None
+        except BaseException as error:
+            if not intact:
+                runner.refuse("an update of the graph has failed; call instantiate() or replay()")
+                graph._launch = None
+                error.add_note("The executable may have been changed in part, and the graph has none now.")
+            raise
+        try:
+            _take(graph, runner, work, executable, counted)
+        except BaseException:  # an interrupt
+            _take(graph, runner, work, executable, counted)
+            raise
+        runner.measured = measured
+        graph._make_ready(runner)
+    drain()
+    return GraphUpdate(True) if misfit is None else GraphUpdate(False, *misfit)
+
+
+def _take(graph: Lifecycle, runner: Runner, work: Work, executable: Executable, counted: int | None) -> None:
+    """Take over work for which there is an executable. May be called again."""
+    runner.connect(executable)
+    runner.captured = work.captured if runner.keeps_graph else None
+    runner.lease, runner.retained, runner.counted = work.lease, work.retained, counted
+    graph._collectives, graph._progress = work.collectives, work.progress
+    if graph._watched is None and work.watched:
+        graph._watched = Watchlist()
+    if graph._watched is not None:
+        graph._watched.replace(work.watched)
+        runner.check_with(graph._watched.check)
+
+
+def clone(graph: Lifecycle, copy: Lifecycle) -> None:
+    """Let an empty graph, which keeps graphs, do the work of a kept one."""
+    work, runner = shared_work(graph, "clone()"), graph._runner
+    assert runner is not None
+    check_shareable(work.captured, "clone()")
+    made = Runner(work.captured, True, runner.home.held(), work.lease, None)
+    made.beside, made.retained = runner.beside, work.retained
+    copy._collectives, copy._progress = work.collectives, work.progress
+    if work.watched:
+        copy._watched = Watchlist()
+        copy._watched.replace(work.watched)
+        made.check_with(copy._watched.check)
+    copy._home, copy._runner = graph._home, made
+
+
+class _Place(NamedTuple):
+    """An executable that can be changed while nobody launches it, and what it is changed with."""
+
+    lock: AbstractContextManager[object]
+    values: list[Any]
+
+
+def _in_place(runner: Runner, new: Captured) -> tuple[Misfit | None, _Place | None]:
+    """Return what an update in place needs, or else why there can't be one. Changes no work."""
+    old = runner.captured
+    if runner.executable is None:
+        return Misfit("the graph had no executable"), None
+    if old is None:
+        return Misfit("the graph was not kept, so its work can't be compared"), None
+    if runner.executable.changes is not None and runner.executable.changes.disables:
+        return Misfit("set_node() has disabled a node of the executable"), None
+    values = [_native(each) for each in (runner.executable, old, new)]
+    if None in values:
+        return Misfit("the framework that recorded the work may draw random numbers in it"), None
+    lock = launch_lock(runner)
+    if lock is None:
+        return Misfit("a launch of the executable went on in another thread"), None
+    return None, _Place(lock, values)
+
+
+def _native(made: Owned) -> Any | None:
+    """Return the backend's own graph or executable; None if only a framework can run it."""
+    recorder = made.recorder
+    return recorder.lend(made.value) if isinstance(recorder, FrameworkRecorder) else made.value

@@ -1,0 +1,82 @@
+"""Giving an executable the work of another graph."""
+
+from __future__ import annotations
+
+from ctypes import byref
+from typing import NamedTuple
+
+from ..base import Misfit
+from .driver import Driver, Graph
+from .nodes import KernelParameters, kind_of
+from .roots import one_root
+from .runs import Executable
+from .topology import in_order
+
+_TESTED = (6_04, 7_02)
+"""The runtimes on which tests have shown that an update changes what runs. Others have answered success and
+launched the former packets (rocm-systems#10021)."""
+
+_KINDS = frozenset(("kernel", "memset", "empty"))
+"""The nodes that are updated in place. For a copy to or from memory of another kind than before, HIP 7.2
+answers success and goes on making the former copy."""
+
+
+class Shape(NamedTuple):
+    """What has to be the same in two graphs, of which one updates the executable of the other."""
+
+    nodes: list[str | int | None]
+    """By node: the function of a kernel, the kind of another node."""
+    edges: list[tuple[int, int]]
+    misfit: Misfit | None
+    """Why this graph never updates an executable."""
+
+
+def update(driver: Driver, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
+    """Update an executable in place; or return what does not fit, with nothing changed.
+
+    The runtime changes one node after the other, so whatever it refuses may have been done in part.
+    """
+    if driver.version // 1_00000 not in _TESTED:
+        return Misfit("updates in place have been tested on ROCm 6.4 and 7.2 only")
+    with driver.relaxed(graph.device):
+        misfit = _difference(shape_of(driver, former.handle), shape_of(driver, graph.handle))
+        if misfit is None:
+            with one_root(driver, graph.handle):
+                driver.call("hipGraphExecUpdate", executable.handle, graph.handle)
+    return misfit
+
+
+def shape_of(driver: Driver, graph: int) -> Shape:
+    """Return the shape of a graph."""
+    handles, pairs = in_order(driver, graph)
+    nodes: list[str | int | None] = []
+    misfit = None
+    for number, handle in enumerate(handles):
+        kind = kind_of(driver, handle)
+        if kind not in _KINDS:
+            misfit = misfit or Misfit(f"a {kind} node is not updated in place", number)
+        nodes.append(_function(driver, handle) if kind == "kernel" else kind)
+    number_of = {handle: number for number, handle in enumerate(handles)}
+    return Shape(nodes, sorted((number_of[a], number_of[b]) for a, b in pairs), misfit)
+
+
+def _function(driver: Driver, node: int) -> int | None:
+    found = KernelParameters()
+    driver.call("hipGraphKernelNodeGetParams", node, byref(found))
+    function: int | None = found.function
+    return function
+
+
+def _difference(old: Shape, new: Shape) -> Misfit | None:
+    if old.misfit or new.misfit:
+        return new.misfit or old.misfit
+    if len(old.nodes) != len(new.nodes):
+        return Misfit(f"the graphs have {len(old.nodes)} and {len(new.nodes)} nodes")
+    for number, (was, now) in enumerate(zip(old.nodes, new.nodes, strict=True)):
+        if was == now:
+            continue
+        kinds = [each if isinstance(each, str) else "kernel" for each in (was, now)]
+        if kinds[0] != kinds[1]:
+            return Misfit(f"a {kinds[0]} node has become a {kinds[1]} node", number)
+        return Misfit("the kernel is another one", number)
+    return None if old.edges == new.edges else Misfit("the dependencies differ")

@@ -1,0 +1,96 @@
+"""Nodes of an executable that are changed: which can be, and what later runs do then."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import SkipTest
+
+import accelerator_graph as ag
+from accelerator_graph.backends.base import Capability
+
+from .._case import Case, needs
+
+
+class NodeChangeRules(Case):
+    """`Graph.set_node`, and the backend's `node_setter`."""
+
+    @needs(Capability.ENQUEUE, Capability.NODES)
+    def test_what_can_be_changed_is_told(self) -> None:
+        """`GraphNode.settable` is what the setter of each node can change; nothing if there is none."""
+        graph = self._filled_and_copied()[0]
+        runner = graph._runner
+        assert runner is not None and runner.captured is not None and runner.executable is not None  # noqa: PT018
+        for node in graph.describe().nodes:
+            setter = self.backend.node_setter(runner.captured.value, runner.executable.value, node.id)
+            assert sorted(node.settable) == sorted(setter.settable if setter else ()), node
+
+    @needs(Capability.ENQUEUE, Capability.NODES)
+    def test_changed_nodes_do_something_else_in_later_runs(self) -> None:
+        """The value and the target of a fill, and both addresses of a copy, are changed together."""
+        graph, filled, copied, other = self._changeable("value", "target", "source")
+        graph.set_nodes({0: {"value": 7, "target": other}, 1: {"source": other, "target": filled}})
+        graph.replay()
+        assert [self._bytes(each) for each in (filled, copied, other)] == [b"\x07" * 8, bytes(8), b"\x07" * 8]
+        graph.instantiate()
+        graph.replay()
+        assert [self._bytes(each) for each in (filled, copied)] == [b"\x01" * 8] * 2
+
+    @needs(Capability.ENQUEUE, Capability.NODES)
+    def test_disabled_nodes_are_left_out(self) -> None:
+        """Later runs leave out what is disabled, and only that, until it is enabled; its parameters stay."""
+        graph, filled, copied, _ = self._changeable("enabled")
+        graph.set_node(0, enabled=False)
+        graph.set_node(0, value=6)
+        graph.replay()
+        assert [self._bytes(each) for each in (filled, copied)] == [bytes(8)] * 2
+        graph.set_node(0, enabled=True)
+        graph.replay()
+        assert [self._bytes(each) for each in (filled, copied)] == [b"\x06" * 8] * 2
+        graph.set_node(1, enabled=False)
+        graph.set_node(0, value=5)
+        graph.replay()
+        assert [self._bytes(each) for each in (filled, copied)] == [b"\x05" * 8, b"\x06" * 8]
+
+    @needs(Capability.ENQUEUE, Capability.NODES)
+    def test_two_executables_are_changed_apart(self) -> None:
+        """A change of one executable leaves the graph and its other executables as they are."""
+        graph, filled, _, _ = self._changeable("value")
+        assert graph._runner is not None
+        captured = graph._runner.captured
+        assert captured is not None
+        self.skip_unless(not self.backend.single_executable(captured.value), "has one executable of a graph")
+        second = self.backend.instantiate(captured.value)
+        try:
+            graph.set_node(0, value=9)
+            self.backend.replay(second, graph.stream.native if graph.stream else None)
+            assert self._bytes(filled) == b"\x01" * 8
+            graph.replay()
+            assert self._bytes(filled) == b"\x09" * 8
+        finally:
+            self.backend.destroy_executable(second)
+
+    def _filled_and_copied(self) -> tuple[ag.Graph, Any, Any, Any]:
+        """Return a graph that fills memory and copies it, both memories, and a third one; all are zero."""
+        stream = self.stream()
+        filled, copied, other = (self.used.buffer(8) for _ in range(3))
+        for each in (filled, copied, other):
+            stream.fill(each, 0)
+        with self.graph(stream, keep_graph=True) as graph:
+            stream.fill(filled, 1)
+            stream.copy(copied, filled)
+        graph.instantiate()
+        return graph, filled, copied, other
+
+    def _changeable(self, *names: str) -> tuple[ag.Graph, Any, Any, Any]:
+        found = self._filled_and_copied()
+        nodes = found[0].describe().nodes
+        can = {name for node in nodes for name in node.settable}
+        if not can.issuperset(names):
+            raise SkipTest(
+                f"backend {self.backend.name!r} does not change the {' and '.join(names)} of nodes"
+            )
+        return found
+
+    def _bytes(self, buffer: Any) -> bytes:
+        self.synchronize()
+        return self.used.read_bytes(buffer)

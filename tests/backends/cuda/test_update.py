@@ -1,0 +1,250 @@
+"""Updates of executables: which are made in place, and what the others say."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from functools import partial
+
+import pytest
+
+from lanes import require
+
+pytestmark = require("cuda")
+
+from cuda.bindings import driver
+
+import accelerator_graph as ag
+from accelerator_graph.backends import registry
+from accelerator_graph.backends._cuda import update
+from accelerator_graph.testing.works.cuda import CudaWork
+from backends.cuda.bench import call, kernels
+
+CLUSTER = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+
+
+@pytest.fixture
+def stream():
+    with ag.Stream(backend="cuda") as stream:
+        yield stream
+    stream.synchronize()
+
+
+@pytest.fixture
+def work():
+    return CudaWork()
+
+
+@pytest.fixture
+def cell(work):
+    return work.new()
+
+
+@pytest.fixture
+def adding(stream, work, cell):
+    def adding(*numbers, **how):
+        with ag.Graph(keep_graph=True, stream=stream, **how) as graph:
+            for number in numbers:
+                work.enqueue(stream, cell, 1, number)
+        return graph
+
+    return adding
+
+
+def reason(graph, record):
+    with graph.recapture() as again:
+        record()
+    return again.update.in_place or str(again.update).removeprefix("A new executable was made: ")
+
+
+def nodes(graph):
+    return call(driver.cuGraphGetNodes, graph.raw_graph(), graph.num_nodes)[0]
+
+
+def test_kernels_get_other_parameters(stream, work, cell, adding):
+    graph, other = adding(1, 2), adding(10, 20)
+    bound = graph.bind()
+    executable = graph.raw_executable()
+    assert graph.update(other).in_place
+    assert graph.raw_executable() == executable
+    bound()
+    stream.synchronize()
+    assert work.read(cell) == 30
+
+
+def test_another_kernel_is_never_updated_in_place(stream, adding):
+    with kernels() as found:
+        graph, memory = adding(1), ctypes.c_uint64(CudaWork().buffer(64).address)
+        graph.instantiate()
+        says = reason(graph, lambda: stream.launch(found.geometry, memory, grid=1, block=1))
+        assert says == "at node 0, the kernel is another one."
+        arguments = memory, ctypes.c_int(0), ctypes.c_float(1), (ctypes.c_byte * 16)()
+        for kernel in (found.store, found.kernel):
+            said = []
+            for grid in (1, 2):
+                record = partial(stream.launch, kernel, *arguments, grid=grid, block=1)
+                said.append(reason(graph, record))
+            assert said == ["at node 0, the kernel is another one.", True]
+        graph.reset()
+
+
+@pytest.mark.parametrize("which", ["the former", "the new"])
+def test_clusters_are_never_updated_in_place(adding, which):
+    graph, other = adding(1, 2), adding(3, 4)
+    graph.instantiate()
+    changed = graph if which == "the former" else other
+    value = driver.CUkernelNodeAttrValue()
+    value.clusterDim.x = value.clusterDim.y = value.clusterDim.z = 1
+    call(driver.cuGraphKernelNodeSetAttribute, nodes(changed)[1], CLUSTER, value)
+    done = graph.update(other)
+    assert done == (False, "the driver does not update the clusters of a kernel reliably", 1)
+
+
+def test_clusters_that_the_driver_can_not_read(adding, monkeypatch):
+    graph, other = adding(1), adding(2)
+    graph.instantiate()
+    graph.update(adding(3))
+    calls = registry.get("cuda")._driver.calls
+    monkeypatch.setattr(registry.get("cuda")._driver, "calls", calls._replace(attribute=lambda *_: 1))
+    done = graph.update(other)
+    assert (done.in_place, done.node) == (False, 0)
+    assert "clusters" in done.reason
+
+
+def test_a_kernel_that_was_made_for_clusters(adding, monkeypatch):
+    graph, other = adding(1), adding(2)
+    graph.instantiate()
+    monkeypatch.setattr(update, "_made_for_clusters", lambda driver, kernels, handles: handles[0])
+    assert "clusters" in graph.update(other).reason
+
+
+def test_a_fill_of_another_shape(stream, work, adding):
+    """The driver refuses that, and says why; cuda-python would drop the reason."""
+    memory = work.buffer(64).address
+
+    def fill(width):
+        call(driver.cuMemsetD2D8Async, memory, 16, 7, width, 2, stream.native)
+
+    graph = adding(1)
+    reason(graph, lambda: fill(8))
+    says = reason(graph, lambda: fill(4))
+    assert says == (
+        "at node 0, the driver does not update it (CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED)."
+    )
+    assert reason(graph, lambda: fill(4)) is True
+
+
+def test_other_kinds_numbers_and_dependencies(stream, work, cell, adding):
+    memory, fork = work.buffer(64), ag.Stream(backend="cuda")
+
+    def side_by_side():
+        fork.wait(stream)
+        stream.fill(memory, 1, 8)
+        fork.fill(memory, 2, 8)
+        stream.wait(fork)
+
+    def in_turns(*values):
+        for each in values:
+            stream.fill(memory, each, 8)
+
+    graph = adding(1)
+    graph.instantiate()
+    assert reason(graph, lambda: in_turns(1)) == "at node 0, a kernel node has become a memset node."
+    assert reason(graph, lambda: in_turns(1, 2)) == "the graphs have 1 and 2 nodes."
+    assert reason(graph, side_by_side) == "the dependencies differ."
+    assert reason(graph, side_by_side) is True
+
+
+def test_memory_nodes_are_never_updated_in_place(stream, work):
+    def allocate(nbytes):
+        address = call(driver.cuMemAllocAsync, nbytes, stream.native)
+        stream.fill(int(address), 1, 8)
+        call(driver.cuMemFreeAsync, address, stream.native)
+
+    with ag.Graph(keep_graph=True, stream=stream) as graph:
+        allocate(64)
+    graph.replay()
+    assert reason(graph, lambda: allocate(64)) == "at node 0, a mem_alloc node is not updated in place."
+    with ag.Graph(keep_graph=True, stream=stream) as other:
+        stream.fill(work.buffer(8), 1, 8)
+    for refused in (lambda: other.update(graph), graph.clone):
+        with pytest.raises(ag.UnsupportedError, match="allocates or frees memory"):
+            refused()
+    graph.replay()
+    stream.synchronize()
+
+
+def test_graphs_inside(stream, work, cell, adding):
+    """Their nodes are compared as well."""
+
+    def parent(*children):
+        with ag.Graph(keep_graph=True, stream=stream) as graph:
+            stream.fill(work.buffer(8), 1, 8)
+        for child in children:
+            call(driver.cuGraphAddChildGraphNode, graph.raw_graph(), [], 0, child.raw_graph())
+        return graph
+
+    graph = parent(adding(1))
+    graph.instantiate()
+    assert graph.update(parent(adding(10))).in_place
+    assert graph.update(parent(adding(10, 20))) == (False, "the child graph differs", 1)
+    graph.replay()
+    stream.synchronize()
+    assert work.read(cell) == 30
+
+
+def test_the_update_of_a_driver_that_can_not_say_why(adding, monkeypatch):
+    graph = adding(1)
+    graph.instantiate()
+    own = registry.get("cuda")._driver
+    monkeypatch.setattr(own, "calls", None)
+    monkeypatch.setattr(type(own), "raw", lambda *_: None)
+    assert graph.update(adding(2)).reason == "the driver does not support CUDA 12.3"
+
+
+def test_threads_replay_while_a_graph_is_updated_in_place(stream, work, cell, adding):
+    graph, others = adding(1), [adding(1 << 16), adding(1)]
+    graph.instantiate()
+    bound, runs, done = [graph.bind() for _ in range(3)], 300, []
+
+    def replay(launch):
+        for _ in range(runs):
+            launch()
+
+    threads = [threading.Thread(target=replay, args=(each,)) for each in bound]
+    for each in threads:
+        each.start()
+    number = 0
+    while any(each.is_alive() for each in threads):
+        done.append(graph.update(others[number % 2]))
+        number += 1
+    for each in threads:
+        each.join()
+    stream.synchronize()
+    found = work.read(cell)
+    assert (found & 0xFFFF) + (found >> 16) == runs * len(bound)
+    assert all(each.in_place for each in done)
+
+
+def test_an_update_on_a_thread_without_a_context(stream, work, cell, adding):
+    graph, other = adding(1), adding(10)
+    graph.instantiate()
+    box = []
+    thread = threading.Thread(target=lambda: box.append(graph.update(other)))
+    thread.start()
+    thread.join()
+    assert box == [ag.GraphUpdate(True)]
+
+
+def test_an_update_during_a_capture(stream, work, cell, adding):
+    graph, other = adding(1), adding(10)
+    graph.instantiate()
+    with ag.Stream(backend="cuda") as elsewhere, ag.Graph(capture_error_mode="global") as capturing:
+        work.enqueue(elsewhere, cell, 1, 100)
+        assert graph.update(other).in_place
+        work.enqueue(elsewhere, cell, 1, 100)
+    capturing.replay()
+    elsewhere.synchronize()
+    graph.replay()
+    stream.synchronize()
+    assert work.read(cell) == 210

@@ -1,0 +1,76 @@
+"""A KeyboardInterrupt at any line of an update or a recapture leaves a graph that does either work."""
+
+import sys
+
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph._core import capture_table, ownership
+from core.test_interrupts import Interrupter, framework  # noqa: F401
+
+
+def captured(stream, log, *words, keep_graph=True):
+    with ag.Graph(keep_graph=keep_graph, stream=stream) as graph:
+        for word in words:
+            stream.launch(log.append, word)
+    return graph
+
+
+def in_place(graph, stream, log):
+    graph.update(captured(stream, log, "b"))
+
+
+def anew(graph, stream, log):
+    graph.update(captured(stream, log, "b", "c"))
+
+
+def recapture(graph, stream, log):
+    with graph.recapture():
+        stream.launch(log.append, "b")
+
+
+def attempt(way, keep, at):
+    log, stream = [], ag.Stream(backend="cpu")
+    graph = captured(stream, log, "a", keep_graph=keep)
+    bound, interrupter = graph.bind(), Interrupter(at, KeyboardInterrupt)
+    before = sys.gettrace()
+    raised = False
+    try:
+        sys.settrace(interrupter)
+        way(graph, stream, log)
+    except KeyboardInterrupt:
+        raised = True
+    finally:
+        sys.settrace(before)
+    return graph, bound, stream, log, interrupter, raised
+
+
+@pytest.mark.parametrize("keep", [True, False], ids=["kept", "not kept"])
+@pytest.mark.parametrize("way", [in_place, anew, recapture])
+def test_an_interrupt_at_any_line_leaves_either_work(way, keep, capsys):
+    lines = attempt(way, keep, 0)[4].lines
+    assert lines > 100
+    dropped = set()
+    for at in range(1, lines + 1):
+        graph, bound, stream, log, interrupter, raised = attempt(way, keep, at)
+        where = f"interrupted at line {at} of {lines}, {interrupter.where}"
+        assert raised or not interrupter.where, where
+        assert not capture_table.live, where
+        assert not capture_table.thread.graphs, where
+        assert ag.current_stream() is None, where
+        assert graph.state in (("ready", "captured") if keep else ("ready",)), where
+        if graph.state == "captured":
+            dropped.add(interrupter.where)
+            with pytest.raises(ag.GraphStateError, match="an update of the graph has failed"):
+                bound()
+        graph.replay()
+        stream.synchronize()
+        first, log[:] = "".join(log), []
+        assert first in ("a", "b", "bc"), where
+        bound()
+        stream.synchronize()
+        assert "".join(log) == first, where
+        graph.reset()
+        ownership.drain()
+    assert bool(dropped) == keep
+    assert capsys.readouterr().err == ""

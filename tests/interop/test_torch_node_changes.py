@@ -1,0 +1,31 @@
+"""Changes of nodes of graphs that torch records: stand-ins on the software driver (see test_interop.py)."""
+
+from __future__ import annotations
+
+import lanes
+
+pytestmark = lanes.require("software_cuda")
+
+import accelerator_graph as ag
+from interop.scene import Array, captured, clean_fixture, torch_fixture, value  # noqa: F401
+
+
+def test_a_node_that_torch_recorded_is_changed(torch):
+    x = Array()
+    graph = captured(ag.Graph(keep_graph=True), lambda: torch.fill(x, 5))
+    bound = graph.bind()
+    graph.replay()
+    for number in (6, 7):  # through torch, and around it
+        graph.set_node(0, value=number)
+        bound()
+        assert value(x) == number
+        graph.replay()
+        assert value(x) == number
+    assert graph.describe().nodes[0].changed == ("value",)
+    graph.set_node(0, enabled=False)
+    torch.fill(x, 1)
+    graph.replay()
+    assert value(x) == 1
+    graph.instantiate()
+    graph.replay()
+    assert value(x) == 5
