@@ -55,8 +55,8 @@ def bound_inputs(
         arrays, kinds = [statics[i] for i in moved], [array_types[i] for i in moved]
         others = stream_stack.within(stream, elsewhere, arrays, kinds)
         instead = {id(x): other for x, other in zip(arrays, others, strict=True)}
-        again.append(capture(statics))
-        again.append(capture([instead.get(id(x), x) for x in statics]))
+        for inputs in (statics, [instead.get(id(x), x) for x in statics]):
+            again.append(_captured(capture, inputs))
         there = [each.address(x) for each, x in zip(bindables, others, strict=True)]
         captures = Captures(
             first,
@@ -72,12 +72,21 @@ def bound_inputs(
     except NotFollowing:
         raise
     except Exception as error:
-        raise NotFollowing(
-            f"it can't be captured again: {type(error).__name__}: {error}".rstrip(".")
-        ) from error
+        raise NotFollowing(_with("its arguments can't be found", error)) from error
     finally:
         for each in again:
             each.reset()
+
+
+def _captured(capture: Callable[[Sequence[Any]], Graph], arrays: Sequence[Any]) -> Graph:
+    try:
+        return capture(arrays)
+    except Exception as error:
+        raise NotFollowing(_with("it can't be captured again", error)) from error
+
+
+def _with(fact: str, error: Exception) -> str:
+    return f"{fact}: {type(error).__name__}: {error}".rstrip(".")
 
 
 def _ranges(starts: Sequence[int], bindables: Sequence[Bindable]) -> list[tuple[int, int]]:

@@ -94,7 +94,7 @@ class PatchableDevice(Device):
             executable.replace(node, (Launch(work.__qualname__, work.run, blocks, work.rest), (), {}, None))
             type(self).changes += 1
 
-        return NodeSetter([(ctypes.addressof(each), len(each)) for each in buffers], apply)
+        return NodeSetter("kernel", [(ctypes.addressof(each), len(each)) for each in buffers], apply)
 
 
 class Tensor(fakes.Tensor):
