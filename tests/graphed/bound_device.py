@@ -148,7 +148,7 @@ class Tensor(fakes.Tensor):
 
     def __add__(self, other):
         new = empty_like(self)
-        launch("add", add, new.ptr, self.ptr, other.ptr, self.size)
+        launch("add", add, new.ptr, self.contiguous().ptr, other.contiguous().ptr, self.size)
         return new
 
     def __mul__(self, factor):
@@ -158,7 +158,7 @@ class Tensor(fakes.Tensor):
 
     def add_(self, other):
         self.written()
-        launch("add", add, self.ptr, self.ptr, other.ptr, self.size)
+        launch("add", add, self.ptr, self.ptr, other.contiguous().ptr, self.size)
         return self
 
 

@@ -221,14 +221,53 @@ def test_a_view_of_an_argument_in_the_result():
     assert "x" in explained.why
 
 
-def test_arrays_with_gaps_and_other_kinds_are_copied_beside_those_that_are_not():
+def with_gaps(*values):
+    data = aligned(2 * len(values))[::2]
+    data[:] = values
+    return Tensor(data)
+
+
+def test_arrays_with_gaps_are_copied_beside_those_without():
     f = bound(lambda x, y: x + y)
     for i in range(3):
-        x, y = tensor(i, 2, 3), Tensor(np.arange(6.0)[::2] + i)
+        x, y = tensor(i, 2, 3), with_gaps(i, 5, 6)
         copies()
-        assert f(x, y).tolist() == [2 * i, 4 + i, 7 + i]
+        assert f(x, y).tolist() == [2 * i, 7, 9]
     assert copies() == 1
-    assert f.explain()[0].inputs == "bind"
+    ((inputs, why),) = [(each.inputs, each.why) for each in f.explain()]
+    assert inputs == "bind"
+    assert why.endswith("copied are: y")
+
+
+def test_an_array_that_shares_memory_with_one_that_is_copied():
+    @bound
+    def f(x, y):
+        x.add_(y)
+        return x + y
+
+    f(tensor(1, 2), with_gaps(3, 4))
+    both = aligned(64)
+    x = Tensor(both[:2])
+    for start, sums in ((8, [16, 22]), (1, [2, 7]), (8, [16, 22])):
+        both[:] = range(64)
+        y = Tensor(both[start : start + 4 : 2])
+        assert f(x, y).tolist() == sums
+        assert x.tolist() == [start, start + 3]
+
+
+def test_arrays_whose_bytes_are_not_their_elements_are_copied(monkeypatch):
+    monkeypatch.setattr(Tensor, "is_neg", lambda self: getattr(self, "negative", False))
+    f = bound(lambda x, y: x + y)
+    x, y = tensor(1, 2), tensor(3, 4)
+    f(x, y), f(x, y)
+    copies()
+    x.negative = True
+    f(x, y)
+    assert copies() == 1
+    x.negative = False
+    f(x, y)
+    assert copies() == 0
+    assert is_bound(f)
 
 
 def test_arrays_are_kept_until_the_run_is_over(device):
@@ -344,6 +383,24 @@ def test_a_table_of_addresses_in_memory(device, kept):
         return new
 
     check(function, "a replay with its arrays elsewhere gives another result than an eager run")
+
+
+def test_a_table_through_which_an_argument_is_written(device):
+    def function(x, y):
+        table, new = Tensor(aligned(2, "u8")), x + y
+        held.append(np.array([x.data_ptr(), y.data_ptr()], "u8"))
+        fakes.enqueue_copy(table.data_ptr(), held[-1])
+        launch("clear_first", clear_first, table.ptr)
+        return new
+
+    def clear_first(table):
+        bound_device.floats(int(bound_device.array_at(bound_device.number(table), 1, "u8")[0]), 2)[:] = 0
+
+    held = []
+    f = bound(function)
+    with pytest.warns(RuntimeWarning, match="writes to the captured array of argument x"):
+        f(tensor(1, 2), tensor(3, 4))
+    assert f.explain()[0].inputs == "node"
 
 
 def test_a_table_that_is_written_before():
