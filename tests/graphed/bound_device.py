@@ -58,6 +58,8 @@ class PatchableDevice(Device):
     refused: tuple[int, ...] = ()
     """Addresses that it takes in no parameter."""
     changes = 0
+    interrupted = 0
+    """The number of the change, counted from now on, that an interrupt comes behind."""
 
     def nodes(self, graph):
         listed, edges = super().nodes(graph)
@@ -92,7 +94,10 @@ class PatchableDevice(Device):
             ):
                 raise driver_error(backend="fakedevice", call="set", code=1, code_name="INVALID_VALUE")
             executable.replace(node, (Launch(work.__qualname__, work.run, blocks, work.rest), (), {}, None))
-            type(self).changes += 1
+            cls = type(self)
+            cls.changes, cls.interrupted = cls.changes + 1, cls.interrupted - 1
+            if cls.interrupted == 0:
+                raise KeyboardInterrupt
 
         return NodeSetter("kernel", [(ctypes.addressof(each), len(each)) for each in buffers], apply)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import random
 import struct
 import sys
 import weakref
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,7 +21,7 @@ from accelerator_graph.backends import registry
 from accelerator_graph.interop import registry as interop
 from graphed import bound_device, fakes
 from graphed.bound_device import Tensor, aligned, empty_like, launch, tensor
-from graphed.functions import LIMIT
+from graphed.functions import LIMIT, in_threads
 
 
 @pytest.fixture(autouse=True)
@@ -240,19 +242,29 @@ def test_arrays_with_gaps_are_copied_beside_those_without():
 
 
 def test_an_array_that_shares_memory_with_one_that_is_copied():
-    @bound
-    def f(x, y):
-        x.add_(y)
-        return x + y
+    """Both are written, and the results go back in the order of the arguments, as with copies."""
 
-    f(tensor(1, 2), with_gaps(3, 4))
+    @bound
+    def f(y, x):
+        x.add_(y)
+        y.written()
+        launch("add_rows", add_rows, y.ptr, struct.pack("<I", y.stride()[0]), x.ptr, x.size)
+
+    def add_rows(out, step, x, n):
+        n, step = bound_device.number(n), bound_device.number(step)
+        target = bound_device.floats(bound_device.number(out), n * step)[::step]
+        target += bound_device.floats(bound_device.number(x), n)
+
+    f(with_gaps(3, 4), tensor(1, 2))
+    assert f.explain()[0].inputs == "bind"
     both = aligned(64)
     x = Tensor(both[:2])
-    for start, sums in ((8, [16, 21]), (1, [2, 7]), (8, [16, 21])):
+    for start, want in ((8, [8, 11]), (1, [1, 4, 2, 7]), (8, [8, 11])):
         both[:] = range(64)
-        y = Tensor(both[start : start + 4 : 2])
-        assert f(x, y).tolist() == sums
-        assert x.tolist() == [start, start + 3]
+        f(Tensor(both[start : start + 4 : 2]), x)
+        fakes.DEVICE[0].synchronize(fakes.streams[0])
+        assert both[: len(want)].tolist() == want
+        assert both[start + 2] == 2 * (start + 2) + 1
 
 
 def test_arrays_whose_bytes_are_not_their_elements_are_copied(monkeypatch):
@@ -565,6 +577,45 @@ def test_a_graph_that_can_not_be_changed_back_is_dropped(device):
     assert f(x, y).tolist() == [21, 26]
     assert f.explain()[0].inputs == "node"
     assert f.cache_info().captures == 2
+
+
+@pytest.mark.parametrize("change", [1, 2, 3, 4])
+def test_an_interrupt_between_two_changes(device, change):
+    f = bound(lambda x, y: ((x + y) * 2 + x) + y)
+    f(tensor(1, 2), tensor(3, 4))
+    old, new = (tensor(1, 1), tensor(2, 2)), (tensor(5, 6), tensor(7, 8))
+    assert f(*old).tolist() == [9, 9]
+    type(device).interrupted = change
+    with contextlib.suppress(KeyboardInterrupt):
+        f(*new)
+    type(device).interrupted = 0
+    for _ in range(2):
+        assert f(*old).tolist() == [9, 9]
+        assert f(*new).tolist() == [36, 42]
+    assert is_bound(f)
+
+
+def test_threads(device):
+    f = bound(lambda x, y: x + y, outputs="copy")
+    f(tensor(1, 2), tensor(3, 4))
+    wrong = []
+
+    def work(number):
+        for i in range(40):
+            result = f(tensor(i, number), tensor(number, i))
+            if result.tolist() != [i + number, number + i]:
+                wrong.append((number, i))
+
+    in_threads(*[partial(work, number) for number in range(4)])
+    assert wrong == []
+    assert is_bound(f)
+
+
+def test_graphs_that_are_verified_as_well():
+    f = bound(lambda x, y: x + y, verify="first")
+    for i in range(3):
+        assert f(tensor(i, 2), tensor(3, 4)).tolist() == [i + 3, 6]
+    assert is_bound(f)
 
 
 # ---- options ---------------------------------------------------------------------------------------
