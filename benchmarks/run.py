@@ -41,6 +41,7 @@ SECTIONS = {  # the backends, the function, and environment variables
     "inspect": (("cuda",), "suite_inspect:measure", {}),
     "graphed": (("cuda",), "suite_graphed:measure", {}),
     "growth": (("cuda",), "suite_growth:measure", {}),
+    "diagnose": (("cuda", "hip"), "suite_diagnose:measure", {}),
     "threads": (("cuda", "hip"), "suite_threads:measure", {}),
     "memory": (("cuda",), "suite_memory:measure", {}),
     "import": (("cuda", "hip", "cpu"), "suite_import:measure", {}),

@@ -23,10 +23,10 @@ ROOT = Path(__file__).resolve().parents[1]
 BENCHMARKS = ROOT / "benchmarks"
 EVERY = {
     "cuda": {
-        *("replay", "replay_pure_python", "capture", "torch", "inspect", "graphed", "growth"),
+        *("replay", "replay_pure_python", "capture", "torch", "inspect", "graphed", "growth", "diagnose"),
         *("threads", "memory", "import", "first", "serving"),
     },
-    "hip": {"replay", "replay_pure_python", "threads", "import"},
+    "hip": {"replay", "replay_pure_python", "diagnose", "threads", "import"},
     "cpu": {"cpu", "import"},
 }
 MAY_BE_EMPTY = {"torch", "graphed", "serving", "replay_pure_python"}  # they want torch, and the C extension

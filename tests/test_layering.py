@@ -58,7 +58,7 @@ RULES = [
     (
         "diagnosis._tracing",
         "errors _interpreter backends.base interop.base _core.observation _core.capture _core.streams "
-        "_core.stream_stack _core.call_site diagnosis._tracing",
+        "_core.stream_stack _core.call_site _core.extension _core._fast diagnosis._tracing",
         "",
     ),
     (

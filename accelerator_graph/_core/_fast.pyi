@@ -1,7 +1,7 @@
-"""Replays without a line of Python. Optional: built where there is a C compiler; see `_core/_fast.c`."""
+"""Replays without a line of Python, and events of captures. Optional: see `_core/_fast.c`."""
 
 from collections.abc import Callable
-from types import TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any, final, overload
 
 @final
@@ -106,3 +106,78 @@ class Method:
 
     def __init__(self, slot: object, function: Callable[..., Any]) -> None: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+@final
+class Watch:
+    """Answers the interpreter's events while a capture goes on, which has begun on the calling thread.
+
+    Whatever else there is to do, at any event, the functions in Python do. They are called with what the
+    methods were called with.
+
+    Parameters
+    ----------
+    ask : callable
+        Returns whether the capture goes on. Called for each event if `status` is 0.
+    status, alive : int
+        Addresses of an ``int function(void *stream, int *status)``. `alive` is called first and has to
+        return 0; it may be 0. Then `status` has to return 0, too, with the status `active`.
+    stream, active : int
+        The handle of the captured stream, and its status while it captures.
+    last : dict
+        By thread: a tuple of the code, the line or the instruction's offset, and whether it is a line, of the
+        latest event at which the capture still went on.
+    kinds : dict
+        By the name of a file: 0 if all its code is watched, 1 if none of its lines are, 2 if its calls are
+        not either, 3 if the lines of its functions are. Missing ones are added.
+    kind_of : callable
+        Takes the name of a file and returns that.
+    waits, waits_in_c : frozenset
+        Names of functions in Python and in C that may let a stream wait: Python sees their returns.
+    pure : tuple
+        Functions in C whose returns need no answer.
+    after_call : callable or None
+        Called with the function and its first argument after each call into C of the thread that captures.
+    disable : object
+        Returned for lines and returns that are not watched.
+    functions : tuple
+        From Python 3.12 on, what handles a line, a return, a return from C and an exception. Before, one
+        function that handles all events of a trace or a profile function.
+    """
+
+    alone: bool
+    """False: Python sees all events. Before Python 3.12 only."""
+
+    def __init__(
+        self,
+        ask: Callable[[], bool],
+        status: int,
+        alive: int,
+        stream: int,
+        active: int,
+        last: dict[int, Any],
+        kinds: dict[str, int],
+        kind_of: Callable[[str], int],
+        waits: frozenset[str],
+        waits_in_c: frozenset[str],
+        pure: tuple[object, ...],
+        after_call: Callable[[Any, Any], object] | None,
+        disable: object,
+        functions: tuple[Callable[..., Any], ...],
+    ) -> None: ...
+    def close(self) -> None:
+        """Ask the driver no more: from now on, Python sees all events."""
+
+    # from Python 3.12 on
+    def line(self, code: CodeType, line: int, /) -> Any: ...
+    def python_returns(self, code: CodeType, offset: int, value: object, /) -> Any: ...
+    def c_returns(self, code: CodeType, offset: int, function: object, first: object, /) -> Any: ...
+    def raises(self, code: CodeType, offset: int, error: BaseException, /) -> Any: ...
+
+    # before
+    def trace_lines(self) -> None:
+        """Become the trace function of this thread."""
+
+    def trace_calls(self) -> None:
+        """Become the profile function of this thread."""
+
+    def __call__(self, frame: FrameType, event: str, arg: Any, /) -> Any: ...

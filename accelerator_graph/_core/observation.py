@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,6 +31,11 @@ class Observation(Protocol):
 
     def succeeded(self) -> None:
         """Warn of what was noticed, after the capture has become a graph."""
+
+
+def is_forbidden() -> bool:
+    """Return True if the environment says that no capture should be watched unless a program asks for it."""
+    return os.environ.get(VARIABLE, "").strip() == "0"
 
 
 def asked_for(given: object) -> bool:

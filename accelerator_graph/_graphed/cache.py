@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from .._core.call_site import outside
 from .._core.pools import graph_pool_handle
 from .._core.streams import Stream
 from .._interpreter.process import after_fork
 from .._interpreter.sure_exit import Between
 from ..errors import CaptureError
+from . import second_capture
 from .arrays import check_arguments
 from .call_order import CallOrder, current_stream
 from .options import CacheInfo, GraphInputs, Mode, Options
@@ -35,6 +37,8 @@ class Uncaptured:
     signature: Hashable
     calls: int = 0
     always_eager: bool = False
+    was_broken: bool = False
+    """A capture was broken, and a second one was made to find the call that did it."""
 
 
 class GraphCache:
@@ -93,7 +97,8 @@ class GraphCache:
             if uncaptured.calls >= self._options.warmup:
                 with Between(partial(_capturing.setdefault, "now", call), partial(_end_capturing, call)):
                     if _capturing.get("now") is call:
-                        recorded = self._record_best(call, run, labels, names, stream, function)
+                        record = partial(self._record_best, call, run, labels, names, stream, function)
+                        recorded = self._capture(record, uncaptured, function)
         except CaptureError as error:
             self._give_up(uncaptured, error, function)
         if recorded is None:
@@ -119,6 +124,22 @@ class GraphCache:
                 )
         return found
 
+    def _capture(
+        self, record: Callable[[], RecordedCall], uncaptured: Uncaptured, function: object
+    ) -> RecordedCall:
+        """Capture a call, and once more if the capture is broken and that may tell why."""
+        if uncaptured.was_broken:
+            return second_capture.diagnosed(record)
+        try:
+            return record()
+        except CaptureError as error:
+            may_follow = second_capture.may_follow(error, uncaptured.calls)
+            if self._options.on_capture_error != "raise" or not may_follow:
+                raise
+            failed = error
+        uncaptured.was_broken = True
+        return second_capture.capture_again(record, failed, function)
+
     def _record_best(
         self,
         call: Call,
@@ -141,7 +162,8 @@ class GraphCache:
                 recorded.close()
                 recorded = self._record(call, run, labels, stream, "node", why)
         if wanted == "bind" and recorded.mode != "bind":
-            _warn(f"{function!r} copies its inputs for arguments like these: {recorded.why}.")
+            fact = f"{function!r} copies its inputs for arguments like these: {recorded.why}."
+            warnings.warn(fact, RuntimeWarning, stacklevel=outside()[0])
         return recorded
 
     def _record(

@@ -161,6 +161,13 @@ def graphed(
     the failure, or all of it, and no work; nothing is kept. With ``on_capture_error="eager"`` the
     function then runs again, so the side effects of its Python code happen twice in that call.
 
+    **A capture that was broken** is made once more, with the diagnosis on (see `diagnose`), so that the
+    `CaptureError` names the line. The Python code then runs a second time in that call. So this happens only
+    if the function has run with such arguments before (not with ``warmup=0``), and if the call fails anyway
+    (not with ``on_capture_error="eager"``). Should the second capture succeed, it is used, and a
+    `RuntimeWarning` is issued. Later calls with such arguments are captured once, with the diagnosis on. The
+    environment variable ``ACCELERATOR_GRAPH_DIAGNOSE=0`` turns this off.
+
     **In a capture**, of any library, a graphed function runs as it is and becomes part of that capture.
 
     **Threads**: calls from several threads run one at a time, except the function's eager runs. Calls on

@@ -56,6 +56,7 @@ from ._contract.contents import GraphNode as GraphNode
 from ._contract.launch import LaunchFunction as LaunchFunction
 from ._contract.launch import SameContext as SameContext
 from ._contract.launch import SameStream as SameStream
+from ._contract.launch import StatusFunction as StatusFunction
 from ._contract.memory import DeviceMemory as DeviceMemory
 from ._contract.misfit import Misfit as Misfit
 from ._contract.parameters import Argument as Argument
@@ -543,6 +544,13 @@ class Backend(Recorder):
         ends or is broken, and ``"invalidated"`` from then on until it is ended. The other streams that take
         part are never ``"none"`` meanwhile.
         """
+
+    def status_function(self, stream: Any) -> StatusFunction | None:
+        """Return a function in C that says whether a stream with a handle captures; None if there is none.
+
+        The library calls it in place of `capture_status` for each event of a capture that is diagnosed.
+        """
+        return None
 
     def capture_info(self, stream: Any) -> CaptureInfo | None:
         """Return facts about the stream's capture; None without one. Required for ``"events"``."""

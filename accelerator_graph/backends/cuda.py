@@ -26,12 +26,14 @@ from ._cuda.launch import launch_function, launcher
 from ._cuda.probe import probe
 from ._cuda.update import update
 from ._shared.codes import (
+    ACTIVE,
     CAPABILITIES,
     CAPTURE_MODES,
     CAPTURE_STATUSES,
     LEGACY_STREAMS,
     NOT_READY,
     PER_THREAD_STREAM,
+    SPECIAL_STREAMS,
     clamped,
     is_handle,
     refuse_legacy,
@@ -51,6 +53,7 @@ from .base import (
     Misfit,
     NodeParameters,
     NodeSetter,
+    StatusFunction,
 )
 from .memory import memory_of
 
@@ -231,6 +234,11 @@ class CudaBackend(Lends):
             return CAPTURE_STATUSES[driver.call("cuStreamIsCapturing", stream)]
         with driver.current_for(stream):
             return CAPTURE_STATUSES[driver.call("cuStreamIsCapturing", stream)]
+
+    def status_function(self, stream: Any) -> StatusFunction | None:
+        """Return ``cuStreamIsCapturing``, for streams that have their own context."""
+        address = 0 if int(stream) in SPECIAL_STREAMS else self._driver.status_address
+        return StatusFunction(address, ACTIVE) if address else None
 
     def capture_info(self, stream: Any) -> CaptureInfo | None:
         """Return the driver's number of the capture that the stream takes part in."""

@@ -30,6 +30,7 @@ from ._hip.roots import one_root
 from ._hip.runs import Executable, has_runs, settle
 from ._hip.update import update
 from ._shared.codes import (
+    ACTIVE,
     CAPABILITIES,
     CAPTURE_MODES,
     CAPTURE_STATUSES,
@@ -55,6 +56,7 @@ from .base import (
     LaunchFunction,
     Lends,
     Misfit,
+    StatusFunction,
 )
 from .memory import memory_of
 
@@ -256,6 +258,13 @@ class HipBackend(Lends):
             if code not in (0, INVALIDATED):  # 901: a HIP on top of CUDA answers any call so
                 driver.failed("hipStreamGetDevice", code)
         return CAPTURE_STATUSES[driver.call("hipStreamIsCapturing", handle)]
+
+    def status_function(self, stream: Any) -> StatusFunction | None:
+        """Return ``hipStreamIsCapturing``, for streams that ``hipStreamGetDevice`` can tell to be alive."""
+        if int(stream) in SPECIAL_STREAMS:
+            return None
+        address, alive = map(self._driver.address, ("hipStreamIsCapturing", "hipStreamGetDevice"))
+        return StatusFunction(address, ACTIVE, alive) if address and alive else None
 
     def capture_info(self, stream: Any) -> CaptureInfo | None:
         """Return the runtime's number of the capture that the stream takes part in."""

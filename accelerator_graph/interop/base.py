@@ -209,11 +209,12 @@ class Framework(ABC):
         """
         return None
 
-    def operations(self, seen: Callable[[str, int, int], None]) -> Undo | None:
+    def operations(self, seen: Callable[[str, int, int], bool]) -> Undo | None:
         """Call `seen` for each operation that this thread enqueues from now on; return the undo.
 
         Called during a capture that is diagnosed. `seen` takes the operation's name, and the handle and the
-        device of the stream that its work goes to. None if the framework can't see its operations.
+        device of the stream that its work goes to. It returns True for the captured stream, whose operations
+        need not be reported again. None if the framework can't see its operations.
         """
         return None
 

@@ -143,7 +143,7 @@ class Torch(Framework):
 
         return observe(self.torch, pool, used)
 
-    def operations(self, seen: Callable[[str, int, int], None]) -> Undo:
+    def operations(self, seen: Callable[[str, int, int], bool]) -> Undo:
         """Call `seen` after each operator of torch that enqueues work."""
         from ._torch.operations import operations
 

@@ -20,6 +20,7 @@ from simulators.compiling import compiler
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = "address,undefined"
 THREADS = "thread"
+TESTS = ("test_fast", "test_fast_objects", "test_fast_watch")
 LIBRARIES = {MEMORY: "libasan.so", THREADS: "libtsan.so"}
 
 
@@ -57,7 +58,7 @@ def run(sanitizer: str, tmp_path: Path, *chosen: str, **variables: str) -> tuple
             lack(f"the {sanitizer} sanitizer can't run here: {idle.stderr.strip().partition(chr(10))[0]}")
     try:
         done = execute(
-            [*fixed, *command, *chosen, "tests/core/test_fast.py", "tests/core/test_fast_objects.py"],
+            [*fixed, *command, *chosen, *(f"tests/core/{name}.py" for name in TESTS)],
             cwd=ROOT,
             env=env,
             timeout=6 * int(variables.get("FAST_SECONDS", "60")),
@@ -110,6 +111,8 @@ BUGS = {
         "method_call", r"PyObject_TypeCheck\([^()]*(\([^()]*\))?[^()]*\)", "1"
     ),
     "a method keeps what it calls": Bug("method_call", r"Py_DECREF\(held\);", ""),
+    "a broken capture goes on": Bug("watch_goes_on", r"&& state == self->active", ""),
+    "a watch hides from the collector": Bug("watch_traverse", r"Py_VISIT\(self->ask\);", ""),
     "reads what was freed": Bug("launch", LAUNCHED, rf"{FREED} \g<0>", MEMORY, "heap-use-after-free"),
     "overflows": Bug(
         "launch",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import torch
 
@@ -10,7 +12,7 @@ from accelerator_graph.diagnosis._tracing import places
 from diagnosis.planted import broken_by, marked
 from torch_cpu.framework import taking_part
 
-pytestmark = pytest.mark.needs("torch")
+pytestmark = [pytest.mark.needs("torch"), pytest.mark.usefixtures("answered")]
 
 
 @pytest.fixture(autouse=True)
@@ -98,14 +100,16 @@ def test_a_training_step_is_not_accused():
     graph.replay()
 
 
-def test_a_graphed_function_says_which_line():
-    @ag.graphed(warmup=0)
+@pytest.mark.parametrize("on", [True, False], ids=["on", "by a second capture"])
+def test_a_graphed_function_says_which_line(on):
+    @ag.graphed(warmup=1)
     def step(x):
         y = x * 2
         if y.sum() > 3:  # breaks
             y = y + 1
         return y
 
-    with ag.diagnose(), pytest.raises(ag.CaptureError) as raised:
+    step(torch.ones(3))
+    with ag.diagnose() if on else contextlib.nullcontext(), pytest.raises(ag.CaptureError) as raised:
         step(torch.ones(3))
     assert [(each.file, each.line) for each in raised.value.calls] == [marked(step.__wrapped__)]

@@ -15,7 +15,7 @@ import accelerator_graph as ag
 from accelerator_graph._core.observation import VARIABLE
 from diagnosis.planted import broken_by, library, marked, named
 
-pytestmark = pytest.mark.needs("cpu")
+pytestmark = [pytest.mark.needs("cpu"), pytest.mark.usefixtures("answered")]
 
 
 @pytest.fixture

@@ -11,12 +11,14 @@ import pytest
 
 from lanes import require
 
-pytestmark = require("cuda")
+pytestmark = [require("cuda"), pytest.mark.usefixtures("answered")]
 
 from cuda.bindings import driver
 
 import accelerator_graph as ag
 from accelerator_graph import interop
+from accelerator_graph.backends.cuda import CudaBackend
+from accelerator_graph.diagnosis._tracing import in_c
 from accelerator_graph.interop.base import Framework
 from accelerator_graph.testing.works.cuda import call, device
 from diagnosis.native import starter
@@ -237,7 +239,8 @@ def test_another_thread_is_named(scene):
     )
 
 
-def test_a_thread_that_ran_before_is_named(scene):
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_thread_that_ran_before_is_named(scene, waits):
     go, went = threading.Event(), threading.Event()
 
     def watchdog():
@@ -249,6 +252,8 @@ def test_a_thread_that_ran_before_is_named(scene):
 
     def body():
         go.set()
+        while not waits and not went.is_set():
+            pass
         assert went.wait(20)
 
     thread = threading.Thread(target=watchdog, name="dog")
@@ -260,8 +265,8 @@ def test_a_thread_that_ran_before_is_named(scene):
         thread.join()
     if with_names:
         assert [(each.file, each.line, each.thread) for each in error.calls] == [(*marked(watchdog), "dog")]
-    else:  # a thread that is not traced: the body is not accused
-        assert marked(watchdog)[0] not in {each.file for each in error.calls if not each.thread}, error
+    else:
+        assert "thread 'dog', which ran meanwhile and can be watched only from Python 3.12 on" in str(error)
 
 
 def test_a_thread_without_python_is_told_from_the_calls_of_python(scene, tmp_path):
@@ -381,3 +386,21 @@ def test_a_framework_is_asked_after_its_own_calls(framework, scene, monkeypatch)
     monkeypatch.setattr(framework, "current", (int(scene.stream), 0))
     with diagnosed(scene):
         body()
+
+
+# ---- what it costs -------------------------------------------------------------------------------
+
+
+def test_python_is_asked_only_without_the_extension(scene, monkeypatch):
+    asked = []
+    status = CudaBackend.capture_status
+    monkeypatch.setattr(CudaBackend, "capture_status", lambda *args: asked.append(1) or status(*args))
+
+    def body():
+        for _ in range(100):
+            ag.current_stream().fill(int(scene.memory), 1, 64)
+
+    with diagnosed(scene):
+        body()
+    assert (len(asked) > 200) is (in_c.fast is None), len(asked)
+    assert asked

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from gpu.parts import Part
+from gpu.parts import PARTS as ALL
+from gpu.parts import TESTS, Part
 from gpu.verify import gains, read, write
 
 LINES = ["# Verified on a GPU", "", "- commit: 1"]
@@ -26,6 +28,14 @@ def test_a_part_replaces_its_section_and_keeps_the_others(tmp_path: Path) -> Non
     assert text.index("## A\n\nnew") < text.index("## B (1)\n\nold")
     assert "parts not run: none." in text
     assert list(read(path, LINES, TITLES)) == TITLES
+
+
+def test_every_test_of_the_diagnosis_is_in_one_part() -> None:
+    named = Counter(word for part in ALL["cuda"].values() for word in part.command.split())
+    for path in (TESTS / "diagnosis").glob("test_*.py"):
+        name = f"tests/diagnosis/{path.name}"
+        assert named[name] == named[f"--ignore={name}"] <= 1
+    assert named["tests/diagnosis"] == 1
 
 
 def test_a_record_of_another_commit_begins_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,6 +29,7 @@ FILES = {
     "diagnosis": ["diagnosis/test_device.py"],
     "backend": [
         "diagnosis/test_broken_captures_hip.py",
+        "graphed/test_second_capture.py",
         *sorted(
             f"backends/{folder}/{path.name}"
             for folder in ("both", "hip")

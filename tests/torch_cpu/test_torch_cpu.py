@@ -26,7 +26,7 @@ PARTS = {
         "torch_cpu/labels.py": 9,
         "compat/test_compat.py": 3,
         "diagnosis/test_torch.py": 26,
-        "diagnosis/broken_captures_on_torch_cpu.py": 9,
+        "diagnosis/broken_captures_on_torch_cpu.py": 20,
     },
     "examples": {"examples/on_torch_cpu.py": 9},
     "ranks": {"torch_cpu/ranks.py": 34},

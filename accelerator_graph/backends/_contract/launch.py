@@ -38,3 +38,17 @@ class LaunchFunction(NamedTuple):
     """Address of an ``int capturing(void *stream, int *status)``; 0 if there is none. The library calls it
     before every launch. Unless it returns 0 and the status is 0, the library calls `replay`, or what `bind`
     returned, instead. Required if `Backend.replay_ignores_captures` is True."""
+
+
+class StatusFunction(NamedTuple):
+    """A function ``int status(void *stream, int *status)`` of the vendor's library."""
+
+    address: int
+    """Called with the handle of a stream, as `handle_int` returns it, on any thread and with the GIL. Returns
+    0 on success. It must not wait for work."""
+    active: int
+    """The status of a stream whose `capture_status` is ``"active"``. For any other, and after a code that is
+    not 0, the library calls `capture_status` instead."""
+    alive: int = 0
+    """Address of a function of the same kind, called first; 0 if there is none. It returns 0 unless `address`
+    must not be called, since the stream has been destroyed."""

@@ -75,6 +75,7 @@ class Driver:
         "name",
         "pointer_type",
         "relaxed_mode",
+        "status_address",
         "stream_type",
         "success",
     )
@@ -101,6 +102,7 @@ class Driver:
         """Those of `update`, once there was one."""
         self.launch_address = self._address("cuGraphLaunch")
         self.current_address = self._address("cuCtxGetCurrent")
+        self.status_address = self._address("cuStreamIsCapturing")
 
     # ---- calls ---------------------------------------------------------------------------------
 

@@ -22,6 +22,8 @@ CAPABILITIES = frozenset(
 CAPTURE_MODES: tuple[CaptureMode, ...] = ("thread_local", "global", "relaxed")
 CAPTURE_STATUSES = (CaptureStatus.NONE, CaptureStatus.ACTIVE, CaptureStatus.INVALIDATED)
 
+ACTIVE = CAPTURE_STATUSES.index(CaptureStatus.ACTIVE)
+
 LEGACY_STREAMS = (0, 1)
 PER_THREAD_STREAM = 2
 SPECIAL_STREAMS = frozenset((*LEGACY_STREAMS, PER_THREAD_STREAM))

@@ -55,22 +55,24 @@ class Escapes:
     def after_call(self, function: Any, first: Any) -> None:
         """Ask where the work of a call went, if it was one of a framework's operations."""
         for framework in self.asks:
-            with suppress(Exception):
+            try:  # asked after each call of any function: `suppress` would double the cost
                 current = framework.current_stream() if framework.enqueues(function, first) else None
-                if current is not None:
-                    self._seen(str(getattr(function, "__name__", function)), *current)
+            except Exception:
+                continue
+            if current is not None:
+                self._seen(str(getattr(function, "__name__", function)), *current)
 
-    def _seen(self, name: str, handle: int, device: int) -> None:
-        """Note an operation whose stream is not captured."""
+    def _seen(self, name: str, handle: int, device: int) -> bool:
+        """Note an operation whose stream is not captured; return True for the captured stream."""
         if handle == self._handle:
-            return
+            return True
         place = users(stack_of(sys._getframe(1)))
-        if place in self._found:
-            return
-        with suppress(Exception):
-            native = self._backend.as_stream(handle)
-            if self._backend.capture_status(native) is not CaptureStatus.ACTIVE:
-                self._found[place] = name, handle, device
+        if place not in self._found:
+            with suppress(Exception):
+                native = self._backend.as_stream(handle)
+                if self._backend.capture_status(native) is not CaptureStatus.ACTIVE:
+                    self._found[place] = name, handle, device
+        return False
 
     def stop(self) -> None:
         """Compare no more."""

@@ -14,11 +14,13 @@ from .places import Place, stack_of
 
 _IN_PYTHON = frozenset(("wait_stream", "wait_event"))
 """Methods of frameworks' streams, written in Python."""
-_IN_C = frozenset(
+IN_C = frozenset(
     ("cuStreamWaitEvent", "cudaStreamWaitEvent", "hipStreamWaitEvent", "streamWaitEvent", "wait_event")
 )
 """Functions whose first argument is the stream that waits."""
 _OURS = Stream.wait.__code__
+NAMES = _IN_PYTHON | {_OURS.co_name}
+"""Names of the functions in Python among which are those that let a stream wait."""
 
 
 class Forks:
@@ -58,7 +60,7 @@ class Forks:
 
     def after_c(self, function: Any, first: Any, frame_at: Callable[[int], FrameType]) -> None:
         """Note the wait, if the function in C is one. `frame_at` returns the frame so many levels above."""
-        if getattr(function, "__name__", None) in _IN_C:
+        if getattr(function, "__name__", None) in IN_C:
             self._waits(self._native(first), frame_at(2))
 
     def _waits(self, native: Any, frame: FrameType) -> None:

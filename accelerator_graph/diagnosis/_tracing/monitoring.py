@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..._interpreter.process import after_fork
 from ...backends.base import CaptureStatus
 from ...errors import AcceleratorGraphError
+from .in_c import PURE, watch
 from .places import is_passive, is_unwatched
 
 if TYPE_CHECKING:
@@ -25,10 +26,7 @@ _IDS = (4, 3, 5, 2, 1, 0)
 """Tools in the order in which they are tried; 0 to 2 and 5 are meant for debuggers, coverage, profilers."""
 _EVENTS = ("LINE", "PY_RETURN", "C_RETURN", "C_RAISE", "RAISE")
 
-_PURE = frozenset(
-    map(id, (callable, enumerate, id, isinstance, issubclass, len, object, range, super, type, zip))
-)
-"""Functions that are called often and break nothing. The line that called them is watched all the same."""
+_PURE = frozenset(map(id, PURE))
 
 _active: dict[CaptureTrace, tuple[Callback, ...]] = {}
 _lock = threading.RLock()
@@ -43,7 +41,7 @@ def begin(trace: CaptureTrace) -> None:
             _tool = next((each for each in _IDS if _monitoring.get_tool(each) is None), None)
             if _tool is not None:
                 _monitoring.use_tool_id(_tool, _NAME)
-        _active[trace] = _callbacks(trace)
+        _active[trace] = _in_c(trace, *_callbacks(trace))
         _register()
 
 
@@ -81,6 +79,15 @@ def _all(callbacks: list[Callback]) -> Callback:
         return answer
 
     return call_all
+
+
+def _in_c(trace: CaptureTrace, *functions: Callback) -> tuple[Callback, ...]:
+    """Return what is called at each kind of event: in C, if there is the extension."""
+    made = trace.watch = watch(trace, *functions, disable=_monitoring.DISABLE)
+    if made is not None:
+        functions = made.line, made.python_returns, made.c_returns, made.raises
+    line, python_returns, c_returns, raises = functions
+    return line, python_returns, c_returns, c_returns, raises
 
 
 def _callbacks(trace: CaptureTrace) -> tuple[Callback, ...]:
@@ -144,7 +151,7 @@ def _callbacks(trace: CaptureTrace) -> tuple[Callback, ...]:
             pass
         trace.broke_raising(frame_at(1), thread, error)
 
-    return line, python_returns, c_returns, c_returns, raises
+    return line, python_returns, c_returns, raises
 
 
 def _after_fork() -> None:

@@ -18,8 +18,10 @@ from .escapes import Escapes
 from .forks import Forks
 from .places import callers, stack_of
 from .suspects import Moment, Suspect, after_call, between, others
+from .unwatched import moved, positions
 
 if TYPE_CHECKING:
+    from ..._core._fast import Watch
     from ..._core.capture import Capture
 
 if sys.version_info >= (3, 12):
@@ -49,7 +51,13 @@ class CaptureTrace:
         self.broken = False
         """The capture was found broken. The driver is not asked again: the stream may be gone by then."""
         self.stopped = False
+        self.watch: Watch | None = None
+        """What answers the events in C, while that is possible."""
+        self._beside = positions()
+        self._moved: list[str] = []
+        """The threads that ran meanwhile and could not be watched."""
         self._subject = capture.subject
+        self.backend = capture.backend
         self.native = capture.native
         self.status: Callable[[Any], CaptureStatus] = capture.backend.capture_status
         self._found: list[Suspect] | None = None
@@ -107,10 +115,16 @@ class CaptureTrace:
         self._where = suspect or Suspect(stack_of(frame))
         self._found = []  # threads that notice from now on are too late
         self.broken = True
+        self._ask_no_more()
         found = [] if suspect is None else [suspect]
         if suspect is not None and thread != self.thread:
             suspect.thread = threading.current_thread().name
         self._found = found + others(thread, self.thread)
+        self._moved = moved(self._beside)
+
+    def _ask_no_more(self) -> None:
+        if self.watch is not None:
+            self.watch.close()
 
     def _is_not_capturing(self) -> bool:
         with suppress(AcceleratorGraphError):
@@ -138,7 +152,9 @@ class CaptureTrace:
         if threading.get_ident() == self.thread and self._found is None and not self.goes_on():
             self.broke_between(sys._getframe(1), self.thread)
         self.stopped = True
+        self._ask_no_more()
         events.end(self)
+        self.watch = None  # they hold each other
         if threading.get_ident() == self.thread:
             self.escapes.stop()
         if self._collection in gc.callbacks:
@@ -155,9 +171,9 @@ class CaptureTrace:
         if wording.code_of(cause) is not None:  # the driver has refused a call of the capturing thread
             found = [each for each in found if not each.thread] or found
         if found:
-            return wording.broken(error, self._subject, found, cause)
+            return wording.broken(error, self._subject, found, cause, self._moved)
         assert self._where is not None
-        return wording.unknown(error, self._subject, self._where)
+        return wording.unknown(error, self._subject, self._where, self._moved)
 
     def succeeded(self) -> None:
         """Warn of work that went elsewhere."""

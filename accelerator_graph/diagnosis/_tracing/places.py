@@ -30,6 +30,13 @@ def is_passive(code: CodeType) -> bool:
     return _is_passive(code.co_filename)
 
 
+def kind_of(file: str) -> int:
+    """Return what kind of code a file has, as a number that ``_core/fast_watch.h`` knows."""
+    if _is_passive(file):
+        return 2
+    return 1 if _is_unwatched(file) else 3 if _is_installed(file) else 0
+
+
 def is_unwatched(code: CodeType) -> bool:
     """Return True for code whose lines are not watched: Python's own, and what imports run.
 

@@ -12,10 +12,13 @@ from threading import get_ident
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from ..._core.extension import fast
 from ..._interpreter.process import after_fork
+from .in_c import watch
 from .places import callers, is_passive, is_unwatched
 
 if TYPE_CHECKING:
+    from ..._core._fast import Watch
     from .observation import CaptureTrace
 
 _active: list[CaptureTrace] = []
@@ -24,11 +27,16 @@ _lock = threading.RLock()
 
 def begin(trace: CaptureTrace) -> None:
     """Watch for one more capture, which has begun on this thread."""
+    trace.watch = watch(trace, _event)
     with _lock:
         _active.append(trace)
+        _count()
         if threading.gettrace() is None and threading.getprofile() is None:
             threading.settrace(_trace)
             threading.setprofile(_profile)
+    if trace.watch is not None:
+        _watch_this_thread(trace.watch)
+        return
     if sys.gettrace() is None:
         for frame in callers(sys._getframe(1)):
             if frame.f_trace is None:
@@ -38,15 +46,41 @@ def begin(trace: CaptureTrace) -> None:
         sys.setprofile(_profile)
 
 
+def _watch_this_thread(watch: Watch) -> None:
+    """Have C answer the events of this thread, unless somebody else watches it."""
+    if sys.gettrace() is None or _is_ours(sys.gettrace()):
+        watch.trace_lines()
+    if sys.getprofile() is None or _is_ours(sys.getprofile()):
+        watch.trace_calls()
+
+
+def _is_ours(function: object) -> bool:
+    """Return True for what this module sets as a trace or profile function."""
+    return function in (_trace, _profile) or (fast is not None and isinstance(function, fast.Watch))
+
+
+def _count() -> None:
+    """Tell the watches in C whether another capture is watched."""
+    for each in _active:
+        if each.watch is not None:
+            each.watch.alone = len(_active) == 1
+
+
 def end(trace: CaptureTrace) -> None:
     """Watch for a capture no more."""
     with _lock:
         if trace in _active:
             _active.remove(trace)
+        _count()
         if not _active and threading.gettrace() is _trace:
             threading.settrace(None)
             threading.setprofile(None)
-    if get_ident() == trace.thread and not any(each.thread == trace.thread for each in _active):
+    if get_ident() != trace.thread:
+        return
+    others = [each for each in _active if each.thread == trace.thread]
+    if others and others[-1].watch is not None:
+        _watch_this_thread(others[-1].watch)
+    elif not others:
         _leave()
         for frame in callers(sys._getframe(1)):
             if frame.f_trace is _trace:
@@ -55,10 +89,14 @@ def end(trace: CaptureTrace) -> None:
 
 def _leave() -> None:
     """Watch this thread no more."""
-    if sys.gettrace() is _trace:
+    if _is_ours(sys.gettrace()):
         sys.settrace(None)
-    if sys.getprofile() is _profile:
+    if _is_ours(sys.getprofile()):
         sys.setprofile(None)
+
+
+def _event(frame: FrameType, event: str, arg: Any) -> Any:
+    return _profile(frame, event, arg) if event.startswith("c_") else _trace(frame, event, arg)
 
 
 def _trace(frame: FrameType, event: str, arg: Any) -> Any:

@@ -24,11 +24,18 @@ _MOVE = "move it out of the captured code"
 
 
 def broken(
-    error: CaptureError, subject: str, found: Sequence[Suspect], cause: BaseException | None
+    error: CaptureError,
+    subject: str,
+    found: Sequence[Suspect],
+    cause: BaseException | None,
+    unwatched: Sequence[str],
 ) -> CaptureError:
-    """Return the error that names the call that broke the capture, or the calls one of which did."""
+    """Return the error that names the call that broke the capture, or the calls one of which did.
+
+    It names the threads that were not watched as well if nobody saw a call that did it.
+    """
     if len(found) == 1:
-        message = f"{subject} failed at {_at(found[0])}: {_story(found[0], error, cause)}."
+        message = f"{subject} failed at {_at(found[0])}: {_story(found[0], error, cause, unwatched)}."
     else:
         places = ", or ".join(_at(each) for each in found)
         message = f"{subject} failed at one of {len(found)} places: {places}; {_MOVE}."
@@ -41,13 +48,21 @@ def broken(
     return told
 
 
-def unknown(error: CaptureError, subject: str, last: Suspect) -> CaptureError:
-    """Return the error for a capture that no call from Python can have broken."""
+def unknown(error: CaptureError, subject: str, last: Suspect, unwatched: Sequence[str]) -> CaptureError:
+    """Return the error for a capture that no call that was watched can have broken."""
+    begin = f"{subject} failed while {_at(last)} was running: "
+    if unwatched:
+        return _with(error, f"{begin}that can't be the cause; {_look_at(unwatched)}.")
     return _with(
         error,
-        f"{subject} failed while {_at(last)} was running: no call from Python can be the cause, so a thread "
-        "that runs no Python code broke it; keep that thread from synchronising the device during captures.",
+        f"{begin}no call from Python can be the cause, so a thread that runs no Python code broke it; keep "
+        "that thread from synchronising the device during captures.",
     )
+
+
+def _look_at(unwatched: Sequence[str]) -> str:
+    names = " or ".join(map(repr, unwatched))
+    return f"look at thread {names}, which ran meanwhile and can be watched only from Python 3.12 on"
 
 
 def unjoined(error: CaptureError, subject: str, forks: Sequence[list[Place]]) -> CaptureError:
@@ -89,20 +104,25 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _story(suspect: Suspect, error: CaptureError, cause: BaseException | None) -> str:
+def _story(
+    suspect: Suspect, error: CaptureError, cause: BaseException | None, unwatched: Sequence[str]
+) -> str:
     """Return what happened and the way out: a clause."""
     found, source, answer = suspect.advice(), suspect.place.source(), _answer(cause)
     line = f"`{source}`" if 0 < len(source) <= _LINE else "this line"
     if found is not None:
         name, what = found
-        return f"{name or line} {what.effect}{answer}; {what.way_out}"
+        seen = name or suspect.raised or suspect.thread or not unwatched
+        other = "" if seen else f", or, if it can't be the cause, {_look_at(unwatched)}"
+        return f"{name or line} {what.effect}{answer}; {what.way_out}{other}"
     if suspect.raised:
         code = code_of(cause)
         meaning = explain("default_stream") if code is not None and code[0] == 906 else ""
         return f"{line} broke it{answer}; {meaning or _MOVE}"
+    keep = "keep threads that run no Python code from synchronising the device"
+    other = _look_at(unwatched) if unwatched else keep
     return (
-        f"{line} was the last to run before the capture broke; {_MOVE}, or, if it can't be the cause, keep "
-        "threads that run no Python code from synchronising the device"
+        f"{line} was the last to run before the capture broke; {_MOVE}, or, if it can't be the cause, {other}"
     )
 
 

@@ -13,9 +13,13 @@ _WITHOUT_WORK = ("empty", "new_empty", "resize", "set_", "record_stream")
 """What the names of operators begin with that only make or describe memory."""
 
 
-def operations(torch: Any, seen: Callable[[str, int, int], None]) -> Undo:
-    """Call `seen` with the name, the stream's handle and the device of each operator that enqueues work."""
+def operations(torch: Any, seen: Callable[[str, int, int], bool]) -> Undo:
+    """Call `seen` with the name, the stream's handle and the device of each operator that enqueues work.
+
+    Streams for which it has returned True are not reported again.
+    """
     stream_of = torch._C._cuda_getCurrentRawStream
+    known: set[int] = set()
 
     @cache
     def enqueues(operator: Any) -> bool:
@@ -30,8 +34,11 @@ def operations(torch: Any, seen: Callable[[str, int, int], None]) -> Undo:
         device = _device(torch, result)
         if device is None:
             device = _device(torch, args)
-        if device is not None and enqueues(operator):
-            seen(str(operator), int(stream_of(device)), device)
+        if device is None:
+            return
+        stream = stream_of(device)
+        if stream not in known and enqueues(operator) and seen(str(operator), int(stream), device):
+            known.add(stream)
 
     return observe_operators(torch, note)
 
@@ -39,7 +46,7 @@ def operations(torch: Any, seen: Callable[[str, int, int], None]) -> Undo:
 def _device(torch: Any, value: Any) -> int | None:
     """Return the device of the first tensor that is on one; None if there is none."""
     if isinstance(value, torch.Tensor):
-        return int(value.device.index) if value.device.type == "cuda" else None
+        return int(value.get_device()) if value.is_cuda else None
     if isinstance(value, dict):
         value = value.values()
     elif not isinstance(value, list | tuple):

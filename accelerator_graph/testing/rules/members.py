@@ -21,6 +21,7 @@ from accelerator_graph.backends.base import (
     Lends,
     SameContext,
     SameStream,
+    StatusFunction,
 )
 
 from .._case import Case, applied, expect, needs, raises
@@ -77,6 +78,31 @@ class MemberRules(Case):
         assert not self.has(Capability.EVENTS) or self.status(fork) is not CaptureStatus.NONE
         graph.reset()
         assert self.status(stream) is self.status(fork) is CaptureStatus.NONE
+
+    def test_status_function_says_what_capture_status_does(self) -> None:
+        """The function of `status_function` tells a capture that goes on from none, and from a broken one."""
+        backend, stream = self.backend, self.stream()
+        found = backend.status_function(stream.native)
+        self.skip_unless(found, "does not tell in C whether a stream captures")
+        assert isinstance(found, StatusFunction)
+        prototype = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))
+        functions = [prototype(address) for address in (found.alive, found.address) if address]
+        handle = ctypes.c_void_p(backend.handle_int(stream.native))
+
+        def goes_on() -> bool:
+            status = ctypes.c_int(0)
+            answers = [function(handle, status) for function in functions]
+            return not any(answers) and status.value == found.active
+
+        assert not goes_on()
+        graph = self.graph(stream)
+        graph.capture_begin()
+        assert goes_on()
+        assert self.in_thread(goes_on)
+        self.refusal(stream.synchronize)
+        assert goes_on() is (self.status(stream) is CaptureStatus.ACTIVE)
+        graph.reset()
+        assert not goes_on()
 
     def test_default_stream_can_not_be_captured(self) -> None:
         """If `cuda_like`, `capture_begin` on the stream 0 is a `CaptureError`, reason "default_stream"."""

@@ -264,6 +264,18 @@ class FailedLaunchesRaiseNothing(EveryCapability):
         pass
 
 
+@caught_by("test_status_function_says_what_capture_status_does")
+class BrokenCapturesGoOnInC(EveryCapability):
+    def number_of(self, status: CaptureStatus) -> int:
+        return int(status is not CaptureStatus.NONE)
+
+
+@caught_by("test_status_function_says_what_capture_status_does")
+class CapturesWithoutAStatusInC(EveryCapability):
+    def number_of(self, status: CaptureStatus) -> int:
+        return 0
+
+
 @caught_by("test_streams_are_distinct_and_know_their_device")
 class OneStreamForAll(Explicit):
     """Streams are handed out from a pool of one."""

@@ -11,7 +11,14 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from accelerator_graph.backends._cpu.graph import Graph
-from accelerator_graph.backends.base import Availability, Capability, LaunchFunction, Lends
+from accelerator_graph.backends.base import (
+    Availability,
+    Capability,
+    CaptureStatus,
+    LaunchFunction,
+    Lends,
+    StatusFunction,
+)
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import DriverError, UnsupportedError
 from accelerator_graph.testing.works.host import Cell, step
@@ -185,6 +192,18 @@ class EveryCapability(CpuBackend, Lends):
 
     def failed(self, code: int) -> None:
         raise DriverError(f"a launch returned {code}.")
+
+    def status_function(self, stream: Any) -> StatusFunction:
+        def status(stream: int, place: Any) -> int:
+            place[0] = self.number_of(self.capture_status(self.objects[stream]))
+            return 0
+
+        prototype = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))
+        function = self.functions.setdefault(1, prototype(status))
+        return StatusFunction(ctypes.cast(function, ctypes.c_void_p).value or 0, 1)
+
+    def number_of(self, status: CaptureStatus) -> int:
+        return list(CaptureStatus).index(status)
 
     def recorded_on(self, stream: Any) -> int | None:
         return None if stream.capture is None else self.recorded(stream.capture)

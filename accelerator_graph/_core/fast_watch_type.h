@@ -1,0 +1,111 @@
+/* The type of a Watch. Part of _fast.c. */
+
+static PyObject *
+watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"ask", "status", "alive", "stream", "active", "last", "kinds", "kind_of", "waits",
+                            "waits_in_c", "pure", "after_call", "disable", "functions", NULL};
+    void *status, *alive, *stream;
+    int active;
+    PyObject *ask, *last, *kinds, *kind_of, *waits, *waits_in_c, *pure, *after_call, *disable,
+        *functions;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&O&O&iO!O!OO!O!O!OOO!:Watch", names, &ask, address, &status,
+                                     address, &alive, address, &stream, &active, &PyDict_Type, &last,
+                                     &PyDict_Type, &kinds, &kind_of, &PyFrozenSet_Type, &waits,
+                                     &PyFrozenSet_Type, &waits_in_c, &PyTuple_Type, &pure, &after_call,
+                                     &disable, &PyTuple_Type, &functions))
+        return NULL;
+    if (PyTuple_GET_SIZE(functions) != WATCH_FUNCTIONS) {
+        PyErr_Format(PyExc_ValueError, "functions must be %d, not %zd.", WATCH_FUNCTIONS,
+                     PyTuple_GET_SIZE(functions));
+        return NULL;
+    }
+    PyObject *key = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
+    PyObject *name = PyUnicode_InternFromString("__name__");
+    Watch *self = key == NULL || name == NULL ? NULL : (Watch *)type->tp_alloc(type, 0);
+    if (self == NULL) {
+        Py_XDECREF(key);
+        Py_XDECREF(name);
+        return NULL;
+    }
+    self->status = (capturing_function)status;
+    self->alive = (capturing_function)alive;
+    self->stream = stream;
+    self->active = active;
+    self->alone = 1;
+    self->thread = PyThread_get_thread_ident();
+    self->ask = Py_NewRef(ask);
+    self->last = Py_NewRef(last);
+    self->kinds = Py_NewRef(kinds);
+    self->kind_of = Py_NewRef(kind_of);
+    self->waits = Py_NewRef(waits);
+    self->waits_in_c = Py_NewRef(waits_in_c);
+    self->pure = Py_NewRef(pure);
+    self->after_call = Py_NewRef(after_call);
+    self->disable = Py_NewRef(disable);
+    self->functions = Py_NewRef(functions);
+    self->key = key;
+    self->name = name;
+    return (PyObject *)self;
+}
+
+static int
+watch_traverse(PyObject *op, visitproc visit, void *arg)
+{
+    Watch *self = (Watch *)op;
+    Py_VISIT(Py_TYPE(op));
+    Py_VISIT(self->ask);
+    Py_VISIT(self->last);
+    Py_VISIT(self->kinds);
+    Py_VISIT(self->kind_of);
+    Py_VISIT(self->pure);
+    Py_VISIT(self->after_call);
+    Py_VISIT(self->functions);
+    return 0;
+}
+
+static void
+watch_dealloc(PyObject *op)
+{
+    Watch *self = (Watch *)op;
+    PyObject_GC_UnTrack(op);
+    Py_DECREF(self->key);
+    Py_DECREF(self->ask);
+    Py_DECREF(self->last);
+    Py_DECREF(self->kinds);
+    Py_DECREF(self->kind_of);
+    Py_DECREF(self->waits);
+    Py_DECREF(self->waits_in_c);
+    Py_DECREF(self->pure);
+    Py_DECREF(self->after_call);
+    Py_DECREF(self->disable);
+    Py_DECREF(self->functions);
+    Py_DECREF(self->name);
+    let_go(op);
+}
+
+static PyMemberDef watch_members[] = {
+    {"alone", T_BOOL, offsetof(Watch, alone), 0},
+    {NULL},
+};
+
+/* No tp_clear: like a tuple, it refers only to what was there before, so something else closes a cycle. */
+static PyType_Slot watch_slots[] = {
+    {Py_tp_doc, "Asks at each event of the interpreter whether a capture goes on."},
+    {Py_tp_new, watch_new},
+    {Py_tp_traverse, watch_traverse},
+    {Py_tp_dealloc, watch_dealloc},
+    {Py_tp_methods, watch_methods},
+    {Py_tp_members, watch_members},
+#if PY_VERSION_HEX < 0x030C0000
+    {Py_tp_call, watch_call},
+#endif
+    {0, NULL},
+};
+
+static PyType_Spec watch_spec = {
+    .name = "accelerator_graph._core._fast.Watch",
+    .basicsize = sizeof(Watch),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = watch_slots,
+};

@@ -1,0 +1,300 @@
+"""The watch over a capture by itself: what it asks, what it notes, and what it leaves to Python."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+import threading
+import weakref
+
+import pytest
+
+from core.fast_bench import Background
+
+pytest_plugins = ["core.fast_fixtures"]
+
+STATUS = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))
+STREAM, ACTIVE = 1 << 40, 3
+MONITORING = sys.version_info >= (3, 12)
+only_monitoring = pytest.mark.skipif(not MONITORING, reason="there, it is a trace and profile function")
+only_tracing = pytest.mark.skipif(MONITORING, reason="there, it is called by sys.monitoring")
+
+
+class Driver:
+    """Two functions in C that answer for a stream."""
+
+    def __init__(self):
+        self.state, self.code, self.dead = ACTIVE, 0, 0
+        self.asked = []
+        self.functions = STATUS(self.status), STATUS(self.alive)
+        self.addresses = [ctypes.cast(each, ctypes.c_void_p).value for each in self.functions]
+
+    def status(self, stream, place):
+        self.asked.append("status")
+        place[0] = self.state if stream == STREAM else 0
+        return self.code
+
+    def alive(self, stream, place):
+        self.asked.append("alive")
+        place[0] = ACTIVE
+        return self.dead
+
+
+class Scene:
+    """A watch, with what it was made of."""
+
+    def __init__(self, fast, driver=None, **other):
+        self.last, self.kinds, self.python, self.going = {}, {}, [], True
+        self.name = "names"
+
+        def function(name):
+            return lambda *args: self.python.append((name, *args))
+
+        status, alive = (0, 0) if driver is None else driver.addresses
+        given = {
+            "ask": lambda: self.going,
+            "status": status,
+            "alive": alive,
+            "stream": STREAM,
+            "active": ACTIVE,
+            "last": self.last,
+            "kinds": self.kinds,
+            "kind_of": lambda file: 1 if file.startswith("unwatched") else 2 if file == "passive" else 0,
+            "waits": frozenset(["waits"]),
+            "waits_in_c": frozenset(["sleep", "index"]),
+            "pure": (len,),
+            "after_call": None,
+            "disable": "disable",
+            "functions": tuple(map(function, ("line", "return", "c", "raise")[: 4 if MONITORING else 1])),
+        }
+        self.watch = fast.Watch(**given | other)
+
+
+def code_of(file, name="f"):
+    return compile(f"def {name}():\n    return 1\n", file, "exec").co_consts[0]
+
+
+HERE = code_of("here")
+
+
+@pytest.fixture
+def driver():
+    return Driver()
+
+
+@pytest.fixture
+def scene(fast, driver):
+    return Scene(fast, driver)
+
+
+# ---- as callbacks --------------------------------------------------------------------------------
+
+
+@only_monitoring
+class TestEvents:
+    def test_notes_where_the_capture_still_went_on(self, scene, driver):
+        me = threading.get_ident()
+        assert scene.watch.line(HERE, 7) is None
+        assert scene.last == {me: (HERE, 7, True)}
+        assert scene.watch.c_returns(HERE, 4, abs, 1) is None
+        assert scene.last == {me: (HERE, 4, False)}
+        assert scene.watch.raises(HERE, 4, KeyError()) is None
+        assert scene.watch.python_returns(HERE, 4, None) is None
+        code, offset, is_line = scene.last[me]
+        assert not is_line
+        assert code is sys._getframe(1).f_code
+        assert offset == sys._getframe(1).f_lasti
+        assert driver.asked == ["alive", "status"] * 4
+        assert scene.python == []
+
+    def test_a_thread_has_a_moment_of_its_own(self, scene):
+        scene.watch.line(HERE, 1)
+        other = Background(lambda: scene.watch.line(HERE, 2))
+        other.join()
+        assert sorted(moment[1] for moment in scene.last.values()) == [1, 2]
+
+    @pytest.mark.parametrize("answer", [("state", 2), ("state", 0), ("code", 1), ("dead", 1)])
+    def test_any_other_answer_is_left_to_python(self, scene, driver, answer):
+        setattr(driver, *answer)
+        error = KeyError()
+        scene.watch.line(HERE, 7)
+        scene.watch.python_returns(HERE, 4, None)
+        scene.watch.c_returns(HERE, 4, abs, 1)
+        scene.watch.raises(HERE, 4, error)
+        assert scene.python == [
+            ("line", HERE, 7),
+            ("return", HERE, 4, None),
+            ("c", HERE, 4, abs, 1),
+            ("raise", HERE, 4, error),
+        ]
+        assert scene.last == {}
+
+    def test_asks_python_if_the_driver_has_no_function(self, fast):
+        scene = Scene(fast)
+        scene.watch.line(HERE, 1)
+        scene.going = False
+        scene.watch.line(HERE, 2)
+        assert [each[1] for each in scene.last.values()] == [1]
+        assert scene.python == [("line", HERE, 2)]
+
+    def test_asks_the_driver_no_more_once_it_is_closed(self, scene, driver):
+        scene.watch.close()
+        scene.watch.line(HERE, 1)
+        assert driver.asked == []
+        assert scene.python == [("line", HERE, 1)]
+
+    @pytest.mark.parametrize("file", ["unwatched.py", "passive"])
+    def test_disables_what_is_not_watched(self, scene, driver, file):
+        code = code_of(file)
+        assert scene.watch.line(code, 1) == scene.watch.python_returns(code, 4, 1) == "disable"
+        scene.watch.c_returns(code, 4, abs, 1)
+        assert driver.asked == ([] if file == "passive" else ["alive", "status"])
+        assert scene.kinds == {file: 2 if file == "passive" else 1}
+
+    def test_disables_only_the_import_of_an_installed_file(self, fast, driver):
+        scene = Scene(fast, driver, kind_of=lambda file: 3)
+        assert scene.watch.line(compile("1", "installed.py", "exec"), 1) == "disable"
+        assert scene.watch.line(code_of("installed.py"), 1) is None
+
+    def test_leaves_waits_to_python(self, scene, driver):
+        import time
+
+        waits = code_of("here", "waits")
+        scene.watch.python_returns(waits, 4, None)
+        scene.watch.c_returns(HERE, 4, time.sleep, 0)
+        scene.watch.c_returns(HERE, 4, list.index, [])
+        assert scene.python == [
+            ("return", waits, 4, None),
+            ("c", HERE, 4, time.sleep, 0),
+            ("c", HERE, 4, list.index, []),
+        ]
+        assert driver.asked == []
+
+    def test_pure_functions_are_not_asked_about(self, scene, driver):
+        scene.watch.c_returns(HERE, 4, len, [])
+        assert driver.asked == []
+        assert scene.last == {}
+
+    def test_tells_of_calls_on_the_thread_that_captures(self, fast, driver):
+        told = []
+        scene = Scene(fast, driver, after_call=lambda *args: told.append(args))
+        scene.watch.c_returns(HERE, 4, abs, -1)
+        Background(lambda: scene.watch.c_returns(HERE, 4, abs, -2)).join()
+        assert told == [(abs, -1)]
+
+    def test_a_function_without_a_name_is_no_wait(self, fast, driver):
+        class Function:
+            error = AttributeError
+
+            def __getattr__(self, name):
+                raise self.error
+
+        scene, function = Scene(fast, driver), Function()
+        assert scene.watch.c_returns(HERE, 4, function, 1) is None
+        assert len(scene.last) == 1
+        Function.error = KeyboardInterrupt
+        with pytest.raises(KeyboardInterrupt):
+            scene.watch.c_returns(HERE, 4, function, 1)
+
+    def test_an_exception_of_a_callable_passes(self, fast, driver):
+        def fails(*args):
+            raise LookupError
+
+        for other in ({"kind_of": fails}, {"ask": fails, "status": 0}):
+            with pytest.raises(LookupError):
+                Scene(fast, driver, **other).watch.line(HERE, 1)
+        with pytest.raises(LookupError):
+            Scene(fast, driver, after_call=fails).watch.c_returns(HERE, 4, abs, 1)
+
+    def test_refuses_other_arguments(self, scene):
+        for method in (scene.watch.line, scene.watch.python_returns, scene.watch.c_returns):
+            with pytest.raises(TypeError, match="an event has a code object"):
+                method("code", 1)
+
+
+# ---- as a trace and profile function ---------------------------------------------------------------
+
+
+@only_tracing
+class TestTracing:
+    @pytest.fixture(autouse=True)
+    def untraced(self):
+        before = sys.gettrace(), sys.getprofile()
+        yield
+        sys.settrace(before[0])
+        sys.setprofile(before[1])
+
+    def test_notes_lines_and_calls(self, scene):
+        me = threading.get_ident()
+
+        def traced():
+            scene.watch.trace_lines()
+            scene.last.clear()
+            at = sys._getframe().f_lineno
+            moment = scene.last[me]
+            sys.settrace(None)
+            return at, moment
+
+        at, moment = traced()
+        assert moment == (traced.__code__, at + 1, True)
+        scene.watch.trace_calls()
+        abs(-1)
+        sys.setprofile(None)
+        code, _, is_line = scene.last[me]
+        assert code is sys._getframe().f_code
+        assert not is_line
+        assert scene.python == []
+
+    def test_is_found_and_can_be_called(self, scene):
+        scene.watch.trace_lines()
+        found = sys.gettrace()
+        sys.settrace(None)
+        assert found is scene.watch
+        found(sys._getframe(), "line", None)
+        assert scene.python == [("line", sys._getframe(), "line", None)]
+
+    @pytest.mark.parametrize("alone", [True, False])
+    def test_leaves_to_python_what_it_can_not_do(self, scene, driver, alone):
+        driver.state, scene.watch.alone = (2, True) if alone else (ACTIVE, False)
+        scene.watch.trace_lines()
+        scene.watch.trace_calls()
+        abs(-1)
+        sys.setprofile(None)
+        sys.settrace(None)
+        assert {event for _, _, event, _ in scene.python} >= {"line", "c_return"}
+        assert (driver.asked != []) is alone
+        assert scene.last == {}
+
+    def test_leaves_waits_to_python(self, scene):
+        import time
+
+        def waits():
+            pass
+
+        scene.watch.trace_lines()
+        scene.watch.trace_calls()
+        waits()
+        time.sleep(0)
+        sys.setprofile(None)
+        sys.settrace(None)
+        seen = [(event, arg or frame.f_code) for _, frame, event, arg in scene.python]
+        assert seen == [("return", waits.__code__), ("c_return", time.sleep)]
+
+
+# ---- as an object --------------------------------------------------------------------------------
+
+
+def test_refuses_another_number_of_functions(fast):
+    with pytest.raises(ValueError, match="functions must be"):
+        Scene(fast, functions=(print,) * 3)
+
+
+def test_a_cycle_through_it_is_collected(fast):
+    class Owner:
+        def __init__(self):
+            self.scene = Scene(fast, ask=lambda: self)
+
+    gone = weakref.ref(Owner())
+    gc.collect()
+    assert gone() is None
