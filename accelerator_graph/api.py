@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from typing import Self, TypeVar, Unpack, cast
 
 from . import inspection
-from ._core import capture_table, liveness, ownership, pools, states
+from ._core import capture_table, liveness, ownership, pools, states, update
 from ._core.call_site import caller
 from ._core.capture import Observer
 from ._core.capture_plan import CapturePlan
@@ -20,9 +20,8 @@ from ._core.node_change import NodeChange
 from ._core.observation import diagnosing
 from ._core.recapture import Recapture
 from ._core.side_capture import graph as graph
-from ._core.stream_messages import describe
 from ._core.streams import Stream
-from ._core.update import GraphUpdate, clone, give, shared_work
+from ._core.update import GraphUpdate
 from ._interpreter.integers import integer
 from ._interpreter.sure_exit import if_skipped
 from .errors import AcceleratorGraphError
@@ -244,16 +243,11 @@ class Graph(Lifecycle):
     # ---- other work ----------------------------------------------------------------------------
 
     def update(self, other: Graph) -> GraphUpdate:
-        """Do the work of another graph from now on, which keeps it; callables from `bind` go on.
+        """Do the work of another graph, a kept one, from now on; callables from `bind` go on.
 
-        The executable is changed in place if both graphs are kept and alike, else there is a new one. From
-        then on this graph describes the other's work, and keeps alive what that needs. Runs that are under
-        way complete; what only the former work needed is let go, as by `reset`.
-
-        Returns
-        -------
-        GraphUpdate
-            Whether it was done in place, and why not.
+        If both graphs are kept and alike, the executable is changed in place, else there is a new one. This
+        graph then describes the other's work, and keeps alive what that needs. Runs that are under way
+        complete; what only the former work needed is let go, as by `reset`.
 
         Raises
         ------
@@ -264,59 +258,30 @@ class Graph(Lifecycle):
         UnsupportedError
             Only one graph at a time can have an executable of that work; see `recapture`.
         DriverError
-            No executable could be made. The graph does what it did before, unless the error says that it has
-            no executable any more.
+            No executable could be made. The graph does what it did before; or it has no executable any more,
+            which the error says.
         """
-        runner = self._runner_for("update()")
-        if not isinstance(other, Graph):
-            raise TypeError(
-                f"Graph.update(): the argument must be an accelerator_graph.Graph, not {other!r}."
-            )
-        if other is self:
-            raise ValueError("Graph.update(): a graph can't be updated with itself; pass another one.")
-        fact = states.REFUSED["update()"].get(other.state) or states.NOT_KEPT
-        if other._runner is None or other._runner.captured is None:
-            raise self._refusal("update()", f"the other graph can't be used: {fact}")
-        home, its = runner.home, other._runner.home
-        if (home._backend, home.device) != (its._backend, its.device):
-            raise ValueError(
-                f"Graph.update(): the graphs are of the {describe(home)} and the {describe(its)}, and both "
-                "must be of one backend and device."
-            )
-        return give(shared_work(other, "update()"), self, "update()")
+        return update.update(self, other)
 
     def recapture(self, pool: pools.AnyPool | None = None) -> Recapture:
         """Return a context manager that captures again, and then updates this graph with the new work.
 
-        What was captured before is captured again: the graph's own stream, or a side stream of the current
-        one. Until the block has ended well, the graph does its former work, also if the body raises;
-        `current_graph` is another graph meanwhile. See `update` for what happens then; the context's
-        attribute `update` says how.
-
-        Parameters
-        ----------
-        pool : PoolId or torch.cuda.MemPool, optional
-            The memory pool of the new work; by default the graph's own.
+        It captures the graph's stream, or a side stream if that was captured before, into the graph's pool or
+        the given one. Until the block has ended well, and if the body raises, the graph does its former work;
+        `current_graph` is another graph meanwhile. Raises as `update` does.
         """
-        runner = self._runner_for("recapture()")
-        fresh = self._like(runner.lease.shown if pool is None else pool)
-        if runner.captured is not None:
-            fresh._mode = runner.captured.mode
-        return Recapture(self, fresh)
+        self._check("recapture()")
+        return Recapture(self, self._like(self.pool() if pool is None else pool))
 
     def clone(self) -> Graph:
         """Return another graph, kept and without an executable, that does the same work.
 
-        Raises
-        ------
-        GraphStateError
-            Nothing was captured, or the graph was not kept.
-        UnsupportedError
-            Only one graph at a time can have an executable of the work.
+        Raises `GraphStateError` if nothing was captured or the graph was not kept, and `UnsupportedError` as
+        `update` does.
         """
         self._kept("clone()")
         copy = self._like(None)
-        clone(self, copy)
+        update.clone(self, copy)
         return copy
 
     def set_node(self, node: int, **change: Unpack[NodeChange]) -> None:
@@ -345,30 +310,19 @@ class Graph(Lifecycle):
         DriverError
             The driver refused. Nothing has changed, unless the error says that there is no executable now.
         """
-        self._set_nodes("set_node()", {node: change})
+        from ._core.node_changes import set_nodes
+
+        set_nodes(self, "set_node()", {node: change})
 
     def set_nodes(self, changes: Mapping[int, NodeChange]) -> None:
         """Change several nodes as `set_node` does: all of them, or none. No run sees only some changes."""
-        self._set_nodes("set_nodes()", changes)
-
-    def _set_nodes(self, what: str, changes: Mapping[int, NodeChange]) -> None:
-        self._kept(what)
         from ._core.node_changes import set_nodes
 
-        set_nodes(self, what, changes)
+        set_nodes(self, "set_nodes()", changes)
 
     def _like(self, pool: pools.AnyPool | None) -> Graph:
         """Return an empty graph with the same options, which keeps graphs."""
-        fresh = Graph(
-            keep_graph=True,
-            pool=pool,
-            capture_error_mode=self._mode,
-            stream=self._given_stream,
-            backend=self._backend_name,
-            check_input_liveness=self._finds_inputs,
-            diagnose=self._diagnose,
-            progress=self._shows_progress,
-        )
+        fresh = Graph(keep_graph=True, pool=pool, **update.options(self))
         fresh._generators = self._generators
         return fresh
 
@@ -394,10 +348,8 @@ class Graph(Lifecycle):
 
         captured, home = self._kept("describe()"), self._home
         assert home is not None
-        contents, runner = captured.recorder.nodes(captured.value), self._runner_for("describe()")
-        executable = runner.executable
-        if executable is not None and executable.changes and executable.made_of is captured.value:
-            contents = executable.changes.seen(contents)
+        runner = self._runner_for("describe()")
+        contents = runner.contents(captured)
         labelled = if_in_order(captured.labels, contents[1], captured.backend)
         pool = runner.lease.shown
         return GraphDescription.of(

@@ -38,6 +38,7 @@ SECTIONS = {  # the backends, the function, and environment variables
     "torch": (("cuda",), "suite_torch:measure", {}),
     "first": (("cuda",), "suite_first:measure", {}),
     "serving": (("cuda",), "suite_serving:measure", {}),
+    "update": (("cuda",), "suite_update:measure", {}),
     "inspect": (("cuda",), "suite_inspect:measure", {}),
     "graphed": (("cuda",), "suite_graphed:measure", {}),
     "growth": (("cuda",), "suite_growth:measure", {}),

@@ -24,7 +24,7 @@ BENCHMARKS = ROOT / "benchmarks"
 EVERY = {
     "cuda": {
         *("replay", "replay_pure_python", "capture", "torch", "inspect", "graphed", "growth", "diagnose"),
-        *("threads", "memory", "import", "first", "serving"),
+        *("threads", "memory", "import", "first", "serving", "update"),
     },
     "hip": {"replay", "replay_pure_python", "diagnose", "threads", "import"},
     "cpu": {"cpu", "import"},

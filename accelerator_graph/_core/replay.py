@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from .._interpreter.process import after_fork
-from ..backends.base import Capability, unsupported
+from ..backends.base import Capability, GraphContents, unsupported
 from ..errors import GraphStateError, UnsupportedError
 from .binding import Binding, Executable, refuse_capturing
 from .extension import fast
@@ -106,6 +106,13 @@ class Runner:
         if self.counted is None:
             raise unsupported(self.home._backend, Capability.NODES)
         return self.counted
+
+    def contents(self, captured: Captured) -> GraphContents:
+        """Return what is in the graph, with what was changed in its executable."""
+        contents, executable = captured.recorder.nodes(captured.value), self.executable
+        if executable is None or executable.changes is None or executable.made_of is not captured.value:
+            return contents
+        return executable.changes.seen(contents)
 
     def instantiate(self) -> None:
         """Make an executable and let everything that is bound launch it: new first, then swap.

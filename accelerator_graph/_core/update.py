@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from ..backends.base import Misfit
 from ..errors import DriverError, UnsupportedError
 from ..interop.base import Collective, FrameworkRecorder
+from . import states
 from .captured import Captured
 from .extension import new_lock
+from .graph_base import GraphBase
 from .launch_lock import launch_lock
 from .liveness import Watchlist
 from .ownership import Owned, drain
 from .pools import Lease
 from .replay import Runner
+from .stream_messages import describe
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -110,6 +113,38 @@ def check_shareable(captured: Captured, what: str) -> None:
             f"Graph.{what}: the work allocates or frees memory or has conditional nodes, so only one graph "
             "at a time can have an executable of it; capture it again with recapture()."
         )
+
+
+def options(graph: Lifecycle) -> dict[str, Any]:
+    """Return the arguments with which another graph is like this one. The mode is that of its capture."""
+    captured = None if graph._runner is None else graph._runner.captured
+    return {
+        "capture_error_mode": graph._mode if captured is None else captured.mode,
+        "stream": graph._given_stream,
+        "backend": graph._backend_name,
+        "check_input_liveness": graph._finds_inputs,
+        "diagnose": graph._diagnose,
+        "progress": graph._shows_progress,
+    }
+
+
+def update(graph: Lifecycle, other: Lifecycle) -> GraphUpdate:
+    """Let a graph do the work of another one: `Graph.update`."""
+    runner = graph._runner_for("update()")
+    if not isinstance(other, GraphBase):
+        raise TypeError(f"Graph.update(): the argument must be an accelerator_graph.Graph, not {other!r}.")
+    if other is graph:
+        raise ValueError("Graph.update(): a graph can't be updated with itself; pass another one.")
+    if other._runner is None or other._runner.captured is None:
+        fact = states.REFUSED["update()"].get(other.state) or states.NOT_KEPT
+        raise graph._refusal("update()", f"the other graph can't be used: {fact}")
+    home, its = runner.home, other._runner.home
+    if (home._backend, home.device) != (its._backend, its.device):
+        raise ValueError(
+            f"Graph.update(): the graphs are of the {describe(home)} and the {describe(its)}, and both must "
+            "be of one backend and device."
+        )
+    return give(shared_work(other, "update()"), graph, "update()")
 
 
 def give(work: Work, graph: Lifecycle, what: str) -> GraphUpdate:

@@ -187,8 +187,9 @@ def _why_copied(names: Sequence[str]) -> str:
 
 def _recorded_work(captured: Graph, inputs: StaticInputs, passed: set[int]) -> RecordedWork | None:
     """Return the work of every replay; None if the graph has nodes that our streams were not given."""
-    seen, runner = captured._retained or [], captured._runner
-    nodes = None if runner is None else runner.counted
+    runner = captured._runner
+    assert runner is not None
+    seen, nodes = runner.retained, runner.counted
     if nodes is not None and nodes > len(seen):
         return None
     return RecordedWork([*seen, inputs.arrays], passed)

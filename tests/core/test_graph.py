@@ -482,7 +482,9 @@ def test_who_captures_a_stream_is_named_in_other_threads():
 @pytest.mark.parametrize("operation", states.REFUSED)
 def test_what_a_ready_graph_refuses_if_it_was_not_kept_is_in_the_table(stream, operation, tmp_path):
     arguments = {"debug_dump()": [tmp_path / "graph.dot"], "register_generator_state()": [None]}
+    arguments["update()"] = [captured(stream, [], keep_graph=True)]
     graph = captured(stream, [])
+    arguments |= {"set_node()": [0], "set_nodes()": [{}]}
     assert graph.state == "ready"
     sentence = states.REFUSED[operation].get("ready") or states.REFUSED_UNLESS_KEPT.get(operation)
     refused = ""

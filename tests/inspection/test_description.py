@@ -17,6 +17,9 @@ def stream():
         yield stream
 
 
+FILL, COPY = ("target", "value", "enabled"), ("source", "target", "enabled")
+
+
 def first(): ...
 
 
@@ -46,8 +49,8 @@ def test_nodes_and_dependencies(stream):
     found = graph.describe()
     assert (found.backend, found.device) == ("cpu", 0)
     assert found.nodes == (
-        GraphNode(0, "memset", target=target, nbytes=16, value=7),
-        GraphNode(1, "memcpy", target=target, source=source, nbytes=16),
+        GraphNode(0, "memset", target=target, nbytes=16, value=7, settable=FILL),
+        GraphNode(1, "memcpy", target=target, source=source, nbytes=16, settable=COPY),
         GraphNode(2, "host", "first"),
         GraphNode(3, "host", "second"),
         GraphNode(4, "host", "last"),
@@ -69,7 +72,8 @@ def test_a_graph_inside_a_graph(stream):
     (node,) = outer.describe().nodes
     assert node.kind == "graph"
     nodes, edges = node.bodies[0]
-    assert (tuple(nodes), tuple(edges)) == (inner.describe().nodes, inner.describe().edges)
+    expected = [each._replace(settable=()) for each in inner.describe().nodes]
+    assert (nodes, tuple(edges)) == (expected, inner.describe().edges)
 
 
 def test_a_description_holds_nothing_of_the_graph(stream):

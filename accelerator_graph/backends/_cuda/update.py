@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections.abc import Callable
-from ctypes import c_int, c_size_t, c_uint, c_void_p
+from ctypes import c_int, c_size_t, c_void_p
 from typing import Any, NamedTuple
 
 from ..base import Misfit
@@ -21,6 +21,10 @@ Function = Callable[..., int]
 _INVALID_VALUE = 1
 _NOT_UPDATED = 910
 _CLUSTER_DIMENSION = 4
+_WORD = 8
+_ATTRIBUTE_WORDS = 8
+_KERNEL_WORDS, _FUNCTION, _KERNEL = 9, 0, 7
+"""How long a ``CUDA_KERNEL_NODE_PARAMS_v2`` is, and where `func` and `kern` are in it."""
 
 _KINDS = frozenset(("memcpy", "memset", "host", "empty", "wait_event", "event_record"))
 """The nodes that are updated in place, beside kernels and child graphs."""
@@ -32,26 +36,13 @@ class _Result(ctypes.Structure):
     _fields_ = (("result", c_int), ("node", c_void_p), ("from_node", c_void_p))
 
 
-class _Kernel(ctypes.Structure):
-    """``CUDA_KERNEL_NODE_PARAMS_v2``."""
-
-    _fields_ = (
-        ("function", c_void_p),
-        ("geometry", c_uint * 7),
-        ("parameters", c_void_p),
-        ("extra", c_void_p),
-        ("kernel", c_void_p),
-        ("context", c_void_p),
-    )
-
-
 class Shape(NamedTuple):
     """What has to be the same in two graphs, of which one updates the executable of the other."""
 
     nodes: list[Any]
     """By node: the function of a kernel, the shape of a child graph, the kind of another node."""
-    edges: list[tuple[int, ...]]
-    """Numbers of nodes, and the data of the edge."""
+    edges: tuple[list[int], ...]
+    """The numbers of the sources, those of the targets, and the data of the edges."""
     misfit: Misfit | None
     """Why this graph never updates an executable."""
 
@@ -108,11 +99,9 @@ def calls_of(driver: Driver) -> Calls | None:
 def shape_of(driver: Driver, calls: Calls, graph: int) -> Shape:
     """Return the shape of a graph."""
     handles = _handles(driver, calls, graph)
-    kernels = (_Kernel * len(handles))()
-    start, size = ctypes.addressof(kernels), ctypes.sizeof(_Kernel)
-    places = range(start, start + size * len(handles), size)
-    codes = list(map(calls.kernel, handles, places))
-    nodes: list[Any] = [kernel.function or kernel.kernel for kernel in kernels]
+    codes, found = _asked(calls.kernel, handles, _KERNEL_WORDS)
+    functions, kernels = found[_FUNCTION::_KERNEL_WORDS].tolist(), found[_KERNEL::_KERNEL_WORDS].tolist()
+    nodes: list[Any] = [function or kernel for function, kernel in zip(functions, kernels, strict=True)]
     misfit = None
     for number, code in enumerate(codes):
         if code == 0:
@@ -126,13 +115,27 @@ def shape_of(driver: Driver, calls: Calls, graph: int) -> Shape:
             misfit = misfit or (inside.misfit and inside.misfit._replace(node=number))
         elif kind not in _KINDS:
             misfit = misfit or Misfit(f"a {kind} node is not updated in place", number)
-    clustered = _clustered(driver, calls, [at for at, code in zip(handles, codes, strict=True) if code == 0])
-    clustered = clustered or _made_for_clusters(driver, kernels, handles)
-    if clustered:
-        misfit = misfit or Misfit(
-            "the driver does not update the clusters of a kernel reliably", handles.index(clustered)
-        )
+    launches = [handle for handle, code in zip(handles, codes, strict=True) if code == 0]
+    clustered = _clustered(calls, launches)
+    if clustered is None:
+        made = {
+            pair for pair in set(zip(functions, kernels, strict=True)) if _made_for_clusters(driver, *pair)
+        }
+        pairs = zip(handles, functions, kernels, strict=True)
+        clustered = next((handle for handle, *pair in pairs if tuple(pair) in made), None) if made else None
+    if clustered is not None:
+        reason = "the driver does not update the clusters of a kernel reliably"
+        misfit = misfit or Misfit(reason, handles.index(clustered))
     return Shape(nodes, _edges(driver, calls, graph, handles), misfit)
+
+
+def _asked(function: Function, nodes: list[int], words: int, *more: Any) -> tuple[list[int], memoryview]:
+    """Call a function for each node, with a place for its answer; return the codes and all answers."""
+    answers = (ctypes.c_uint64 * (words * len(nodes)))()
+    start, size = ctypes.addressof(answers), _WORD * words
+    places = range(start, start + size * len(nodes), size)
+    codes = list(map(function, nodes, *map(itertools.repeat, more), places))
+    return codes, memoryview(answers).cast("B").cast("Q")
 
 
 def _handles(driver: Driver, calls: Calls, graph: int) -> list[int]:
@@ -144,45 +147,38 @@ def _handles(driver: Driver, calls: Calls, graph: int) -> list[int]:
     return list(found)
 
 
-def _edges(driver: Driver, calls: Calls, graph: int, handles: list[int]) -> list[tuple[int, ...]]:
+def _edges(driver: Driver, calls: Calls, graph: int, handles: list[int]) -> tuple[list[int], ...]:
     count = c_size_t()
     _check(driver, "cuGraphGetEdges", calls.edges(graph, None, None, None, ctypes.addressof(count)))
-    sources, targets = (c_void_p * count.value)(), (c_void_p * count.value)()
-    data = (ctypes.c_uint64 * count.value)()
-    if data:
+    sources, targets, data = ((ctypes.c_uint64 * count.value)() for _ in range(3))
+    if count.value:
         code = calls.edges(graph, sources, targets, data, ctypes.addressof(count))
         _check(driver, "cuGraphGetEdges", code)
-    number = {handle: number for number, handle in enumerate(handles)}
-    return [(number[a], number[b], kind) for a, b, kind in zip(sources, targets, data, strict=True)]
+    number_of = {handle: number for number, handle in enumerate(handles)}.__getitem__
+    ends = (memoryview(each).cast("B").cast("Q").tolist() for each in (sources, targets))
+    return *(list(map(number_of, each)) for each in ends), list(data)
 
 
-def _clustered(driver: Driver, calls: Calls, kernels: list[int]) -> int | None:
+def _clustered(calls: Calls, kernels: list[int]) -> int | None:
     """Return the first node that is launched in clusters, or for which the driver can't tell that."""
-    values = (ctypes.c_uint64 * 8 * len(kernels))()
-    start, size = ctypes.addressof(values), ctypes.sizeof(ctypes.c_uint64 * 8)
-    places = range(start, start + size * len(kernels), size)
-    codes = map(calls.attribute, kernels, [_CLUSTER_DIMENSION] * len(kernels), places)
-    told = zip(kernels, codes, values, strict=True)
-    return next((node for node, code, value in told if code or value[0] or value[1] & 0xFFFF_FFFF), None)
+    codes, found = _asked(calls.attribute, kernels, _ATTRIBUTE_WORDS, _CLUSTER_DIMENSION)
+    if not any(codes) and not bytes(found).strip(b"\0"):
+        return None
+    xy, z = found[::_ATTRIBUTE_WORDS], found[1::_ATTRIBUTE_WORDS]
+    told = zip(kernels, codes, xy, z, strict=True)
+    return next((node for node, code, a, b in told if code or a or b & 0xFFFF_FFFF), None)
 
 
-def _made_for_clusters(driver: Driver, kernels: Any, handles: list[int]) -> int | None:
-    """Return the first node whose kernel was compiled for clusters, or for which the driver can't tell."""
+def _made_for_clusters(driver: Driver, function: int, kernel: int) -> bool:
+    """Return True if a function, or else a kernel, was compiled for clusters, or the driver can't tell."""
+    if not (function or kernel):
+        return False  # another kind of node
     width = driver.api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH
-    seen: set[tuple[int | None, int | None]] = {(None, None)}
-    for handle, kernel in zip(handles, kernels, strict=True):
-        key = kernel.function, kernel.kernel
-        if key in seen:
-            continue
-        seen.add(key)
-        if kernel.function:
-            answer = driver.answer("cuFuncGetAttribute", width, kernel.function)
-        else:
-            device = driver.call("cuCtxGetDevice")
-            answer = driver.answer("cuKernelGetAttribute", width, kernel.kernel, device)
-        if answer[0] is not driver.success or answer[1]:
-            return handle
-    return None
+    if function:
+        answer = driver.answer("cuFuncGetAttribute", width, function)
+    else:
+        answer = driver.answer("cuKernelGetAttribute", width, kernel, driver.call("cuCtxGetDevice"))
+    return answer[0] is not driver.success or answer[1] != 0
 
 
 def _difference(old: Shape, new: Shape) -> Misfit | None:

@@ -50,6 +50,7 @@ const Words = (() => {
       ["value", is(node.value, String)],
       ["reads at", is(node.source, address)],
       [/memset|memcpy/.test(node.kind) ? "writes at" : "address", is(node.target, address)],
+      ["state", node.enabled === false ? "disabled" : ""],
       ["inside", node.kind === "conditional" && !node.bodies ? "not told by the driver" : ""],
       ["label", node.labels.map(place).join(" › ")],
       [node.timed ? "time" : "time of label", is(node.time, time)],

@@ -114,7 +114,7 @@ def test_clusters_that_the_driver_can_not_read(adding, monkeypatch):
 def test_a_kernel_that_was_made_for_clusters(adding, monkeypatch):
     graph, other = adding(1), adding(2)
     graph.instantiate()
-    monkeypatch.setattr(update, "_made_for_clusters", lambda driver, kernels, handles: handles[0])
+    monkeypatch.setattr(update, "_made_for_clusters", lambda driver, function, kernel: True)
     assert "clusters" in graph.update(other).reason
 
 
