@@ -6,7 +6,7 @@ PUBLISHED = False
 """True once accelerator-graph on the package index is this library. Messages name its extras from then on."""
 
 REQUIREMENTS = {
-    "cuda": "cuda-python>=12.9,<14",
+    "cuda": "cuda-python>=12.9.1,<14",
     "hip": "hip-python>=6.4,<11",
     "programs": "hypothesis>=6.100",
 }

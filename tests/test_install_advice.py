@@ -80,7 +80,7 @@ def test_such_advice_is_found(name: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        ("a.py", """'pip install "cuda-python>=12.9,<14"'"""),
+        ("a.py", """'pip install "cuda-python>=12.9.1,<14"'"""),
         ("a.py", '"upgrade accelerator_graph"'),
         ("a.md", "`pip install . ./plugins/accelerator-graph-opencl`"),
         ("a.md", "After the first release: `pip install accelerator-graph`"),
@@ -105,7 +105,7 @@ def test_readme_names_the_same_bindings(extra: str) -> None:
 
 
 def test_the_release_switches_every_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _install.command("cuda") == 'pip install "cuda-python>=12.9,<14"'
+    assert _install.command("cuda") == 'pip install "cuda-python>=12.9.1,<14"'
     assert "accelerator-graph" not in _install.with_extension()
     monkeypatch.setattr(_install, "PUBLISHED", True)
     assert _install.command("cuda") == 'pip install "accelerator-graph[cuda]"'

@@ -79,11 +79,17 @@ def enter(entry: Entry, frameworks: Sequence[Framework] | None = None) -> int | 
 
 
 def leave(who: object) -> None:
-    """Undo an entry, or the last one of this entrant, on this thread; do nothing if there is none."""
+    """Undo an entry, or the last one of this entrant, on this thread; do nothing if there is none.
+
+    If another stream was entered since, that one stays current, and its end undoes both.
+    """
     entries = thread.entries
     for i in range(len(entries) - 1, -1, -1):
         if entries[i] is who or entries[i].entrant is who:
             entry = entries[i]
+            if i + 1 < len(entries):
+                later = entries[i + 1]
+                later.undos, entry.undos = entry.undos + later.undos, []
             try:
                 undo(entry.undos)
             except Exception:

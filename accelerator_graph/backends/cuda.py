@@ -245,7 +245,7 @@ class CudaBackend(Lends):
         if int(stream) in LEGACY_STREAMS:
             return None
         with self._driver.current_for(stream):
-            _, number, *_ = self._driver.call("cuStreamGetCaptureInfo", stream)
+            _, number, *_ = self._driver.call(self._driver.capture_info, stream)
         return CaptureInfo(int(number)) if int(number) else None
 
     def relaxed(self, stream: Any) -> AbstractContextManager[None]:

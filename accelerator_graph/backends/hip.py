@@ -115,7 +115,7 @@ class HipBackend(Lends):
 
     def destroy_stream(self, stream: Any) -> None:
         """Release a stream that `create_stream` made."""
-        self._driver.destroy_stream(int(stream))
+        self._driver.destroy_stream(stream)
 
     def device_of(self, stream: Any) -> int:
         """Return the ordinal of a stream's device: the current device for the special streams."""

@@ -5,12 +5,18 @@ from __future__ import annotations
 import ctypes
 import re
 from math import prod
+from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from .._interpreter.exceptions import text_of
 from .._interpreter.integers import integer
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+
+_END = 1 << 64
+"""The end of all addresses. ctypes would cut a larger number of bytes off without a word."""
 
 
 class Memory(NamedTuple):
@@ -48,7 +54,8 @@ def memory_of(obj: object, nbytes: int | None, *, writable: bool, device: bool) 
     TypeError
         The object has no memory that can be used here, or `nbytes` is not an integer.
     ValueError
-        The memory has gaps, is read-only but should be written, or is smaller than `nbytes`.
+        The memory has gaps, is read-only but should be written, is smaller than `nbytes`, or reaches beyond
+        the last address.
     """
     if nbytes is not None:
         nbytes = integer(nbytes, "nbytes")
@@ -75,9 +82,18 @@ def _named(obj: object) -> str:
 def _at_address(address: int, nbytes: int | None) -> Memory:
     if nbytes is None:
         raise ValueError(f"the address {address:#x} does not tell the size of its memory; pass nbytes.")
-    if not 0 < address < 1 << 64:
+    if not 0 < address < _END:
         raise ValueError(f"{address:#x} is not the address of memory; pass one from 1 to 2**64 - 1.")
-    return Memory(address, nbytes, None)
+    return _within_bounds(Memory(address, nbytes, None))
+
+
+def _within_bounds(memory: Memory) -> Memory:
+    if memory.address + memory.nbytes > _END:
+        raise ValueError(
+            f"{memory.nbytes} bytes from the address {memory.address:#x} on reach beyond 2**64; "
+            "pass a smaller nbytes."
+        )
+    return memory
 
 
 def _behind(obj: object, device: bool) -> tuple[Memory, bool]:
@@ -113,22 +129,31 @@ def _from_view(obj: object, view: memoryview) -> tuple[Memory, bool]:
 
 
 def _from_interface(obj: object, interface: Any) -> tuple[Memory, bool]:
-    shape, typestr, data = interface["shape"], interface["typestr"], interface["data"]
-    kind = typestr[1]  # after the byte order, and before the size
-    if interface.get("mask") is not None or kind == "t" or not isinstance(data, tuple):
+    try:
+        shape, typestr = tuple(map(index, interface["shape"])), interface["typestr"]
+        data, strides = interface["data"], interface.get("strides")
+        kind = typestr[1]  # after the byte order, and before the size
+        itemsize = int(typestr[2:].partition("[")[0]) * (4 if kind == "U" else 1)
+        plain = interface.get("mask") is None and kind != "t" and isinstance(data, tuple)
+        address, readonly = (index(data[0] or 0), bool(data[1])) if plain else (0, False)
+        steps = None if strides is None else tuple(map(index, strides))
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise TypeError(
+            f"{_named(obj)} can't be found: its array interface is not valid ({text_of(error)}); pass an "
+            "address or another object."
+        ) from error
+    if not plain:
         raise TypeError(f"{_named(obj)} has a mask, bit fields or no address; pass its plain data.")
     if kind == "O":
         raise _python_objects(obj)
-    itemsize = int(typestr[2:].partition("[")[0]) * (4 if kind == "U" else 1)
     nbytes = prod(shape) * itemsize
-    strides = interface.get("strides")
-    if strides is not None and nbytes:
+    if steps is not None and nbytes:
         step = itemsize
-        for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        for extent, stride in zip(reversed(shape), reversed(steps), strict=True):
             if extent != 1 and stride != step:
                 raise _not_contiguous(obj)
             step *= extent
-    return Memory(int(data[0] or 0), nbytes, obj), bool(data[1])
+    return _within_bounds(Memory(address, nbytes, obj)), readonly
 
 
 def _not_contiguous(obj: object) -> ValueError:

@@ -71,6 +71,7 @@ def test_numpy_scalars_have_their_own_width():
         np.float16(2),
     )
     assert packed(args, (8, 4, 1, 1, 2, 2)) == [arg.tobytes() for arg in args]
+    assert packed((OnDevice(np.uint64(2**63)),), (8,)) == [(2**63).to_bytes(8, sys.byteorder)]
     with pytest.raises(TypeError, match=r"^argument 0 of the kernel is an array in host memory, which .*\.$"):
         kernels.Arguments((np.zeros(2),), Pointer)
 
@@ -79,6 +80,14 @@ def test_numpy_scalars_have_their_own_width():
 def test_python_numbers_are_refused(arg):
     with pytest.raises(TypeError, match=rf"^argument 1 .* Python {type(arg).__name__}, .*ctypes\.c_int\(3\)"):
         kernels.Arguments((ctypes.c_int(1), arg), Pointer)
+
+
+@pytest.mark.parametrize("interface", [{}, {"data": None}, {"data": ("x", False)}, ()])
+def test_an_array_without_an_address_is_refused(interface):
+    array = OnDevice(1)
+    array.__cuda_array_interface__ = interface
+    with pytest.raises(TypeError, match=r"^argument 0 of the kernel has a .* without an address; .*\.$"):
+        kernels.Arguments((array,), Pointer)
 
 
 @pytest.mark.parametrize("arg", [None, "x", b"x", [1], object()])

@@ -98,6 +98,15 @@ def test_an_address_is_positive(address):
         host(address, 4)
 
 
+@pytest.mark.parametrize("nbytes", [2**64 - 4095, 2**64, 2**64 + 8, 2**70])
+def test_an_address_is_followed_by_no_more_bytes_than_there_are_addresses(nbytes):
+    with pytest.raises(ValueError, match=r"^\d+ bytes from the address 0x1000 on reach beyond 2\*\*64"):
+        host(4096, nbytes)
+    with pytest.raises(ValueError, match="reach beyond"):
+        host(OnHost(shape=(nbytes,), typestr="|u1"))
+    assert host(4096, 2**64 - 4096).nbytes == 2**64 - 4096
+
+
 def test_fewer_bytes_can_be_asked_for_but_not_more():
     assert host(b"abcd", 3).nbytes == 3
     assert host(b"abcd", 0).nbytes == 0
@@ -174,6 +183,28 @@ def test_interfaces_that_no_address_describes_are_refused(more):
         host(OnHost(**more))
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        *({"shape": 4}, {"shape": (0.5,)}, {"typestr": ""}, {"typestr": "<f"}, {"typestr": None}),
+        *({"data": ()}, {"data": (4096,)}, {"data": ("x", False)}, {"strides": 4}),
+    ],
+)
+def test_interfaces_that_are_not_valid_are_refused(more):
+    with pytest.raises(
+        TypeError, match=r"^the memory of the 'OnHost' object can't be found: its array inter"
+    ):
+        host(OnHost(**more))
+
+
+@pytest.mark.parametrize("interface", [{}, (), 5])
+def test_an_interface_of_another_kind_is_refused(interface):
+    device = OnDevice()
+    device.__cuda_array_interface__ = interface
+    with pytest.raises(TypeError, match="array interface is not valid"):
+        memory_of(device, None, writable=True, device=True)
+
+
 def test_an_empty_device_array_has_no_address():
     memory = memory_of(OnDevice(shape=(0,), data=(None, False)), None, writable=True, device=True)
     assert memory[:2] == (0, 0)
@@ -190,6 +221,7 @@ def test_numpy():
             host(refused)
     with pytest.raises(TypeError, match="references to Python objects"):
         host(numpy.array([None, None]))
+    assert host(OnHost(shape=(numpy.int64(2),), data=(numpy.uint64(4096), False)))[:2] == (4096, 8)
     scalar = numpy.int64(3)  # its __array_interface__ names memory that is gone at once
     assert ctypes.string_at(host(scalar).address, 8) == scalar.tobytes()
     with pytest.raises(ValueError, match="is read-only"):

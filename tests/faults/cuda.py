@@ -12,7 +12,7 @@ from typing import Any
 from cuda.bindings import driver
 
 from accelerator_graph.backends import registry
-from accelerator_graph.backends._cuda import capture, update
+from accelerator_graph.backends._cuda import capture, edges, update
 from accelerator_graph.backends.cuda import CudaBackend as Backend
 from accelerator_graph.testing.works.cuda import call, device
 from simulators.cuda.faults import Accounts
@@ -267,9 +267,22 @@ def noting(note: Callable[[str], None]) -> Iterator[None]:
     calls = update.calls_of(driver)
     assert calls is not None
     driver.calls = _noted(calls, note)
+    made = edges.Function
+
+    def noted(address: int) -> Callable[..., int]:
+        function = made(address)
+
+        def call(*args: Any) -> int:
+            note("cuGraphGetEdges")
+            return int(function(*args))
+
+        return call
+
+    edges.Function = noted
     try:
         yield
     finally:
+        edges.Function = made
         driver.launch_address = address
         driver.api = api
         driver.calls = calls

@@ -248,6 +248,25 @@ def test_an_undo_that_raises_does_not_lose_the_others(frameworks, monkeypatch):
     assert current() == before
 
 
+def test_streams_that_are_not_left_in_order(frameworks):
+    def generator(stream):
+        with stream:
+            yield
+
+    before = current()
+    outer, inner, innermost = (ag.Stream(backend="cuda") for _ in range(3))
+    first, second = generator(outer), generator(inner)
+    next(first)
+    next(second)
+    with innermost:
+        first.close()
+        assert current() == [innermost.handle] * 3
+        second.close()
+        assert current() == [innermost.handle] * 3
+        assert ag.current_stream().handle == innermost.handle
+    assert current() == before
+
+
 def test_the_current_stream_is_the_frameworks(monkeypatch):
     there = install(monkeypatch, "cupy", cupy())
     assert ag.current_stream() is None

@@ -104,6 +104,21 @@ def test_use_backend_ends_with_its_block_also_by_an_exception():
     assert backends.chosen() is None
 
 
+def test_use_backend_ends_its_own_block_where_blocks_do_not_end_in_order():
+    backends = built_in(cpu=fake(), cuda=fake())
+
+    def generator():
+        with backends.use_backend("cpu"):
+            yield
+
+    waiting = generator()
+    next(waiting)
+    with backends.use_backend("cuda"):
+        waiting.close()
+        assert backends.chosen() == "cuda"
+    assert backends.chosen() is None
+
+
 def test_use_backend_is_loud_on_entry_and_opens_nothing():
     cpu = fake()
     backends = built_in(cpu=cpu, cuda=fake(usable=False, reason="no driver"))

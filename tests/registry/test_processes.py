@@ -58,6 +58,23 @@ def test_who_waits_for_an_open_that_fails_tries_again():
     assert isinstance(two, Once)
 
 
+def test_two_backends_that_ask_for_each_other_in_two_threads_are_an_error_and_no_deadlock():
+    inside = {"cpu": threading.Event(), "cuda": threading.Event()}
+
+    def asking_for(other):
+        def open(self):
+            inside[self.name].set()
+            assert inside[other].wait(LIMIT)
+            backends.get(other)
+
+        return fake(open=open)
+
+    backends = built_in(cpu=asking_for("cuda"), cuda=asking_for("cpu"))
+    found = in_threads(lambda: backends.get("cpu"), lambda: backends.get("cuda"))
+    assert [type(error) for error in found] == [BackendUnavailableError] * 2
+    assert all("its open() asks for the backend that it opens" in str(error) for error in found)
+
+
 def test_no_lock_is_held_across_import_probe_and_open(site, monkeypatch):
     def busy():
         """Use every table from another thread, in time."""

@@ -191,13 +191,13 @@ class Worker:
                 try:
                     if start(WorkerThread(self, wake)):
                         self._wake = wake
-                except RuntimeError as error:
+                except BaseException as error:
+                    wake.put(False)  # an interrupt, or a lack of stack, may come after the thread has begun
+                    if not isinstance(error, RuntimeError) or isinstance(error, RecursionError):
+                        raise
                     raise driver_error(
                         backend="cpu", call="launch", code=None, code_name="NO_THREAD", detail=str(error)
                     ) from error
-                except BaseException:  # a KeyboardInterrupt, after the thread has begun
-                    wake.put(False)
-                    raise
             return self._wake
 
     def _is_done(self) -> bool:

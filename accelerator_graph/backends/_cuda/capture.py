@@ -83,10 +83,7 @@ def abandon(driver: Driver, capture: Capture) -> None:
 
 def graph_of(driver: Driver, stream: Any) -> Any | None:
     """Return the graph that a stream is recording into; None if there is none, or the capture is broken."""
-    # For CUDA 12 the binding has two functions. The one without the suffix refuses edges that have data.
-    newer = hasattr(driver.api, "cuStreamGetCaptureInfo_v3")
-    function = "cuStreamGetCaptureInfo_v3" if newer else "cuStreamGetCaptureInfo"
-    status, _, graph, *_ = driver.call(function, stream)
+    status, _, graph, *_ = driver.call(driver.capture_info, stream)
     return graph if int(status) == _ACTIVE and int(graph) else None
 
 

@@ -66,8 +66,10 @@ class Driver:
         "_primary",
         "api",
         "calls",
+        "capture_info",
         "current_address",
         "device_count",
+        "edges_address",
         "launch_address",
         "launch_answered",
         "launch_broke",
@@ -100,9 +102,15 @@ class Driver:
         self.launch_failed = partial(self.failed, "cuGraphLaunch")
         self.calls: Calls | None = None
         """Those of `update`, once there was one."""
-        self.launch_address = self._address("cuGraphLaunch")
-        self.current_address = self._address("cuCtxGetCurrent")
-        self.status_address = self._address("cuStreamIsCapturing")
+        self.launch_address = self._address("cuGraphLaunch", 12000)
+        self.current_address = self._address("cuCtxGetCurrent", 12000)
+        self.status_address = self._address("cuStreamIsCapturing", 12000)
+        self.edges_address = self._address("cuGraphGetEdges", 12030)
+        # For CUDA 12 the binding has two functions. The one without the suffix refuses edges that have data.
+        newer = hasattr(self.api, "cuStreamGetCaptureInfo_v3") and self._address(
+            "cuStreamGetCaptureInfo", 12030
+        )
+        self.capture_info = "cuStreamGetCaptureInfo_v3" if newer else "cuStreamGetCaptureInfo"
 
     # ---- calls ---------------------------------------------------------------------------------
 
@@ -161,16 +169,16 @@ class Driver:
 
     def destroy_stream(self, stream: Any) -> None:
         """Destroy a stream, unless a call that was interrupted has done so."""
-        number = int(stream)
-        ending = self._ending.get(number)
+        key = id(stream)  # its handle may be another thread's new stream as soon as this one is destroyed
+        ending = self._ending.get(key)
         if ending is None:
-            ending = self._ending[number] = Handle(stream, self.context_of(stream))
+            ending = self._ending[key] = Handle(stream, self.context_of(stream))
         try:
             self.destroy("cuStreamDestroy", ending)
         except DriverError:
-            del self._ending[number]
+            del self._ending[key]
             raise
-        del self._ending[number]  # no call after it: an interrupt there would destroy the stream again
+        del self._ending[key]  # no call after it: an interrupt there would destroy the stream again
 
     def checked(self, function: str, answer: tuple[Any, ...]) -> Any:
         """Return the values of an answer, or raise its error."""
@@ -184,7 +192,10 @@ class Driver:
 
     def broke(self, function: str, error: Exception) -> NoReturn:
         """Raise the error for an exception that the binding raised."""
-        raise call_broke(self.name, function, error, self._version()) or error from error
+        ours = call_broke(self.name, function, error, self._version())
+        if ours is None:
+            raise error
+        raise ours from error
 
     def answered(self, function: str, number: int) -> NoReturn:
         """Raise the error for a code that is not 0, from a call that was made without the binding."""
@@ -199,8 +210,8 @@ class Driver:
         address = self._address(function, version)
         return CFUNCTYPE(c_int, *types)(address) if address else None
 
-    def _address(self, function: str, version: int = 12000) -> int:
-        """Return the address of a function as of a version of CUDA; 0 if the driver does not tell it."""
+    def _address(self, function: str, version: int) -> int:
+        """Return the address of a function as CUDA `version` has it; 0 if the driver does not tell it."""
         code, *found = self.answer("cuGetProcAddress", function.encode(), version, 0)
         return int(found[0] or 0) if code is self.success and found else 0
 

@@ -32,6 +32,8 @@ def call_broke(
     The binding raises `RuntimeError` if the driver does not have the function, and `ValueError` if the
     driver answers a code that the binding does not know.
     """
+    if isinstance(error, RecursionError):  # a RuntimeError, too
+        return None
     if isinstance(error, RuntimeError):
         return UnsupportedError(
             f"the driver, which supports CUDA {driver_version}, does not have {call}; install a newer driver."

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ...errors import AcceleratorGraphError
 from ..base import GraphContents, GraphEdge, GraphNode
 from .driver import Driver
+from .edges import dependencies
 from .layouts import Layouts, address, is_plain, layout
 
 
@@ -40,26 +40,10 @@ def list_nodes(driver: Driver, graph: Any, *, inside: bool = False) -> GraphCont
     handles = node_handles(driver, graph)
     reader = _Reader(driver, settable=not inside)
     nodes = [reader.read(index, handle) for index, handle in enumerate(handles)]
-    edges, data = dependencies(driver, graph, handles)
     return nodes, [
-        GraphEdge(*edge, "programmatic" if int(each.type) else "")
-        for edge, each in zip(edges, data, strict=True)
+        GraphEdge(source, target, "programmatic" if data.type else "")
+        for source, target, data in dependencies(driver, graph, handles)
     ]
-
-
-def dependencies(
-    driver: Driver, graph: Any, handles: Sequence[Any]
-) -> tuple[list[tuple[int, int]], Sequence[Any]]:
-    """Return the dependencies between a graph's nodes, as indices of their handles, and their data."""
-    # For CUDA 12 the binding has two functions. The one without the suffix refuses edges that have data.
-    function = "cuGraphGetEdges_v2" if hasattr(driver.api, "cuGraphGetEdges_v2") else "cuGraphGetEdges"
-    count = driver.call(function, graph)[-1]
-    if count == 0:
-        return [], []
-    sources, targets, data = driver.call(function, graph, count)[:3]
-    index_of = {int(handle): index for index, handle in enumerate(handles)}
-    ends = zip(sources, targets, strict=True)
-    return [(index_of[int(source)], index_of[int(target)]) for source, target in ends], data
 
 
 def kind_of(driver: Driver, node: Any) -> str:

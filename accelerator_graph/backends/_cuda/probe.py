@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
+import re
 import sys
 from typing import Any
 
@@ -13,7 +14,8 @@ from ..base import Availability
 
 _INSTALL = f"Install it with: {_install.command('cuda')}"
 _LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-_OLDEST_BINDING, _OLDEST_UNKNOWN_BINDING = (12, 9), (14,)
+_OLDEST_BINDING, _OLDEST_UNKNOWN_BINDING = (12, 9, 1), (14,)
+"""12.9.0 holds the interpreter's lock while it waits for a stream, whose host functions may be in Python."""
 _OLDEST_DRIVER = 12000
 
 
@@ -52,9 +54,9 @@ def _binding_missing(versions: dict[str, str]) -> str:
             f"hip-python-interop, has installed it. Uninstall that one. {_INSTALL}"
         )
     versions["cuda-bindings"] = version
-    numbers = tuple(int(part) for part in version.split(".")[:2])
+    numbers = tuple(map(int, re.split(r"\D+", version)[:3]))
     if numbers < _OLDEST_BINDING:
-        return f"cuda-python {version} is too old; 12.9 is the oldest that works. {_INSTALL}"
+        return f"cuda-python {version} is too old; 12.9.1 is the oldest that works. {_INSTALL}"
     if numbers >= _OLDEST_UNKNOWN_BINDING:
         return f"cuda-python {version} is too new; its interface may have changed. {_INSTALL}"
     try:

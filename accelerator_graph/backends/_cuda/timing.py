@@ -7,7 +7,8 @@ from typing import Any
 
 from .._shared.event_nodes import rerouted
 from .driver import Driver, Event, Graph
-from .nodes import dependencies, node_handles
+from .edges import as_the_bindings, dependencies
+from .nodes import node_handles
 
 
 def add_events(
@@ -20,9 +21,11 @@ def add_events(
 ) -> None:
     """Let the copy of a graph record events before and after some of its nodes."""
     originals = node_handles(driver, graph.handle)
-    edges, data = dependencies(driver, graph.handle, originals)
-    data_of = dict(zip(edges, data, strict=True))
-    gone, new = rerouted(edges, before, after, len(originals))
+    data_of = {
+        (source, target): as_the_bindings(driver, data)
+        for source, target, data in dependencies(driver, graph.handle, originals)
+    }
+    gone, new = rerouted(data_of, before, after, len(originals))
     nodes: dict[int, Any] = {}
     for index, event in enumerate(events, len(originals)):
         nodes[index] = driver.call("cuGraphAddEventRecordNode", copy.handle, None, 0, event.handle)

@@ -56,7 +56,7 @@ class Driver:
         self.stream_type = self.api.ihipStream_t
         self.pointer_type = self.stream_type.__mro__[-2]
         self._library = Library()
-        self._ending: dict[int, Handle] = {}
+        self._ending: dict[int, tuple[Any, Handle]] = {}
         code, count = self.answer("hipGetDeviceCount")
         if code == _NO_DEVICE:
             self.clear()
@@ -125,17 +125,19 @@ class Driver:
         if answers[-1] is not ASKED:
             self.checked(function, (answers[-1],))
 
-    def destroy_stream(self, stream: int) -> None:
+    def destroy_stream(self, stream: Any) -> None:
         """Destroy a stream, unless a call that was interrupted has done so."""
-        ending = self._ending.get(stream)
+        key = id(stream)  # its handle may be another thread's new stream as soon as this one is destroyed
+        _, ending = self._ending.get(key, (None, None))
         if ending is None:
-            ending = self._ending[stream] = Handle(stream, self.device_of(stream))
+            ending = Handle(int(stream), self.device_of(stream))
+            self._ending[key] = stream, ending
         try:
             self.destroy("hipStreamDestroy", ending)
         except DriverError:
-            del self._ending[stream]
+            del self._ending[key]
             raise
-        del self._ending[stream]  # no call after it: an interrupt there would destroy the stream again
+        del self._ending[key]  # no call after it: an interrupt there would destroy the stream again
 
     def checked(self, function: str, answer: tuple[Any, ...]) -> Any:
         """Return the values of an answer, or raise its error."""

@@ -17,6 +17,9 @@ _running: dict[int, WeakSet[Executable]] = {}
 """The executables whose latest run may be going on, by its stream. Guarded by `_lock`, as what they note."""
 
 
+_NONE: WeakSet[Executable] = WeakSet()
+
+
 class Executable(Handle):
     """An instantiated graph, and where its latest run ends: on a stream, else at an event, if it has run."""
 
@@ -37,10 +40,10 @@ class Executable(Handle):
         """Note on which stream the latest run is; None if no stream has to be waited for."""
         with _lock:
             self.latest.value = None
-            if self.stream is not None and self.stream in _running:
-                _running[self.stream].discard(self)
-                if not _running[self.stream]:
-                    del _running[self.stream]
+            runs = _NONE if self.stream is None else _running.get(self.stream, _NONE)
+            runs.discard(self)
+            if self.stream is not None and not runs:  # a signal handler may have done the same meanwhile
+                _running.pop(self.stream, None)
             self.stream = stream
             self.settling = None
             if stream is not None:

@@ -46,12 +46,21 @@ class BackendReport(NamedTuple):
 class _Opening:
     """A backend that a thread is opening. Other threads wait for `done`."""
 
-    __slots__ = ("backend", "done", "thread")
+    __slots__ = ("backend", "done", "needs", "thread")
 
     def __init__(self) -> None:
         self.backend: Backend | None = None
         self.done = Event()
+        self.needs: _Opening | None = None
+        """What this thread waits for: its backend's `open` has asked for that one."""
         self.thread = get_ident()
+
+    def waits_for(self, thread: int) -> bool:
+        """Return True if it can't be done before a thread has opened a backend."""
+        opening: _Opening | None = self
+        while opening is not None and opening.thread != thread:
+            opening = opening.needs
+        return opening is not None
 
 
 class Instances:
@@ -131,9 +140,16 @@ class Instances:
                 if opening is None:
                     mine = self._opening[name] = _Opening()
                     break
-            if opening.thread == get_ident():
-                raise unavailable(name, "its open() asks for the backend that it opens")
-            opening.done.wait()
+                if opening.waits_for(get_ident()):
+                    raise unavailable(name, "its open() asks for the backend that it opens")
+                here = [each for each in self._opening.values() if each.thread == get_ident()]
+                for each in here:
+                    each.needs = opening
+            try:
+                opening.done.wait()
+            finally:
+                for each in here:
+                    each.needs = None
         try:
             backend = self._open(name, mine)
             with self._lock:

@@ -17,14 +17,14 @@ VARIABLE = "ACCELERATOR_GRAPH_BACKEND"
 
 _RUNS_LATER = 0x20 | 0x80 | 0x200  # the flags of generators, coroutines and asynchronous generators
 
-_blocks: ContextVar[tuple[str, ...]] = ContextVar("accelerator_graph_backend", default=())
-"""The names given by the ``with`` blocks that this thread (or task) is in, the innermost last."""
+_blocks: ContextVar[tuple[Block, ...]] = ContextVar("accelerator_graph_backend", default=())
+"""The ``with`` blocks that this thread (or task) is in, the innermost last."""
 
 
 def by_block() -> str | None:
     """Return the name that the innermost ``with use_backend(...)`` gives; None outside such a block."""
-    names = _blocks.get()
-    return names[-1] if names else None
+    blocks = _blocks.get()
+    return blocks[-1].name if blocks else None
 
 
 def by_environment() -> str | None:
@@ -42,20 +42,24 @@ class Block(ContextDecorator):
     """Names a backend for a ``with`` block, or for every call of the function that it decorates."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self.name = name
         self._used = False
 
     def __enter__(self) -> None:
         self._used = True
         before = _blocks.get()
         try:
-            _blocks.set((*before, self._name))
+            _blocks.set((*before, self))
         except BaseException:  # an interrupt
             _blocks.set(before)
             raise
 
     def __exit__(self, *exc: object) -> None:
-        _blocks.set(_blocks.get()[:-1])
+        blocks = _blocks.get()
+        for index in reversed(range(len(blocks))):  # a generator may have left another block open
+            if blocks[index] is self:
+                _blocks.set(blocks[:index] + blocks[index + 1 :])
+                return
 
     def __call__(self, function: F) -> F:
         """Return a function that runs with the backend named; TypeError for generators and coroutines."""
@@ -64,15 +68,15 @@ class Block(ContextDecorator):
         if flags & _RUNS_LATER:
             raise TypeError(
                 f"use_backend can't decorate {function!r}, whose body runs after the call; write "
-                f"`with use_backend({self._name!r}):` inside it."
+                f"`with use_backend({self.name!r}):` inside it."
             )
         return super().__call__(function)
 
     def __del__(self) -> None:
         if not self._used:
             warnings.warn(
-                f"use_backend({self._name!r}) did nothing: it names the backend of a `with` block; "
-                f"write `with use_backend({self._name!r}):`, or set {VARIABLE} for the whole process.",
+                f"use_backend({self.name!r}) did nothing: it names the backend of a `with` block; "
+                f"write `with use_backend({self.name!r}):`, or set {VARIABLE} for the whole process.",
                 RuntimeWarning,
                 stacklevel=2,
             )

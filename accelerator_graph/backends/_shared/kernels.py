@@ -74,7 +74,7 @@ def _value(arg: Any, position: int, pointer_type: type) -> Any:
         return ctypes.c_uint64(int(arg))  # type: ignore[call-overload]
     interface = getattr(arg, "__cuda_array_interface__", None)
     if interface is not None:
-        return ctypes.c_uint64(interface["data"][0] or 0)
+        return ctypes.c_uint64(_pointer(interface, position))
     if hasattr(arg, "dtype") and hasattr(arg, "tobytes"):
         if arg.shape != ():
             raise TypeError(
@@ -92,3 +92,13 @@ def _value(arg: Any, position: int, pointer_type: type) -> Any:
         f"argument {position} of the kernel is a {type(arg).__name__!r} object, which can't be passed; "
         f"{_WAY_OUT}, or an object with __cuda_array_interface__."
     )
+
+
+def _pointer(interface: Any, position: int) -> int:
+    try:
+        return index(interface["data"][0] or 0)
+    except (LookupError, TypeError):
+        raise TypeError(
+            f"argument {position} of the kernel has a __cuda_array_interface__ without an address; pass an "
+            "array in device memory."
+        ) from None

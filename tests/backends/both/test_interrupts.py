@@ -1,4 +1,4 @@
-"""Captures of the CUDA and the HIP backend on fakes: what they refuse, and where they are interrupted."""
+"""The CUDA and the HIP backend on fakes: what captures refuse, and calls that are interrupted."""
 
 from __future__ import annotations
 
@@ -37,6 +37,22 @@ def test_abandoning_twice_asks_the_driver_once(fake):
     backend.capture_end(ended)
     backend.capture_abandon(ended)
     assert api.graphs == 1
+
+
+def test_a_new_stream_with_the_handle_of_one_that_is_being_destroyed_is_destroyed_as_well(fakes, fake):
+    backend, api = fake
+    first, second = int("1000"), int("1000")
+    destroyed = []
+
+    def destroy(handle):
+        destroyed.append(handle)
+        if len(destroyed) == 1:  # the first is gone, and another thread has got its place
+            in_thread(lambda: backend.destroy_stream(second))
+        return 0 if fakes.PREFIX == "hip" else (api.CUresult.CUDA_SUCCESS,)
+
+    setattr(api, f"_{fakes.PREFIX}StreamDestroy", destroy)
+    backend.destroy_stream(first)
+    assert destroyed == [1000, 1000]
 
 
 def test_the_per_thread_stream_of_another_thread_is_left_alone(fake):

@@ -49,7 +49,7 @@ def test_importing_the_module_imports_no_vendor(backend_class):
 
 @pytest.mark.parametrize(
     ("backend_class", "package"),
-    [(CudaBackend, "cuda-python>=12.9,<14"), (HipBackend, "hip-python>=6.4,<11")],
+    [(CudaBackend, "cuda-python>=12.9.1,<14"), (HipBackend, "hip-python>=6.4,<11")],
 )
 def test_a_missing_package_is_a_reason(backend_class, package):
     code = (

@@ -13,6 +13,7 @@ from functools import partial
 
 import pytest
 
+from accelerator_graph.backends._cpu import worker
 from accelerator_graph.backends._cpu.worker import Latch, Worker
 from accelerator_graph.backends.base import BACKEND_API_VERSIONS, Capability
 from accelerator_graph.backends.cpu import CpuBackend
@@ -49,6 +50,31 @@ def test_a_stream_works_in_order_on_a_thread_of_its_own(backend, stream):
     assert log == [(index, "x") for index in range(100)]
     assert thread.daemon
     assert workers() == [thread]
+
+
+def test_a_lack_of_threads_is_an_error_and_not_for_ever(backend, stream, monkeypatch):
+    def no_thread(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "start", no_thread)
+        assert refused("other", backend.launch, stream, int).code_name == "NO_THREAD"
+    backend.launch(stream, int)
+    backend.synchronize(stream)
+
+
+def test_a_lack_of_stack_is_no_lack_of_threads_and_leaves_none(backend, stream, monkeypatch):
+    def begun(thread):
+        thread.start()
+        raise RecursionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "start", begun)
+        with pytest.raises(RecursionError):
+            backend.launch(stream, int)
+    assert no_workers_left()
+    backend.launch(stream, int)
+    backend.synchronize(stream)
 
 
 def test_streams_run_beside_each_other(backend, streams):

@@ -12,7 +12,7 @@ import pytest
 
 from accelerator_graph import errors
 from accelerator_graph.backends._cuda import nodes
-from accelerator_graph.backends._cuda.driver import Executable, Graph
+from accelerator_graph.backends._cuda.driver import Driver, Executable, Graph
 from accelerator_graph.backends._cuda.errors import call_broke, call_failed
 from backends.cuda.fakes import untouched
 from backends.tools import BACKENDS, MODES
@@ -49,6 +49,24 @@ def test_the_context_of_the_stream_asked_for_last_is_known(fake):
         backend.query(each)
         asked.append([name for name, _, _ in api.seen].count("cuStreamGetCtx"))
     assert asked == [1, 0, 1, 1]
+
+
+@pytest.mark.parametrize("has_newer", [True, False])
+def test_edges_with_data_are_no_hindrance_where_the_driver_is_new_enough(fake, has_newer):
+    """cuda-python 12.9 has two functions, and the older one refuses such edges."""
+    backend, api = fake
+    success = api.CUresult.CUDA_SUCCESS
+
+    def address(name, version, flags):
+        found = has_newer or version < 12030
+        return (success, 1) if found else (api.CUresult.CUDA_ERROR_X, None)
+
+    api._cuGetProcAddress = address
+    api._cuStreamGetCaptureInfo = api._cuStreamGetCaptureInfo_v3 = lambda stream: (success, 1, 77, 21)
+    backend._driver = Driver("cuda")
+    assert backend.capture_info(9).id == 77
+    asked = [name for name, *_ in api.seen if name.startswith("cuStreamGetCaptureInfo")]
+    assert asked == ["cuStreamGetCaptureInfo_v3" if has_newer else "cuStreamGetCaptureInfo"]
 
 
 def test_a_bound_replay_tells_what_the_launch_answered(fake):
@@ -105,7 +123,7 @@ def test_the_binding_has_all_that_is_named():
     driver = pytest.importorskip("cuda.bindings.driver")
     sources = [Path(BACKENDS, "cuda.py"), *Path(BACKENDS, "_cuda").glob("*.py")]
     text = "\n".join(path.read_text() for path in sources)
-    of_some_versions = {"cuGraphGetEdges_v2", "cuStreamGetCaptureInfo_v3", "cuGraphNodeGetParams"}
+    of_some_versions = {"cuStreamGetCaptureInfo_v3", "cuGraphNodeGetParams"}
     functions = set(re.findall(r"\bcu[A-Z]\w+", text)) - of_some_versions
     assert len(functions) > 30
     assert [name for name in sorted(functions) if not hasattr(driver, name)] == []
@@ -142,3 +160,19 @@ def test_what_the_binding_raises_is_translated():
     error = call_broke("cuda", "cuCall", ValueError("12345 is not a valid CUresult"), "12.0")
     assert (type(error), error.code, error.reason) == (errors.DriverError, 12345, "other")
     assert call_broke("cuda", "cuCall", ValueError("14 is not a valid CUgraphNodeType"), "12.0") is None
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("14 is not a valid CUgraphNodeType"), RecursionError("maximum recursion depth")]
+)
+def test_what_says_nothing_of_the_driver_passes_as_it_is(fake, error):
+    backend, api = fake
+
+    def refuse(stream):
+        raise error
+
+    api._cuStreamQuery = refuse
+    with pytest.raises(type(error)) as caught:
+        backend.query(9)
+    assert caught.value is error
+    assert error.__cause__ is None

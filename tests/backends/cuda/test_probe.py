@@ -63,7 +63,7 @@ def unusable(machine, monkeypatch, how):
         case "no binding":
             machine.modules.clear()
         case "old binding":
-            machine.modules["cuda.bindings"].__version__ = "12.8.0"
+            machine.modules["cuda.bindings"].__version__ = "12.9.0"
         case "of another":
             del machine.modules["cuda.bindings"].__version__
         case "new binding":
@@ -94,8 +94,8 @@ def unusable(machine, monkeypatch, how):
 
 
 REASONS = {
-    "no binding": 'cuda-python is not installed. Install it with: pip install "cuda-python>=12.9,<14"',
-    "old binding": "cuda-python 12.8.0 is too old; 12.9 is the oldest that works. Install it with: pip",
+    "no binding": 'cuda-python is not installed. Install it with: pip install "cuda-python>=12.9.1,<14"',
+    "old binding": "cuda-python 12.9.0 is too old; 12.9.1 is the oldest that works. Install it with: pip",
     "of another": "the package cuda.bindings is not cuda-python's: another distribution",
     "new binding": "cuda-python 14.0.0 is too new",
     "odd version": "looking for CUDA failed with ValueError",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import threading
 from types import SimpleNamespace
+from weakref import WeakSet
 
 import pytest
 
 from accelerator_graph import errors
-from accelerator_graph.backends._hip import driver, nodes
+from accelerator_graph.backends._hip import driver, nodes, runs
 from accelerator_graph.backends._hip.driver import Driver, Graph
 from accelerator_graph.backends._hip.events import Event
 from accelerator_graph.backends._hip.runs import Executable, has_runs, settle
@@ -95,6 +96,23 @@ def test_a_stream_is_not_settled_for_what_is_launched_meanwhile_or_not_done():
     assert (executable.stream, executable.latest.value) == (7, None)
     assert executable.settling
     assert has_runs(7)
+
+
+def test_a_signal_handler_that_moves_the_last_one_away_does_no_harm(monkeypatch):
+    one, other = Executable(31, 0), Executable(32, 0)
+
+    class Interrupted(WeakSet):
+        def discard(self, item):
+            super().discard(item)
+            if item is one:
+                other.move(None)
+
+    monkeypatch.setattr(runs, "WeakSet", Interrupted)
+    one.move(11)
+    other.move(11)
+    one.move(None)
+    assert not has_runs(11)
+    assert (one.stream, other.stream) == (None, None)
 
 
 def test_executables_that_are_gone_leave_nothing():

@@ -8,6 +8,9 @@ from pathlib import Path
 from simulators.compiling import ROOT, compiled
 
 SOURCES = Path(__file__).resolve().parent
+FREED = {"PYTHONMALLOC": "debug", "MALLOC_PERTURB_": "165"}
+"""Python and the C library overwrite the memory that they release, so that a test that reads it fails."""
+
 LIBRARIES = {"libcuda.so.1": SOURCES, "libnvrtc.so.13": SOURCES / "nvrtc"}
 
 
@@ -27,4 +30,4 @@ def environment(folder: Path, **variables: str) -> dict[str, str]:
     env["LD_LIBRARY_PATH"] = os.pathsep.join(paths)
     env["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(ROOT / "tests")))
     env["ACCELERATOR_GRAPH_TEST_SIMULATOR"] = "cuda"
-    return env | variables
+    return env | FREED | variables
