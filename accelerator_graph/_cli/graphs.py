@@ -33,10 +33,9 @@ def differ(old: str, new: str, output: str | None) -> bool:
 
 def read(path: str) -> ag.GraphDescription:
     """Read the description of a graph; ValueError with the file's name if it is not one."""
-    text = Path(path).read_text(encoding="utf-8")
     try:
-        return ag.GraphDescription.from_json(text)
-    except json.JSONDecodeError as error:
+        return ag.GraphDescription.from_json(Path(path).read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(
             f"{path} is not JSON; name a .json file that Graph.debug_dump has written."
         ) from error

@@ -15,6 +15,7 @@ import accelerator_graph as ag
 from .. import _install
 from .._core import extension
 from .._interpreter.terminal import rows, wrapped
+from ..inspection.names import printable
 from . import environment, frameworks
 
 
@@ -112,7 +113,9 @@ def text(found: Mapping[str, Any]) -> Iterator[str]:
     yield from ("", "C extension")
     yield from wrapped(found["extension"], "  ")
     yield from ("", "Environment variables")
-    yield from rows([(f"{row['name']}={row['value']}", row["effect"]) for row in found["environment"]], "  ")
+    yield from rows(
+        [(printable(f"{row['name']}={row['value']}"), row["effect"]) for row in found["environment"]], "  "
+    )
     if not found["environment"]:
         yield f"  none of {environment.PREFIX}* is set"
     yield ""

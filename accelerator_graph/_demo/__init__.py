@@ -83,7 +83,7 @@ def run(backend: str | None, size: int | None, steps: int | None, output: str | 
     """
     if output is not None:
         check_file(output)
-    name = backend or best()
+    name = best() if backend is None else backend
     with progress(f"opening backend {name}"):
         ag.backends.get(name)  # raises if the backend is unknown or can't run here
     kind = _plates.load(name)

@@ -79,13 +79,13 @@ def lives_while_held(stream: Stream) -> bool:
     return isinstance(stream._owner, Owned) or stream_key(stream) in _DEFAULT_STREAMS
 
 
-def current_stream(backend: str | None = None) -> Stream:
+def current_stream(backend: str | None = None, problem: str = "a graphed function can't be called") -> Stream:
     """Return the current stream, which may be the default stream; raise `CaptureError` if there is none."""
     stream = current_or_none(backend, or_default=True)
     if stream is None:
         raise CaptureError(
-            "a graphed function can't be called while no stream is current on this thread; enter one, for "
-            "example `with accelerator_graph.Stream():`.",
+            f"{problem} while no stream is current on this thread; enter one, for example "
+            "`with accelerator_graph.Stream():`.",
             reason="default_stream",
         )
     return stream

@@ -56,7 +56,7 @@ def rebuild(value: Any, swap: Callable[[Any], Any]) -> Any:
         parts = [rebuild(part, swap) for part in value]
         if cls is tuple:
             return tuple(parts)
-        new = getattr(cls, "_make", cls)(parts)
+        new = _new_tuple(cls, parts)
         if hasattr(value, "__dict__"):
             vars(new).update(vars(value))
         return new
@@ -73,3 +73,11 @@ def rebuild(value: Any, swap: Callable[[Any], Any]) -> Any:
             new[key] = rebuild(part, swap)
         return new
     return swap(value)
+
+
+def _new_tuple(cls: type[tuple[Any, ...]], parts: list[Any]) -> Any:
+    """Return a tuple of a subclass, whose constructor may take anything."""
+    try:
+        return tuple.__new__(cls, parts)
+    except TypeError:  # a class of an extension, such as torch.return_types.max
+        return cls(parts)

@@ -216,9 +216,14 @@ def _graphed(function: Callable[..., Any], options: Options) -> Graphed[..., Any
         raise TypeError(f"graphed: a {kind} can't be captured; put @graphed below @{kind}.")
     if not callable(function):
         raise TypeError(f"graphed: the function must be a callable, not {function!r}.")
+    check_ordinary(function, "graphed")
+    return Graphed(function, options)
+
+
+def check_ordinary(function: Callable[..., Any], caller: str) -> None:
+    """Raise TypeError for a coroutine or a generator: a call of it runs none of its code."""
     if any(test(each) for each in (function, type(function).__call__) for test in _NOT_ORDINARY):
         raise TypeError(
-            f"graphed: {function!r} is a coroutine or a generator, which can't be captured; pass an "
+            f"{caller}: {function!r} is a coroutine or a generator, which can't be captured; pass an "
             "ordinary function."
         )
-    return Graphed(function, options)

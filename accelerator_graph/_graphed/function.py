@@ -79,7 +79,7 @@ class Graphed(Generic[P, R]):
         self._cache = GraphCache(options)
         ownership.track(self)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function, or replay what it did."""
         if capture_table.thread.graphs or self._in_a_call():
             return self._function(*args, **kwargs)

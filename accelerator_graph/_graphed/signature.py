@@ -76,7 +76,10 @@ class Reader:
     def explain(self, values: Sequence[Any], names: Sequence[str], error: Exception) -> TypeError:
         """Make the error for a call that can't be read, or whose signature has no hash."""
         for value, name in zip(values, names, strict=True):
-            found = self._unreadable(value, f"argument {name}")
+            try:
+                found = self._unreadable(value, f"argument {name}")
+            except RecursionError:
+                return TypeError(f"argument {name} contains itself, or is nested too deeply; pass its parts.")
             if found is None:
                 continue
             path, culprit = found

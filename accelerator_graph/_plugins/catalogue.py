@@ -70,7 +70,7 @@ class Catalogue(Generic[T]):
 
     def names(self) -> list[str]:
         """Return all names in alphabetical order. Loads nothing."""
-        scanned, registered, known = self._scanned(), self._registered, self._sorted
+        scanned, registered, known = self._scan or self._scanned(), self._registered, self._sorted
         if known is None or known[0] is not scanned or known[1] is not registered:
             names = sorted({*self.builtins, *registered, *scanned.offers})
             known = self._sorted = (scanned, registered, names)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from .._core import capture_table
 from ..api import Graph
 from ..errors import GraphStateError, RanksDisagreeError
 from .ranks_comparison import compare
-from .ranks_groups import NoAnswer, exchange_over, members_of
+from .ranks_groups import NoAnswer, check_seconds, exchange_over, members_of
 from .ranks_report import RankRecord, RanksReport, from_text, named, to_text
 
 
@@ -59,8 +58,7 @@ def check_ranks(
         raise TypeError(f"check_ranks: the graph must be a Graph, an exception or None, not {graph!r}.")
     if capture_table.thread.unfinished:
         raise GraphStateError("check_ranks: this thread is capturing; call it after the capture has ended.")
-    if not 0 < timeout <= threading.TIMEOUT_MAX:
-        raise ValueError(f"check_ranks: timeout must be a number of seconds, not {timeout!r}.")
+    check_seconds(timeout, "check_ranks: timeout")
     exchange = exchange_over(group, "check_ranks")
     members = members_of(group)
     own = RankRecord.of(-1 if members is None else members.own, graph)

@@ -7,10 +7,12 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from numbers import Real
 from typing import Any, NamedTuple, TypeAlias
 from uuid import uuid4
 
+from .._interpreter.integers import integer
 from ..errors import AcceleratorGraphError
 
 _TAGS = {"check_ranks": 24_942, "watchdog": 24_943}
@@ -64,6 +66,24 @@ def _distributed() -> Any:
     return found if found is not None and found.is_available() and found.is_initialized() else None
 
 
+def own_rank(group: object) -> int:
+    """Return this rank as the group tells it without an exchange; 0 if it does not."""
+    if isinstance(group, tuple):
+        return int(group[1])
+    ask = getattr(group, "Get_rank", None)
+    return 0 if ask is None else int(ask())
+
+
+def check_seconds(value: object, subject: str) -> None:
+    """Raise TypeError or ValueError if a value is not a time to wait."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{subject} must be a number, not {value!r}.")
+    if not 0 < float(value) <= threading.TIMEOUT_MAX:
+        raise ValueError(
+            f"{subject} must be more than 0 and at most {threading.TIMEOUT_MAX:g}, not {value!r}."
+        )
+
+
 def exchange_over(group: object, caller: str) -> Exchange:
     """Return the way to exchange texts over a group; `caller` begins the messages of errors.
 
@@ -83,7 +103,14 @@ def exchange_over(group: object, caller: str) -> Exchange:
     if group is None or (distributed is not None and isinstance(group, distributed.ProcessGroup)):
         return _over_process_group(distributed, group, caller)
     if isinstance(group, tuple) and len(group) == 3 and hasattr(group[0], "check"):
-        return _over_store(*group, caller)
+        store, rank, size = (
+            group[0],
+            integer(group[1], f"{caller}: rank"),
+            integer(group[2], f"{caller}: size"),
+        )
+        if not 0 <= rank < size:
+            raise ValueError(f"{caller}: rank must be at least 0 and less than size={size}, not {rank}.")
+        return _over_store(store, rank, size, caller)
     if type(group).__module__.partition(".")[0] == "mpi4py":
         return _over_mpi(group, caller)
     if callable(group):
@@ -198,7 +225,7 @@ def _over_function(gather: Callable[[str], Sequence[str]], caller: str) -> Excha
             raise raised[0]
         if not found:
             raise NoAnswer(f"{caller}: the function that gathers has not returned within {timeout:g} s")
-        texts = [*found[0]]
+        texts = [*found[0]] if isinstance(found[0], Iterable) else []
         if own not in texts or not all(isinstance(each, str) for each in texts):
             raise TypeError(
                 f"{caller}: the function must return the strings of all ranks in order, not {found[0]!r}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection
+from reprlib import repr as shortened
 from typing import Any, NamedTuple
 
 from ..errors import GraphStateError, UnsupportedError
@@ -72,10 +73,15 @@ def to_text(record: RankRecord) -> str:
 
 def from_text(text: str, rank: int) -> RankRecord:
     """Read what `to_text` has returned on a rank."""
-    data = json.loads(text)
-    if data["schema"] != SCHEMA:
-        return RankRecord(rank, "it has another version of accelerator_graph, which can't be compared with")
-    return RankRecord.from_json(data)._replace(rank=rank)
+    try:
+        data = json.loads(text)
+        if data["schema"] != SCHEMA:
+            return RankRecord(
+                rank, "it has another version of accelerator_graph, which can't be compared with"
+            )
+        return RankRecord.from_json(data)._replace(rank=rank)
+    except (ValueError, LookupError, TypeError):
+        return RankRecord(rank, f"it has sent a text that is not of check_ranks: {shortened(text)}")
 
 
 class RanksReport(NamedTuple):

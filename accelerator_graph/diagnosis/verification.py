@@ -12,6 +12,7 @@ from .._core.call_site import outside
 from .._core.stream_messages import captured_by
 from .._core.streams import Stream
 from .._graphed.call_order import current_stream
+from .._graphed.decorator import check_ordinary
 from .._graphed.recorded_call import RecordedCall
 from .._graphed.signature import Call
 from .._interpreter.integers import integer
@@ -54,7 +55,7 @@ def verify(
         For a graph: the arrays that it writes, nested as the result of the reference.
     reference : callable
         For a graph: the function that does the same eagerly.
-    state : iterable of arrays and modules, optional
+    state : array, module, iterable of them, or dict of them by names, optional
         What else the function reads and writes. By default the arrays that it can reach: the parameters and
         buffers of modules, attributes, variables of the enclosing function and globals that it names.
     tolerance : float, optional
@@ -142,9 +143,11 @@ def _program(
             raise TypeError(
                 "verify: a graph is compared with eager runs of a function; pass reference=, and outputs=."
             )
+        check_ordinary(reference, "verify")
         return GraphProgram(function, reference, inputs, outputs, state)
     if not callable(function):
         raise TypeError(f"verify: the function must be a callable or a Graph, not {function!r}.")
     if reference is not None or outputs is not None:
         raise TypeError("verify: outputs= and reference= belong to a graph; a function is its own reference.")
-    return Program(function, inputs, state, current_stream())
+    check_ordinary(function, "verify")
+    return Program(function, inputs, state, current_stream(problem="verify can't run"))

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple, Self, TextIO
 
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..api import Graph
-from ..errors import AcceleratorGraphError
-from .ranks_groups import Answers, exchange_over, has_default, members_of
+from .ranks_groups import Answers, check_seconds, exchange_over, has_default, members_of, own_rank
 from .ranks_report import named
 
 _PATIENCE = 5.0
@@ -90,8 +89,9 @@ class watchdog:
     ) -> None:
         if not isinstance(graph, Graph):
             raise TypeError(f"watchdog: the argument must be an accelerator_graph.Graph, not {graph!r}.")
-        if not 0 < seconds <= threading.TIMEOUT_MAX:
-            raise ValueError(f"watchdog: seconds must be more than 0, not {seconds!r}.")
+        check_seconds(seconds, "watchdog: seconds")
+        if file is not None and not callable(getattr(file, "write", None)):
+            raise TypeError(f"watchdog: file must be a text file, not {file!r}.")
         self.report = None
         self._graph = graph
         self._seconds = seconds
@@ -99,44 +99,48 @@ class watchdog:
         self._alone = group is None and not has_default()
         self._file = file
         self._exit = exit
-        self._left = threading.Event()
-        self._guard: object = None
+        self._blocks: list[tuple[threading.Event, object]] = []
 
     def __enter__(self) -> Self:
-        self._guard = if_skipped(self, self._left.set)
-        self._left = left = threading.Event()
+        left = threading.Event()
+        guard = if_skipped(self, left.set)
         exchange = None if self._alone else exchange_over(self._group, "watchdog")
         self._thread = threading.Thread(
             target=self._watch, args=(left, exchange), name="accelerator_graph watchdog", daemon=True
         )
         self._thread.start()
+        self._blocks.append((left, guard))
         return self
 
     @sure_exit
     def __exit__(self, *exc: object) -> None:
-        self._left.set()
-        self._guard = None
+        left, _guard = self._blocks.pop()
+        left.set()
 
     def _watch(self, left: threading.Event, exchange: Any) -> None:
         if left.wait(self._seconds):
             return
-        own = _place(self._graph)
-        stacks = _stacks()
-        answers = Answers(0, 1, {0: own})
-        if exchange is not None:
-            try:
-                answers = exchange(own, _PATIENCE)
-            except (AcceleratorGraphError, RuntimeError, TypeError) as error:  # the store may have ended
-                own = f"{own} (the others can't be asked: {error})"
-                answers = Answers(0, 1, {0: own})
-        members = None if self._alone else members_of(self._group)
-        ranks = [*range(answers.size)] if members is None or answers.size == 1 else members.ranks
+        try:
+            self.report = self._seen(exchange)
+            print(self.report, file=self._file or sys.stderr, flush=True)
+        finally:  # even if nothing can be written
+            if self._exit and not left.is_set():
+                os._exit(1)
+
+    def _seen(self, exchange: Any) -> WatchdogReport:
+        """Find out where each rank is."""
+        own, stacks = _place(self._graph), _stacks()
+        members = None
+        try:
+            members = None if self._alone else members_of(self._group)
+            answers = Answers(0, 1, {0: own}) if exchange is None else exchange(own, _PATIENCE)
+        except Exception as error:  # the store or the group may have ended; a function raises anything
+            own = f"{own} (the others can't be asked: {error})"
+            rank = own_rank(self._group) if members is None else members.own
+            return WatchdogReport(rank, self._seconds, {rank: own}, stacks)
+        ranks = [*range(answers.size)] if members is None else members.ranks
         places = {rank: answers.texts.get(place, _SILENT) for place, rank in enumerate(ranks)}
-        rank = ranks[answers.rank] if members is None or answers.size > 1 else members.own
-        self.report = WatchdogReport(rank, self._seconds, places, stacks)
-        print(self.report, file=self._file or sys.stderr, flush=True)
-        if self._exit and not left.is_set():
-            os._exit(1)
+        return WatchdogReport(ranks[answers.rank], self._seconds, places, stacks)
 
 
 def _place(graph: Graph) -> str:

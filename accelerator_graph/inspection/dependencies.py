@@ -11,8 +11,8 @@ _Pair = tuple[int, int]
 
 def changed_dependencies(
     edges: Sequence[GraphEdge], new_edges: Sequence[GraphEdge], pairs: Mapping[int, int]
-) -> Iterator[tuple[int, int, str]]:
-    """Yield source and target, in the second graph, and what is different, of nodes that both graphs have.
+) -> Iterator[tuple[int, str]]:
+    """Yield the target, in the second graph, and what is different, of nodes that both graphs have.
 
     A node that was put between two others, or taken out from there, changes no dependency of those two.
     """
@@ -31,12 +31,12 @@ def changed_dependencies(
             continue
         before, after = (kinds.get((source, target)) for kinds in (old, new))
         if after is None:
-            yield source, target, "does not wait for {} any more"
+            yield target, f"does not wait for node {source} any more"
         elif before is None:
-            yield source, target, "waits for {}"
+            yield target, f"waits for node {source}"
         elif before != after:
             words = f"by a {after or 'ordinary'} dependency instead of {before or 'ordinary'}"
-            yield source, target, f"waits for {{}} {words}"
+            yield target, f"waits for node {source} {words}"
 
 
 def _through(edges: Sequence[GraphEdge], wanted: Collection[_Pair], both: Collection[int]) -> set[_Pair]:

@@ -10,7 +10,7 @@ from ..backends.base import GraphContents, GraphNode
 from .dependencies import changed_dependencies
 from .description import GraphDescription
 from .label_changes import Labels, changed_labels, matched
-from .names import case, title
+from .names import case, printable, title
 from .node_changes import NodeChange, changes_of
 from .pairing import Place, paired
 from .text import listed, named, numbers
@@ -69,7 +69,7 @@ def compare(a: GraphDescription, b: GraphDescription) -> Comparison:
         if old != new
     ]
     inside = _compared(a, b)
-    return inside._replace(sentences=[*said, *inside.sentences])
+    return inside._replace(sentences=[*map(printable, said), *inside.sentences])
 
 
 def _modes(a: GraphDescription, b: GraphDescription) -> tuple[str, str]:
@@ -112,8 +112,8 @@ def _compared(a: GraphDescription, b: GraphDescription) -> Comparison:
         which = named(node) if len(ids) == 1 else f"nodes {numbers(ids)} ({title(node)})"
         [label, *others] = {new.title_of(j) for j in ids}
         said.append(((node.id, -1), _located("" if others else label, f"{which} {_joined(facts)}")))
-    for source, target, words in changed_dependencies(a.edges, b.edges, pairs):
-        sentence = f"{named(b.nodes[target])} {words.format(f'node {source}')}"
+    for target, words in changed_dependencies(a.edges, b.edges, pairs):
+        sentence = f"{named(b.nodes[target])} {words}"
         said.append(((target, -1), _located(new.title_of(target), sentence)))
         changes.setdefault(target, []).append(sentence)
     for first, sentence in _only(b.nodes, new, back, {*same.values()}, "new"):
@@ -122,7 +122,9 @@ def _compared(a: GraphDescription, b: GraphDescription) -> Comparison:
         after = next((pairs[i] for i in range(first, -1, -1) if i in pairs), -1)
         said.append(((after, first), sentence))
     sentences = [sentence for _, sentence in sorted(said, key=lambda each: each[0])]
-    return Comparison([*sentences, *changed_labels(old, new, pairs, same)], pairs, changes)
+    sentences += changed_labels(old, new, pairs, same)
+    changes = {j: [*map(printable, found)] for j, found in changes.items()}
+    return Comparison([*map(printable, sentences)], pairs, changes)
 
 
 def _places(description: GraphDescription, labels: Labels) -> list[Place]:

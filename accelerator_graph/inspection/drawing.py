@@ -9,7 +9,7 @@ from itertools import count, takewhile
 from ..backends.base import GraphEdge, GraphNode
 from .contents import DescribedGraph, Label
 from .grouping import place, runs, short_names
-from .names import body_title, title
+from .names import body_title, printable, title
 from .text import details
 
 FORMATS = ("svg", "png", "pdf")
@@ -120,5 +120,4 @@ def _edges(edges: Sequence[GraphEdge], prefix: str) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
-    return shown.replace("\\", "\\\\").replace('"', '\\"')
+    return printable(text).replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;")

@@ -14,10 +14,14 @@ def write_description(
 
     Raises
     ------
+    TypeError
+        The profile is something else.
     ValueError
         There is a profile, and the file is not a page, or the labels are others.
     """
     if profile is not None:
+        if not isinstance(profile, GraphProfile):
+            raise TypeError(f"debug_dump: profile must be what Graph.profile() returns, not {profile!r}.")
         if suffix != ".html":
             raise ValueError(f"only a page shows times; the name must end in .html, not {suffix!r}.")
         if not {each.label for each in profile.labels} <= set(description.labels):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from ..backends.base import GraphEdge, GraphNode
@@ -47,10 +47,12 @@ class Fingerprint(NamedTuple):
         mine, others = (
             Counter({(kind, name): number for kind, name, number in each.functions}) for each in (self, other)
         )
-        for (kind, name), number in sorted((others - mine).items()):
-            said.append(f"{_nodes(number, kind, name)} more")
-        for (kind, name), number in sorted((mine - others).items()):
-            said.append(f"{_nodes(number, kind, name)} fewer")
+        more, fewer = others - mine, mine - others
+        shown = _shown({name for _, name in (*more, *fewer)})
+        for (kind, name), number in sorted(more.items()):
+            said.append(f"{_nodes(number, kind, shown[name])} more")
+        for (kind, name), number in sorted(fewer.items()):
+            said.append(f"{_nodes(number, kind, shown[name])} fewer")
         if not said and self.order != other.order:
             said.append("the same nodes in another order")
         if not said and self.sizes != other.sizes:
@@ -60,11 +62,20 @@ class Fingerprint(NamedTuple):
         return said
 
 
-def _nodes(number: int, kind: str, name: str) -> str:
-    from .names import demangled, short_name
+def _nodes(number: int, kind: str, shown: str) -> str:
     from .text import count
 
-    return f"{count(number, f'{kind} node')}{f' {short_name(demangled(name))!r}' if name else ''}"
+    return f"{count(number, f'{kind} node')}{f' {shown!r}' if shown else ''}"
+
+
+def _shown(names: Collection[str]) -> dict[str, str]:
+    """Return the short names of functions, and the whole ones of those whose short names are equal."""
+    from .names import demangled, short_name
+
+    whole = {name: demangled(name) for name in names}
+    short = {name: short_name(each) for name, each in whole.items()}
+    times = Counter(short.values())
+    return {name: each if times[each] == 1 else whole[name] for name, each in short.items()}
 
 
 def _order(nodes: Sequence[GraphNode]) -> list[Any]:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..backends.base import DeviceMemory
-from ..interop.base import PoolSegment
-from .amounts import MeasuredGraph, MemoryAmount, PoolMemory, Report
+from .amounts import MeasuredGraph, PoolMemory, Report
+from .records import record, value
 from .schema import read_json
 
 SCHEMA = 1
@@ -54,11 +54,9 @@ def report_from_json(
 
     def read(data: dict[str, Any]) -> T:
         pools = _pools_of(data)
-        devices = (
-            (each["backend"], each["device"], DeviceMemory(*(each[name] for name in DeviceMemory._fields)))
-            for each in data["devices"]
-        )
-        return make(tuple(_graph_of(each, pools, kind) for each in data["graphs"]), tuple(devices))
+        graphs = tuple(_graph_of(each, pools, kind) for each in data["graphs"])
+        devices = [[each["backend"], each["device"], each] for each in data["devices"]]
+        return make(graphs, value(tuple[tuple[str, int, DeviceMemory], ...], devices))
 
     return _read(text, read)
 
@@ -73,11 +71,9 @@ def _graph(memory: MeasuredGraph, pool: int) -> dict[str, Any]:
 
 
 def _graph_of(data: dict[str, Any], pools: list[PoolMemory], kind: type[G]) -> G:
-    fields = {name: data[name] for name in MeasuredGraph._fields}
-    touched = fields["touched_segments"]
-    fields["touched_segments"] = None if touched is None else tuple(touched)
-    fields |= {name: _amount_of(data[name]) for name in _AMOUNTS}
-    return kind(**fields | {"pool": pools[data["pool"]]})
+    if data["pool"] not in range(len(pools)):
+        raise IndexError("a graph has a pool that is not there")
+    return record(kind, data, pool=pools[data["pool"]])
 
 
 def _pool(pool: PoolMemory) -> dict[str, Any]:
@@ -85,15 +81,4 @@ def _pool(pool: PoolMemory) -> dict[str, Any]:
 
 
 def _pools_of(data: dict[str, Any]) -> list[PoolMemory]:
-    pools = []
-    for each in data["pools"]:
-        fields = {name: each[name] for name in PoolMemory._fields}
-        fields |= {name: _amount_of(each[name]) for name in ("held", "used")}
-        first, second = each["id"]
-        segments = tuple(PoolSegment(*segment) for segment in each["segments"])
-        pools.append(PoolMemory(**fields | {"id": (first, second), "segments": segments}))
-    return pools
-
-
-def _amount_of(data: dict[str, Any]) -> MemoryAmount:
-    return MemoryAmount(*(data[name] for name in MemoryAmount._fields))
+    return [record(PoolMemory, each) for each in data["pools"]]

@@ -36,7 +36,8 @@ def memory_report(graphs: Mapping[str, Lifecycle] | Iterable[Lifecycle] | None =
     Parameters
     ----------
     graphs : mapping of names to graphs, or iterable of graphs, optional
-        Which graphs. By default all live graphs of this process; those that are empty are left out.
+        Which graphs. By default all live graphs of this process; those that are empty are left out, and a
+        graph that is given twice counts once, under its first name.
 
     Raises
     ------
@@ -47,16 +48,20 @@ def memory_report(graphs: Mapping[str, Lifecycle] | Iterable[Lifecycle] | None =
         named = [("", graph) for graph in ownership.tracked() if isinstance(graph, Lifecycle)]
     elif isinstance(graphs, Mapping):
         named = [(str(name), graph) for name, graph in graphs.items()]
-    else:
+    elif isinstance(graphs, Iterable):
         named = [("", graph) for graph in graphs]
+    else:
+        raise TypeError(f"memory_report: the argument must be an iterable of graphs, not {graphs!r}.")
     pools: dict[_PoolKey, PoolMemory] = {}
     devices: dict[tuple[str, int], DeviceMemory] = {}
+    runners: set[replay.Runner] = set()
     found = []
     for name, graph in named:
         if not isinstance(graph, Lifecycle):
             raise TypeError(f"memory_report: each must be an accelerator_graph.Graph, not {graph!r}.")
         runner = graph._runner
-        if runner is not None:
+        if runner is not None and runner not in runners:
+            runners.add(runner)
             found.append(_of(runner, name, pools))
             _ask_device(runner, devices)
     found.sort(key=lambda each: (-each.nbytes, -(each.nodes or 0), each.name))

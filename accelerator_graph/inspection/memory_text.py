@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from .amounts import MeasuredGraph, MemoryAmount, PoolMemory, Report
+from .names import printable
 from .text import count, size
 
 _UNKNOWN = "?"
@@ -31,7 +32,8 @@ def graph_table(memory: MeasuredGraph) -> str:
         f"  {title:<{width}}  {text:>{wide}}  {amount.note}"
         for (title, amount), text in zip(rows, sizes, strict=True)
     ]
-    return "\n".join([f"memory of a graph of {memory.backend}, device {memory.device}{nodes}", *lines])
+    headline = f"memory of a graph of {memory.backend}, device {memory.device}{nodes}"
+    return "\n".join(map(printable, [headline, *lines]))
 
 
 def report_table(report: Report) -> str:
@@ -47,19 +49,18 @@ def report_table(report: Report) -> str:
         ).rstrip()
         for row in rows
     ]
-    return "\n".join(
-        [
-            f"memory of {count(len(graphs), 'graph')}, biggest first",
-            *table,
-            "",
-            *map(_pool, report.pools),
-            *(_device(*each) for each in report.devices),
-            f"together on the device: {size(report.on_devices)}{_doubt(report, on_device=True)}",
-            f"together on the host: {size(report.on_host)}{_doubt(report, on_device=False)}",
-            "",
-            *_notes(report),
-        ]
-    )
+    lines = [
+        f"memory of {count(len(graphs), 'graph')}, biggest first",
+        *table,
+        "",
+        *map(_pool, report.pools),
+        *(_device(*each) for each in report.devices),
+        f"together on the device: {size(report.on_devices)}{_doubt(report, on_device=True)}",
+        f"together on the host: {size(report.on_host)}{_doubt(report, on_device=False)}",
+        "",
+        *_notes(report),
+    ]
+    return "\n".join(map(printable, lines))
 
 
 def shown(nbytes: int | None) -> str:

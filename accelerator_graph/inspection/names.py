@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from functools import cache, lru_cache
 
 from ..backends.base import GraphNode
+
+_TOKENS = re.compile(r"\boperator *(?:\(\)|->\*?|<=>|<<=?|>>=?|[<>]=?)|->|.", re.DOTALL)
+"""The characters of a name; operators are in one piece, so that brackets in them are no brackets."""
 
 
 @lru_cache(maxsize=4096)
@@ -19,7 +23,7 @@ def demangled(name: str) -> str:
     if library is None:
         return name
     status = ctypes.c_int()
-    found = library.__cxa_demangle(name.encode(), None, None, ctypes.byref(status))
+    found = library.__cxa_demangle(name.encode(errors="surrogatepass"), None, None, ctypes.byref(status))
     if not found:
         return name
     try:
@@ -28,20 +32,35 @@ def demangled(name: str) -> str:
         library.free(found)
 
 
+def printable(text: str) -> str:
+    """Return a text as one line, in which characters that can't be printed are written as in Python."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
 @lru_cache(maxsize=4096)
 def short_name(name: str) -> str:
-    """Return a name as it is written in C++ without namespaces, template arguments and parameters."""
+    """Return a name as it is in C++ without namespaces, result types, template arguments and parameters."""
     if ".<locals>." in name:  # a function of Python's
         return name.rpartition(".<locals>.")[2]
-    kept, depth = [], 0
-    for each in name.removeprefix("void ").replace("(anonymous namespace)", "{anonymous}"):
-        if each in ">)":
-            depth -= 1
-        elif each in "<(":
-            depth += 1
-        elif depth == 0:
+    kept: list[str] = []
+    inside: list[str] = []  # the brackets that are open
+    before, end, is_template = "", None, False
+    for each in _TOKENS.findall(name.removeprefix("void ").replace("(anonymous namespace)", "{anonymous}")):
+        if each == "(" or (each == "<" and before != ")"):  # after a bracket it is less than
+            if not inside:
+                end, is_template = (len(kept), is_template) if each == "(" else (end, True)
+            inside.append(each)
+        elif inside and inside[-1] + each in ("()", "<>"):  # in parentheses > is greater than
+            inside.pop()
+        elif not inside:
             kept.append(each)
-    return "".join(kept).rpartition("::")[2].strip() or name
+        before = each
+    text = "".join(kept[:end]).strip()
+    if is_template and end is not None and "operator " not in text:
+        text = text.rpartition(" ")[2]  # without the type of the result, which only templates have
+    return printable(text.rpartition("::")[2].strip() or name)
 
 
 def title(node: GraphNode) -> str:

@@ -8,7 +8,7 @@ from html import escape
 from .contents import DescribedGraph
 from .drawing import colour
 from .lanes import lanes
-from .names import title
+from .names import printable, title
 from .text import table
 
 MOST = 25
@@ -17,7 +17,7 @@ _WIDTH, _HEIGHT, _LANE, _ROW = 190, 22, 206, 34
 
 def to_html(description: DescribedGraph) -> str:
     """Return a drawing of the first nodes, beside the table of them."""
-    text = escape(_encodable(table(description, most=MOST)))
+    text = escape(table(description, most=MOST))
     return (
         '<div style="display: flex; gap: 24px; align-items: flex-start; overflow: auto">'
         f'{"".join(_drawing(description))}<pre style="margin: 0">{text}</pre></div>'
@@ -42,16 +42,12 @@ def _drawing(description: DescribedGraph) -> Iterator[str]:
         )
     for node, lane in zip(nodes, places, strict=True):
         x, y = lane * _LANE + 4, node.id * _ROW + 4
-        words = title(node)
+        words = printable(title(node))
         shown = words if len(words) <= 28 else f"{words[:27]}…"
         yield (
-            f"<g><title>{node.id}: {escape(_encodable(words))}</title>"
+            f"<g><title>{node.id}: {escape(words)}</title>"
             f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="4" fill="{colour(node.kind)}" '
             f'stroke="#666666"/><text x="{x + _WIDTH // 2}" y="{y + 15}" text-anchor="middle" fill="#1c2430">'
-            f"{escape(_encodable(shown))}</text></g>"
+            f"{escape(shown)}</text></g>"
         )
     yield "</svg>"
-
-
-def _encodable(text: str) -> str:
-    return text.encode(errors="replace").decode()

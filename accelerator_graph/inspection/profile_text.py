@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..backends.base import GraphEdge
-from .names import short_name
+from .names import printable, short_name
 from .text import count
 from .timings import UNCERTAIN, LabelTime, ProfiledGraph, parents
 
@@ -21,7 +21,7 @@ def text(profile: ProfiledGraph) -> str:
         f"graph of {profile.backend}, device {profile.device}{nodes}: {duration(profile.median)} a replay "
         f"(median of {profile.replays}; {duration(profile.least)} to {duration(profile.most)})"
     )
-    return "\n".join([headline, *_table(profile), *_kernel_table(profile), *profile.notes])
+    return "\n".join(map(printable, [headline, *_table(profile), *_kernel_table(profile), *profile.notes]))
 
 
 def notes(profile: ProfiledGraph, cut: Iterable[GraphEdge]) -> Iterator[str]:

@@ -23,7 +23,10 @@ def read_json(text: str, what: str, short: str, newest: int, make: Callable[[dic
     make : callable
         Raises KeyError, TypeError or IndexError if the data is damaged.
     """
-    data = json.loads(text)
+    try:
+        data = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(f"the {short} is nested too deeply; read one that to_json() has written.") from error
     if not isinstance(data, dict) or "schema" not in data:
         raise ValueError(f"the text is not {what}; read one that to_json() has written.")
     if data["schema"] not in range(1, newest + 1):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import operator
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..backends.base import GraphContents, GraphEdge, GraphNode
 from .contents import DescribedGraph, Label, all_nodes
+from .records import record
 from .schema import read_json
 
 D = TypeVar("D", bound=DescribedGraph)
@@ -16,7 +16,6 @@ D = TypeVar("D", bound=DescribedGraph)
 SCHEMA = 1
 """The version of the schema. It changes when a field goes or changes its meaning; new fields do not count."""
 
-_TUPLES = ("grid", "block", "arguments", "settable", "changed", "values")
 _DEFAULTS = GraphNode._field_defaults
 
 
@@ -51,8 +50,8 @@ def from_json(text: str, make: Callable[..., D]) -> D:
 def _description(data: dict[str, Any]) -> tuple[object, ...]:
     contents = _read(data, _names(data.get("demangled", {})))
     labels = _labels(data.get("labels", ()), len(contents[0]))
-    mode, pool = data.get("mode", ""), data.get("pool")
-    return data["backend"], data["device"], contents, labels, mode, None if pool is None else _pool(*pool)
+    rest = record(DescribedGraph, data, nodes=(), edges=(), labels=())
+    return rest.backend, rest.device, contents, labels, rest.mode, rest.pool
 
 
 def _contents(nodes: Any, edges: Any) -> dict[str, Any]:
@@ -74,12 +73,8 @@ def _node(node: GraphNode) -> dict[str, Any]:
     return said
 
 
-def _pool(first: int, second: int) -> tuple[int, int]:
-    return operator.index(first), operator.index(second)
-
-
-def _labels(data: Any, count: int) -> list[Label]:
-    labels = [Label(**{name: each[name] for name in Label._fields}) for each in data]
+def _labels(data: Any, count: int) -> tuple[Label, ...]:
+    labels = tuple(record(Label, each) for each in data)
     if not all(0 <= label.start < label.stop <= count for label in labels):
         raise IndexError("a label is of nodes that are not there")
     return labels
@@ -91,17 +86,14 @@ def _names(data: Any) -> dict[str, str]:
     return data
 
 
-def _read(data: dict[str, Any], names: dict[str, str]) -> GraphContents:
+def _read(data: Any, names: dict[str, str]) -> GraphContents:
     nodes = []
     for each in data["nodes"]:
-        known = {name: value for name, value in each.items() if name in GraphNode._fields}
-        for name in _TUPLES:
-            if name in known:
-                known[name] = tuple(known[name])
-        known["bodies"] = tuple(_read(body, names) for body in each.get("bodies", ()))
-        known["demangled"] = names.get(each.get("name", ""), "")
-        nodes.append(GraphNode(**known))
-    edges = [GraphEdge(*edge) for edge in data["edges"]]
+        node = record(GraphNode, each, bodies=(), demangled="")
+        bodies = each.get("bodies", ()) if isinstance(each, dict) else ()
+        inside = tuple(_read(body, names) for body in bodies)
+        nodes.append(node._replace(bodies=inside, demangled=names.get(node.name, "")))
+    edges = [record(GraphEdge, edge) for edge in data["edges"]]
     ids = range(len(nodes))
     if [node.id for node in nodes] != [*ids]:
         raise IndexError("the nodes are not numbered in their order")

@@ -9,7 +9,7 @@ from itertools import groupby
 from ..backends.base import GraphEdge, GraphNode
 from .contents import DescribedGraph, all_nodes
 from .grouping import place, runs, short_names
-from .names import body_title, short_name, title
+from .names import body_title, printable, short_name, title
 
 _USUAL_MODES = ("", "default", "thread_local")
 
@@ -35,7 +35,7 @@ def table(description: DescribedGraph, most: int = 40) -> str:
     for (number, *_), line in zip(rows[:most], lines[1:], strict=True):
         body += [*headings.pop(number, ()), line]
     end = [f"... and {count(more, 'more node')}"] if more else []
-    return "\n".join([headline, *lines[:1], *body, *end])
+    return "\n".join(map(printable, [headline, *lines[:1], *body, *end]))
 
 
 def captured(description: DescribedGraph) -> str:

@@ -83,7 +83,8 @@ class Framework(ABC):
     def backend(self) -> str | None:
         """Return the name of the backend that its streams belong to.
 
-        None until it has initialised its device. This method must not initialise it.
+        None until it has initialised its device. This method must not initialise it. It is not called again
+        in the process once it has returned a name.
         """
 
     def as_stream(self, obj: object) -> int | None:

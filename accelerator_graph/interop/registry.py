@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from operator import index
 from threading import RLock
@@ -42,6 +42,8 @@ _catalogue: Catalogue[Framework] = Catalogue(
     refreshed_by="accelerator_graph.interop.refresh()",
 )
 _made: dict[str, Framework] = {}
+_initialised: dict[str, tuple[Framework, str]] = {}
+"""The frameworks that have named their backend, and that name: they are not asked again."""
 _complaints: dict[tuple[str, str], str] = {}
 """The warnings so far, by the framework's name and the method that was the cause."""
 _lock = RLock()
@@ -88,6 +90,7 @@ def refresh() -> None:
     """Forget which plug-ins are installed, and which frameworks failed."""
     _catalogue.refresh()
     _complaints.clear()
+    _initialised.clear()
 
 
 def report() -> list[FrameworkReport]:
@@ -127,6 +130,7 @@ def _row(name: str) -> FrameworkReport:
 def _forget(name: str) -> None:
     with _lock:
         _made.pop(name, None)
+        _initialised.pop(name, None)
         for key in list(_complaints):
             if key[0] == name:
                 del _complaints[key]
@@ -140,22 +144,40 @@ def loaded() -> list[Framework]:
 
     A framework whose class can't be loaded or instantiated is left out with a warning.
     """
-    found = []
+    modules = sys.modules
+    return [made for name in names() if name in modules and (made := _made.get(name) or _usable(name))]
+
+
+def _usable(name: str) -> Framework | None:
+    """Return the instance of a framework; None, after a warning, if there can't be one."""
+    try:
+        return _instance(name)
+    except BackendError as error:
+        _complain(name, "__init__", message_of(error))
+        return None
+
+
+def initialised() -> list[tuple[Framework, str]]:
+    """Return the frameworks that have initialised a backend, and that backend's name."""
+    modules, found = sys.modules, []
     for name in names():
-        if name in sys.modules:
-            try:
-                found.append(_made.get(name) or _instance(name))
-            except BackendError as error:
-                _complain(name, "__init__", message_of(error))
+        if name in modules:
+            pair = _initialised.get(name)
+            if pair is None or pair[0] is not _made.get(name):
+                pair = _ask_backend(name)
+            if pair is not None:
+                found.append(pair)
     return found
 
 
-def initialised() -> Iterator[tuple[Framework, str]]:
-    """Yield the frameworks that have initialised a backend, and that backend's name."""
-    for framework in loaded():
-        backend = _ask(framework, "backend", _backend_name)
-        if backend is not None:
-            yield framework, backend
+def _ask_backend(name: str) -> tuple[Framework, str] | None:
+    """Return an imported framework and the backend that it has initialised, if it has."""
+    framework = _usable(name)
+    backend = None if framework is None else _ask(framework, "backend", _backend_name)
+    if framework is None or backend is None:
+        return None
+    pair = _initialised[name] = framework, backend
+    return pair
 
 
 def active(backend: str) -> list[Framework]:
@@ -260,6 +282,7 @@ def _name_of(framework: Framework) -> str:
 def _after_fork() -> None:
     global _lock
     _lock = RLock()
+    _initialised.clear()  # a device that the parent has initialised is not usable here
 
 
 after_fork(_after_fork)

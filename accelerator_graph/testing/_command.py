@@ -68,7 +68,8 @@ def run(
         print(line)
     if output is not None:
         facts = dict(facts_about(backend, used, time.monotonic() - begun))
-        Path(output).write_text(markdown(backend, facts, rows, time_limit=limit), encoding="utf-8")
+        text = markdown(backend, facts, rows, time_limit=limit)
+        Path(output).write_text(text, encoding="utf-8", errors="backslashreplace")
         print(f"The report is in {output}.")
     return not any(row.outcome == "failed" for row in rows)
 
@@ -116,7 +117,7 @@ def read_expected(path: str) -> dict[str, str]:
     """Return the reasons for expected failures, by the name of the test."""
     try:
         reasons = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid TOML: {error}.") from error
     for name, reason in reasons.items():
         if not isinstance(reason, str) or not reason:

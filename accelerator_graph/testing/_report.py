@@ -151,7 +151,7 @@ def broken(rows: Sequence[Row]) -> Iterator[str]:
         yield from look_first(failed)
     for row in failed:
         yield f"**{row.sentence}** (`{row.name}`)"
-        yield f"```text\n{row.detail}\n```"
+        yield fenced(row.detail)
 
 
 def expected(rows: Sequence[Row]) -> Iterator[str]:
@@ -173,7 +173,15 @@ def left_out(rows: Sequence[Row]) -> Iterator[str]:
         yield table(("Reason", "Rules"), *((reason, str(count)) for reason, count in reasons.items()))
 
 
+def fenced(text: str) -> str:
+    """Write a text as it is, between lines that are longer than any run of backticks in it."""
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{text}\n{fence}"
+
+
 def table(head: Sequence[str], *lines: Sequence[str]) -> str:
-    """Write a table."""
+    """Write a table. A cell is one line."""
     rows = [head, ["---"] * len(head), *lines]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
+    cells = ([" ".join(cell.split()).replace("|", "\\|") for cell in row] for row in rows)
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)

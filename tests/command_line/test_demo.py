@@ -54,6 +54,10 @@ def test_demo_takes_the_best_that_is_usable_when_none_is_named() -> None:
     assert "identical" in done.stdout
 
 
+def test_demo_takes_no_other_backend_than_the_named_one() -> None:
+    assert "there is no backend ''" in refused(1, "demo", "--backend", "", "--size", "16", "--steps", "20")
+
+
 @pytest.mark.parametrize("priority", [5, None])
 def test_demo_takes_the_best_that_it_has_a_kernel_for(
     plugin: Callable[[object], dict[str, str]], priority: object

@@ -60,12 +60,13 @@ def test_diff_has_the_status_of_diff(tmp_path: Path) -> None:
         (None, "No such file"),
         ("{}", "not the description of a graph"),
         ("x", "not JSON; name a .json file"),
+        ("\N{LATIN SMALL LETTER E WITH ACUTE}", "not JSON; name a .json file"),
     ],
 )
 def test_files_that_hold_no_graph(tmp_path: Path, text: str | None, said: str) -> None:
     path = tmp_path / "graph.json"
     if text is not None:
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="latin-1")
     done = command_line("show", str(path))
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1

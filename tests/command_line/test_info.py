@@ -152,6 +152,12 @@ def test_info_shows_the_variables_that_are_set(plugin: Callable[..., dict[str, s
     ]
 
 
+def test_a_value_of_a_variable_stays_on_its_line() -> None:
+    done = command_line("info", ACCELERATOR_GRAPH_SOMETHING="a\n\x1b[2Jb")
+    line = r"  ACCELERATOR_GRAPH_SOMETHING=a\n\x1b[2Jb  is not read by the library"
+    assert line in done.stdout.splitlines()
+
+
 def test_info_knows_every_variable_that_the_package_reads() -> None:
     named = set()
     for path in (ROOT / "accelerator_graph").rglob("*.py"):

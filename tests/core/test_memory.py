@@ -169,3 +169,15 @@ def test_other_texts_are_refused(text, why):
 def test_only_graphs_have_memory():
     with pytest.raises(TypeError, match=r"^memory_report: each must be an accelerator_graph\.Graph, not 7"):
         ag.memory_report([7])
+    graph = ag.Graph()
+    with pytest.raises(
+        TypeError, match=r"^memory_report: the argument must be an iterable of graphs, not <acc"
+    ):
+        ag.memory_report(graph)
+
+
+def test_a_graph_that_is_given_twice_counts_once(stream):
+    graph = captured(stream)
+    once = ag.memory_report([graph])
+    assert ag.memory_report([graph, graph]) == once
+    assert [each.name for each in ag.memory_report({"a": graph, "b": graph}).graphs] == ["a"]

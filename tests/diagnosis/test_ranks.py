@@ -191,6 +191,12 @@ def test_it_is_refused_in_a_capture(graph):
         (lambda graph: ag.check_ranks(graph, 3), TypeError),
         (lambda graph: ag.check_ranks(graph), ValueError),
         (lambda graph: ag.check_ranks(graph, alone, timeout=0), ValueError),
+        (lambda graph: ag.check_ranks(graph, alone, timeout="60"), TypeError),
+        (lambda graph: ag.check_ranks(graph, alone, timeout=True), TypeError),
+        (lambda graph: ag.check_ranks(graph, (Store(), 2, 2)), ValueError),
+        (lambda graph: ag.check_ranks(graph, (Store(), -1, 2)), ValueError),
+        (lambda graph: ag.check_ranks(graph, (Store(), "0", 1)), TypeError),
+        (lambda graph: ag.check_ranks(graph, lambda text: None), TypeError),
         (lambda graph: ag.check_ranks(graph, lambda text: [1]), TypeError),
         (lambda graph: ag.check_ranks(graph, lambda text: []), TypeError),
         (lambda graph: ag.note_collective(1, "float32", 1), TypeError),
@@ -199,8 +205,16 @@ def test_it_is_refused_in_a_capture(graph):
     ],
 )
 def test_wrong_arguments(graph, what, kind):
-    with pytest.raises(kind):
+    with pytest.raises(kind, match=r"check_ranks|note_collective"):
         what(graph)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "x []", 'x {"schema": 1}', 'x {"schema": 1, "rank": 1, "collectives": 3}']
+)
+def test_a_text_of_something_else_is_told(graph, text):
+    with pytest.raises(ag.RanksDisagreeError, match="rank 1 has no graph: it has sent a text that is not of"):
+        ag.check_ranks(graph, lambda own: [own, text])
 
 
 def test_what_the_function_raises_passes(graph):

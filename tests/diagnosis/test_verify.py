@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -205,7 +207,111 @@ def test_state_that_is_named():
     assert totals[0].tolist() == [0.0] * 6
 
 
+@pytest.mark.parametrize(
+    "state", [iter, list, lambda arrays: dict(enumerate(arrays)), lambda arrays: arrays[0]]
+)
+def test_every_way_to_name_state(state):
+    total, other = np.zeros(6), np.zeros(6)
+
+    def f(x):
+        target = other if ag.is_current_stream_capturing() else total
+        launch(np.add, target, x, target)
+
+    with pytest.raises(ag.VerificationError, match=r"the replay leaves all elements of .* as before"):
+        ag.verify(f, x_of(), state=state([total]))
+    assert total.tolist() == [0.0] * 6
+
+
+@pytest.mark.parametrize("function", [lambda x: None, lambda x: 3, lambda x: launch(int)])
+@pytest.mark.filterwarnings("ignore::accelerator_graph.EmptyGraphWarning")
+def test_without_anything_to_compare_nothing_is_decided(function):
+    report = ag.verify(function, x_of())
+    assert report.verdict == "undecided"
+    assert "eager runs return no array and write none that is known" in report.summary()
+
+
+def test_what_is_written_in_every_run_alike_is_compared():
+    out = np.zeros(6)
+
+    def f(x):
+        launch(np.add, x, 1, out)
+
+    with ag.current_stream():
+        f(x_of())  # out holds the result before the first run
+        ag.current_stream().synchronize()
+    assert ag.verify(f, x_of()).verdict == "right"
+
+
+def test_outputs_that_are_not_those_of_the_reference(stream):
+    x = x_of()
+    with ag.Graph() as graph:
+        out = doubled(x)
+    for outputs in (None, [out, out], out[1:]):
+        report = ag.verify(graph, x, outputs=outputs, reference=doubled)
+        assert report.verdict == "undecided"
+        assert "arrays in outputs= are not those of the reference's result" in report.summary()
+
+
 # ---- what is refused -----------------------------------------------------------------------------
+
+
+of_the_module: object = None
+
+
+class Proxy:
+    """As werkzeug's outside of a request."""
+
+    __slots__ = ()
+
+    def __getattribute__(self, name):
+        raise RuntimeError("outside of its context")
+
+
+class Lazy:
+    def __getattr__(self, name):
+        raise RuntimeError("can't be loaded")
+
+
+@pytest.mark.parametrize("kind", [Proxy, Lazy])
+def test_an_object_that_tells_nothing_of_itself_is_left_alone(kind, monkeypatch):
+    monkeypatch.setitem(globals(), "of_the_module", kept := kind())
+
+    def f(x):
+        return doubled(x) if kept is of_the_module else None
+
+    assert ag.verify(f, x_of()).verdict == "right"
+
+
+def generator(x):
+    yield doubled(x)
+
+
+async def coroutine(x):
+    return doubled(x)
+
+
+@pytest.mark.parametrize("function", [generator, coroutine, functools.partial(generator)])
+def test_a_function_that_runs_later_is_refused(function):
+    with pytest.raises(TypeError, match=r"verify: .* is a coroutine or a generator"):
+        ag.verify(function, x_of())
+    with ag.Graph() as graph:
+        out = doubled(x_of())
+    with pytest.raises(TypeError, match=r"verify: .* is a coroutine or a generator"):
+        ag.verify(graph, x_of(), outputs=out, reference=function)
+
+
+def test_without_a_stream():
+    found = []
+
+    def elsewhere():
+        with pytest.raises(ag.CaptureError, match="verify can't run while no stream is current") as raised:
+            ag.verify(doubled, x_of())
+        found.append(raised.value.reason)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert found == ["default_stream"]
 
 
 @pytest.mark.parametrize(
@@ -216,6 +322,8 @@ def test_state_that_is_named():
         ((doubled, 1), {"tolerance": -1}, ValueError, "tolerance must be a number of at least 0"),
         ((3,), {}, TypeError, "must be a callable or a Graph"),
         ((doubled, 1), {"outputs": 2}, TypeError, "belong to a graph"),
+        ((doubled, 1), {"state": 3}, TypeError, r"state\[0\] must be an array or a module, not 3"),
+        ((doubled, 1), {"state": {"w": [np.ones(1)]}}, TypeError, "w must be an array or a module"),
         ((doubled,), {}, TypeError, "missing a required argument: 'x'"),
     ],
 )

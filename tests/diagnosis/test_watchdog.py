@@ -266,17 +266,56 @@ def test_ranks_that_can_not_be_asked(stream):
     assert dog.report.places == {0: "no run has begun (the others can't be asked: the store is gone)"}
 
 
+def test_a_rank_that_can_not_ask_says_which_it_is(stream):
+    from .test_ranks import Store
+
+    class Gone(Store):
+        def set(self, key, value):
+            raise ConnectionResetError("the store is gone")
+
+    with ag.Graph(progress=True) as graph:
+        stream.launch(str)
+    with ag.watchdog(graph, 0.05, (Gone(), 3, 8), file=io.StringIO()) as dog:
+        dog._thread.join(30)
+    assert dog.report.rank == 3
+    assert dog.report.places == {3: "no run has begun (the others can't be asked: the store is gone)"}
+
+
+def test_blocks_of_one_watchdog_may_be_nested(stream):
+    file = io.StringIO()
+    dog = ag.watchdog(ag.Graph(), 0.2, file=file)
+    with dog:
+        outer = dog._thread
+        with dog:
+            inner = dog._thread
+    for thread in (outer, inner):
+        thread.join(30)
+        assert not thread.is_alive()
+    assert (dog.report, file.getvalue()) == (None, "")
+
+
+def test_a_block_whose_end_is_skipped(stream):
+    dog = ag.watchdog(ag.Graph(), 0.2, file=io.StringIO())
+    leave = dog.__exit__  # as the interpreter does
+    dog.__enter__()
+    del leave
+    dog._thread.join(30)
+    assert dog.report is None
+
+
 @pytest.mark.parametrize(
-    ("graph", "seconds", "group", "kind"),
+    ("graph", "seconds", "how", "kind"),
     [
-        (None, 1, None, TypeError),
-        (ag.Graph(), 0, None, ValueError),
-        (ag.Graph(), float("nan"), None, ValueError),
+        (None, 1, {}, TypeError),
+        (ag.Graph(), 0, {}, ValueError),
+        (ag.Graph(), float("nan"), {}, ValueError),
+        (ag.Graph(), "60", {}, TypeError),
+        (ag.Graph(), 1, {"file": "watchdog.txt"}, TypeError),
     ],
 )
-def test_wrong_arguments(graph, seconds, group, kind):
+def test_wrong_arguments(graph, seconds, how, kind):
     with pytest.raises(kind, match="watchdog"):
-        ag.watchdog(graph, seconds, group)
+        ag.watchdog(graph, seconds, **how)
 
 
 def test_a_group_that_is_none_is_refused_on_entry():
@@ -287,6 +326,21 @@ def test_a_group_that_is_none_is_refused_on_entry():
 def test_progress_is_a_flag():
     with pytest.raises(TypeError, match="progress must be True or False"):
         ag.Graph(progress=1)
+
+
+def test_it_ends_the_process_even_if_it_can_not_write():
+    program = """
+import io, threading
+import accelerator_graph as ag
+file = io.StringIO()
+file.close()
+with ag.watchdog(ag.Graph(), 0.2, file=file, exit=True):
+    threading.Event().wait(50)
+"""
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert time.monotonic() - began < 30
 
 
 def test_it_ends_the_process_if_it_is_to():

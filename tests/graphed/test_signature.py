@@ -39,6 +39,17 @@ def test_keyword_arguments_reach_the_right_parameters(stream):
     assert seen == [(1, 2, (3, 4), 5, {"d": 6, "e": 7})] * 2 + [(1, 2, (), 3, {})]
 
 
+def test_a_parameter_may_have_any_name(stream):
+    @ag.graphed(warmup=0)
+    def f(self, **more):
+        launch(int)
+        return self, more
+
+    for _ in range(2):
+        assert f(self=1, args=2, kwargs=3) == (1, {"args": 2, "kwargs": 3})
+    assert (f.cache_info().captures, f.cache_info().replays) == (1, 2)
+
+
 ONE = np.ones((4, 4))
 
 
@@ -216,6 +227,16 @@ def test_an_argument_that_no_graph_can_be_found_by(stream, args, kwargs, path):
     double, runs = doubled()
     with pytest.raises(TypeError, match=path + " neither an array nor hashable"):
         double(*args, **kwargs)
+    assert runs == []
+
+
+@pytest.mark.parametrize("kind", [list, dict])
+def test_an_argument_that_contains_itself(stream, kind):
+    endless = kind()
+    endless.append(endless) if kind is list else endless.update(a=endless)
+    double, runs = doubled()
+    with pytest.raises(TypeError, match="argument factor contains itself"):
+        double(1, endless)
     assert runs == []
 
 

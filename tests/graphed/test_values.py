@@ -263,6 +263,26 @@ def test_attributes_of_a_tuples_subclass_reach_the_function(stream):
         assert y[0] == 12
 
 
+class Couple(tuple):
+    def __new__(cls, left, right):
+        return super().__new__(cls, (left, right))
+
+
+@pytest.mark.parametrize("make", [Couple, lambda *parts: time.struct_time([*parts, *range(7)])])
+def test_a_tuple_of_any_class_is_passed_on_and_returned(stream, make):
+    @ag.graphed(warmup=0)
+    def f(x):
+        out = np.empty(1)
+        ag.current_stream().launch(np.add, x[0], x[1], out)
+        return make(out, x[1])
+
+    for _ in range(2):
+        y = f(make(np.full(1, 4.0), 3))
+        stream.synchronize()
+        assert type(y) is type(make(1, 2))
+        assert (y[0], y[1]) == (7, 3)
+
+
 def test_attributes_don_t_count_in_a_bucket(stream):
     @ag.graphed(warmup=0, key=lambda x: 1)
     def f(x):

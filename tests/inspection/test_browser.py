@@ -304,6 +304,15 @@ def test_a_page_is_printed_light_with_the_whole_graph(opened):
     assert view.pdf().startswith(b"%PDF")
 
 
+def test_a_body_without_nodes_can_be_folded(opened):
+    view = opened(to_html(described([GraphNode(0, "conditional", "if", bodies=(([], []),))], [])))
+    view.click("#fold")
+    assert view.evaluate("page.shown().map(({ place: { x, y } }) => [x, y])") == [[0, 0], [0, 46]]
+    assert view.evaluate(DRAWN) == 2
+    view.press("#views .canvas", "End")
+    assert details(view).startswith("inside node 0")
+
+
 def test_a_graph_without_nodes(opened):
     view = opened(to_html(described([], [])))
     view.press("#views .canvas", "ArrowDown")

@@ -137,6 +137,8 @@ def test_a_page_with_times(tmp_path):
     assert f'"time":{profile.labels[0].time}' in (tmp_path / "x.html").read_text(encoding="utf-8")
     with pytest.raises(ValueError, match=r"must end in \.html"):
         graph.debug_dump(tmp_path / "x.svg", profile=profile)
+    with pytest.raises(TypeError, match=r"profile must be what Graph\.profile\(\) returns, not 3"):
+        graph.debug_dump(tmp_path / "y.html", profile=3)
     with pytest.raises(ValueError, match="labels that the graph has not"):
         other.debug_dump(tmp_path / "y.html", profile=profile)
     assert [each.name for each in tmp_path.iterdir()] == ["x.html"]

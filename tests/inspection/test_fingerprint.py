@@ -83,6 +83,15 @@ def test_what_is_inside_of_nodes_counts():
     assert of(CHILD).differences(of(unordered)) == ["other dependencies between the nodes"]
 
 
+def test_functions_of_one_short_name_are_told_apart():
+    one, other = (GraphNode(0, "kernel", f"ns::scale<{number}>(float*)") for number in (8, 16))
+    assert of(one, ADD).differences(of(other)) == [
+        "1 kernel node 'ns::scale<16>(float*)' more",
+        "1 kernel node 'add' fewer",
+        "1 kernel node 'ns::scale<8>(float*)' fewer",
+    ]
+
+
 def test_it_is_the_same_in_every_process():
     run = [sys.executable, "-c", PROGRAM]
     first, second = (subprocess.run(run, capture_output=True, text=True, check=True).stdout for _ in range(2))

@@ -12,7 +12,7 @@ from accelerator_graph.__main__ import main
 from accelerator_graph.backends.base import Backend, Capability
 from accelerator_graph.testing import BackendConformance, _check
 from accelerator_graph.testing._conformance import test_names as names_of
-from accelerator_graph.testing._report import PROMISES, Row, look_first
+from accelerator_graph.testing._report import PROMISES, Row, fenced, look_first
 from accelerator_graph.testing.works.host import HostWork
 from kit.planted import listing, recording
 from kit.planted.collection import NAME
@@ -37,6 +37,11 @@ class PlantedWork(HostWork):
 
 class OtherWork(HostWork):
     """Of the cpu backend."""
+
+
+class OddlyNamedWork(PlantedWork):
+    def device_name(self) -> str:
+        return "one\ntwo | three \udcff"
 
 
 WITHOUT_PYTEST = f"""
@@ -116,6 +121,25 @@ def test_one_fault_that_breaks_several_rules_is_named_first(
     assert "EmptyGraphWarning" not in printed.err
 
 
+def test_texts_of_a_backend_stay_in_their_place(
+    register: Callable[[type[Backend]], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(listing.HasNoEdges)
+    monkeypatch.setattr(_check, "test_names", lambda case: [EDGES])
+    path, expected = tmp_path / "report.md", tmp_path / "expected.toml"
+    expected.write_text(f'{EDGES} = """no\nedges"""\n')
+    command = ["conformance", NAME, "--work", f"{__name__}:OddlyNamedWork", "--expected", str(expected)]
+    assert main([*command, "-o", str(path)]) == 0
+    text = path.read_text(encoding="utf-8")
+    assert r"| Device | one two \| three \udcff, device 0 of 1 |" in text
+    assert "| no edges |" in text
+
+
+@pytest.mark.parametrize(("text", "fence"), [("a", "```"), ("``", "```"), ("a\n```\nb", "````")])
+def test_a_text_does_not_end_its_own_fence(text: str, fence: str) -> None:
+    assert fenced(text) == f"{fence}text\n{text}\n{fence}"
+
+
 def test_errors_that_rules_share_are_counted() -> None:
     rows = [Row(name, "failed", f"DriverError: the stream at {at} is lost.\n  more") for name, at in SHARED]
     assert list(look_first(rows[:1])) == []
@@ -170,12 +194,13 @@ def test_bad_input_is_refused_at_once(
         ("test_of_nothing = 'x'", "there is no test_of_nothing."),
         ("test_fill_sets_bytes = 3", "the reason for test_fill_sets_bytes must be a text, not 3."),
         ("nonsense", "is not valid TOML"),
+        ("# caf\N{LATIN SMALL LETTER E WITH ACUTE}", "is not valid TOML"),
     ],
 )
 def test_wrong_expectations_are_refused_at_once(
     text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "expected.toml").write_text(text)
+    (tmp_path / "expected.toml").write_text(text, encoding="latin-1")
     assert main(["conformance", "cpu", "--expected", str(tmp_path / "expected.toml")]) == 1
     printed = capsys.readouterr()
     assert message in printed.err

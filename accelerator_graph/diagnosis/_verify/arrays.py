@@ -29,13 +29,17 @@ def arrays_in(value: Any, name: str, reader: Reader) -> Iterator[tuple[str, Any,
             yield name, value, array_type
 
 
-def named_state(state: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what the caller has named as state."""
-    parts = state if isinstance(state, Iterable) and not _is_array(state) else [state]
-    if isinstance(parts, dict):
-        yield from ((str(key), value) for key, value in parts.items())
+def named_state(state: Any) -> list[tuple[str, Any]]:
+    """Return what the caller has named as state; TypeError if a part is neither an array nor a module."""
+    one = is_module(state) or _is_array(state) or not isinstance(state, Iterable)
+    if isinstance(state, dict):
+        named = [(str(key), value) for key, value in state.items()]
     else:
-        yield from ((f"state[{i}]", value) for i, value in enumerate(parts))
+        named = [(f"state[{i}]", value) for i, value in enumerate([state] if one else state)]
+    for name, value in named:
+        if value is not None and not is_module(value) and not _is_array(value):
+            raise TypeError(f"verify: {name} must be an array or a module, not {value!r}.")
+    return named
 
 
 def _is_array(x: Any) -> bool:

@@ -85,7 +85,7 @@ class Program:
         self.outputs = []
         self.left_out = []
         self._captured: list[Graph] = []
-        self._state = state
+        self._state = None if state is None else named_state(state)
         self.look_again()
 
     def look_again(self) -> None:
@@ -94,7 +94,7 @@ class Program:
         self.python = PythonState(function, self._is_array)
         reachable = list(self.python.values())
         self.random = RandomState(self.stream, [value for _, value in reachable])
-        named = reachable if state is None else list(named_state(state))
+        named = list(reachable if state is None else state)
         if state is None and is_module(function):
             named.insert(0, ("", function))
         self.state = [

@@ -45,15 +45,17 @@ class PythonState:
                 slot.set(value)
 
     def values(self) -> Iterator[tuple[str, Any]]:
-        """Yield what was found, with its name."""
-        yield from ((slot.name, value) for slot, value in self._saved if value is not _MISSING)
+        """Yield what was found, with its name, but for objects that tell nothing of themselves."""
+        for slot, value in self._saved:
+            if value is not _MISSING and _tells(value):
+                yield slot.name, value
 
     def changed(self) -> list[tuple[str, Any, Any]]:
         """Return the numbers, texts and arrays that are others now: their name, value then and value now."""
         found = []
         for slot, value in self._saved:
             now = slot.get()
-            if now is value or now is _MISSING or value is _MISSING:
+            if now is value or now is _MISSING or value is _MISSING or not (_tells(now) and _tells(value)):
                 continue
             simple = isinstance(value, _SIMPLE) and isinstance(now, _SIMPLE) and now != value
             if simple or (self._is_array(now) and self._is_array(value)):
@@ -79,6 +81,8 @@ class PythonState:
 
     def _followed(self, value: Any) -> bool:
         """Return True for objects whose insides may be the state of a user's function."""
+        if not _tells(value):
+            return False
         if isinstance(value, list | dict | partial | MethodType):
             return True
         if isinstance(value, ModuleType) or self._is_array(value):
@@ -88,6 +92,16 @@ class PythonState:
         package = type(value).__module__.partition(".")[0]
         ours = package not in sys.stdlib_module_names or package in ("__main__", "types")
         return ours and package != __name__.partition(".")[0] and hasattr(value, "__dict__")
+
+
+def _tells(x: Any) -> bool:
+    """Return False if asking for an attribute raises, as that of a proxy outside of its context does."""
+    try:
+        for name in ("__class__", "__dict__", "bit_generator"):
+            hasattr(x, name)
+    except Exception:
+        return False
+    return True
 
 
 def _inside(name: str, x: Any) -> list[tuple[str, Any]]:
@@ -108,7 +122,7 @@ def _slots_of(name: str, x: Any) -> Iterator[Slot]:
             yield _cell(variable, cell)
         for variable in dict.fromkeys(_names(x.__code__)):
             value = x.__globals__.get(variable, _MISSING)
-            if value is not _MISSING and not isinstance(value, ModuleType):
+            if value is not _MISSING and not issubclass(type(value), ModuleType):
                 yield _item(variable, x.__globals__, variable)
     elif isinstance(x, dict):
         owner, found, _ = name.rpartition("_modules")

@@ -18,7 +18,7 @@ _NOTHING: Mapping[int, bytes] = {}
 
 
 class Changing(Exception):
-    """The arrays of two runs can't be compared, since their number, shapes or types differ."""
+    """The arrays of two runs can't be compared, for a reason that is the message."""
 
 
 class Run(NamedTuple):
@@ -44,6 +44,8 @@ class Trial:
         self._python, self._random = program.python, program.random
         self.saved: list[bytes] = []
         """The contents of the arguments and of the state with which every run begins."""
+        self.writes = False
+        """Whether an eager run has changed an argument or the state."""
         self._now: dict[Place, bytes] = {}
 
     def put_back(self) -> None:
@@ -98,13 +100,17 @@ class Trial:
     def _restore(
         self, fed: Sequence[Place], data: Sequence[bytes] | None, start: Mapping[int, bytes], python: bool
     ) -> None:
+        self._write([*fed, *self.program.state], self._beginning(data, start))
+        if python:
+            self.program.python.restore()
+
+    def _beginning(self, data: Sequence[bytes] | None, start: Mapping[int, bytes]) -> list[bytes]:
+        """Return what the arguments and the state hold when a run begins."""
         count = len(self.program.inputs)
         contents = [*(self.saved[:count] if data is None else data), *self.saved[count:]]
         for i, other in start.items():
             contents[i - self.results] = other
-        self._write([*fed, *self.program.state], contents)
-        if python:
-            self.program.python.restore()
+        return contents
 
     def begin(self, fed: Sequence[Place]) -> None:
         """Put everything back, for runs that are made elsewhere; `forget_changed` has to follow them."""
@@ -157,8 +163,10 @@ class Trial:
         others = [*program.inputs, *program.state]
         if not self.targets:
             self.targets, self.results = [*results, *others], len(results)
-        self._check([*results, *others])
-        return Run(self._read(results, others))
+        self._check([*results, *others], "the result differ between two runs")
+        contents = self._read(results, others)
+        self.writes = self.writes or contents[len(results) :] != self._beginning(data, start)
+        return Run(contents)
 
     @contextmanager
     def _filling(self, which: int) -> Iterator[None]:
@@ -214,7 +222,12 @@ class Trial:
             for i, place in enumerate(program.outputs)
             if place.writable and not any(place.overlaps(other) for other in known)
         ]
-        self._check([*program.outputs, *program.fed, *program.state])
+        what = (
+            "outputs= are not those of the reference's result"
+            if program.given_graph
+            else "the result differ between two runs"
+        )
+        self._check([*program.outputs, *program.fed, *program.state], what)
 
     def replay(
         self,
@@ -238,7 +251,7 @@ class Trial:
         self.replays += 1
         return Run(self._read(results, [*program.fed, *program.state]))
 
-    def _check(self, found: list[Place]) -> None:
+    def _check(self, found: list[Place], what: str) -> None:
         alike = len(found) == len(self.targets)
         if not alike or not all(map(Place.like, found, self.targets)):
-            raise Changing
+            raise Changing(f"the number, shapes or types of the arrays in {what}")

@@ -12,7 +12,7 @@ from ..contents import Label, all_nodes
 from ..description import GraphDescription
 from ..difference import Comparison, as_description, compare
 from ..lanes import lanes
-from ..names import case, short_name
+from ..names import case, printable, short_name
 from ..profile import GraphProfile
 from ..text import captured
 
@@ -111,7 +111,7 @@ def _page(title: str, data: dict[str, Any]) -> str:
         f"<script>\n{folder.joinpath(name).read_text(encoding='utf-8')}</script>" for name in _SCRIPTS
     )
     values = {
-        "title": escape(title.encode(errors="replace").decode()),
+        "title": escape(printable(title)),
         "style": parts["page.css"],
         "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
         "scripts": scripts,

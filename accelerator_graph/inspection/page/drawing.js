@@ -56,9 +56,12 @@ const Drawing = (() => {
     ];
   }
 
+  // The body of a conditional node can be empty.
   const laneOf = (item) => (item.isGroup
-    ? Math.min(...item.leaves.flatMap((leaf) => leaf.sides.filter(Boolean).map((node) => node.lane)))
+    ? item.leaves.map(leftmost).reduce((a, b) => Math.min(a, b), item.leaves.length ? Infinity : 0)
     : Math.max(...item.sides.map((node) => (node ? node.lane : 0))));
+
+  const leftmost = (leaf) => Math.min(...leaf.sides.filter(Boolean).map((node) => node.lane));
 
   // Gives each shown item its place: a column of the page, and a row in it.
   function place(shown, aspect) {
