@@ -36,11 +36,13 @@ class Executable(Owned):
         The recorder's graph, if that was kept.
     changes : NodeChanges or None
         What single nodes were changed to, once some were.
+    former : Event or None
+        The `over` of another object that stood for the executable before.
     over : Event or None
         Set by `drain` once nobody holds this object any more, if another one stands for the executable now.
     """
 
-    __slots__ = ("changes", "last", "lock", "made_of", "over")
+    __slots__ = ("changes", "former", "last", "lock", "made_of", "over")
 
     def __init__(self, recorder: Recorder, backend: Backend, value: Any, *keeps: object) -> None:
         self.over: threading.Event | None = None  # first: an interrupt may come at any moment
@@ -49,18 +51,20 @@ class Executable(Owned):
         self.last: object = None
         self.made_of: object = None
         self.changes: NodeChanges | None = None
+        self.former: threading.Event | None = None
 
-    def locked(self) -> tuple[threading.Event, Executable]:
+    def locked(self) -> Executable:
         """Return another object for the same executable, whose launches hold a lock.
 
-        Launches that began before, without the lock, may still be under way until the event is set.
+        Launches that began before, without the lock, may still be under way until its `former` is set.
         """
-        over = self.over = threading.Event()
+        self.over = threading.Event()
         other = Executable(self.recorder, self.backend, self.value)
         other.keeps = self.keeps
         other.lock = new_lock()
         other.made_of, other.changes = self.made_of, self.changes
-        return over, other
+        other.former = self.over
+        return other
 
     def refuse_changing(self) -> None:
         """Raise `GraphStateError` if this thread is in the middle of changing nodes, in a signal handler."""
@@ -158,10 +162,13 @@ class Binding:
             refuse_capturing(self._stream)
         lock = None if executable is None else executable.lock
         if executable is None or lock is None:
-            if call is not None:
-                call()  # which refuses if there is no executable
-            elif executable is not None:
-                executable.recorder.replay(executable.value, self._stream._native)
+            try:
+                if call is not None:
+                    call()  # which refuses if there is no executable
+                elif executable is not None:
+                    executable.recorder.replay(executable.value, self._stream._native)
+            finally:
+                del executable  # in a traceback, it would seem to be under way: see launch_lock
             return
         assert call is not None
         with lock:

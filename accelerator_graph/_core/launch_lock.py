@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from .ownership import drain
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
+    from threading import Event
 
     from .replay import Runner
 
@@ -23,13 +25,21 @@ def launch_lock(runner: Runner) -> AbstractContextManager[object] | None:
     """
     assert runner.executable is not None
     if runner.executable.lock is None:
-        over, locked = runner.executable.locked()
-        runner.connect(locked)
-        end = time.monotonic() + _PATIENCE
-        while not over.is_set():
-            drain()
-            if time.monotonic() > end:
-                return None
-            time.sleep(0)
+        runner.connect(runner.executable.locked())
+    if not _is_over(runner.executable.former):
+        gc.collect()  # a cycle of garbage, such as an exception, may hold the former executable
+        if not _is_over(runner.executable.former):
+            return None
     lock: AbstractContextManager[object] | None = runner.executable.lock
     return lock
+
+
+def _is_over(former: Event | None) -> bool:
+    """Return True if, within some time, no launch is under way any more that began without the lock."""
+    end = time.monotonic() + _PATIENCE
+    while former is not None and not former.is_set():
+        drain()
+        if time.monotonic() > end:
+            return False
+        time.sleep(0)
+    return True

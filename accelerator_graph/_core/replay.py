@@ -109,10 +109,9 @@ class Runner:
 
     def contents(self, captured: Captured) -> GraphContents:
         """Return what is in the graph, with what was changed in its executable."""
-        contents, executable = captured.recorder.nodes(captured.value), self.executable
-        if executable is None or executable.changes is None or executable.made_of is not captured.value:
-            return contents
-        return executable.changes.seen(contents)
+        contents = captured.recorder.nodes(captured.value)
+        changes = None if self.executable is None else self.executable.changes
+        return contents if changes is None or changes.graph is not captured.value else changes.seen(contents)
 
     def instantiate(self) -> None:
         """Make an executable and let everything that is bound launch it: new first, then swap.
@@ -247,10 +246,13 @@ class Runner:
         if self._check is not None:
             self._check()
         stream = stream.held()
-        with nullcontext() if executable.lock is None else executable.lock:
-            executable.refuse_changing()
-            executable.recorder.replay(executable.value, stream.native)
-            executable.last = stream._owner
+        try:
+            with nullcontext() if executable.lock is None else executable.lock:
+                executable.refuse_changing()
+                executable.recorder.replay(executable.value, stream.native)
+                executable.last = stream._owner
+        finally:
+            del executable  # in a traceback, it would seem to be under way: see launch_lock
 
     def check_with(self, check: Callable[[], None]) -> None:
         """Call this ahead of every launch from now on, those that were bound before included."""

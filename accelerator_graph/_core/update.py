@@ -166,7 +166,7 @@ def give(work: Work, graph: Lifecycle, what: str) -> GraphUpdate:
                     with place.lock:
                         misfit = work.captured.backend.update(*place.values)
                     intact = misfit is not None
-                except DriverError as error:
+                except (DriverError, UnsupportedError) as error:
                     misfit = Misfit(str(error).rstrip("."))
             if misfit is None:
                 executable, measured = runner.executable, None

@@ -183,10 +183,10 @@ RELAXES = {"cuStreamGetCtx", "cuCtxGetCurrent", SET_PLACE, EXCHANGE}
 TELLING = frozenset(
     (
         *("cuGraphKernelNodeGetParams", "cuGraphMemsetNodeGetParams", "cuGraphMemcpyNodeGetParams"),
-        *("cuFuncGetName", "cuKernelGetName"),
+        *("cuFuncGetName", "cuKernelGetName", "cuFuncGetParamInfo", "cuKernelGetParamInfo"),
     )
 )
-"""Functions without which a kernel has no name, and that is all."""
+"""Functions without which a node has no name or no parameters, and that is all."""
 
 WAIT, DESTROY_NODE = "cuStreamWaitEvent", ""
 WAITS_FOR_LAST_RUN = False

@@ -13,6 +13,7 @@ from ctypes import c_int, c_size_t, c_void_p
 from typing import Any, NamedTuple
 
 from ..base import Misfit
+from . import edges as _edges
 from .driver import Driver, Executable, Graph
 from .nodes import kind_of
 
@@ -52,7 +53,6 @@ class Calls(NamedTuple):
 
     update: Function
     nodes: Function
-    edges: Function
     kernel: Function
     attribute: Function
 
@@ -60,7 +60,6 @@ class Calls(NamedTuple):
 FUNCTIONS = (
     ("cuGraphExecUpdate", 12000, c_void_p, c_void_p, c_void_p),
     ("cuGraphGetNodes", 12000, c_void_p, c_void_p, c_void_p),
-    ("cuGraphGetEdges", 12030, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p),
     ("cuGraphKernelNodeGetParams", 12000, c_void_p, c_void_p),
     ("cuGraphKernelNodeGetAttribute", 12000, c_void_p, c_int, c_void_p),
 )
@@ -70,7 +69,7 @@ FUNCTIONS = (
 def update(driver: Driver, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
     """Update an executable in place; or return what does not fit, with nothing changed."""
     calls = calls_of(driver)
-    if calls is None:
+    if calls is None or not driver.edges_address:
         return Misfit("the driver does not support CUDA 12.3")
     with driver.current(graph.context):
         old = former.shape or shape_of(driver, calls, int(former.handle))
@@ -126,7 +125,7 @@ def shape_of(driver: Driver, calls: Calls, graph: int) -> Shape:
     if clustered is not None:
         reason = "the driver does not update the clusters of a kernel reliably"
         misfit = misfit or Misfit(reason, handles.index(clustered))
-    return Shape(nodes, _edges(driver, calls, graph, handles), misfit)
+    return Shape(nodes, _dependencies(driver, graph, handles), misfit)
 
 
 def _asked(function: Function, nodes: list[int], words: int, *more: Any) -> tuple[list[int], memoryview]:
@@ -147,13 +146,13 @@ def _handles(driver: Driver, calls: Calls, graph: int) -> list[int]:
     return list(found)
 
 
-def _edges(driver: Driver, calls: Calls, graph: int, handles: list[int]) -> tuple[list[int], ...]:
-    count = c_size_t()
-    _check(driver, "cuGraphGetEdges", calls.edges(graph, None, None, None, ctypes.addressof(count)))
+def _dependencies(driver: Driver, graph: int, handles: list[int]) -> tuple[list[int], ...]:
+    function, count = _edges.Function(driver.edges_address), c_size_t()
+    place = ctypes.addressof(count)
+    _check(driver, "cuGraphGetEdges", function(graph, None, None, None, place))
     sources, targets, data = ((ctypes.c_uint64 * count.value)() for _ in range(3))
     if count.value:
-        code = calls.edges(graph, sources, targets, data, ctypes.addressof(count))
-        _check(driver, "cuGraphGetEdges", code)
+        _check(driver, "cuGraphGetEdges", function(graph, sources, targets, data, place))
     number_of = {handle: number for number, handle in enumerate(handles)}.__getitem__
     ends = (memoryview(each).cast("B").cast("Q").tolist() for each in (sources, targets))
     return *(list(map(number_of, each)) for each in ends), list(data)

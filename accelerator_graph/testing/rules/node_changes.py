@@ -30,10 +30,10 @@ class NodeChangeRules(Case):
         graph, filled, copied, other = self._changeable("value", "target", "source")
         graph.set_nodes({0: {"value": 7, "target": other}, 1: {"source": other, "target": filled}})
         graph.replay()
-        assert [self._bytes(each) for each in (filled, copied, other)] == [b"\x07" * 8, bytes(8), b"\x07" * 8]
+        assert [self._held(each) for each in (filled, copied, other)] == [b"\x07" * 8, bytes(8), b"\x07" * 8]
         graph.instantiate()
         graph.replay()
-        assert [self._bytes(each) for each in (filled, copied)] == [b"\x01" * 8] * 2
+        assert [self._held(each) for each in (filled, copied)] == [b"\x01" * 8] * 2
 
     @needs(Capability.ENQUEUE, Capability.NODES)
     def test_disabled_nodes_are_left_out(self) -> None:
@@ -42,14 +42,14 @@ class NodeChangeRules(Case):
         graph.set_node(0, enabled=False)
         graph.set_node(0, value=6)
         graph.replay()
-        assert [self._bytes(each) for each in (filled, copied)] == [bytes(8)] * 2
+        assert [self._held(each) for each in (filled, copied)] == [bytes(8)] * 2
         graph.set_node(0, enabled=True)
         graph.replay()
-        assert [self._bytes(each) for each in (filled, copied)] == [b"\x06" * 8] * 2
+        assert [self._held(each) for each in (filled, copied)] == [b"\x06" * 8] * 2
         graph.set_node(1, enabled=False)
         graph.set_node(0, value=5)
         graph.replay()
-        assert [self._bytes(each) for each in (filled, copied)] == [b"\x05" * 8, b"\x06" * 8]
+        assert [self._held(each) for each in (filled, copied)] == [b"\x05" * 8, b"\x06" * 8]
 
     @needs(Capability.ENQUEUE, Capability.NODES)
     def test_two_executables_are_changed_apart(self) -> None:
@@ -63,9 +63,9 @@ class NodeChangeRules(Case):
         try:
             graph.set_node(0, value=9)
             self.backend.replay(second, graph.stream.native if graph.stream else None)
-            assert self._bytes(filled) == b"\x01" * 8
+            assert self._held(filled) == b"\x01" * 8
             graph.replay()
-            assert self._bytes(filled) == b"\x09" * 8
+            assert self._held(filled) == b"\x09" * 8
         finally:
             self.backend.destroy_executable(second)
 
@@ -91,6 +91,6 @@ class NodeChangeRules(Case):
             )
         return found
 
-    def _bytes(self, buffer: Any) -> bytes:
+    def _held(self, buffer: Any) -> bytes:
         self.synchronize()
         return self.used.read_bytes(buffer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from typing import Any
 
 import accelerator_graph as ag
@@ -29,7 +30,7 @@ class UpdateRules(Case):
         assert self.read(cell) == 51
 
     def test_updated_graph_gets_work_of_another_shape(self) -> None:
-        """`update` with a graph of more, fewer or no nodes makes a new executable of it, and says why."""
+        """`update` with a graph of more or fewer nodes makes a new executable of it, and says why."""
         stream, cell = self.stream(), self.cell()
         graph = self._of(stream, cell, 1)
         bound = graph.bind()
@@ -43,6 +44,20 @@ class UpdateRules(Case):
             assert self.read(cell) == before + 10 * pieces
             if self.has(Capability.NODES):
                 assert graph.num_nodes == other.num_nodes
+
+    def test_updates_of_and_with_empty_graphs(self) -> None:
+        """A graph gets no work, no work once more, and work again."""
+        stream, cell = self.stream(), self.cell()
+        graph = self._of(stream, cell, 1)
+        bound = graph.bind()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ag.EmptyGraphWarning)
+            nothing = [self._of(stream, cell) for _ in range(2)]
+        for other, b in ((nothing[0], 0), (nothing[1], 0), (self._of(stream, cell, 10), 10)):
+            self._checked(graph.update(other))
+            before = self.read(cell)
+            bound()
+            assert self.read(cell) == before + b
 
     def test_update_of_a_graph_that_was_not_kept(self) -> None:
         """A graph that was not kept can be updated, and is not kept afterwards, either."""

@@ -141,6 +141,7 @@ def test_the_binding_has_all_that_is_named():
         driver.CUgraphDebugDot_flags,
         driver.CUgraphMem_attribute,
         driver.CUfunction_attribute,
+        driver.CUpointer_attribute,
     ]
     assert [name for name in sorted(members) if not any(hasattr(enum, name) for enum in enums)] == []
     assert [int(s) for s in driver.CUstreamCaptureStatus] == [0, 1, 2]

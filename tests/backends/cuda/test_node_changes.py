@@ -202,6 +202,21 @@ def test_a_driver_that_refuses_changes_nothing(scene, monkeypatch):
     assert scene.graph.state == "ready"
 
 
+def test_an_error_of_a_launch_that_somebody_keeps_is_no_launch(scene, monkeypatch):
+    api = scene.stream._backend._driver.api
+    kept = []
+    with monkeypatch.context() as patch:
+        patch.setattr(api, "cuGraphLaunch", lambda *_: (api.CUresult.CUDA_ERROR_INVALID_VALUE,))
+        with ag.Stream(0, backend="cuda") as other:
+            try:
+                scene.graph.replay(other)
+            except ag.DriverError as error:
+                kept.append(error)
+    assert kept
+    scene.graph.set_node(0, value=2)
+    assert scene.run() == (2, 2, [3, 4, 5, 6])
+
+
 def test_a_driver_that_does_not_tell_arguments(scene, monkeypatch):
     api = scene.stream._backend._driver.api
 
