@@ -57,18 +57,19 @@ def place_of(x: Any) -> tuple[bool, int | None]:
 
 def extent(x: Any) -> tuple[int, int] | None:
     """Return where the memory of an array begins and ends; None if its type does not say."""
-    cls, interface = type(x), None
-    for name in ("__cuda_array_interface__", "__array_interface__"):
-        interface = interface or (getattr(x, name, None) if hasattr(cls, name) else None)
-    if isinstance(interface, dict):
-        start, shape, strides = (interface["data"] or (0,))[0], interface["shape"], interface.get("strides")
-        kind = interface["typestr"]
-        itemsize = int(kind[2:].partition("[")[0]) * (4 if kind[1] == "U" else 1)
-    elif hasattr(cls, "data_ptr") and hasattr(cls, "stride"):
+    cls = type(x)
+    if hasattr(cls, "data_ptr") and hasattr(cls, "stride"):  # torch has no interface for some element types
         start, shape, itemsize = x.data_ptr(), x.shape, x.element_size()
         strides = [step * itemsize for step in x.stride()]
     else:
-        return None
+        interface = None
+        for name in ("__cuda_array_interface__", "__array_interface__"):
+            interface = interface or (getattr(x, name, None) if hasattr(cls, name) else None)
+        if not isinstance(interface, dict):
+            return None
+        start, shape, strides = (interface["data"] or (0,))[0], interface["shape"], interface.get("strides")
+        kind = interface["typestr"]
+        itemsize = int(kind[2:].partition("[")[0]) * (4 if kind[1] == "U" else 1)
     if 0 in shape:
         return start, start
     if strides is None:

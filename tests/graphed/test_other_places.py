@@ -8,6 +8,7 @@ import pytest
 
 import accelerator_graph as ag
 import lanes
+from accelerator_graph._graphed.array_placement import extent
 from accelerator_graph._graphed.arrays import array_type_of
 from accelerator_graph._graphed.input_nodes import same_bytes
 from accelerator_graph._graphed.other_places import ALIGNMENT, elsewhere
@@ -46,6 +47,15 @@ def test_tensors_elsewhere_are_alike_and_lie_in_the_opposite_order(inference):
         assert sorted(range(len(found)), key=lambda i: -others[i].data_ptr()) == order
         spans = sorted((x.data_ptr(), x.data_ptr() + x.nbytes) for x in others)
         assert all(end + ALIGNMENT <= start for (_, end), (start, _) in pairwise(spans))
+
+
+def test_where_tensors_end_whatever_their_elements_are():
+    for dtype in (torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.bool):
+        x = torch.zeros(6, 4).to(dtype)
+        size = x.element_size()
+        assert extent(x) == (x.data_ptr(), x.data_ptr() + 24 * size)
+        assert extent(x[1:, 1]) == (x.data_ptr() + 5 * size, x.data_ptr() + 22 * size)
+    assert extent(torch.nn.Parameter(torch.ones(2)))
 
 
 def test_a_tensor_counts_writes_that_torch_does_not_see():
