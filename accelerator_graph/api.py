@@ -59,6 +59,9 @@ class Graph(Lifecycle):
         ``ACCELERATOR_GRAPH_DIAGNOSE``, else False.
     progress : bool
         Record a mark at each border of a `label`, so that a `watchdog` can say in which label a replay is.
+    timing : bool
+        Record a timed event at each border of a `label`, so that `profile` can time labels in graphs that
+        can't be copied. Every replay then takes a little longer, and can't become a part of another graph.
 
     Raises
     ------
@@ -246,8 +249,8 @@ class Graph(Lifecycle):
         """Do the work of another graph, a kept one, from now on; callables from `bind` go on.
 
         If both graphs are kept and alike, the executable is changed in place, else there is a new one. This
-        graph then describes the other's work, and keeps alive what that needs. Runs that are under way
-        complete; what only the former work needed is let go, as by `reset`.
+        graph then describes the other's work, and keeps its pool and retained objects alive. Runs that are
+        under way complete; objects that only the former work needed are let go, as by `reset`.
 
         Raises
         ------
@@ -287,17 +290,15 @@ class Graph(Lifecycle):
     def set_node(self, node: int, **change: Unpack[NodeChange]) -> None:
         """Change a node of the executable, for the runs to come, without capturing again.
 
-        ``describe().nodes[node]`` says what can be changed, and what was. Runs that are under way still do
-        what they did. `instantiate` makes an executable as it was captured, without these changes. The memory
-        has to live as long as runs use it.
+        ``describe().nodes[node]`` says what can be changed, and what was. Runs that are under way are as they
+        were. `instantiate` makes an executable without these changes. Memory has to outlive its runs.
 
         Parameters
         ----------
         node : int
             The node's number in `describe`.
         **change
-            See `NodeChange`. Arguments of kernels are given as ctypes or NumPy scalars, as ints, or as arrays
-            of the device, whose address is passed.
+            See `NodeChange`. Arguments of kernels are ctypes or NumPy scalars, ints, or arrays of the device.
 
         Raises
         ------
@@ -404,8 +405,9 @@ class Graph(Lifecycle):
         """Run the graph's work to find out how long it takes, and how long each label in it.
 
         Replays the graph three times to warm up, and then as often as `replays` says; in turns with a copy
-        that has events at the borders of labels, if it is kept and has labels. The work is really done, so
-        outputs and whatever else it changes change. Goes where `replay` would go, and waits until it is done.
+        that has events at the borders of labels, if it is kept and has labels. There is no copy of a graph
+        made with ``timing=True``, which has these events itself. The work is really done, so outputs and
+        whatever else it changes change. Goes where `replay` would go, and waits until it is done.
 
         Parameters
         ----------
@@ -446,7 +448,7 @@ class Graph(Lifecycle):
         stream, nodes, found, (times, spans, seen) = measure(runner, self, replays, arrays, traced)
         labels = [Label._make(each) for each in found.labels]
         profile = GraphProfile.of(
-            stream.backend, stream.device, nodes, times, labels, spans, found.cut, found.why_not
+            stream.backend, stream.device, nodes, times, labels, spans, found.cut, found.why_not, found.notes
         )
         return profile if traced is None else profile.with_kernels(self.describe().nodes, seen)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Mapping, Sequence
 from importlib.machinery import PathFinder
+from importlib.metadata import Distribution
 from typing import Any
 
 import accelerator_graph as ag
@@ -12,25 +13,34 @@ import accelerator_graph as ag
 
 def facts() -> list[dict[str, Any]]:
     """Return the report about every framework, with its installed version."""
-    providers = importlib.metadata.packages_distributions()
-    return [{**row._asdict(), "installed": installed(row.name, providers)} for row in ag.interop.report()]
+    named = [
+        (each.metadata["Name"], each)
+        for each in importlib.metadata.distributions()
+        if "Name" in each.metadata  # what is left of one may have no metadata
+    ]
+    return [{**row._asdict(), "installed": installed(row.name, named)} for row in ag.interop.report()]
 
 
-def installed(name: str, providers: Mapping[str, Sequence[str]]) -> str | None:
+def installed(name: str, named: Sequence[tuple[str, Distribution]]) -> str | None:
     """Return the version of a framework, ``"?"`` if it can't be told, and None if it is not installed.
 
-    `providers` are the distributions that have a package, by the package's name.
+    `named` are the installed distributions and their names.
     """
     if not can_be_imported(name):
         return None
     package, own = name.partition(".")[0], name.replace(".", "-")
-    others = [each for each in providers.get(package, ()) if each.partition("-")[0] == package]
-    for distribution in (own, *others):
-        try:
-            return importlib.metadata.version(distribution)
-        except importlib.metadata.PackageNotFoundError:
-            continue
+    for called, distribution in named:
+        if called == own:
+            return distribution.version
+    for called, distribution in named:
+        if called.partition("-")[0] == package and provides(distribution, package):
+            return distribution.version
     return "?"
+
+
+def provides(distribution: Distribution, package: str) -> bool:
+    """Return True if a distribution has files of a package."""
+    return any(file.parts[0] == package for file in distribution.files or ())
 
 
 def can_be_imported(name: str) -> bool:

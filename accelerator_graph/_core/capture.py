@@ -29,6 +29,7 @@ from .pools import Lease
 from .stream_messages import captured_by, describe
 
 if TYPE_CHECKING:
+    from .captured_events import CapturedEvents
     from .marks import LabelledRange, Mark
     from .progress import Progress
     from .streams import Stream
@@ -71,6 +72,7 @@ class Capture:
         "backend",
         "begun_at",
         "collectives",
+        "events",
         "home",
         "labels",
         "lease",
@@ -107,6 +109,7 @@ class Capture:
         self.observation: Observation | None = None
         self.collectives: list[Collective] = []
         self.progress: Progress | None = None
+        self.events: CapturedEvents | None = None
         self._undos: list[Undo] = []
         self._token: Any = _NO_TOKEN
         self._key = next(_keys)
@@ -167,6 +170,8 @@ class Capture:
                 self._undos.extend(filter(None, (framework.observe(self.lease.shown, used),)))
         if self.progress is not None:
             self.progress.begin(backend, native, self.recorded())
+        if self.events is not None:
+            self.events.begin(self)
         if observer is not None:
             self.observation = observer(self)
             self.observation.begin()
@@ -251,24 +256,30 @@ class Capture:
         self._stop_observing()
         if self.progress is not None:
             self.progress.end(self.backend, self.native)
+        events = self.events
+        own = () if events is None else events.end(self)
         try:
-            captured = Captured(recorder, self.backend, recorder.capture_end(self._token), self._owner)
+            captured = Captured(recorder, self.backend, recorder.capture_end(self._token), self._owner, *own)
         except DriverError as error:
             raise self._explained(capture_error(f"{self.subject} did not become a graph", error)) from error
         self._token = _NO_TOKEN
         self._leave()
         captured.labels = self._labelled(captured) if self.labels else ()
+        captured.events = events
         captured.mode = self.mode
         return captured
 
     def _labelled(self, captured: Captured) -> tuple[LabelledRange, ...]:
-        from .marks import ranges
+        from .marks import kept, ranges
 
         try:
             count = self.recorder.node_count(captured.value)
         except AcceleratorGraphError:  # labels are not worth a graph
             return ()
-        return ranges(self.labels, count, self.backend)
+        marks = kept(self.labels, count, self.backend)
+        if self.events is not None:
+            self.events.stand_at(marks)
+        return ranges(marks, count or 0)
 
     def recorded(self) -> int | None:
         """Return how many nodes there are so far; None if that is not known, or nothing is recorded now."""

@@ -10,6 +10,7 @@ from .._interpreter.process import after_fork
 if TYPE_CHECKING:
     from ..backends.base import Backend
     from ..interop.base import Collective
+    from .captured_events import CapturedEvents
     from .marks import Mark
     from .progress import Progress
 
@@ -34,6 +35,8 @@ class LiveCapture(Protocol):
     """What the captured work asks other ranks for, in order."""
     progress: Progress | None
     """Marks which labels a replay has reached, if that was asked for."""
+    events: CapturedEvents | None
+    """Records events at the borders of labels, if that was asked for."""
 
     def recorded(self) -> int | None:
         """Return how many nodes there are so far; None if that is not known."""

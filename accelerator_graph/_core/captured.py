@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from .ownership import Owned
 
 if TYPE_CHECKING:
+    from .captured_events import CapturedEvents
     from .marks import LabelledRange
     from .modes import CaptureMode
 
@@ -14,10 +15,11 @@ if TYPE_CHECKING:
 class Captured(Owned):
     """A graph that was captured."""
 
-    __slots__ = ("labels", "mode")
+    __slots__ = ("events", "labels", "mode")
 
     is_lent: ClassVar[bool] = False
     """The graph is another one's, which lives as long as this."""
+    events: CapturedEvents | None
     labels: tuple[LabelledRange, ...]
     mode: CaptureMode
 

@@ -50,6 +50,7 @@ class GraphBase:
         "_retained",
         "_runner",
         "_shows_progress",
+        "_timing",
         "_watched",
     )
 
@@ -67,14 +68,17 @@ class GraphBase:
         check_input_liveness: bool | None = None,
         diagnose: bool | None = None,
         progress: bool = False,
+        timing: bool = False,
     ) -> None:
         if not isinstance(keep_graph, bool):
             raise TypeError(f"keep_graph must be True or False, not {keep_graph!r}; a pool goes to pool=.")
-        if not isinstance(progress, bool):
-            raise TypeError(f"progress must be True or False, not {progress!r}.")
+        for name, given in (("progress", progress), ("timing", timing)):
+            if not isinstance(given, bool):
+                raise TypeError(f"{name} must be True or False, not {given!r}.")
         pools.check_pool(pool)
         self._keep_graph = keep_graph
         self._shows_progress = progress
+        self._timing = timing
         self._debug = False
         self._graph_pool = pool
         self._mode = check_mode(capture_error_mode)

@@ -71,6 +71,10 @@ class Lifecycle(GraphBase):
                 from .progress import Progress
 
                 capture.progress = Progress(target._backend, target._native)
+            if self._timing:
+                from .captured_events import CapturedEvents
+
+                capture.events = CapturedEvents(target._backend, target._device)
             if finds_inputs and self._watched is None:
                 self._watched = liveness.Watchlist()
             used = None if self._watched is None else self._watched.begin()

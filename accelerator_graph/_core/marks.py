@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ..backends.base import Backend, GraphEdge
 from .call_site import Site, outside
@@ -13,16 +13,21 @@ LabelledRange = tuple[str, int, int, str, int]
 
 
 class Mark:
-    """A label in a capture. `stop` is None until its block is left."""
+    """A label in a capture. `stop` is None until its block is left.
 
-    __slots__ = ("label", "name", "site", "start", "stop")
+    `begin` and `end` are the numbers of its events, if the capture records any.
+    """
 
-    def __init__(self, label: object, name: str, start: int, site: Site) -> None:
+    __slots__ = ("begin", "end", "label", "name", "site", "start", "stop")
+
+    def __init__(self, label: object, name: str, start: int, site: Site, begin: int | None = None) -> None:
         self.label = label
         self.name = name
         self.start = start
         self.site = site
+        self.begin = begin
         self.stop: int | None = None
+        self.end: int | None = None
 
 
 def open_names(marks: Sequence[Mark]) -> list[str]:
@@ -30,18 +35,22 @@ def open_names(marks: Sequence[Mark]) -> list[str]:
     return [mark.name for mark in marks if mark.stop is None]
 
 
-def ranges(marks: Sequence[Mark], count: int | None, backend: Backend) -> tuple[LabelledRange, ...]:
+def kept(marks: Sequence[Mark], count: int | None, backend: Backend) -> list[Mark]:
     """Return the labels of a graph that has so many nodes; those without a node are left out.
 
     Nothing, with a RuntimeWarning, if the backend has counted wrongly during the capture.
     """
     if count is None:
-        return ()
-    found = list(_ranges(marks, count))
-    if all(0 <= start <= stop <= count for _, start, stop, _, _ in found):
-        return tuple(each for each in found if each[1] < each[2])
+        return []
+    if all(0 <= mark.start <= _stop(mark, count) <= count for mark in marks):
+        return [mark for mark in marks if mark.start < _stop(mark, count)]
     _complain(backend, "counted the nodes of a capture wrongly")
-    return ()
+    return []
+
+
+def ranges(marks: Sequence[Mark], count: int) -> tuple[LabelledRange, ...]:
+    """Return labels as plain data."""
+    return tuple((mark.name, mark.start, _stop(mark, count), *mark.site) for mark in marks)
 
 
 def if_in_order(
@@ -54,9 +63,8 @@ def if_in_order(
     return labels
 
 
-def _ranges(marks: Sequence[Mark], count: int) -> Iterator[LabelledRange]:
-    for mark in marks:
-        yield mark.name, mark.start, count if mark.stop is None else mark.stop, *mark.site
+def _stop(mark: Mark, count: int) -> int:
+    return count if mark.stop is None else mark.stop
 
 
 def _complain(backend: Backend, fact: str) -> None:

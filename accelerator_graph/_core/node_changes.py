@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._interpreter.integers import integer
 from .._interpreter.sure_exit import Section
-from ..backends.base import Change, GraphContents, GraphNode, NodeSetter, Recorder, block_of, word
+from ..backends.base import Change, GraphContents, GraphNode, NodeSetter, Recorder, word
 from ..backends.memory import memory_of
 from ..errors import AcceleratorGraphError, GraphStateError, UnsupportedError
 from .launch_lock import launch_lock
@@ -83,7 +83,7 @@ class NodeChanges:
         names, setter = self._set[node.id], self._setters[node.id]
         blocks = setter.blocks
         new: dict[str, Any] = {
-            name: int.from_bytes(blocks[block_of(node.kind, name)], "little")
+            name: int.from_bytes(blocks[setter.block_of(name)], "little")
             for name in names - {"arguments", "enabled"}
         }
         if "arguments" in names:
@@ -157,7 +157,7 @@ class NodeChanges:
 
     def _change(self, where: str, setter: NodeSetter, name: str, given: object) -> Change:
         """Return the change of an address or a value."""
-        block = block_of(setter.kind, name)
+        block = setter.block_of(name)
         if name == "value":
             size = len(setter.blocks[block])
             value = integer(given, f"{where}: value")

@@ -11,7 +11,7 @@ from weakref import ref
 from .._interpreter.process import after_fork
 from ..backends.base import Capability, GraphContents, unsupported
 from ..errors import GraphStateError, UnsupportedError
-from .binding import Binding, Executable, refuse_capturing
+from .binding import Binding, Executable, refuse_capturing, refuse_in_graph
 from .extension import fast
 from .memory import Measured, after_instantiation, before_instantiation
 from .ownership import drain
@@ -134,8 +134,13 @@ class Runner:
         """Make an executable of a graph, which nothing launches yet."""
         before = before_instantiation(captured)
         value = captured.recorder.instantiate(captured.value)
-        keeps = (captured,) if captured.is_lent else ()
-        executable = Executable(captured.recorder, captured.backend, value, self.home._owner, *keeps)
+        keeps: list[object] = [self.home._owner]
+        if captured.is_lent:
+            keeps.append(captured)
+        if captured.events is not None:
+            keeps += captured.events.owned
+        alone = captured.events is not None
+        executable = Executable(captured.recorder, captured.backend, value, *keeps, alone=alone)
         if self.keeps_graph:
             executable.made_of = captured.value
         measured = None if before is None else after_instantiation(before, captured, self.home, lease)
@@ -243,6 +248,8 @@ class Runner:
         """Launch on a stream that is decided now."""
         executable = self._current()
         refuse_capturing(stream)
+        if executable.alone:
+            refuse_in_graph(stream)
         if self._check is not None:
             self._check()
         stream = stream.held()

@@ -117,18 +117,27 @@ class Sections:
 
     def spans(self) -> list[Span] | None:
         """Return the spans of the latest run, once it is over; None if the runtime does not tell them."""
-        backend = self._stream._backend
-        start, end = self._around
-        began = start._native.value
-        found = [backend.elapsed_time(began, event.value) for event in self._events]
-        times = [time * 1000 for time in found if time is not None]
-        most = start.elapsed_time(end) * 1000
-        if len(times) < len(found) or min(times) < -_TOLERANCE * most or max(times) > (1 + _TOLERANCE) * most:
+        times = times_within(self._events, *self._around)
+        if times is None:
             return None
         return [
             (min(times[event] for event in begins), max(times[event] for event in ends))
             for begins, ends in zip(self._places.begins, self._places.ends, strict=True)
         ]
+
+
+def times_within(events: Sequence[OwnedEvent], start: Event, end: Event) -> list[float] | None:
+    """Return the times of a graph's events in microseconds since an event before its launch.
+
+    None if the runtime does not tell them, or if one lies outside the run, which `end` is behind.
+    """
+    began = start._native.value
+    found = [event.backend.elapsed_time(began, event.value) for event in events]
+    times = [time * 1000 for time in found if time is not None]
+    most = start.elapsed_time(end) * 1000
+    if len(times) < len(found) or min(times) < -_TOLERANCE * most or max(times) > (1 + _TOLERANCE) * most:
+        return None
+    return times
 
 
 def _any_within(nodes: Iterable[int], span: Range) -> bool:

@@ -95,7 +95,7 @@ def shared_work(graph: Lifecycle, what: str) -> Work:
                 "with recapture()."
             )
         lent = Lent(captured.backend, captured.backend, native, captured)
-        lent.labels, lent.mode = captured.labels, captured.mode
+        lent.events, lent.labels, lent.mode = captured.events, captured.labels, captured.mode
         captured = lent
     return _work(graph, captured, runner.lease.shared())
 
@@ -113,6 +113,11 @@ def check_shareable(captured: Captured, what: str) -> None:
             f"Graph.{what}: the work allocates or frees memory or has conditional nodes, so only one graph "
             "at a time can have an executable of it; capture it again with recapture()."
         )
+    if captured.is_lent and captured.events is not None:
+        raise UnsupportedError(
+            f"Graph.{what}: the work records events of its own graph (timing=True), which no other graph can "
+            "share; capture it again with recapture()."
+        )
 
 
 def options(graph: Lifecycle) -> dict[str, Any]:
@@ -125,6 +130,7 @@ def options(graph: Lifecycle) -> dict[str, Any]:
         "check_input_liveness": graph._finds_inputs,
         "diagnose": graph._diagnose,
         "progress": graph._shows_progress,
+        "timing": graph._timing,
     }
 
 
@@ -236,6 +242,8 @@ def _in_place(runner: Runner, new: Captured) -> tuple[Misfit | None, _Place | No
         return Misfit("the graph was not kept, so its work can't be compared"), None
     if runner.executable.changes is not None and runner.executable.changes.disables:
         return Misfit("set_node() has disabled a node of the executable"), None
+    if old.events is not None or new.events is not None:
+        return Misfit("the work records events of its own (timing=True)"), None
     values = [_native(each) for each in (runner.executable, old, new)]
     if None in values:
         return Misfit("the framework that recorded the work may draw random numbers in it"), None

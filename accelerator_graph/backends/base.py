@@ -64,8 +64,6 @@ from ._contract.parameters import Change as Change
 from ._contract.parameters import NodeParameters as NodeParameters
 from ._contract.parameters import NodeSetter as NodeSetter
 from ._contract.parameters import addresses_in as addresses_in
-from ._contract.parameters import block_of as block_of
-from ._contract.parameters import changed as changed
 from ._contract.parameters import word as word
 
 BACKEND_API_VERSIONS = (1,)
@@ -99,6 +97,8 @@ class Capability(StrEnum):
     """`record_timed_event`, `query_event`, ...: the host can wait for events, and time what is between."""
     GRAPH_EVENTS = "graph_events"
     """`instantiate_timed`: an executable can record timed events, so that parts of a graph can be timed."""
+    CAPTURED_EVENTS = "captured_events"
+    """`record_timed_event` on a capturing stream: for parts of graphs that can't be copied."""
 
 
 class Recorder(ABC):
@@ -225,11 +225,10 @@ class Recorder(ABC):
         raise unsupported(self, Capability.UPLOAD)
 
     def node_setter(self, graph: Any, executable: Any, node: int) -> NodeSetter | None:
-        """Return what changes a node of the graph in later runs of an executable; None if nothing can.
+        """Return what changes a node, by its number in `nodes`, in later runs; None if nothing can.
 
-        `node` is its number in `nodes`. Runs that were enqueued before are not affected. The library keeps
-        graph and executable alive as long as it uses the setter, asks for one setter of a node, and launches
-        nothing in the middle of a change.
+        The library keeps graph and executable alive, asks for one setter of a node, and launches nothing in
+        the middle of a change. Runs that were enqueued before are not affected.
         """
         return None
 
@@ -483,7 +482,12 @@ class Backend(Recorder):
     # ---- capability: timing --------------------------------------------------------------------
 
     def record_timed_event(self, stream: Any) -> Any:
-        """Like `record_event` on a stream that is not capturing; the event notes the time of its mark."""
+        """Like `record_event`; the event notes the time of its mark.
+
+        On a capturing stream only with the capability ``"captured_events"``: the event is a node of the graph
+        then, and each run moves it to when the run reaches the node. Such an event is not waited for. It is
+        destroyed after the graph and its executables.
+        """
         raise unsupported(self, Capability.TIMING)
 
     def query_event(self, event: Any) -> bool:

@@ -25,6 +25,7 @@ class GraphProfile(ProfiledGraph):
         spans: Sequence[Sequence[tuple[float, float]]] = (),
         cut: Iterable[GraphEdge] = (),
         why_not: str = "",
+        known: Iterable[str] = (),
     ) -> GraphProfile:
         """Make the profile of what was measured.
 
@@ -40,6 +41,8 @@ class GraphProfile(ProfiledGraph):
             Programmatic dependencies that were ordinary ones while `spans` were measured.
         why_not : str
             Why the times of labels are not known.
+        known : iterable of str
+            Sentences for `notes`.
         """
         from .profile_text import notes
 
@@ -58,7 +61,7 @@ class GraphProfile(ProfiledGraph):
             for label, (begin, end), inner in zip(labels, found, inside, strict=True)
         )
         profile = profile._replace(labels=timed, with_events=end - origin)
-        return profile._replace(notes=tuple(notes(profile, cut)))
+        return profile._replace(notes=(*notes(profile, cut), *known))
 
     def with_kernels(
         self, nodes: Sequence[GraphNode], seen: Sequence[Mapping[int, tuple[float, float]]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Self
 
 from accelerator_graph import Stream
@@ -108,3 +108,7 @@ class Work(ABC):
         offers, or by a wrapper around its functions; `live_instances` counts the objects of Python classes.
         """
         return None
+
+    def counting(self) -> AbstractContextManager[object]:
+        """Return a context inside which `live_objects` is asked, for wrappers that are there only then."""
+        return nullcontext()

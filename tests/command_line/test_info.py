@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +43,18 @@ def test_info_shows_every_framework_and_why_it_is_not_usable() -> None:
             assert [name, "-", "not installed"] in lines
         else:
             assert [name, row["installed"], "takes part once your program has imported it"] in lines
+
+
+def test_info_survives_what_is_left_of_a_distribution(tmp_path: Path) -> None:
+    (tmp_path / "warp").mkdir()
+    for name, version in (("warp_left", "0"), ("warp_lang", "1.9")):
+        info = tmp_path / f"{name}-{version}.dist-info"
+        info.mkdir()
+        (info / "RECORD").write_text("warp/__init__.py,,\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: warp-lang\nVersion: 1.9\n")
+    done = command_line("info", PYTHONPATH=os.pathsep.join((str(ROOT), str(tmp_path))))
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"warp +1\.9 +takes part", done.stdout)
 
 
 def test_info_shows_a_known_defect_of_what_is_installed(

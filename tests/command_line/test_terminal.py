@@ -36,6 +36,7 @@ def in_terminal(
         stderr=theirs,
         env={**variables, "PYTHONPATH": str(ROOT)},
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored in a shell's background
     )
     os.close(theirs)
     shown, pressed, end = "", False, time.monotonic() + 120

@@ -184,7 +184,7 @@ def test_it_says_why_there_are_no_times_by_label(stream, monkeypatch):
         assert "does not tell the times of events inside a graph" in why(captured())
     with monkeypatch.context() as patch:
         patch.setattr(CpuBackend, "capabilities", lambda self, device: {"events", "timing", "nodes"})
-        assert "backend 'cpu' can't record events inside a graph" in why(captured())
+        assert "backend 'cpu' can't record events inside a copy of a graph" in why(captured())
     assert CpuBackend.nodes is nodes
 
 

@@ -57,7 +57,7 @@ def attempt(way, body, at, pool, error):
     """Capture with an interrupt at the given moment; return what became of it."""
     stream = ag.Stream(0, backend=BACKEND)
     graph = ag.Graph(pool=pool)
-    interrupter = Interrupter(at, error)
+    interrupter = Interrupter(at, error, vendor.WATCHED)
     with stream:
         before = sys.gettrace()
         try:
@@ -140,7 +140,7 @@ def used() -> None:
 
 def interrupted_drain(at):
     """Destroy what is due with an interrupt at the given moment; return where that was."""
-    interrupter = Interrupter(at, KeyboardInterrupt)
+    interrupter = Interrupter(at, KeyboardInterrupt, vendor.WATCHED)
     before = sys.gettrace()
     try:
         sys.settrace(interrupter)

@@ -14,24 +14,24 @@ from typing import Any
 import accelerator_graph as ag
 
 from .signals import steps
-from .vendor import vendor
 
 OURS = os.path.dirname(str(ag.__file__))
-WATCHED = (OURS, contextlib.__file__, enum.__file__, *vendor.WATCHED)
-"""Files: the library, and what runs within its calls, such as the binding's own Python."""
+WATCHED = (OURS, contextlib.__file__, enum.__file__)
+"""Files: the library, and what runs within its calls."""
 
 
 class Interrupter:
     """Raises at the n-th moment at which a signal could be handled in the library's code, on this thread.
 
-    To be given to `sys.settrace`. It has struck if `where` says so.
+    To be given to `sys.settrace`. It has struck if `where` says so. `also` are files of a binding in Python.
     """
 
-    def __init__(self, at: int, error: type[BaseException]) -> None:
+    def __init__(self, at: int, error: type[BaseException], also: tuple[str, ...] = ()) -> None:
         self.at = at
         self.error = error
         self.moments = 0
         self.where = ""
+        self._watched = (*WATCHED, *also)
         self._entered: set[int] = set()
         sys._getframe().f_trace_opcodes = True  # without one such frame, Python 3.12 traces no opcodes at all
 
@@ -39,7 +39,7 @@ class Interrupter:
         code = frame.f_code
         if code.co_name not in ("__new__", "__init__") and not code.co_flags & inspect.CO_GENERATOR:
             self._entered.add(id(frame.f_back))
-        if not code.co_filename.startswith(WATCHED):
+        if not code.co_filename.startswith(self._watched):
             return None
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
         between = steps(code)

@@ -115,8 +115,13 @@ PARTS = {
         "tests": tests(
             "profiles and labels",
             "tests/backends/both/test_timing.py tests/core/test_sections.py tests/core/test_profile.py",
+            "tests/backends/cuda/test_memory_nodes.py tests/backends/cuda/test_conditional_nodes.py",
         ),
-        "rules": tests("the kit's rules", "tests/backends/test_conformance.py", "-k 'graph_events and Cuda'"),
+        "rules": tests(
+            "the kit's rules",
+            "tests/backends/test_conformance.py",
+            "-k '(graph_events or captured_events) and Cuda'",
+        ),
         "block": Part("A transformer's block of torch", "python tests/gpu/inspected.py block"),
         "solver": Part("The demo's solver", "python tests/gpu/inspected.py solver"),
         "kernels": Part("Single kernels, by CUPTI", "python tests/gpu/inspected.py block --kernels"),

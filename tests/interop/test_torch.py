@@ -108,6 +108,20 @@ def test_labels_are_timed_by_the_backend(torch):
     assert isinstance(recording(g), CUDAGraph)
 
 
+def test_labels_are_timed_by_events_of_the_capture(torch):
+    x = Array()
+
+    def work():
+        with ag.label("fill"):
+            torch.fill(x, 5)
+
+    g = captured(ag.Graph(keep_graph=True, timing=True), work)
+    profile = g.profile(2)
+    assert [each.label.name for each in profile.labels] == ["fill"]
+    assert value(x) == 5
+    assert isinstance(recording(g), CUDAGraph)
+
+
 def test_without_random_numbers_torch_replays_once(torch):
     x = Array()
     g = captured(ag.Graph(), lambda: torch.fill(x, 5))

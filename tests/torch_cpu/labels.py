@@ -81,6 +81,17 @@ def test_each_module_has_the_nodes_of_its_forward():
     assert labels["blocks.0.linear"].file == inspect.getsourcefile(nn.Linear)
 
 
+def test_modules_are_timed_by_events_of_the_capture():
+    model, x = Model(), torch.ones(2, 4)
+    with ag.label_modules(model), ag.Graph(keep_graph=True, timing=True) as graph, torch.no_grad():
+        y = model(x)
+    profile = graph.profile(3)
+    times = {each.label.name: each.time for each in profile.labels}
+    assert list(times) == ["Model", "blocks.0", "blocks.0.linear", "blocks.1", "blocks.1.linear"]
+    assert 0 < times["blocks.0.linear"] < times["blocks.0"] < times["Model"] <= profile.with_events
+    torch.testing.assert_close(y, model(x), rtol=0, atol=0)
+
+
 def test_the_labels_end_with_remove():
     model, x = Model(), torch.ones(2, 4)
     before = hooks(model)

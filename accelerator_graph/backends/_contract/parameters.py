@@ -45,11 +45,6 @@ _BLOCKS = {"memcpy": ("target", "source"), "memset": ("target", "value")}
 """The names of the blocks of `NodeParameters`, by the kind of node."""
 
 
-def block_of(kind: str, name: str) -> int:
-    """Return the number of the block that has the source, the target or the value of a node."""
-    return _BLOCKS[kind].index(name)
-
-
 def settable_of(kind: str) -> tuple[str, ...]:
     """Return the names of a copy's or a fill's parameters, in alphabetical order; nothing for other kinds."""
     return tuple(sorted(_BLOCKS.get(kind, ())))
@@ -109,6 +104,10 @@ class NodeSetter:
     def blocks(self) -> tuple[bytes, ...]:
         """The present parameters."""
         return tuple(block.raw for block in self._blocks)
+
+    def block_of(self, name: str) -> int:
+        """Return the number of the block that has the source, the target or the value."""
+        return _BLOCKS[self.kind].index(name)
 
     def __call__(self, changes: Iterable[Change]) -> None:
         """Change some bytes; ValueError if there are no such bytes. If it raises, nothing is changed."""

@@ -13,6 +13,7 @@ from .._shared.keeping import ASKED, keep
 from .errors import call_failed
 from .library import Library, import_hip, prepare
 
+_EXTERNAL = 1  # hipEventRecordExternal
 _RELAXED = 2
 _NO_DEVICE = 100
 _NO_STREAM = (400, 709)  # invalid handle; context is destroyed
@@ -157,12 +158,15 @@ class Driver:
         """Clear this thread's last error in the runtime, since a framework would take it for its own."""
         self.function("hipGetLastError")()
 
-    def new_event(self, stream: int, *, timed: bool = False) -> int:
-        """Return a new event that marks the present end of a stream's work."""
+    def new_event(self, stream: int, *, timed: bool = False, as_node: bool = False) -> int:
+        """Return a new event that marks the present end of a stream's work; as a node, in each run."""
         flags = self.api.hipEventDefault if timed else self.api.hipEventDisableTiming
         event: int = self.call("hipEventCreateWithFlags", int(flags))
         try:
-            self.call("hipEventRecord", event, stream)
+            if as_node:
+                self.call("hipEventRecordWithFlags", event, stream, _EXTERNAL)
+            else:
+                self.call("hipEventRecord", event, stream)
         except BaseException:
             self.answer("hipEventDestroy", event)
             raise

@@ -72,7 +72,8 @@ def record(driver: Driver, stream: int, device: int, *, timed: bool) -> Event:
     here = position(driver, stream)
     if here.status == _INVALIDATED:
         raise _refused(driver, "record_event", "invalidated", explain("invalidated"))
-    return Event(driver.new_event(stream, timed=timed), device, here.capture, here.nodes)
+    event = driver.new_event(stream, timed=timed, as_node=timed and here.capture != 0)
+    return Event(event, device, here.capture, here.nodes)
 
 
 def wait(driver: Driver, stream: int, event: Event) -> None:

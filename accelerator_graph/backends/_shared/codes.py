@@ -17,6 +17,7 @@ CAPABILITIES = frozenset(
         Capability.UPLOAD,
         Capability.TIMING,
         Capability.GRAPH_EVENTS,
+        Capability.CAPTURED_EVENTS,
     )
 )
 CAPTURE_MODES: tuple[CaptureMode, ...] = ("thread_local", "global", "relaxed")

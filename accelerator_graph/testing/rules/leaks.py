@@ -92,8 +92,9 @@ class LeakRules(Case):
     def _leaves_nothing(self, once: Callable[[], None]) -> None:
         """Do something several times; check that each kind of object grows by less than one each time."""
         self.skip_unless(self.used.live_objects() is not None, "has a Work without live_objects")
-        before = self._alive(once, FIRST)
-        after = self._alive(once, ROUNDS)
+        with self.used.counting():
+            before = self._alive(once, FIRST)
+            after = self._alive(once, ROUNDS)
         leaked = {kind: count - before.get(kind, 0) for kind, count in after.items()}
         leaked = {kind: count for kind, count in leaked.items() if count >= ROUNDS}
         assert not leaked, f"after {ROUNDS} rounds, so many more are alive: {leaked}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from ctypes import c_uint32, c_uint64
 from functools import cache
 from typing import Any
@@ -12,6 +12,7 @@ from cuda.bindings import driver
 
 import accelerator_graph as ag
 
+from .counting import Counts
 from .device import ARENA_BYTES, Arena, DeviceWork
 
 KERNEL = b"""
@@ -47,6 +48,19 @@ wait:
 
 NAME_BYTES = 256
 
+STEPS = {
+    "cuStreamCreateWithPriority": ("streams", 1),
+    "cuStreamDestroy": ("streams", -1),
+    "cuEventCreate": ("events", 1),
+    "cuEventDestroy": ("events", -1),
+    "cuStreamEndCapture": ("graphs", 1),
+    "cuGraphClone": ("graphs", 1),
+    "cuGraphDestroy": ("graphs", -1),
+    "cuGraphInstantiate": ("executables", 1),
+    "cuGraphExecDestroy": ("executables", -1),
+}
+"""The functions that the backend makes and destroys objects with."""
+
 
 class CudaWork(DeviceWork):
     """Cells in the memory of a device; a piece of work is a kernel, launched by the driver."""
@@ -55,6 +69,15 @@ class CudaWork(DeviceWork):
 
     def __init__(self, number: int = 0) -> None:
         self.device: Device = device(number)
+        self._counts = Counts(STEPS, made)
+
+    def counting(self) -> AbstractContextManager[None]:
+        """Count the backend's calls of cuda-python, since the driver tells no numbers of objects."""
+        return self._counts.counting(driver)
+
+    def live_objects(self) -> Mapping[str, int]:
+        """Return what was made since the counting began and was not destroyed."""
+        return self._counts.alive
 
     def on(self, device: int) -> CudaWork:
         """Return the work for another device."""
@@ -111,6 +134,11 @@ def _device(number: int) -> Device:
 def device(number: int = 0) -> Device:
     """Return a device; the same object each time, since its memory is never freed."""
     return _device(number)
+
+
+def made(answer: tuple[Any, ...], arguments: tuple[Any, ...]) -> bool:
+    """Return True if a call has succeeded, and has not answered the handle 0."""
+    return answer[0] == driver.CUresult.CUDA_SUCCESS and all(map(int, answer[1:]))
 
 
 def call(function: Any, *args: Any) -> Any:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from ctypes import c_uint32, c_uint64, c_void_p
 from functools import cache
 from typing import Any
@@ -13,6 +13,7 @@ from hip import hip, hiprtc
 
 import accelerator_graph as ag
 
+from .counting import Counts
 from .device import ARENA_BYTES, Arena, DeviceWork
 
 SOURCE = rb"""
@@ -31,6 +32,19 @@ extern "C" __global__ void step(unsigned *cell, unsigned a, unsigned b, unsigned
 
 NAME_BYTES = 256
 
+STEPS = {
+    "hipStreamCreateWithPriority": ("streams", 1),
+    "hipStreamDestroy": ("streams", -1),
+    "hipEventCreateWithFlags": ("events", 1),
+    "hipEventDestroy": ("events", -1),
+    "hipStreamEndCapture": ("graphs", 1),
+    "hipGraphClone": ("graphs", 1),
+    "hipGraphDestroy": ("graphs", -1),
+    "hipGraphInstantiateWithFlags": ("executables", 1),
+    "hipGraphExecDestroy": ("executables", -1),
+}
+"""The functions that the backend makes and destroys objects with."""
+
 
 class HipWork(DeviceWork):
     """Cells in the memory of a device; a piece of work is a kernel, launched by the runtime."""
@@ -39,6 +53,19 @@ class HipWork(DeviceWork):
 
     def __init__(self, number: int = 0) -> None:
         self.device: Device = device(number)
+        self._counts = Counts(STEPS, made)
+
+    def counting(self) -> AbstractContextManager[None]:
+        """Count the backend's calls of the runtime, which tells no numbers of objects."""
+        backend: Any = ag.backends.get(self.backend)
+        functions = backend._driver._library
+        for name in STEPS:
+            functions.function(name)  # which says what types it takes
+        return self._counts.counting(functions._handle)
+
+    def live_objects(self) -> Mapping[str, int]:
+        """Return what was made since the counting began and was not destroyed."""
+        return self._counts.alive
 
     def on(self, device: int) -> HipWork:
         """Return the work for another device."""
@@ -133,6 +160,12 @@ def compiled() -> bytes:
     binary = bytearray(call(hiprtc.hiprtcGetCodeSize, program))
     call(hiprtc.hiprtcGetCode, program, binary)
     return bytes(binary)
+
+
+def made(code: int, arguments: tuple[Any, ...]) -> bool:
+    """Return True if a call has succeeded, and has not written the handle 0."""
+    places = (getattr(each, "_obj", None) for each in arguments)
+    return code == 0 and all(place.value for place in places if isinstance(place, c_void_p))
 
 
 def call(function: Any, *args: Any) -> Any:

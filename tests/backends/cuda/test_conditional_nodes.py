@@ -171,3 +171,20 @@ def test_a_description_says_what_is_inside_or_that_it_is_not_told(backend, strea
     else:
         assert "the driver does not tell what is inside" in said
     graph.reset()
+
+
+def test_a_graph_with_a_conditional_node_is_timed_by_events_of_its_capture(backend, stream, side, block):
+    graph = ag.Graph(keep_graph=True, timing=True, stream=ag.Stream(backend="cuda", like=stream))
+    with current(block.context):
+        with graph:
+            with ag.label("if"):
+                (body,) = record_conditional(graph.stream.native, IF, 1, 1)
+            with ag.label("fill"):
+                graph.stream.fill(block.pointer + 4, 5, 4)
+        record_into(body, side, (block.pointer, 7, 4))
+    profile = graph.profile(2)
+    assert [each.label.name for each in profile.labels] == ["if", "fill"]
+    chosen, fill = profile.labels
+    assert 0 <= chosen.begin < chosen.end <= fill.begin < fill.end <= profile.with_events
+    assert block.read()[:8] == bytes([7] * 4 + [5] * 4)
+    graph.reset()

@@ -136,6 +136,7 @@ def test_the_binding_has_all_that_is_named():
         driver.CUresult,
         driver.CUstream_flags,
         driver.CUevent_flags,
+        driver.CUevent_record_flags,
         driver.CUstreamCaptureMode,
         driver.CUgraphInstantiate_flags,
         driver.CUgraphDebugDot_flags,

@@ -17,6 +17,7 @@ from cuda.bindings import driver
 import accelerator_graph as ag
 from accelerator_graph.backends import registry
 from accelerator_graph.backends._cuda import update
+from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.testing.works.cuda import CudaWork
 from backends.cuda.bench import call, kernels
 
@@ -132,6 +133,32 @@ def test_a_fill_of_another_shape(stream, work, adding):
         "at node 0, the driver does not update it (CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED)."
     )
     assert reason(graph, lambda: fill(4)) is True
+
+
+def test_a_refusal_without_a_new_executable(stream, work, cell, adding, monkeypatch):
+    """Since 910 has changed nothing, the graph goes on."""
+    memory = work.buffer(64).address
+
+    def fill(width):
+        work.enqueue(stream, cell, 1, 1)
+        call(driver.cuMemsetD2D8Async, memory, 16, 7, width, 2, stream.native)
+
+    graph = adding(1)
+    reason(graph, lambda: fill(8))
+    bound = graph.bind()
+
+    def refuse(self, graph):
+        raise MemoryError
+
+    monkeypatch.setattr(CudaBackend, "instantiate", refuse)
+    with pytest.raises(MemoryError):
+        reason(graph, lambda: fill(4))
+    monkeypatch.undo()
+    bound()
+    stream.synchronize()
+    assert work.read(cell) == 1
+    assert graph.state == "ready"
+    assert reason(graph, lambda: fill(8)) is True
 
 
 def test_other_kinds_numbers_and_dependencies(stream, work, cell, adding):

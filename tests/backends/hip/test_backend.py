@@ -7,6 +7,7 @@ from ctypes import CFUNCTYPE, c_void_p
 
 import pytest
 
+import accelerator_graph as ag
 from accelerator_graph import errors
 from accelerator_graph.backends._hip.library import import_hip
 from accelerator_graph.backends.base import CaptureStatus
@@ -178,6 +179,24 @@ def test_memory_nodes(backend, stream, block, free):
     with pytest.raises(errors.DriverError):
         backend.instantiate(graph)
     backend.destroy_graph(graph)
+
+
+def test_a_graph_that_allocates_is_timed_by_events_of_its_capture(backend, block):
+    stream = ag.Stream(backend="hip")
+    with stream, ag.Graph(keep_graph=True, timing=True) as graph:
+        with ag.label("allocate"):
+            pointer = made("hipMallocAsync", 1 << 20, int(stream.native))
+        with ag.label("fill"):
+            stream.fill(pointer, 3, 1 << 20)
+        stream.copy(block, pointer, block.nbytes)
+        call("hipFreeAsync", pointer, int(stream.native))
+    assert graph.describe().kinds()["mem_alloc"] == 1
+    profile = graph.profile(3)
+    assert [each.label.name for each in profile.labels] == ["allocate", "fill"]
+    allocate, fill = profile.labels
+    assert 0 <= allocate.begin <= allocate.end <= fill.begin < fill.end <= profile.with_events
+    assert block.read() == bytes([3] * block.nbytes)
+    graph.reset()
 
 
 def test_graphs_of_small_blocks(backend, stream):

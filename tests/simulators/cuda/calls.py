@@ -197,6 +197,30 @@ def test_a_node_records_an_event(live, stream, cell):
         call(driver.cuEventDestroy, each)
 
 
+def test_a_capture_records_an_event_as_a_node(live, stream, cell):
+    event, start = call(driver.cuEventCreate, 0), call(driver.cuEventCreate, 0)
+    external = driver.CUevent_record_flags.CU_EVENT_RECORD_EXTERNAL
+    assert int(driver.cuEventRecordWithFlags(event, stream, external)[0]) == 1  # nothing is captured
+    call(driver.cuEventRecord, start, stream)
+    call(driver.cuStreamBeginCapture, stream, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
+    call(driver.cuMemsetD8Async, cell, 1, 1, stream)
+    call(driver.cuEventRecordWithFlags, event, stream, external)
+    call(driver.cuMemsetD8Async, cell, 2, 1, stream)
+    graph = call(driver.cuStreamEndCapture, stream)
+    assert live()["nodes"] == 3
+    assert driver.cuGraphGetEdges(graph)[-1] == 2
+    times = []
+    for _ in range(2):
+        run(graph, stream)
+        call(driver.cuEventSynchronize, event)
+        times.append(call(driver.cuEventElapsedTime, start, event))
+    assert 0 < times[0] < times[1]
+    assert ctypes.string_at(cell, 1) == b"\2"
+    call(driver.cuGraphDestroy, graph)
+    for each in (event, start):
+        call(driver.cuEventDestroy, each)
+
+
 def test_the_event_of_a_node_is_not_done_before_the_run_is_there(stream, cell):
     gate, event = Gate(), call(driver.cuEventCreate, 0)
     graph = call(driver.cuGraphCreate, 0)

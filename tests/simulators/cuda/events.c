@@ -61,14 +61,24 @@ static CUresult record(handle which, handle on) {
     return SUCCESS;
 }
 
+/* Only in a capture, whose graph then has a node that records the event. */
+static CUresult record_as_node(handle which, handle on) {
+    struct event *event = handle_get(which, EVENT);
+    struct stream *stream;
+    if (!event) return INVALID_HANDLE;
+    TRY(stream_of(on, &stream));
+    if (event->context != stream->context->handle) return INVALID_HANDLE;
+    if (stream->legacy) return capture_implied(stream->context) ? CAPTURE_IMPLICIT : INVALID_VALUE;
+    if (!stream->capture) return INVALID_VALUE;
+    return enqueue(on, &(struct work){.kind = WORK_EVENT, .event = which});
+}
+
 API(2, 0, cuEventRecord, 2000, cuEventRecord, handle, event, handle, stream) { return record(event, stream); }
 
 API(3, 0, cuEventRecordWithFlags, 11010, cuEventRecordWithFlags, handle, event, handle, stream,
     unsigned, flags) {
     if (flags & ~(unsigned)EXTERNAL) return INVALID_VALUE;
-    if (!flags) return record(event, stream);
-    count_unknown("a record that is a node");
-    return NOT_SUPPORTED;
+    return flags ? record_as_node(event, stream) : record(event, stream);
 }
 
 /* An event that a node records is not done from a launch on until the run reaches the node. */
