@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ._core.update import GraphUpdate as GraphUpdate
     from ._graphed.decorator import CacheInfo as CacheInfo
     from ._graphed.decorator import Graphed as Graphed
+    from ._graphed.decorator import GraphInputs as GraphInputs
     from ._graphed.decorator import graphed as graphed
     from ._graphed.torch.callables import make_graphed_callables as make_graphed_callables
     from .api import Graph as Graph
@@ -100,7 +101,7 @@ _NAMES = {
     "._core.recapture": "Recapture",
     "._core.streams": "Stream",
     "._core.update": "GraphUpdate",
-    "._graphed.decorator": "CacheInfo Graphed graphed",
+    "._graphed.decorator": "CacheInfo GraphInputs Graphed graphed",
     "._graphed.torch.callables": "make_graphed_callables",
     ".api": "Graph current_graph graph",
     ".backends.base": "CaptureMode",

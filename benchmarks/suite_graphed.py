@@ -7,6 +7,7 @@ import accelerator_graph as ag
 BY_HAND = "by hand: 4 copies and CUDAGraph.replay"
 STATIC = "accelerator_graph: graphed, static outputs"
 NODES = "accelerator_graph: graphed, static outputs, inputs as nodes that stay"
+BOUND = "accelerator_graph: graphed, static outputs, inputs bound that stay"
 TORCHS = "torch: make_graphed_callables"
 
 
@@ -48,6 +49,8 @@ def measure(plan):
             plan.goal("graphed, static outputs, to eager", ratios, 0.334)
         if NODES in times:
             plan.goal(NODES, [each[""] / 1000 for each in times[NODES]], 12, unit="us")
+        if BOUND in times:
+            plan.goal(BOUND, [each[""] / 1000 for each in times[BOUND]], 12, unit="us")
 
 
 def _settled(call, inputs):
@@ -79,6 +82,7 @@ def _variants(plan, torch, inputs):
         "eager": step,
         STATIC: ag.graphed(step, outputs="static"),
         NODES: ag.graphed(step, outputs="static", inputs="node"),
+        BOUND: ag.graphed(step, outputs="static", inputs="bind"),
         "accelerator_graph: graphed, copied outputs": ag.graphed(step, outputs="copy"),
     }
     samples = tuple(each.clone() for each in inputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -57,18 +58,10 @@ def place_of(x: Any) -> tuple[bool, int | None]:
 
 def extent(x: Any) -> tuple[int, int] | None:
     """Return where the memory of an array begins and ends; None if its type does not say."""
-    cls, interface = type(x), None
-    for name in ("__cuda_array_interface__", "__array_interface__"):
-        interface = interface or (getattr(x, name, None) if hasattr(cls, name) else None)
-    if isinstance(interface, dict):
-        start, shape, strides = (interface["data"] or (0,))[0], interface["shape"], interface.get("strides")
-        kind = interface["typestr"]
-        itemsize = int(kind[2:].partition("[")[0]) * (4 if kind[1] == "U" else 1)
-    elif hasattr(cls, "data_ptr") and hasattr(cls, "stride"):
-        start, shape, itemsize = x.data_ptr(), x.shape, x.element_size()
-        strides = [step * itemsize for step in x.stride()]
-    else:
+    layout = _layout(x)
+    if layout is None:
         return None
+    start, shape, strides, itemsize = layout
     if 0 in shape:
         return start, start
     if strides is None:
@@ -77,6 +70,21 @@ def extent(x: Any) -> tuple[int, int] | None:
     below = sum(step for step in steps if step < 0)
     above = sum(step for step in steps if step > 0)
     return start + below, start + above + itemsize
+
+
+def _layout(x: Any) -> tuple[int, Sequence[int], Sequence[int] | None, int] | None:
+    """Return address, shape, strides (None for C order) and size of an element; None if that is not told."""
+    cls = type(x)
+    if hasattr(cls, "data_ptr") and hasattr(cls, "stride"):  # torch has no interface for some element types
+        size = x.element_size()
+        return x.data_ptr(), x.shape, [step * size for step in x.stride()], size
+    for name in ("__cuda_array_interface__", "__array_interface__"):
+        interface = getattr(x, name, None) if hasattr(cls, name) else None
+        if isinstance(interface, dict):
+            kind = interface["typestr"]
+            size = int(kind[2:].partition("[")[0]) * (4 if kind[1] == "U" else 1)
+            return (interface["data"] or (0,))[0], interface["shape"], interface.get("strides"), size
+    return None
 
 
 def writable(x: Any) -> bool:

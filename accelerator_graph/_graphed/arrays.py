@@ -51,6 +51,13 @@ class ArrayType:
         with nullcontext() if inference is None else inference(False):
             return self.copy(x)
 
+    def count_write(self, x: Any) -> None:
+        """Have an array count a write that its library does not know of, if arrays of the type ever do."""
+        graph = getattr(getattr(self.package, "autograd", None), "graph", None)
+        count = getattr(graph, "increment_version", None)
+        if count is not None and not x.is_inference():
+            count(x)
+
     def as_argument(self, static: Any, x: Any) -> Any:
         """Return the static copy of an array as a function gets it: read-only if the array is."""
         if self.kind != "array" or writable(x):

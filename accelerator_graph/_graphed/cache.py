@@ -6,9 +6,10 @@ import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from .._core.pools import PoolId, graph_pool_handle
+from .._core.call_site import outside
+from .._core.pools import graph_pool_handle
 from .._core.streams import Stream
 from .._interpreter.process import after_fork
 from .._interpreter.sure_exit import Between
@@ -16,9 +17,10 @@ from ..errors import CaptureError
 from . import second_capture
 from .arrays import check_arguments
 from .call_order import CallOrder, current_stream
+from .options import CacheInfo, GraphInputs, Mode, Options
 from .recorded_call import RecordedCall, Swap, record
 from .signature import Call, Reader
-from .verified import check_first
+from .verified import check_first, why_unproven
 
 _REMEMBERED = 256
 _WARNED_OF = 64
@@ -26,58 +28,6 @@ _WARNED_OF = 64
 _capturing: dict[str, Call] = {}
 """The call that is being captured, under ``"now"``: some frameworks record only one capture at a time. Nobody
 waits for the place: a signal handler would wait for the call that it has interrupted."""
-
-
-class Options(NamedTuple):
-    """The options of `graphed`."""
-
-    warmup: int
-    key: Callable[..., Hashable] | None
-    max_graphs: int
-    outputs: str
-    pool: PoolId | None
-    on_capture_error: str
-    inputs: str = "copy"
-    verify: str | None = None
-
-    def __deepcopy__(self, memo: object) -> Options:
-        return self  # a copied pool id would not keep its pool
-
-    def check(self) -> None:
-        """Raise TypeError or ValueError if an option can't be used."""
-        if self.warmup < 0:
-            raise ValueError(f"warmup must be at least 0, not {self.warmup}.")
-        if self.max_graphs < 1:
-            raise ValueError(f"max_graphs must be at least 1, not {self.max_graphs}.")
-        if self.key is not None and not callable(self.key):
-            raise TypeError(f"key must be a callable, not {self.key!r}.")
-        if self.outputs not in ("copy", "static"):
-            raise ValueError(f"outputs must be 'copy' or 'static', not {self.outputs!r}.")
-        if self.inputs not in ("copy", "node"):
-            raise ValueError(f"inputs must be 'copy' or 'node', not {self.inputs!r}.")
-        if self.on_capture_error not in ("raise", "eager"):
-            raise ValueError(f"on_capture_error must be 'raise' or 'eager', not {self.on_capture_error!r}.")
-        if self.verify not in (None, "first"):
-            raise ValueError(f"verify must be 'first' or None, not {self.verify!r}.")
-
-
-class CacheInfo(NamedTuple):
-    """What a graphed function has done so far, and holds."""
-
-    replays: int
-    """Calls that replayed a graph, including each call that captured one."""
-    eager: int
-    """Calls that ran the function as it is: warm-up, signatures that can't be captured, and calls while
-    another graphed function was captured. Calls in a capture, or in the middle of another call, are not
-    counted."""
-    captures: int
-    """Graphs that were captured."""
-    evictions: int
-    """Graphs that were dropped to make room for others."""
-    graphs: int
-    """Graphs that are held now."""
-    max_graphs: int
-    """How many graphs may be held."""
 
 
 @dataclass(eq=False, slots=True)
@@ -100,6 +50,8 @@ class GraphCache:
         self.reader = Reader(by_value=options.key is None)
         self.graphs: dict[Hashable, RecordedCall] = {}
         self._uncaptured: dict[Hashable, Uncaptured] = {}
+        self._unbound: dict[Hashable, str] = {}
+        """Why graphs were given up whose inputs were bound, by their keys."""
         self._remembered = max(_REMEMBERED, 2 * options.max_graphs)
         self._warned_of = max(_WARNED_OF, 2 * options.max_graphs)
         self._replays = self._eager = self._captures = self._evictions = 0
@@ -145,7 +97,7 @@ class GraphCache:
             if uncaptured.calls >= self._options.warmup:
                 with Between(partial(_capturing.setdefault, "now", call), partial(_end_capturing, call)):
                     if _capturing.get("now") is call:
-                        record = partial(self._record, call, run, labels, stream)
+                        record = partial(self._record_best, call, run, labels, names, stream, function)
                         recorded = self._capture(record, uncaptured, function)
         except CaptureError as error:
             self._give_up(uncaptured, error, function)
@@ -188,8 +140,40 @@ class GraphCache:
         uncaptured.was_broken = True
         return second_capture.capture_again(record, failed, function)
 
+    def _record_best(
+        self,
+        call: Call,
+        run: Callable[[Call, Swap], Any],
+        labels: list[str],
+        names: list[str],
+        stream: Stream,
+        function: object,
+    ) -> RecordedCall:
+        """Capture a call in the way that was asked for, or in the next best one that is right."""
+        wanted = self._options.inputs
+        mode: Mode = "bind" if wanted == "auto" else wanted
+        unbound = self._unbound.get(call.key)
+        if mode == "bind" and unbound is not None:
+            mode = "node"
+        recorded = self._record(call, run, labels, stream, mode, unbound or "")
+        if recorded.mode == "bind":
+            why = why_unproven(recorded, getattr(function, "__wrapped__", run), call, names, stream)
+            if why:
+                recorded.close()
+                recorded = self._record(call, run, labels, stream, "node", why)
+        if wanted == "bind" and recorded.mode != "bind":
+            fact = f"{function!r} copies its inputs for arguments like these: {recorded.why}."
+            warnings.warn(fact, RuntimeWarning, stacklevel=outside()[0])
+        return recorded
+
     def _record(
-        self, call: Call, run: Callable[[Call, Swap], Any], names: list[str], stream: Stream
+        self,
+        call: Call,
+        run: Callable[[Call, Swap], Any],
+        names: list[str],
+        stream: Stream,
+        mode: Mode,
+        why: str = "",
     ) -> RecordedCall:
         """Capture a call beside the current stream, into the pool of the other graphs on that device."""
         shared = (each.pool for each in self.graphs.values() if each.is_on_device_of(stream))
@@ -202,7 +186,8 @@ class GraphCache:
             reader=self.reader,
             order=self._order,
             copies=self._options.outputs == "copy",
-            nodes=self._options.inputs == "node",
+            mode=mode,
+            why=why,
         )
 
     def _add(self, key: Hashable, recorded: RecordedCall) -> None:
@@ -214,6 +199,18 @@ class GraphCache:
             self._evictions += 1
         self.graphs[key] = recorded
         self._uncaptured.pop(key, None)
+
+    def drop(self, recorded: RecordedCall, why: str) -> None:
+        """Drop a graph that can't be used any more; the next one with its key does not bind its inputs."""
+        key = next(key for key, each in self.graphs.items() if each is recorded)
+        del self.graphs[key]
+        self._unbound[key] = why
+        self._uncaptured[key] = Uncaptured(recorded.signature, self._options.warmup)
+        recorded.close()
+
+    def explain(self) -> list[GraphInputs]:
+        """Return how each graph gets its inputs."""
+        return [GraphInputs(tuple(each.names), each.mode, each.why) for each in self.graphs.values()]
 
     def _give_up(self, uncaptured: Uncaptured, error: CaptureError, function: object) -> None:
         """Raise the error, or never capture the signature from now on, as the option says."""

@@ -8,11 +8,11 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from .._core.pools import AnyPool, check_pool
 from .._interpreter.integers import integer
-from .cache import CacheInfo, Options
 from .function import Graphed
+from .options import CacheInfo, GraphInputs, Options
 from .verified import wanted
 
-__all__ = ["CacheInfo", "Graphed", "graphed"]
+__all__ = ["CacheInfo", "GraphInputs", "Graphed", "graphed"]
 
 _NOT_ORDINARY = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
@@ -31,7 +31,7 @@ def graphed(
     outputs: Literal["copy", "static"] = "copy",
     pool: AnyPool | None = None,
     on_capture_error: Literal["raise", "eager"] = "raise",
-    inputs: Literal["copy", "node"] = "copy",
+    inputs: Literal["copy", "node", "bind", "auto"] = "copy",
     verify: Literal["first"] | None = None,
 ) -> Graphed[P, R]: ...
 
@@ -45,7 +45,7 @@ def graphed(
     outputs: Literal["copy", "static"] = "copy",
     pool: AnyPool | None = None,
     on_capture_error: Literal["raise", "eager"] = "raise",
-    inputs: Literal["copy", "node"] = "copy",
+    inputs: Literal["copy", "node", "bind", "auto"] = "copy",
     verify: Literal["first"] | None = None,
 ) -> Callable[[Callable[P, R]], Graphed[P, R]]: ...
 
@@ -60,7 +60,7 @@ def graphed(
     outputs: Literal["copy", "static"] = "copy",
     pool: AnyPool | None = None,
     on_capture_error: Literal["raise", "eager"] = "raise",
-    inputs: Literal["copy", "node"] = "copy",
+    inputs: Literal["copy", "node", "bind", "auto"] = "copy",
     verify: Literal["first"] | None = None,
 ) -> Any:
     """Capture a function once for every signature of its arguments, and replay it at later calls.
@@ -92,11 +92,13 @@ def graphed(
     on_capture_error : {"raise", "eager"}
         Whether a `CaptureError` is raised, or the function runs as it is for that signature from then on,
         after one `RuntimeWarning`.
-    inputs : {"copy", "node"}
-        Whether every call enqueues copies of its arrays, or the copies are the first nodes of the graph, and
-        a call only tells those nodes where its arrays are: less work for the host. The results are the same.
-        ``"node"`` is possible on CUDA for dense arrays of torch and CuPy; other arrays, and other backends,
-        use copies.
+    inputs : {"copy", "node", "bind", "auto"}
+        What a call does with its arrays. ``"copy"``: it enqueues copies of them. ``"node"``: the copies are
+        the first nodes of the graph, and a call only tells those nodes where its arrays are. ``"bind"``:
+        nothing is copied; a call writes the addresses of its arrays into the parameters of the kernels, once
+        it is proven that the results are those of eager runs. ``"auto"``: as ``"bind"``. The last three are
+        possible on CUDA for dense arrays of torch and CuPy. Where one of them is not, the one before is
+        taken; ``"bind"`` issues a `RuntimeWarning` then. ``explain()`` says what each graph does, and why.
     verify : {"first"}, optional
         Compare the replays of every new graph with eager runs, as `verify` does, before its first result is
         returned. A wrong graph is dropped and `VerificationError` is raised; a `RuntimeWarning` is issued if
@@ -107,7 +109,7 @@ def graphed(
     -------
     Graphed
         Takes the function's arguments. ``cache_info()`` returns a `CacheInfo`, ``cache_clear()`` drops all
-        graphs.
+        graphs, ``explain()`` returns a `GraphInputs` for each.
 
     Raises
     ------
@@ -147,6 +149,12 @@ def graphed(
     result that would be a view of an argument in an eager call is a copy, or with static outputs a view of
     the static array; so are results that share memory. A part of the result that is not an array stays as it
     was in the captured call.
+
+    **Without copies** (``inputs="bind"``), a capture runs the function's Python code three times, to find the
+    addresses of the arguments among the parameters of its work, and seven times or more eagerly, to compare
+    replays. Arguments, state that it can reach and random numbers are as before then. The function writes
+    its arguments where they lie, as it does eagerly. Arrays that share memory with each other or with the
+    graph, and those whose address is not that of the captured one modulo 512, are copied all the same.
 
     **Side effects**: the Python code of the function runs in the warm-up and in the capture, and not in
     replays; its work on the device runs once for every call. A capture that fails has run Python code up to

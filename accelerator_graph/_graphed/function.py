@@ -14,9 +14,11 @@ from .._core import capture_table, ownership
 from .._core.streams import Stream
 from ..errors import GraphStateError
 from .arguments import Arguments, Shape
-from .cache import CacheInfo, GraphCache, Options, Uncaptured, check_bucket
+from .bound_inputs import Unpatchable
+from .cache import GraphCache, Uncaptured, check_bucket
 from .call_order import current_stream_or_none
 from .containers import rebuild
+from .options import CacheInfo, GraphInputs, Options
 from .per_instance import PerInstance
 from .recorded_call import RecordedCall, Swap
 from .signature import Call, Leaves, has_repeats, repeats
@@ -41,6 +43,10 @@ class GraphedMethod(Protocol[P, R_co]):
 
     def cache_clear(self) -> None:
         """As `Graphed.cache_clear`, of this instance."""
+        ...
+
+    def explain(self) -> list[GraphInputs]:
+        """As `Graphed.explain`, of this instance."""
         ...
 
 
@@ -128,7 +134,11 @@ class Graphed(Generic[P, R]):
         where = recorded.streams.ready(current)
         if where is None:
             return None
-        result = recorded.run(leaves, where)
+        try:
+            result = recorded.run(leaves, where)
+        except Unpatchable as error:
+            self._cache.drop(recorded, str(error).rstrip("."))
+            return None
         self._cache.count_replay(recorded)
         return (result,)
 
@@ -174,6 +184,15 @@ class Graphed(Generic[P, R]):
         infos += [each.cache_info() for each in self._instances]
         sums = CacheInfo(*map(sum, zip(*infos, strict=True)))
         return sums._replace(max_graphs=self._options.max_graphs)
+
+    def explain(self) -> list[GraphInputs]:
+        """Return how each graph gets the arrays of a call, and why it copies them.
+
+        For a method on the class, these are the graphs of all instances.
+        """
+        with self._lock:
+            found = self._cache.explain()
+        return [*found, *(each for instance in self._instances for each in instance.explain())]
 
     def cache_clear(self) -> None:
         """Drop all graphs, once the calls so far are done, and begin again with the warm-up.

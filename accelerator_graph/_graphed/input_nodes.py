@@ -63,7 +63,7 @@ class InputNodes:
 
     def _add(self, i: int, leaf: Any, static: Any, array_type: ArrayType) -> None:
         address, altered = array_type.address, array_type.altered
-        nbytes = 0 if address is None else _same_bytes(leaf, static)
+        nbytes = 0 if address is None else same_bytes(leaf, static)
         if address is not None and nbytes and not (altered and altered(leaf)):
             self._nodes.append(InputNode(i, address, altered, address(static), nbytes, array_type))
 
@@ -112,7 +112,7 @@ class InputNodes:
         return True
 
 
-def _same_bytes(x: Any, y: Any) -> int:
+def same_bytes(x: Any, y: Any) -> int:
     """Return how many bytes two arrays have that can be copied as they are; 0 if they can't.
 
     They can't if there are gaps, or the order is another one. Complex tensors may be conjugated lazily.

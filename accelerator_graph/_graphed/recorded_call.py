@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
@@ -12,9 +12,11 @@ from .._core.pools import PoolId
 from .._core.side_streams import side_of
 from .._core.streams import Stream
 from ..api import Graph, graph
+from .argument_words import NotFollowing
 from .array_placement import only_our_streams, works_on_host, writable
 from .arrays import clear_autocast_caches, copy_on_device, copy_on_host
 from .call_order import CallOrder, ReplayStream, ReplayStreams
+from .options import Mode
 from .recorded_work import RecordedWork, check_unwritten, nothing_recorded
 from .results import Result
 from .signature import Call, Leaves, Reader
@@ -35,6 +37,11 @@ class RecordedCall:
     streams: ReplayStreams
     order: CallOrder
     signature: Hashable
+    names: Sequence[str]
+    """The arrays in the arguments."""
+    mode: Mode
+    why: str
+    """Why its calls copy more than was asked for."""
     used: int = 0
     """When the graph was replayed last, counted in replays of the function."""
     closed: bool = False
@@ -93,12 +100,14 @@ def record(
     reader: Reader,
     order: CallOrder,
     copies: bool,
-    nodes: bool,
+    mode: Mode,
+    why: str = "",
 ) -> RecordedCall:
     """Capture a call beside the current stream, whose device can read the arrays in its arguments.
 
     `run` runs the function on other arrays; `names` are those of the arrays, for messages; `copies` says
-    whether every call returns new arrays, and `nodes` whether the copies of arguments may be nodes.
+    whether every call returns new arrays. The `mode` is the best for the arguments; if it is not possible,
+    the next one is taken, and `why` says so.
     Raises CaptureError if the function does what can't be captured or repeated, TypeError or ValueError if no
     call can return a copy of the result, or the function writes an argument that can't be written.
     """
@@ -107,27 +116,38 @@ def record(
     all_seen = only_our_streams(stream)  # no work but what our streams are given can be recorded
     copy = copy_on_host if on_host else copy_on_device
     array_types = [reader.array_types[type(leaf)] for leaf in leaves]
-    inputs = StaticInputs(leaves, array_types, stream, order, copy, nodes=nodes)
+    inputs = StaticInputs(leaves, array_types, stream, order, copy, nodes=mode == "node")
     arguments = inputs.arguments(leaves)
-    statics = dict(zip(map(id, leaves), arguments, strict=True))
     passed: set[int] = set()
 
-    def swap(value: Any) -> Any:
-        passed.add(id(value))
-        return statics.get(id(value), value)
+    def capture(captured: Graph, pool: PoolId | None, arguments: Sequence[Any]) -> Any:
+        statics = dict(zip(map(id, leaves), arguments, strict=True))
 
-    captured = _NeverEmpty() if all_seen else Graph(keep_graph=inputs.in_graph)
+        def swap(value: Any) -> Any:
+            passed.add(id(value))
+            return statics.get(id(value), value)
+
+        side = side_of(stream)
+        side._follow(stream)
+        clear_autocast_caches()
+        try:
+            with graph(captured, pool, side):
+                inputs.record_copies(side, leaves)
+                return run(swap)
+        finally:
+            clear_autocast_caches()
+
+    def capture_again(arrays: Sequence[Any]) -> Graph:
+        made = Graph(keep_graph=True)
+        given = [each.as_argument(*pair) for each, *pair in zip(array_types, arrays, leaves, strict=True)]
+        capture(made, None, given)
+        return made
+
+    captured = _NeverEmpty() if all_seen else Graph(keep_graph=mode == "bind" or inputs.in_graph)
     contents = inputs.contents() if all_seen and on_host else []
     versions = inputs.versions()
-    side = side_of(stream)
-    side._follow(stream)
-    clear_autocast_caches()
-    try:
-        with graph(captured, pool, side):
-            inputs.record_copies(side, leaves)
-            value = run(swap)
-    finally:
-        clear_autocast_caches()
+    value = capture(captured, pool, arguments)
+    again = partial(record, run, call, names, stream, pool, reader=reader, order=order, copies=copies)
     try:
         if contents:
             check_unwritten(contents, inputs.contents(), names)
@@ -136,16 +156,33 @@ def record(
         indices = inputs.indices(arguments)
         result = Result(value, indices, reader, copy, on_host=on_host, copies=copies, work=work)
         back = [i for i in written | result.returned if writable(leaves[i])]
-        if not inputs.connect(captured):
+        if mode == "bind":
+            try:
+                rest = inputs.bind(captured, leaves, result, stream, capture_again)
+                why = _why_copied([names[i] for i in rest])
+            except NotFollowing as error:
+                captured.reset()
+                return again(mode="node", why=str(error))
+        elif not inputs.connect(captured):
             captured.reset()
-            again = partial(record, reader=reader, order=order, copies=copies, nodes=False)
-            return again(run, call, names, stream, pool)
+            return again(mode="copy", why=why or "the sources of its copies can't be changed")
+        if mode == "node" and not inputs.in_graph:
+            mode, why = "copy", why or "no argument is an array that a node could copy"
         copied = inputs.plan_copies(back) + [array_type for _, array_type in result.outputs if copies]
         streams = ReplayStreams(captured, order, stream, copied, on_host)
-        return RecordedCall(captured, pool, inputs, result, streams, order, call.signature)
+        return RecordedCall(captured, pool, inputs, result, streams, order, call.signature, names, mode, why)
     except BaseException:
         captured.reset()
         raise
+
+
+def _why_copied(names: Sequence[str]) -> str:
+    """Return why arguments are copied beside others that are not."""
+    if not names:
+        return ""
+    return (
+        f"only dense arrays of which the result has no part need no copies, so copied are: {', '.join(names)}"
+    )
 
 
 def _recorded_work(captured: Graph, inputs: StaticInputs, passed: set[int]) -> RecordedWork | None:

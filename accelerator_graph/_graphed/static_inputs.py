@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from operator import is_
 from typing import Any
 
@@ -12,10 +12,14 @@ from .._core.streams import Stream
 from ..api import Graph
 from .array_placement import works_on_host, writable
 from .arrays import ArrayType, Copy
+from .bound_inputs import BoundInputs, bindables
 from .call_order import CallOrder, lives_while_held
+from .in_flight import InFlight
 from .input_nodes import InputNodes
 from .recorded_work import contents
+from .results import Result
 from .signature import Leaves
+from .three_captures import bound_inputs
 
 
 class StaticInputs:
@@ -35,7 +39,7 @@ class StaticInputs:
         *,
         nodes: bool,
     ) -> None:
-        self._array_types = array_types
+        self.array_types = array_types
         self._copy = copy
         self._on_host = works_on_host(stream)
         ids = [id(leaf) for leaf in leaves]
@@ -45,6 +49,10 @@ class StaticInputs:
         self.arrays: list[Any] = [made[each] for each in ids]
         """In the order of the leaves."""
         self._nodes = InputNodes(stream, leaves, self.arrays, array_types, self._firsts if nodes else ())
+        self.bound: BoundInputs | None = None
+        """The arguments that calls do not copy at all, once they are known."""
+        self.copied: frozenset[int] = frozenset()
+        """Those of them that the latest call has copied all the same."""
         self.in_graph: bool = bool(self._nodes.arguments)
         """True if some copies are nodes of the graph."""
         if not self._on_host and lives_while_held(stream):
@@ -53,7 +61,7 @@ class StaticInputs:
             self._finalizer = Callback(_released, kept, held._backend, held._owner)
 
     def _static_copies(self, leaves: Leaves) -> dict[int, Any]:
-        return {id(leaves[i]): self._array_types[i].static_copy(leaves[i]) for i in self._firsts}
+        return {id(leaves[i]): self.array_types[i].static_copy(leaves[i]) for i in self._firsts}
 
     # ---- during the capture --------------------------------------------------------------------
 
@@ -63,7 +71,7 @@ class StaticInputs:
 
     def arguments(self, leaves: Leaves) -> list[Any]:
         """Return the static arrays as the function gets them, in the order of the leaves."""
-        triples = zip(self._array_types, self.arrays, leaves, strict=True)
+        triples = zip(self.array_types, self.arrays, leaves, strict=True)
         return [array_type.as_argument(static, leaf) for array_type, static, leaf in triples]
 
     def indices(self, arguments: list[Any]) -> dict[int, int]:
@@ -74,9 +82,30 @@ class StaticInputs:
         """Prepare the copies that are nodes. Return False if a call can't change where they read from."""
         return self._nodes.connect(graph)
 
+    def bind(
+        self,
+        graph: Graph,
+        leaves: Leaves,
+        result: Result,
+        stream: Stream,
+        capture: Callable[[Sequence[Any]], Graph],
+    ) -> list[int]:
+        """Find the arguments that need no copies, by capturing again with other arrays.
+
+        Return those that calls go on copying. Raises `NotFollowing` if there is a doubt.
+        """
+        outputs = [array for array, _ in result.outputs]
+        found = bindables(leaves, self.arrays, self.array_types, self._firsts, outputs)
+        self.bound = bound_inputs(
+            graph, self.arrays, self.array_types, found, self._firsts, outputs, stream, capture
+        )
+        self._in_flight = InFlight([self.array_types[i] for i in sorted(self.bound.arguments)])
+        rest = (i for i in self._firsts if i not in self.bound.arguments)
+        return [i for i in rest if self.array_types[i].kind != "place"]
+
     def contents(self) -> list[object]:
         """Return objects that differ once a static array in host memory has been written."""
-        return [contents(*pair) for pair in zip(self.arrays, self._array_types, strict=True)]
+        return [contents(*pair) for pair in zip(self.arrays, self.array_types, strict=True)]
 
     def versions(self) -> list[int | None]:
         """Return how often each static array was written, as far as arrays count that."""
@@ -103,27 +132,39 @@ class StaticInputs:
 
         Return the types of the arrays that are copied.
         """
-        for i, array_type in enumerate(self._array_types):
+        for i, array_type in enumerate(self.array_types):
             if array_type.kind == "tensor" and self.arrays[i].requires_grad:  # the function has set it
                 self.arrays[i] = self.arrays[i].detach()
-        copied = [each for each in self._array_types if each.kind != "place"]
+        copied = [each for each in self.array_types if each.kind != "place"]
         firsts = [i for i in self._firsts if i not in self._nodes.arguments]
         self._copies_in = self._plan(firsts)
-        self._copies_back = self._plan(sorted(back))
-        tensors = all(each.kind == "tensor" for each in self._array_types)
-        at_once = tensors and len(firsts) == len(copied) > 1 and not self._on_host
+        self._back = set(back)
+        self._copies_back = self._plan(sorted(self._back))
+        tensors = all(each.kind == "tensor" for each in self.array_types)
+        at_once = tensors and len(firsts) == len(copied) > 1 and not self._on_host and self.bound is None
         self._assign_all = getattr(copied[0].package, "_foreach_copy_", None) if at_once else None
         return copied
 
+    def note_written(self, arguments: Iterable[int]) -> None:
+        """Copy these arguments back as well, wherever they are copied."""
+        self._back |= {i for i in arguments if i in self._firsts}
+        self._copies_back = self._plan(sorted(self._back))
+
     def _plan(self, indices: Iterable[int]) -> list[tuple[int, Any, Any]]:
         return [
-            (i, self.arrays[i], self._array_types[i].assign)
+            (i, self.arrays[i], self.array_types[i].assign)
             for i in indices
-            if self._array_types[i].kind != "place"
+            if self.array_types[i].kind != "place"
         ]
 
     def copy_in(self, leaves: Leaves, stream: Stream) -> None:
         """Copy the caller's arrays to the static ones, or have the graph copy them."""
+        if self.bound is not None:
+            self.copied = self.bound.patch(leaves)
+            for i, static, assign in self._copies_in:
+                if i in self.copied or i not in self.bound.arguments:
+                    self._copy(stream, assign, static, leaves[i])
+            return
         self._nodes.read_from(leaves)
         if self._assign_all is not None and not any(map(is_, self.arrays, leaves)):
             self._assign_all(self.arrays, leaves)
@@ -133,8 +174,14 @@ class StaticInputs:
 
     def copy_back(self, leaves: Leaves, stream: Stream) -> None:
         """Copy the static arrays that the function writes or returns to the caller's arrays."""
+        bound = self.bound
         for i, static, assign in self._copies_back:
-            self._copy(stream, assign, leaves[i], static)
+            if bound is None or i in self.copied or i not in bound.arguments:
+                self._copy(stream, assign, leaves[i], static)
+            else:
+                self.array_types[i].count_write(leaves[i])
+        if bound is not None:
+            self._in_flight.keep([leaves[i] for i in sorted(bound.arguments)], stream)
 
 
 def _released(kept: tuple[list[Any], Stream, CallOrder]) -> None:

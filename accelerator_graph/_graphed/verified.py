@@ -26,6 +26,24 @@ def wanted(given: str | None) -> str | None:
     return value or None
 
 
+def why_unproven(
+    recorded: RecordedCall, function: Callable[..., Any], call: Call, names: Sequence[str], stream: Stream
+) -> str:
+    """Return why replays that use other arrays than the captured ones are not proven to be right; else ''.
+
+    Whatever the proof raises is a reason, too. After an interrupt, the graph is given up.
+    """
+    from ..diagnosis.verification import why_unproven
+
+    try:
+        return why_unproven(function, call, names, recorded, stream)
+    except Exception as error:
+        return f"it could not be compared with an eager run: {type(error).__name__}: {error}".rstrip(".")
+    except BaseException:
+        recorded.close()
+        raise
+
+
 def check_first(
     recorded: RecordedCall, function: Callable[..., Any], call: Call, names: Sequence[str], stream: Stream
 ) -> None:

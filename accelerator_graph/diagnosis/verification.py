@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from .._core import stream_stack
@@ -17,6 +18,7 @@ from .._graphed.signature import Call
 from .._interpreter.integers import integer
 from ..api import Graph
 from ..errors import VerificationError, capture_error
+from ._verify import bound
 from ._verify.case import Case
 from ._verify.given import GraphProgram, RecordedProgram
 from ._verify.inquiry import verdict
@@ -101,6 +103,16 @@ def verify_recorded(
     report = _verified(RecordedProgram(function, call, names, recorded, stream), None, _ROUNDS)
     if report.verdict == "undecided":
         warnings.warn(report.summary(), RuntimeWarning, stacklevel=outside()[0])
+
+
+def why_unproven(
+    function: Callable[..., Any], call: Call, names: Sequence[str], recorded: RecordedCall, stream: Stream
+) -> str:
+    """Return why a graph that uses the arrays of each call where they lie is not proven; empty if it is.
+
+    It is if replays with arrays at other places give what eager runs give.
+    """
+    return bound.why_unproven(partial(bound.BoundProgram, function, call, names, recorded, stream), stream)
 
 
 def _verified(program: Program, tolerance: float | None, rounds: int) -> Verification:

@@ -55,6 +55,7 @@ frameworks and opens all drivers, which takes long on a GPU and shows nothing ab
 
 FOLDERS = ("backends", "core", "diagnosis", "driver_rules", "compat", "examples", "graphed", "interop")
 """Those whose tests run in parts of their own."""
+WITHOUT_COPIES = ("graphed/test_bound_inputs_gpu.py", "graphed/test_bound_inputs_cuda.py")
 WITHOUT_A_GPU = (
     "test_benchmarks.py",
     "core/test_fast_sanitizers.py",
@@ -71,7 +72,8 @@ PARTS = {
         "core": tests("core", "tests/core", *ignoring(["core/test_fast_sanitizers.py"])),
         "driver_rules": tests("the driver's rules", "tests/driver_rules"),
         "compat": tests("torch's names, and frameworks", "tests/compat", "tests/interop"),
-        "graphed": tests("graphed functions", "tests/graphed"),
+        "graphed": tests("graphed functions", "tests/graphed", *ignoring(WITHOUT_COPIES)),
+        "inputs": tests("inputs without copies", *under_tests(WITHOUT_COPIES)),
         "broken_captures": tests("which call broke a capture", *under_tests(BROKEN_CAPTURES)),
         "verify": tests("verify, of torch and CuPy", *under_tests(VERIFY_OF_FRAMEWORKS)),
         "doctor": tests("the doctor", *under_tests([DOCTOR]), "-k 'all_is_well or people_read'"),

@@ -104,6 +104,11 @@ def enqueue(work, *args):
     DEVICE[0].launch(native, work, *args)
 
 
+def enqueue_copy(address, source):
+    """Enqueue a copy of a NumPy array to an address."""
+    DEVICE[0].copy(streams.get(current.handle), address, source, source.nbytes)
+
+
 DEVICE = []
 """The backend, once it is open."""
 

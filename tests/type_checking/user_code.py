@@ -94,6 +94,7 @@ def functions(x: bytearray) -> None:
     assert_type(scale(x, 2.0, times=3), bytearray)
     assert_type(shift(x), bytearray)
     assert_type(scale.cache_info(), ag.CacheInfo)
+    assert_type(scale.explain(), list[ag.GraphInputs])
     assert_type(scale.cache_info().replays, int)
     scale.cache_clear()
     function: ag.Graphed[[bytearray], bytearray] = shift

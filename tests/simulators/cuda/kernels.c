@@ -54,6 +54,47 @@ static void diffuse(const struct geometry *geometry, void *const *parameters) {
         }
 }
 
+/* What `graphed` finds arguments in: sums, with the addresses of the operands in all kinds of places. */
+static void sum(double *out, const double *x, const double *y, int n) {
+    for (int i = 0; i < n; i++) out[i] = x[i] + y[i];
+}
+
+static void plus(const struct geometry *geometry UNUSED, void *const *parameters) {
+    sum(*(double **)parameters[0], *(double **)parameters[1], *(double **)parameters[2], *(int *)parameters[3]);
+}
+
+struct operands {
+    double *out;
+    int n;
+    const double *x, *y;
+};
+
+static void plus_struct(const struct geometry *geometry UNUSED, void *const *parameters) {
+    const struct operands *all = parameters[0];
+    sum(all->out, all->x, all->y, all->n);
+}
+
+struct __attribute__((packed)) packed_operands {
+    int n;
+    double *out;
+    const double *x, *y;
+};
+
+static void plus_packed(const struct geometry *geometry UNUSED, void *const *parameters) {
+    const struct packed_operands *all = parameters[0];
+    sum(all->out, all->x, all->y, all->n);
+}
+
+static void plus_table(const struct geometry *geometry UNUSED, void *const *parameters) {
+    double *const *table = *(double **const *)parameters[1];
+    sum(*(double **)parameters[0], table[0], table[1], *(int *)parameters[2]);
+}
+
+static void plus_from(const struct geometry *geometry UNUSED, void *const *parameters) {
+    const double *x = (const double *)(*(uintptr_t *)parameters[1] + *(uintptr_t *)parameters[2]);
+    sum(*(double **)parameters[0], x, *(double **)parameters[3], *(int *)parameters[4]);
+}
+
 static void nothing(const struct geometry *geometry UNUSED, void *const *parameters UNUSED) {}
 
 static const struct native NATIVES[] = {
@@ -61,6 +102,12 @@ static const struct native NATIVES[] = {
     {"store", 4, {8, 4, 4, sizeof(struct pair)}, store},
     {"geometry", 1, {8}, geometry},
     {"nothing", 0, {0}, nothing},
+    {"plus", 4, {8, 8, 8, 4}, plus},
+    {"plus_struct", 1, {sizeof(struct operands)}, plus_struct},
+    {"plus_packed", 1, {sizeof(struct packed_operands)}, plus_packed},
+    {"plus_table", 3, {8, 8, 4}, plus_table},
+    {"plus_from", 5, {8, 8, 8, 8, 4}, plus_from},
+    {"ncclDevKernel_plus", 4, {8, 8, 8, 4}, plus},
     {"diffuse", 5, {8, 8, 4, 4, 4}, diffuse},
 };
 

@@ -1,0 +1,184 @@
+"""Inputs without copies: each call writes the addresses of its arrays into the parameters of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ..backends.base import NodeSetter
+from ..errors import AcceleratorGraphError, DriverError
+from .argument_words import ArgumentWord, Ranges
+from .array_placement import extent
+from .arrays import ArrayType
+from .input_nodes import same_bytes
+from .other_places import ALIGNMENT
+from .signature import Leaves
+
+_ALL = (0, 1 << 64)
+
+
+class Bindable(NamedTuple):
+    """An argument whose array a graph may use where it lies."""
+
+    argument: int
+    """Its number among the arrays of a call."""
+    address: Callable[[Any], int]
+    altered: Callable[[Any], bool] | None
+    static: int
+    """The address of the static array, which the graph was captured with."""
+    nbytes: int
+
+
+def bindables(
+    leaves: Leaves,
+    statics: Sequence[Any],
+    array_types: Sequence[ArrayType],
+    firsts: Iterable[int],
+    outputs: Iterable[Any],
+) -> list[Bindable]:
+    """Return the arguments that a graph may use where they lie.
+
+    Those are dense arrays whose type tells the address. A view of an argument in the result has to be one of
+    the static array, so such an argument is copied.
+    """
+    results = [extent(each) for each in outputs]
+    found = []
+    for i in firsts:
+        address, altered = array_types[i].address, array_types[i].altered
+        nbytes = 0 if address is None else same_bytes(leaves[i], statics[i])
+        if address is None or not nbytes or (altered is not None and altered(leaves[i])):
+            continue
+        start = address(statics[i])
+        if all(each is not None and (each[1] <= start or start + nbytes <= each[0]) for each in results):
+            found.append(Bindable(i, address, altered, start, nbytes))
+    return found
+
+
+class Unpatchable(AcceleratorGraphError):
+    """The parameters of the executable are not known any more, so it must not be launched again."""
+
+
+class _Node(NamedTuple):
+    """A node with addresses of arguments."""
+
+    set_words: Callable[..., None]
+    words: list[tuple[int, int]]
+    """Of each: the number of the bindable argument, and the distance from its beginning."""
+
+
+class BoundInputs:
+    """The arguments that a graph reads and writes in the caller's own arrays.
+
+    Parameters
+    ----------
+    bindables : sequence of Bindable
+        The arguments.
+    words : sequence of ArgumentWord
+        Where their addresses stand in the parameters.
+    setters : dict of int to callable
+        What changes the nodes that have such words.
+    own : sequence of tuples
+        The memory that the graph uses for itself. Arrays in it are copied.
+    firsts : sequence of int
+        The arrays of a call, without those that are given again.
+    """
+
+    def __init__(
+        self,
+        bindables: Sequence[Bindable],
+        words: Sequence[ArgumentWord],
+        setters: dict[int, NodeSetter],
+        own: Ranges,
+        firsts: Iterable[int],
+    ) -> None:
+        self._bindables = bindables
+        self._own = own
+        self._nodes: dict[int, _Node] = {}
+        self._nodes_of: list[set[int]] = [set() for _ in bindables]
+        for number, setter in setters.items():
+            own_words = [each for each in words if each.node == number]
+            set_words = setter.words([(each.block, each.offset) for each in own_words])
+            self._nodes[number] = _Node(set_words, [(each.argument, each.distance) for each in own_words])
+            for each in own_words:
+                self._nodes_of[each.argument].add(number)
+        self._statics = [each.static for each in bindables]
+        self._now = [*self._statics]
+        """Where the executable reads and writes each argument; 0 if an interrupt has left that unknown."""
+        self._addresses = [(each.argument, each.address) for each in bindables]
+        self._altered = [(each.argument, each.altered) for each in bindables if each.altered is not None]
+        self._latest: list[int] = []
+        """Where the arrays of the latest call were; empty if those of the next can't be compared."""
+        self._copied: frozenset[int] = frozenset()
+        """Which of them were copied."""
+        self.arguments = frozenset(each.argument for each in bindables)
+        self._others = [i for i in firsts if i not in self.arguments]
+
+    def patch(self, leaves: Leaves) -> frozenset[int]:
+        """Have the next run use these arrays; return the arguments that have to be copied all the same.
+
+        Raises `Unpatchable` if the executable can't be used any more.
+        """
+        addresses = [address(leaves[argument]) for argument, address in self._addresses]
+        altered = {argument for argument, test in self._altered if test(leaves[argument])}
+        if addresses == self._latest and not altered and not self._others:
+            return self._copied
+        self._latest = []
+        wanted, copied = self._wanted(leaves, addresses, altered)
+        if wanted != self._now and not self._set(wanted):
+            if not self._set(self._statics):
+                raise Unpatchable("the driver refuses to change the parameters of a graph back.")
+            return self.arguments
+        if not altered:
+            self._copied, self._latest = copied, addresses
+        return copied
+
+    def _wanted(
+        self, leaves: Leaves, addresses: Sequence[int], altered: set[int]
+    ) -> tuple[list[int], frozenset[int]]:
+        """Return the addresses for a call, and which arguments are copied to their static arrays."""
+        wanted: list[int] = []
+        copied = set(altered)
+        for each, address in zip(self._bindables, addresses, strict=True):
+            if address != each.static and (
+                (address - each.static) % ALIGNMENT
+                or address == 0
+                or any(address < end and start < address + each.nbytes for start, end in self._own)
+            ):
+                copied.add(each.argument)
+            wanted.append(each.static if each.argument in copied else address)
+        if len(self._bindables) + len(self._others) > 1:
+            self._copy_overlapping(leaves, wanted, copied)
+        return wanted, frozenset(copied)
+
+    def _copy_overlapping(self, leaves: Leaves, wanted: list[int], copied: set[int]) -> None:
+        """Copy the arguments that share memory with another one: the captured arrays do not."""
+        spans = [
+            (address, address + each.nbytes, number)
+            for number, (each, address) in enumerate(zip(self._bindables, wanted, strict=True))
+            if each.argument not in copied
+        ]
+        spans += [(*(extent(leaves[i]) or _ALL), -1) for i in (*self._others, *copied)]
+        spans.sort()
+        furthest = (0, -1)
+        for start, end, number in spans:
+            if start < furthest[0] and start < end:
+                for each in (number, furthest[1]):
+                    if each >= 0:
+                        wanted[each] = self._statics[each]
+                        copied.add(self._bindables[each].argument)
+            if end > furthest[0]:
+                furthest = (end, number)
+
+    def _set(self, wanted: Sequence[int]) -> bool:
+        """Write addresses into the nodes that have others; return False if the driver refuses one."""
+        moved = [i for i, address in enumerate(wanted) if address != self._now[i]]
+        for i in moved:
+            self._now[i] = 0
+        try:
+            for node in sorted(set().union(*(self._nodes_of[i] for i in moved))):
+                set_words, words = self._nodes[node]
+                set_words(*[wanted[i] + distance for i, distance in words])
+        except DriverError:
+            return False
+        self._now[:] = wanted
+        return True

@@ -1,0 +1,74 @@
+"""What `graphed` can be told, and what a graphed function tells of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Literal, NamedTuple
+
+from .._core.pools import PoolId
+
+Mode = Literal["copy", "node", "bind"]
+"""How a graph gets the arrays of a call; see `graphed`."""
+
+
+class Options(NamedTuple):
+    """The options of `graphed`."""
+
+    warmup: int
+    key: Callable[..., Hashable] | None
+    max_graphs: int
+    outputs: str
+    pool: PoolId | None
+    on_capture_error: str
+    inputs: Literal["copy", "node", "bind", "auto"] = "copy"
+    verify: str | None = None
+
+    def __deepcopy__(self, memo: object) -> Options:
+        return self  # a copied pool id would not keep its pool
+
+    def check(self) -> None:
+        """Raise TypeError or ValueError if an option can't be used."""
+        if self.warmup < 0:
+            raise ValueError(f"warmup must be at least 0, not {self.warmup}.")
+        if self.max_graphs < 1:
+            raise ValueError(f"max_graphs must be at least 1, not {self.max_graphs}.")
+        if self.key is not None and not callable(self.key):
+            raise TypeError(f"key must be a callable, not {self.key!r}.")
+        if self.outputs not in ("copy", "static"):
+            raise ValueError(f"outputs must be 'copy' or 'static', not {self.outputs!r}.")
+        if self.inputs not in ("copy", "node", "bind", "auto"):
+            raise ValueError(f"inputs must be 'copy', 'node', 'bind' or 'auto', not {self.inputs!r}.")
+        if self.on_capture_error not in ("raise", "eager"):
+            raise ValueError(f"on_capture_error must be 'raise' or 'eager', not {self.on_capture_error!r}.")
+        if self.verify not in (None, "first"):
+            raise ValueError(f"verify must be 'first' or None, not {self.verify!r}.")
+
+
+class CacheInfo(NamedTuple):
+    """What a graphed function has done so far, and holds."""
+
+    replays: int
+    """Calls that replayed a graph, including each call that captured one."""
+    eager: int
+    """Calls that ran the function as it is: warm-up, signatures that can't be captured, and calls while
+    another graphed function was captured. Calls in a capture, or in the middle of another call, are not
+    counted."""
+    captures: int
+    """Graphs that were captured."""
+    evictions: int
+    """Graphs that were dropped to make room for others."""
+    graphs: int
+    """Graphs that are held now."""
+    max_graphs: int
+    """How many graphs may be held."""
+
+
+class GraphInputs(NamedTuple):
+    """How one graph of a graphed function gets the arrays of a call."""
+
+    arguments: tuple[str, ...]
+    """The names of the arrays in the arguments."""
+    inputs: Mode
+    """What is done; see `graphed`."""
+    why: str
+    """Why the arrays, or some of them, are copied although something better was asked for; else empty."""

@@ -1,0 +1,52 @@
+"""New arrays like given ones, in other memory: in the opposite order, with gaps, and equally aligned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .arrays import ArrayType
+
+ALIGNMENT = 512
+"""Addresses that agree in this modulus are equally aligned: no framework's allocator aligns better."""
+
+
+def elsewhere(arrays: Sequence[Any], array_types: Sequence[ArrayType]) -> list[Any]:
+    """Return new arrays like these, whose types can tell addresses, with any contents.
+
+    Whichever of two arrays comes first in memory comes last there, if their types are of one package. Made on
+    the framework's current stream.
+    """
+    found: list[Any] = [None] * len(arrays)
+    packages = {array_type.package for array_type in array_types}
+    for package in sorted(packages, key=lambda package: str(package.__name__)):
+        own = [i for i, array_type in enumerate(array_types) if array_type.package is package]
+        starts = {i: _address(arrays[i], array_types[i]) for i in own}
+        backwards = sorted(own, key=lambda i: starts[i], reverse=True)
+        size = sum(int(arrays[i].nbytes) + (2 * n + 4) * ALIGNMENT for n, i in enumerate(backwards, 1))
+        buffer, base = _buffer(package, arrays[own[0]], array_types[own[0]], size + ALIGNMENT)
+        at = base
+        for n, i in enumerate(backwards, 1):
+            at += (starts[i] - at) % ALIGNMENT
+            found[i] = _within(package, buffer, at - base, arrays[i], array_types[i])
+            at += int(arrays[i].nbytes) + (2 * n + 1) * ALIGNMENT
+    return found
+
+
+def _address(x: Any, array_type: ArrayType) -> int:
+    assert array_type.address is not None
+    return array_type.address(x)
+
+
+def _buffer(package: Any, x: Any, array_type: ArrayType, nbytes: int) -> tuple[Any, int]:
+    """Return memory where an array lies, and its address."""
+    where = {"device": x.device} if array_type.kind == "tensor" else {}
+    buffer = package.empty(nbytes, dtype=package.uint8, **where)
+    return buffer, _address(buffer, array_type)
+
+
+def _within(package: Any, buffer: Any, start: int, x: Any, array_type: ArrayType) -> Any:
+    """Return an array like another one at some place in a buffer."""
+    if array_type.kind == "tensor":
+        return buffer[start : start + x.nbytes].view(x.dtype).as_strided(x.shape, x.stride())
+    return package.ndarray(x.shape, x.dtype, buffer.data + start, x.strides)

@@ -1,0 +1,159 @@
+"""Which words are arguments: the rules, on parameters that are written down here."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from accelerator_graph._graphed.argument_words import (
+    ArgumentWord,
+    Captures,
+    NotFollowing,
+    argument_words,
+    check_known,
+)
+from accelerator_graph.backends.base import NodeParameters, word
+
+LOW = 0xFFFF_FFFF
+X, Y, SIZE = 0x7F10_0000_0000, 0x7F10_0000_1000, 0x400
+THERE_X, THERE_Y = 0x7F20_0000_9200, 0x7F20_0000_0000
+"""In the opposite order."""
+POOLS = 0x7F30_0000_0000, 0x7F30_0100_0000, 0x7F31_0200_0000
+"""Each capture has memory of its own."""
+HERE, THERE = [(X, X + SIZE), (Y, Y + SIZE)], [(THERE_X, THERE_X + SIZE), (THERE_Y, THERE_Y + SIZE)]
+
+
+def kernel(*blocks, rest=("add", 1), **more):
+    return NodeParameters("kernel", blocks, rest, **more)
+
+
+def found(*nodes, here=HERE, there=THERE):
+    """Find the words of three captures, each node given as three."""
+    first, second, third = zip(*nodes, strict=True) if nodes else ((), (), ())
+    return argument_words(Captures(first, second, third, here, there))
+
+
+ONE = kernel(word(1))
+
+
+def alike(node):
+    return node, node, node
+
+
+def block(*thirds, pack="<Q"):
+    """Return three kernels, each with one parameter."""
+    return tuple(kernel(struct.pack(pack, *each) if isinstance(each, tuple) else each) for each in thirds)
+
+
+def test_arguments_follow_their_inputs():
+    node = (
+        kernel(word(POOLS[0]), word(X), word(Y + 8)),
+        kernel(word(POOLS[1]), word(X), word(Y + 8)),
+        kernel(word(POOLS[2]), word(THERE_X), word(THERE_Y + 8)),
+    )
+    assert found(alike(kernel(word(5))), node) == [
+        ArgumentWord(1, 1, 0, 0, 0),
+        ArgumentWord(1, 2, 0, 1, 8),
+    ]
+
+
+def test_words_inside_a_structure_and_copies_and_fills():
+    inside = [struct.pack("<IIQQI", 1, 2, x, y, 3) for x, y in ((X, Y), (X, Y), (THERE_X, THERE_Y))]
+    copies = [NodeParameters("memcpy", (word(x), word(POOLS[0])), 64) for x in (X, X, THERE_X)]
+    fills = [NodeParameters("memset", (word(y + 16), b"\0\0\0\0"), 64) for y in (Y, Y, THERE_Y)]
+    assert found([kernel(each) for each in inside], copies, fills) == [
+        ArgumentWord(0, 0, 8, 0, 0),
+        ArgumentWord(0, 0, 16, 1, 0),
+        ArgumentWord(1, 0, 0, 0, 0),
+        ArgumentWord(2, 0, 0, 1, 16),
+    ]
+
+
+def test_noise_is_of_no_account():
+    noise = [struct.pack("<IIQ", 4, padding, x) for padding, x in ((1, X), (0x7FBF, X), (99, THERE_X))]
+    heap = [struct.pack("<Q", each) for each in (4, 0x7FBF_0000_0004, 0x7FC0_0000_0004)]
+    pool = [word(each) for each in POOLS]
+    assert found([kernel(*each) for each in zip(noise, heap, pool, strict=True)]) == [
+        ArgumentWord(0, 0, 8, 0, 0)
+    ]
+
+
+def test_memory_of_the_captures_own_may_cross_four_gibibytes():
+    assert found(block((0x7F30_0000_0000,), (0x7F30_1000_0000,), (0x7F31_0000_0000,))) == []
+    with pytest.raises(NotFollowing, match="derived"):  # the upper half is no part of an address
+        found(block((4, 7), (5, 7), (6, 8), pack="<II"))
+
+
+@pytest.mark.parametrize(
+    ("node", "why"),
+    [
+        pytest.param(alike(kernel(word(X))), "does not follow", id="cached"),
+        pytest.param(alike(kernel(word(THERE_X))), "does not follow", id="freed memory"),
+        pytest.param(block((X,), (X,), (THERE_Y,)), "does not follow", id="another input"),
+        pytest.param(block((X,), (X,), (THERE_X + 8,)), "does not follow", id="another offset"),
+        pytest.param(block((X,), (Y,), (THERE_X,)), "does not follow", id="swapped by turns"),
+        pytest.param(block((X,), (POOLS[0],), (THERE_X,)), "does not follow", id="once"),
+        pytest.param(block((POOLS[0],), (POOLS[1],), (X,)), "does not follow", id="only in the third"),
+        pytest.param(block((X + SIZE,), (X + SIZE,), (THERE_X + SIZE,)), "derived", id="the end"),
+        pytest.param(block((X >> 4,), (X >> 4,), (THERE_X >> 4,)), "derived", id="shifted"),
+        pytest.param(block((Y - X,), (Y - X,), (THERE_Y - THERE_X,), pack="<q"), "derived", id="a distance"),
+        pytest.param(block((X & LOW,), (X & LOW,), (THERE_X & LOW,), pack="<I"), "derived", id="half"),
+        pytest.param(block((5, X), (5, X), (5, THERE_X), pack="<IQ"), "packed", id="packed"),
+        pytest.param(block((5, X), (6, X), (7, THERE_X), pack="<IQ"), "packed", id="packed beside noise"),
+        pytest.param(block((5, 2), (6, 2), (7, 3), pack="<II"), "derived", id="derived beside noise"),
+        pytest.param((ONE, ONE, kernel(word(1), rest=2)), "is another one", id="function"),
+        pytest.param((ONE, ONE, kernel(b"")), "another size", id="size"),
+        pytest.param((ONE, kernel(word(1), word(1)), ONE), "another size", id="count"),
+        pytest.param(alike(NodeParameters("conditional", None)), "parameters of", id="conditional"),
+        pytest.param(alike(NodeParameters("host")), "function of the host", id="host"),
+    ],
+)  # fmt: skip
+def test_a_doubt_about_any_word_is_a_doubt_about_the_graph(node, why):
+    good = block((X,), (X,), (THERE_X,))
+    assert len(found(good)) == 1
+    with pytest.raises(NotFollowing, match=rf"node 1, .*{why}|{why}.*node 1, "):
+        found(good, node)
+
+
+def test_children_are_looked_through_and_not_changed():
+    def child(*words):
+        return [NodeParameters("graph", inside=(kernel(word(each)),)) for each in words]
+
+    assert found(child(5, 5, 5), child(*POOLS)) == []
+    for words in ((X, X, THERE_X), (X, X, X), (5, 5, 6)):
+        with pytest.raises(NotFollowing, match="node 0, a graph"):
+            found(child(*words))
+    with pytest.raises(NotFollowing, match="another number"):
+        found((NodeParameters("graph"), *child(5, 5)))
+    with pytest.raises(NotFollowing, match="inside node 0"):
+        check_known([NodeParameters("graph", inside=(NodeParameters("host"),))], ["g"])
+
+
+def test_captures_with_different_nodes():
+    one = kernel(word(1))
+    with pytest.raises(NotFollowing, match="three captures have 1, 2, 1 nodes"):
+        argument_words(Captures([one], [one, one], [one], HERE, THERE))
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "why"),
+    [
+        ([(X, X + SIZE), (X + 8, X + SIZE)], THERE, "share memory"),
+        (HERE, [(X + 8, X + 16), (THERE_Y, THERE_Y + 8)], "share memory"),
+        (HERE, [(THERE_Y, THERE_Y + SIZE), (THERE_X, THERE_X + SIZE)], "another order"),
+    ],
+)
+def test_inputs_that_do_not_lie_as_they_have_to(here, there, why):
+    with pytest.raises(NotFollowing, match=why):
+        found(here=here, there=there)
+
+
+def test_ranges_that_cross_every_border():
+    start = 0x7FFF_FFFF_FF00
+    here, there = [(start, start + 0x2_0000_0000)], [(0x100, 0x1_0000_0000)]
+    node = block((start + 0x1_0000_0000,), (start + 0x1_0000_0000,), (0x100 + 0xFFFF_FE00,))
+    with pytest.raises(NotFollowing, match="does not follow"):
+        found(node, here=here, there=there)
+    node = block((start + 0xFFFF_0000,), (start + 0xFFFF_0000,), (0x100 + 0xFFFF_0000,))
+    assert found(node, here=here, there=there) == [ArgumentWord(0, 0, 0, 0, 0xFFFF_0000)]

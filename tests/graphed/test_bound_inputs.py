@@ -1,0 +1,690 @@
+"""`graphed(inputs="bind")`: no copies, wherever the arguments of the kernels are known and proven."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import random
+import struct
+import sys
+import weakref
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph._graphed import in_flight
+from accelerator_graph.backends import registry
+from accelerator_graph.interop import registry as interop
+from graphed import bound_device, fakes
+from graphed.bound_device import Tensor, aligned, empty_like, launch, tensor
+from graphed.functions import LIMIT, in_threads
+
+
+@pytest.fixture(autouse=True)
+def device(monkeypatch):
+    ag.backends.register("fakedevice", bound_device.PatchableDevice)
+    interop.register("fakeframe", fakes.Fake)
+    fakes.install(monkeypatch, "fakeframe")
+    bound_device.install(monkeypatch)
+    backend = registry.get("fakedevice")
+    fakes.DEVICE[:] = [backend]
+    for each in (fakes.streams, fakes.handles, fakes.calls, fakes.casts):
+        each.clear()
+    backend.as_stream(0)
+    yield backend
+    backend.synchronize(fakes.streams[0])
+    assert fakes.current.handle == 0
+    bound_device.free_all()
+    bound_device.PatchableDevice.refused = ()
+    fakes.modes.update(grad=False, inference=False, autocast=False, dtype="half")
+    interop.unregister("fakeframe")
+    ag.backends.unregister("fakedevice")
+
+
+def copies():
+    """How many arrays were copied since this was asked last."""
+    count = len([each for each in fakes.calls if each[0] in ("copy", "all")])
+    fakes.calls.clear()
+    return count
+
+
+def bound(function, **options):
+    return ag.graphed(function, warmup=0, inputs="bind", **{"outputs": "static", **options})
+
+
+def is_bound(f):
+    return [(each.inputs, each.why) for each in f.explain()] == [("bind", "")]
+
+
+def test_nothing_is_copied():
+    f = bound(lambda x, y: x + y)
+    f(tensor(1, 2), tensor(10, 20))
+    assert is_bound(f)
+    assert f.explain()[0].arguments == ("x", "y")
+    copies()
+    for i in range(5):
+        x, y = tensor(i, 2), tensor(10, 20 + i)
+        assert f(x, y).tolist() == [10 + i, 22 + i]
+    assert copies() == 0
+    x.data[:] = 100
+    assert f(x, y).tolist() == [110, 124]
+    assert f.cache_info().captures == 1
+
+
+def test_what_has_not_moved_is_not_patched(device):
+    f = bound(lambda x, y: (x + y) * 2)
+    x, y = tensor(1, 2), tensor(3, 4)
+    f(x, y)
+    kind = type(device)
+    before = kind.changes
+    f(x, y)
+    assert kind.changes == before
+    f(x, tensor(1, 1))
+    assert kind.changes == before + 1  # one of the two kernels has the address
+
+
+def test_a_result_is_copied_as_it_was_asked_for():
+    f = bound(lambda x: x * 3, outputs="copy")
+    results = [f(tensor(i, i)) for i in range(4)]
+    assert [each.tolist() for each in results] == [[3 * i] * 2 for i in range(4)]
+    assert is_bound(f)
+
+
+def test_structures_between_noise():
+    def function(x, y):
+        new = empty_like(x)
+        noise = bound_device.noise
+        block = struct.pack(
+            "<QQQQQI", next(noise), new.data_ptr(), next(noise), x.data_ptr(), y.data_ptr(), 2
+        )
+        launch("add_padded", bound_device.add_padded, block)
+        return new
+
+    f = bound(function)
+    for i in range(3):
+        assert f(tensor(i, 1), tensor(1, i)).tolist() == [i + 1, i + 1]
+    assert is_bound(f)
+
+
+def test_an_argument_is_written_in_the_callers_array_once():
+    @bound
+    def f(x, y):
+        x.add_(y)
+        return x
+
+    for i in range(3):
+        x, y = tensor(i, i), tensor(1, 2)
+        assert f(x, y) is x
+        assert x.tolist() == [i + 1, i + 2]
+        if i == 0:
+            copies()
+    assert copies() == 0
+    assert is_bound(f)
+
+
+def test_an_array_counts_what_a_replay_writes(monkeypatch):
+    counted = []
+    autograd = SimpleNamespace(graph=SimpleNamespace(increment_version=counted.append))
+    monkeypatch.setattr(sys.modules["fakeframe"], "autograd", autograd, raising=False)
+    f = bound(lambda x, y: x.add_(y))
+    x, y = tensor(1, 2), tensor(3, 4)
+    f(x, y)
+    f(x, y)
+    assert [id(each) for each in counted[-2:]] == [id(x), id(x)]
+    assert not any(each is y for each in counted)
+
+
+def test_a_write_that_nobody_counts_reaches_the_caller_either_way():
+    def function(x, y):
+        launch("add", bound_device.add, x.ptr, x.ptr, y.ptr, x.size)
+
+    f = bound(function)
+    for offset in (0, 0, 8, 64, 0):
+        x, y = tensor(1, 1, offset=offset), tensor(1, 2)
+        f(x, y)
+        assert x.tolist() == [2, 3]
+    assert is_bound(f)
+
+
+@pytest.mark.parametrize("offset", [8, 16, 256, 504])
+def test_arrays_with_another_alignment_are_copied(offset):
+    f = bound(lambda x, y: x + y)
+    f(tensor(1, 2), tensor(3, 4))
+    copies()
+    for i in range(3):
+        assert f(tensor(i, 2, offset=offset), tensor(3, 4)).tolist() == [3 + i, 6]
+    assert copies() == 3
+    assert f(tensor(5, 2), tensor(3, 4)).tolist() == [8, 6]
+    assert copies() == 0
+
+
+def test_arguments_that_share_memory_are_copied():
+    @bound
+    def f(x, y):
+        x.add_(y)
+        return x + y
+
+    f(Tensor(aligned(64)), Tensor(aligned(64)))
+    memory = aligned(256)
+    for start, count in ((0, 2), (64, 0), (0, 2), (128, 0)):
+        memory[:] = range(256)
+        x, y = Tensor(memory[:64]), Tensor(memory[start : start + 64])
+        want = x.data + y.data
+        copies()
+        result = f(x, y)
+        assert result.tolist() == [a + b for a, b in zip(want, range(start, start + 64), strict=True)]
+        # as with copies, x is written, and y is what it was at the beginning of the call
+        assert x.tolist() == want.tolist()
+        assert copies() == (count + 1 if count else 0)
+    assert is_bound(f)
+
+
+def test_one_array_given_twice():
+    f = bound(lambda x, y: x + y)
+    for i in range(3):
+        x = tensor(i, 1)
+        assert f(x, x).tolist() == [2 * i, 2]
+        assert f(x, tensor(1, 1)).tolist() == [i + 1, 2]
+    assert {each.inputs for each in f.explain()} == {"bind"}
+
+
+def test_the_graphs_own_memory_as_an_argument():
+    """The static result of a call is the argument of the next one: its memory is written in that run."""
+
+    @bound
+    def f(x):
+        launch("reverse", reverse, (out := empty_like(x)).ptr, x.ptr, x.size)
+        return out
+
+    def reverse(out, x, n):
+        n = bound_device.number(n)
+        target, source = (bound_device.floats(bound_device.number(each), n) for each in (out, x))
+        for i in range(n):
+            target[i] = source[n - 1 - i]
+
+    first = f(tensor(1, 2, 3))
+    assert first.tolist() == [3, 2, 1]
+    assert is_bound(f)
+    assert f(first).tolist() == [1, 2, 3]
+    assert f(first).tolist() == [3, 2, 1]
+
+
+def test_a_view_of_an_argument_in_the_result():
+    f = bound(lambda x, y: (x[1:], y * 2))
+    for i in range(3):
+        part, double = f(tensor(1, i, 3), tensor(i, i))
+        assert (part.tolist(), double.tolist()) == ([i, 3], [2 * i, 2 * i])
+    (explained,) = f.explain()
+    assert explained.inputs == "bind"
+    assert "x" in explained.why
+
+
+def with_gaps(*values):
+    data = aligned(2 * len(values))[::2]
+    data[:] = values
+    return Tensor(data)
+
+
+def test_arrays_with_gaps_are_copied_beside_those_without():
+    f = bound(lambda x, y: x + y)
+    for i in range(3):
+        x, y = tensor(i, 2, 3), with_gaps(i, 5, 6)
+        copies()
+        assert f(x, y).tolist() == [2 * i, 7, 9]
+    assert copies() == 1
+    ((inputs, why),) = [(each.inputs, each.why) for each in f.explain()]
+    assert inputs == "bind"
+    assert why.endswith("copied are: y")
+
+
+def test_an_array_that_shares_memory_with_one_that_is_copied():
+    """Both are written, and the results go back in the order of the arguments, as with copies."""
+
+    @bound
+    def f(y, x):
+        x.add_(y)
+        y.written()
+        launch("add_rows", add_rows, y.ptr, struct.pack("<I", y.stride()[0]), x.ptr, x.size)
+
+    def add_rows(out, step, x, n):
+        n, step = bound_device.number(n), bound_device.number(step)
+        target = bound_device.floats(bound_device.number(out), n * step)[::step]
+        target += bound_device.floats(bound_device.number(x), n)
+
+    f(with_gaps(3, 4), tensor(1, 2))
+    assert f.explain()[0].inputs == "bind"
+    both = aligned(64)
+    x = Tensor(both[:2])
+    for start, want in ((8, [8, 11]), (1, [1, 4, 2, 7]), (8, [8, 11])):
+        both[:] = range(64)
+        f(Tensor(both[start : start + 4 : 2]), x)
+        fakes.DEVICE[0].synchronize(fakes.streams[0])
+        assert both[: len(want)].tolist() == want
+        assert both[start + 2] == 2 * (start + 2) + 1
+
+
+def test_arrays_whose_bytes_are_not_their_elements_are_copied(monkeypatch):
+    monkeypatch.setattr(Tensor, "is_neg", lambda self: getattr(self, "negative", False))
+    f = bound(lambda x, y: x + y)
+    x, y = tensor(1, 2), tensor(3, 4)
+    f(x, y), f(x, y)
+    copies()
+    x.negative = True
+    f(x, y)
+    assert copies() == 1
+    x.negative = False
+    f(x, y)
+    assert copies() == 0
+    assert is_bound(f)
+
+
+def test_arrays_are_kept_until_the_run_is_over(device):
+    f = bound(lambda x: x * 2)
+    f(tensor(1, 1))
+    gate = fakes.threading.Event()
+    fakes.enqueue(gate.wait, LIMIT)
+    x = tensor(4, 5)
+    memory = weakref.ref(x)
+    result = f(x)
+    del x
+    gc.collect()
+    assert memory() is not None
+    gate.set()
+    assert result.tolist() == [8, 10]
+    f(tensor(1, 1)), f(tensor(1, 1))
+    device.synchronize(fakes.streams[0])
+    f(tensor(1, 1))
+    gc.collect()
+    assert memory() is None
+
+
+def test_arrays_outlive_the_function(device):
+    f = bound(lambda x: x * 2)
+    f(tensor(1, 1))
+    gate, x = fakes.threading.Event(), tensor(4, 5)
+    address = x.data_ptr()
+    fakes.enqueue(gate.wait, LIMIT)
+    f(x)
+    del x, f
+    gc.collect()
+    ag.Stream(backend="fakedevice").close()  # any call does what is due
+    assert address in kept_addresses()
+    gate.set()
+    device.synchronize(fakes.streams[0])
+    bound(lambda x: x * 2)(tensor(1, 1))
+    assert address not in kept_addresses()
+
+
+def kept_addresses():
+    return {x.data_ptr() for _, arrays in in_flight._runs for x in arrays}
+
+
+def test_a_framework_that_can_be_told_who_uses_an_array(monkeypatch):
+    told = []
+    streams = SimpleNamespace(current_stream=lambda device: ("current", device))
+    monkeypatch.setattr(sys.modules["fakeframe"], "accelerator", streams, raising=False)
+    monkeypatch.setattr(Tensor, "record_stream", lambda *each: told.append(each), raising=False)
+    f = bound(lambda x, y: x + y)
+    x, y = tensor(1, 2), tensor(3, 4)
+    f(x, y)
+    del told[:]
+    f(x, y)
+    assert [(id(one), stream[0]) for one, stream in told] == [(id(x), "current"), (id(y), "current")]
+
+
+def test_many_calls_are_not_kept_for_ever(device):
+    f = bound(lambda x: x * 2)
+    kept = []
+    for i in range(100):
+        x = tensor(i, i)
+        kept.append(weakref.ref(x))
+        f(x)
+    del x
+    device.synchronize(fakes.streams[0])
+    gc.collect()
+    assert len([each for each in kept if each() is not None]) < 20
+
+
+# ---- traps: it copies, and is never wrong --------------------------------------------------------------
+
+
+def check(function, why, make=lambda i: (tensor(i, 2), tensor(10, i)), warns=True):
+    """Whatever the trap is: results are those of eager runs, and there is a reason for the copies."""
+    f = bound(function)
+    want = ag.graphed(function, warmup=1 << 30)
+    for i in range(1, 4):
+        ours, theirs = make(i), make(i)
+        if i == 1 and warns:
+            with pytest.warns(RuntimeWarning, match="copies its inputs for arguments like these"):
+                got = f(*ours)
+        else:
+            got = f(*ours)
+        assert got.tolist() == want(*theirs).tolist()
+        assert [each.tolist() for each in ours] == [each.tolist() for each in theirs]
+    (explained,) = f.explain()
+    assert explained.inputs == "node" if warns else "bind"
+    assert why in explained.why
+    assert f.cache_info().captures == 1
+
+
+def test_an_address_in_a_packed_structure():
+    def function(x, y):
+        new = empty_like(x)
+        block = struct.pack("<IQQQ", x.data.size, new.data_ptr(), x.data_ptr(), y.data_ptr())
+        launch("add_packed", bound_device.add_packed, block)
+        return new
+
+    check(function, "node 0, a kernel (add_packed) has the address of an input in a packed structure")
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["new", "kept"])
+def test_a_table_of_addresses_in_memory(device, kept):
+    tables = {}
+
+    def function(x, y):
+        new, table = empty_like(x), tables.get(0) or Tensor(aligned(2, "u8"))
+        if kept:
+            tables[0] = table
+        held = np.array([x.data_ptr(), y.data_ptr()], "u8")
+        fakes.enqueue_copy(table.data_ptr(), held)
+        launch("add_from_table", bound_device.add_from_table, new.ptr, table.ptr, x.size)
+        return new
+
+    check(function, "a replay with its arrays elsewhere gives another result than an eager run")
+
+
+def test_a_table_through_which_an_argument_is_written(device):
+    def function(x, y):
+        table, new = Tensor(aligned(2, "u8")), x + y
+        held.append(np.array([x.data_ptr(), y.data_ptr()], "u8"))
+        fakes.enqueue_copy(table.data_ptr(), held[-1])
+        launch("clear_first", clear_first, table.ptr)
+        return new
+
+    def clear_first(table):
+        bound_device.floats(int(bound_device.array_at(bound_device.number(table), 1, "u8")[0]), 2)[:] = 0
+
+    held = []
+    f = bound(function)
+    with pytest.warns(RuntimeWarning, match="writes to the captured array of argument x"):
+        f(tensor(1, 2), tensor(3, 4))
+    assert f.explain()[0].inputs == "node"
+
+
+def test_a_table_that_is_written_before():
+    """Not by the graph: so every capture has written another one, at the same place."""
+    table = Tensor(aligned(2, "u8"))
+
+    def function(x, y):
+        new = empty_like(x)
+        table.data[:] = x.data_ptr(), y.data_ptr()
+        launch("add_from_table", bound_device.add_from_table, new.ptr, table.ptr, x.size)
+        return new
+
+    f = bound(function)
+    with pytest.warns(RuntimeWarning, match="copies its inputs"):
+        f(tensor(1, 2), tensor(3, 4))
+    assert f.explain()[0].inputs == "node"
+    assert "another result" in f.explain()[0].why
+
+
+def test_an_address_that_is_derived_on_the_host():
+    base = Tensor(aligned(2))
+
+    def function(x, y):
+        new = empty_like(x)
+        distance = struct.pack("<q", x.data_ptr() - base.data_ptr())
+        launch("add_from_base", bound_device.add_from_base, new.ptr, base.ptr, distance, y.ptr, x.size)
+        return new
+
+    check(function, "has a parameter that is derived from the address of an input")
+
+
+def test_a_distance_between_two_arguments():
+    def function(x, y):
+        new = empty_like(x)
+        distance = struct.pack("<q", x.data_ptr() - y.data_ptr())
+        launch("add_from_base", bound_device.add_from_base, new.ptr, y.ptr, distance, y.ptr, x.size)
+        return new
+
+    check(function, "has a parameter that is derived from the address of an input")
+
+
+def test_an_address_that_is_kept_from_the_first_capture():
+    kept = []
+
+    def function(x, y):
+        kept[:] = kept or [x.ptr]
+        new = empty_like(x)
+        launch("add", bound_device.add, new.ptr, kept[0], y.ptr, x.size)
+        return new
+
+    f = bound(function)
+    with pytest.warns(RuntimeWarning, match="has an address in an input that does not follow the input"):
+        f(tensor(1, 2), tensor(3, 4))
+    assert f.explain()[0].inputs == "node"
+
+
+def test_a_collective():
+    def function(x, y):
+        new = empty_like(x)
+        launch("ncclDevKernel_AllReduce_Sum_f64", bound_device.add, new.ptr, x.ptr, y.ptr, x.size)
+        return new
+
+    check(function, "is a collective")
+
+
+def test_a_function_of_the_host():
+    def function(x, y):
+        new = x + y
+        fakes.enqueue(np.multiply, new.data, y.data, new.data)
+        return new
+
+    check(function, "is a function of the host")
+
+
+def test_a_kernel_that_is_another_one_elsewhere():
+    turn = []
+
+    def function(x, y):
+        turn.append(1)
+        new = empty_like(x)
+        launch("add", bound_device.add, new.ptr, x.ptr, y.ptr, x.size, rest=len(turn) % 2)
+        return new
+
+    check(function, "is another one in every capture")
+
+
+def test_nothing_but_zeros_in_an_integer_argument():
+    def function(x, index):
+        new = empty_like(x)
+        launch("take", take, new.ptr, x.ptr, index.ptr, x.size)
+        return new
+
+    def take(out, x, index, n):
+        n = bound_device.number(n)
+        which = bound_device.array_at(bound_device.number(index), n, "i8")
+        bound_device.floats(bound_device.number(out), n)[:] = bound_device.floats(bound_device.number(x), n)[
+            which
+        ]
+
+    def make(*index):
+        return lambda i: (tensor(i, 2), tensor(*index, dtype="i8"))
+
+    check(function, "holds only zeros", make(0, 0))
+    check(function, "", make(1, 0), warns=False)
+
+
+def test_a_result_that_no_eager_run_repeats():
+    def function(x, y):
+        new = empty_like(x)
+        launch("noisy", noisy, new.ptr, x.ptr, x.size)
+        return new
+
+    def noisy(out, x, n):
+        bound_device.floats(bound_device.number(out), 2)[:] = list(os.urandom(2))
+
+    f = bound(function)
+    with pytest.warns(RuntimeWarning, match="eager runs differ among themselves"):
+        f(tensor(1, 2), tensor(3, 4))
+
+
+def test_a_function_that_is_captured_only_once():
+    runs = []
+
+    def function(x, y):
+        runs.append(1)
+        if len(runs) == 2:
+            raise RuntimeError("once is enough")
+        return x + y
+
+    f = bound(function)
+    with pytest.warns(RuntimeWarning, match="can't be captured again: RuntimeError: once is enough"):
+        assert f(tensor(1, 2), tensor(3, 4)).tolist() == [4, 6]
+    assert f.explain()[0].inputs == "node"
+
+
+# ---- the driver refuses ----------------------------------------------------------------------------
+
+
+def test_an_address_that_the_driver_refuses_is_copied(device):
+    f = bound(lambda x, y: (x + y) * 2 + x)
+    f(tensor(1, 2), tensor(3, 4))
+    x, y = tensor(5, 6), tensor(7, 8)
+    type(device).refused = (x.data_ptr(),)
+    for _ in range(2):
+        assert f(x, y).tolist() == [29, 34]
+    type(device).refused = ()
+    assert f(x, y).tolist() == [29, 34]
+    assert f.cache_info().captures == 1
+    assert is_bound(f)
+
+
+def test_a_graph_that_can_not_be_changed_back_is_dropped(device):
+    f = bound(lambda x, y: (x + y) * 2 + x)
+    x, y = tensor(1, 2), tensor(3, 4)
+    f(x, y)
+    x = tensor(5, 6)
+    (recorded,) = f._cache.graphs.values()
+    statics = [each.static for each in recorded.inputs.bound._bindables]
+    type(device).refused = (x.data_ptr(), *statics)
+    with pytest.warns(RuntimeWarning, match="refuses to change the parameters"):
+        assert f(x, y).tolist() == [21, 26]
+    assert f(x, y).tolist() == [21, 26]
+    assert f.explain()[0].inputs == "node"
+    assert f.cache_info().captures == 2
+
+
+@pytest.mark.parametrize("change", [1, 2, 3, 4])
+def test_an_interrupt_between_two_changes(device, change):
+    f = bound(lambda x, y: ((x + y) * 2 + x) + y)
+    f(tensor(1, 2), tensor(3, 4))
+    old, new = (tensor(1, 1), tensor(2, 2)), (tensor(5, 6), tensor(7, 8))
+    assert f(*old).tolist() == [9, 9]
+    type(device).interrupted = change
+    with contextlib.suppress(KeyboardInterrupt):
+        f(*new)
+    type(device).interrupted = 0
+    for _ in range(2):
+        assert f(*old).tolist() == [9, 9]
+        assert f(*new).tolist() == [36, 42]
+    assert is_bound(f)
+
+
+def test_threads(device):
+    f = bound(lambda x, y: x + y, outputs="copy")
+    f(tensor(1, 2), tensor(3, 4))
+    wrong = []
+
+    def work(number):
+        for i in range(40):
+            result = f(tensor(i, number), tensor(number, i))
+            if result.tolist() != [i + number, number + i]:
+                wrong.append((number, i))
+
+    in_threads(*[partial(work, number) for number in range(4)])
+    assert wrong == []
+    assert is_bound(f)
+
+
+def test_graphs_that_are_verified_as_well():
+    f = bound(lambda x, y: x + y, verify="first")
+    for i in range(3):
+        assert f(tensor(i, 2), tensor(3, 4)).tolist() == [i + 3, 6]
+    assert is_bound(f)
+
+
+# ---- options ---------------------------------------------------------------------------------------
+
+
+def test_auto_says_nothing():
+    def function(x):
+        fakes.enqueue(np.multiply, x.data, 2, (new := empty_like(x)).data)
+        return new
+
+    f = ag.graphed(function, warmup=0, inputs="auto")
+    assert f(tensor(1, 2)).tolist() == [2, 4]
+    assert f.explain()[0].inputs == "node"
+    g = ag.graphed(lambda x: x * 2, warmup=0, inputs="auto")
+    assert g(tensor(1, 2)).tolist() == [2, 4]
+    assert is_bound(g)
+
+
+def test_a_backend_that_does_not_tell_parameters(device, monkeypatch):
+    monkeypatch.setattr(type(device), "parameters", lambda self, graph: None)
+    f = bound(lambda x: x * 2)
+    with pytest.warns(RuntimeWarning, match="backend 'fakedevice' does not tell the parameters of nodes"):
+        f(tensor(1, 2))
+
+
+def test_a_framework_that_does_not_tell_its_pool(monkeypatch):
+    monkeypatch.setattr(fakes.Fake, "pool_contents", lambda self, pool, device: None, raising=False)
+    f = bound(lambda x: x * 2)
+    with pytest.warns(RuntimeWarning, match="does not tell what memory the pool"):
+        f(tensor(1, 2))
+
+
+def test_methods_explain_the_graphs_of_their_instance():
+    class Model:
+        @ag.graphed(warmup=0, inputs="bind")
+        def double(self, x):
+            return x * 2
+
+    one, other = Model(), Model()
+    one.double(tensor(1, 2))
+    assert len(one.double.explain()) == len(Model.double.explain()) == 1
+    assert other.double.explain() == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_calls_at_random_places_are_equal_to_eager_ones(seed):
+    draw = random.Random(seed)
+    state = Tensor(aligned(4))
+    state.data[:] = 0
+
+    def function(x, y, z):
+        h = (x + y) * 2
+        x.add_(z)
+        state.add_(h)
+        return h + z, state + x
+
+    f = bound(function, outputs=draw.choice(["copy", "static"]))
+    ours, theirs = aligned(4096), np.zeros(4096)
+    before = np.zeros(4)
+    for _ in range(150):
+        ours[:] = theirs[:] = draw.choices(range(100), k=4096)
+        starts = draw.sample(range(0, 4092, draw.choice([4, 64])), 3)
+        fakes.DEVICE[0].synchronize(fakes.streams[0])
+        before[:] = state.data
+        x, y, z = (theirs[s : s + 4].copy() for s in starts)
+        h = (x + y) * 2
+        x = x + z
+        got = f(*(Tensor(ours[s : s + 4]) for s in starts))
+        assert [each.tolist() for each in got] == [(h + z).tolist(), (before + h + x).tolist()]
+        assert ours[starts[0] : starts[0] + 4].tolist() == x.tolist()
+    assert is_bound(f)
+    assert sys.modules["fakeframe"].Tensor is Tensor
