@@ -239,7 +239,7 @@ class Graph(Lifecycle):
             self._capture_here("reset()")
             self._forget_capture()
         if self._runner is not None:
-            self._runner.refuse("the graph was reset; capture again, and bind() again")
+            self._runner.end("the graph was reset; capture again, and bind() again")
             self._runner.lease.release()
         self._retained = None
         self._watched = None

@@ -121,7 +121,8 @@ class Capture(CaptureBase):
         assert graph is not None
         thread.graphs.append(graph)
         gc_pause.pause()
-        handle = stream_stack.enter(stream_stack.Entry(self.stream, self), frameworks)
+        entry = stream_stack.Entry(self.stream, self)
+        handle = stream_stack.enter(entry, frameworks)
         for framework in frameworks:
             self._undos.extend(filter(None, (framework.observe_collectives(self.collectives.append),)))
         if frameworks and handle is not None:
@@ -129,7 +130,7 @@ class Capture(CaptureBase):
             relaxed = partial(_relaxed, self.backend, self.native, self._owner)
             for framework in frameworks:
                 self.lease.at_end(framework.release, self.backend)
-                self._undos.extend(filter(None, (framework.route(pool, handle, device, relaxed),)))
+                entry.undos.extend(filter(None, (framework.route(pool, handle, device, relaxed),)))
 
     def failure(self, cause: BaseException) -> CaptureError | None:
         """Return the error to raise if the driver has invalidated the capture; None if it has not."""

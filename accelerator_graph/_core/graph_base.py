@@ -136,8 +136,10 @@ class GraphBase:
     def _runner_for(self, what: str) -> Runner:
         """Return what replays the graph; raise `GraphStateError` if the operation is not allowed now."""
         self._check(what)
-        assert self._runner is not None
-        return self._runner
+        runner = self._runner
+        if runner is None:
+            raise self._refusal(what, states.RESET_MEANWHILE)
+        return runner
 
     def _kept(self, what: str) -> Captured:
         captured = self._runner_for(what).captured

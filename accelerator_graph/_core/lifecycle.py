@@ -189,8 +189,9 @@ class Lifecycle(GraphBase):
     def _instantiate(self, runner: Runner) -> None:
         try:
             runner.instantiate()
-            if self._launch is None:
-                self._launch = runner.home_launcher()
+            with runner.lock:  # another thread may reset the graph, which waits for this
+                if self._launch is None:
+                    self._launch = runner.home_launcher()
         except BaseException:
             if runner.executable is None:
                 self._launch = None

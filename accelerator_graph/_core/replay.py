@@ -15,6 +15,7 @@ from .binding import Binding, Executable, refuse_capturing, refuse_in_graph
 from .extension import fast
 from .measuring import measuring
 from .ownership import drain
+from .states import RESET_MEANWHILE
 from .stream_messages import describe
 from .stream_owners import FrameworkCurrent
 from .streams import Stream, as_stream
@@ -57,6 +58,7 @@ class Runner:
         "captured",
         "counted",
         "dropped",
+        "ended",
         "executable",
         "home",
         "keeps_graph",
@@ -88,6 +90,8 @@ class Runner:
         """What the graph's present work needs."""
         self.dropped = ""
         """Why there is no executable any more, if the user has to ask for another one."""
+        self.ended = ""
+        """Why there will never be one again."""
         self._check = check
         self._bound: tuple[ref[Binding], ...] = ()
         self.counted = None if keep else captured.recorder.node_count(captured.value)
@@ -151,9 +155,12 @@ class Runner:
 
     def connect(self, executable: Executable) -> None:
         """Let everything that is bound launch this executable."""
-        self.executable, self.dropped = executable, ""
-        for binding in self._bindings():
-            binding.connect(executable, self._check)
+        with self.lock:
+            if self.ended:
+                raise GraphStateError(f"{self.ended}.")
+            self.executable, self.dropped = executable, ""
+            for binding in self._bindings():
+                binding.connect(executable, self._check)
 
     def home_launcher(self) -> Callable[[], None]:
         """Return a callable that replays where replays go that name no stream."""
@@ -217,7 +224,7 @@ class Runner:
         def missing(handle: int) -> Callable[[], None]:
             here = runner()
             if here is None:
-                raise GraphStateError("the graph was reset by another thread; capture again.")
+                raise GraphStateError(f"{RESET_MEANWHILE}.")
             make_room(launchers)
             call = launchers[handle] = here.bind(here._of_framework(handle), None)
             return call
@@ -277,7 +284,7 @@ class Runner:
         """Return the executable, unless another thread has reset the graph."""
         executable = self.executable
         if executable is None:
-            raise GraphStateError("the graph was reset by another thread; capture again.")
+            raise GraphStateError(f"{RESET_MEANWHILE}.")
         return executable
 
     def refuse(self, why: str) -> None:
@@ -285,6 +292,12 @@ class Runner:
         for binding in self._bindings():
             binding.refuse(why)
         self.executable = None
+
+    def end(self, why: str) -> None:
+        """Like `refuse`, for good, even if another thread is making an executable."""
+        with self.lock:
+            self.ended = why
+            self.refuse(why)
 
     def drop(self, why: str) -> None:
         """Like `refuse`; the graph has no executable until `instantiate`."""

@@ -20,6 +20,7 @@ NOT_KEPT = (
 HAS_EXECUTABLE = (
     "the graph has its executable already; make it with keep_graph=True to instantiate it more than once"
 )
+RESET_MEANWHILE = "another thread has reset the graph; capture again"
 ENDED_INSIDE = "the capture was ended inside its `with` block; leave that to the block"
 
 _UNTIL_CAPTURED: dict[GraphState, str] = {"empty": _NOTHING, "capturing": _CAPTURING}

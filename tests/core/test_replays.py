@@ -98,6 +98,51 @@ def test_graph_that_an_interrupt_left_half_ready_replays(backend: Watched) -> No
     assert backend.ran == backend.made
 
 
+def test_a_graph_that_another_thread_resets_gets_no_executable(
+    backend: Watched, kept: ag.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = kept.bind()
+    instantiate = backend.instantiate
+
+    def reset_meanwhile(graph: Any) -> Any:
+        other = threading.Thread(target=kept.reset)
+        other.start()
+        other.join(LIMIT)
+        return instantiate(graph)
+
+    monkeypatch.setattr(backend, "instantiate", reset_meanwhile)
+    with pytest.raises(ag.GraphStateError, match="the graph was reset"):
+        kept.instantiate()
+    with pytest.raises(ag.GraphStateError, match="the graph was reset"):
+        launch()
+    monkeypatch.undo()
+    ownership.drain()
+    assert backend.destroyed == backend.made
+    assert kept.state == "empty"
+    with kept:
+        kept.stream.launch(int)
+    kept.replay()
+    assert backend.ran == backend.made[-1:]
+
+
+def test_a_graph_that_another_thread_resets_after_the_check_of_its_state_is_a_state_error(
+    kept: ag.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = type(kept)._check
+
+    def reset_afterwards(self: ag.Graph, what: str) -> None:
+        check(self, what)
+        if not what.startswith("capture_"):
+            self.reset()
+
+    monkeypatch.setattr(type(kept), "_check", reset_afterwards)
+    for use in (kept.instantiate, kept.describe, kept.bind):
+        with pytest.raises(ag.GraphStateError, match="reset"):
+            use()
+        with kept:
+            kept.stream.launch(int)
+
+
 def test_instantiate_in_another_thread_reaches_what_is_being_bound(backend: Watched, kept: ag.Graph) -> None:
     def instantiate() -> None:
         backend.while_binding = int

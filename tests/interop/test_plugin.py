@@ -103,3 +103,22 @@ def test_without_plugins_it_takes_none(installed):
     """
     )
     run(installed, code, ACCELERATOR_GRAPH_DISABLE_PLUGINS="1")
+
+
+def test_captures_that_do_not_end_in_order_allocate_from_the_later_one_until_both_have_ended(installed):
+    code = (
+        BODY
+        + """
+    first, second = (ag.Graph(stream=ag.Stream(backend="cpu")) for _ in range(2))
+    first.capture_begin()
+    ag.current_stream().launch(print)
+    second.capture_begin()
+    ag.current_stream().launch(print)
+    own = lanes.arenas[second._capture.lease.id]
+    first.capture_end()
+    assert lanes.arena is own
+    second.capture_end()
+    assert lanes.arena is None
+    """
+    )
+    run(installed, code)
