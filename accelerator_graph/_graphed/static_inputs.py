@@ -14,12 +14,10 @@ from .array_placement import works_on_host, writable
 from .arrays import ArrayType, Copy
 from .bound_inputs import BoundInputs, bindables
 from .call_order import CallOrder, lives_while_held
-from .in_flight import InFlight
 from .input_nodes import InputNodes
 from .recorded_work import contents
 from .results import Result
 from .signature import Leaves
-from .three_captures import bound_inputs
 
 
 class StaticInputs:
@@ -94,6 +92,9 @@ class StaticInputs:
 
         Return those that calls go on copying. Raises `NotFollowing` if there is a doubt.
         """
+        from .in_flight import InFlight
+        from .three_captures import bound_inputs
+
         outputs = [array for array, _ in result.outputs]
         found = bindables(leaves, self.arrays, self.array_types, self._firsts, outputs)
         self.bound = bound_inputs(
