@@ -135,10 +135,9 @@ class GraphBase:
 
     def _runner_for(self, what: str) -> Runner:
         """Return what replays the graph; raise `GraphStateError` if the operation is not allowed now."""
+        runner = self._runner  # first, since another thread may reset the graph
         self._check(what)
-        runner = self._runner
-        if runner is None:
-            raise self._refusal(what, states.RESET_MEANWHILE)
+        assert runner is not None
         return runner
 
     def _kept(self, what: str) -> Captured:

@@ -58,7 +58,11 @@ class Lifecycle(GraphBase):
             self._recover()
             raise
 
-    __exit__ = sure_exit(_exit)
+    @sure_exit
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._exit(kind, exc, trace)
 
     def _begin(self, plan: CapturePlan) -> None:
         """Begin a capture, in a state that allows it."""

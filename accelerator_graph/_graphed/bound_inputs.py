@@ -110,7 +110,7 @@ class BoundInputs:
         """Where the arrays of the latest call were; empty if those of the next can't be compared."""
         self._copied: frozenset[int] = frozenset()
         """Which of them were copied."""
-        self.arguments = frozenset(each.argument for each in bindables)
+        self.arguments: frozenset[int] = frozenset(each.argument for each in bindables)
         self._others = [i for i in firsts if i not in self.arguments]
 
     def patch(self, leaves: Leaves) -> frozenset[int]:

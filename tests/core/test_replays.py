@@ -136,7 +136,7 @@ def test_a_graph_that_another_thread_resets_after_the_check_of_its_state_is_a_st
             self.reset()
 
     monkeypatch.setattr(type(kept), "_check", reset_afterwards)
-    for use in (kept.instantiate, kept.describe, kept.bind):
+    for use in (kept.instantiate, kept.replay, kept.bind):
         with pytest.raises(ag.GraphStateError, match="reset"):
             use()
         with kept:

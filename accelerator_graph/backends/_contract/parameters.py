@@ -85,13 +85,13 @@ class NodeSetter:
         arguments: Sequence[Argument] | None = None,
         nbytes: int | None = None,
     ) -> None:
-        self.kind = kind
+        self.kind: str = kind
         self._blocks = [(ctypes.c_char * size).from_address(address) for address, size in blocks]
         self._apply = apply
-        self.enable = enable
-        self.check = check
-        self.arguments = arguments
-        self.nbytes = nbytes
+        self.enable: Callable[[bool], None] | None = enable
+        self.check: Callable[[Sequence[bytes]], None] | None = check
+        self.arguments: Sequence[Argument] | None = arguments
+        self.nbytes: int | None = nbytes
 
     @property
     def settable(self) -> tuple[str, ...]:

@@ -67,8 +67,16 @@ def captured(
         body(work, streams, memory, cells)
     assert graph._runner.captured is not None
     listed, edges = backend.nodes(graph._runner.captured.value)
-    # Each backend has memory of its own, and the shim tells nothing of fills and copies.
-    nodes = [node._replace(source=None, target=None, nbytes=None, value=None) for node in listed]
+    # Each has memory of its own; the shim tells nothing of fills and copies, HIP nothing of arguments.
+    untold = {
+        "source": None,
+        "target": None,
+        "nbytes": None,
+        "value": None,
+        "arguments": None,
+        "settable": (),
+    }
+    nodes = [node._replace(**untold) for node in listed]
     for _ in range(3):
         graph.replay()
     streams[0].synchronize()

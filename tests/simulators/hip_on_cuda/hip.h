@@ -150,6 +150,7 @@ AT(sharedMemBytes, 56);
     m(hipErrorStreamCaptureImplicit, 906, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, "legacy stream")             \
     m(hipErrorCapturedEvent, 907, CUDA_ERROR_CAPTURED_EVENT, "not permitted on a captured event")          \
     m(hipErrorStreamCaptureWrongThread, 908, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, "another thread's")   \
+    m(hipErrorGraphExecUpdateFailure, 910, CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, "the graphs differ")      \
     m(hipErrorUnknown, 999, CUDA_ERROR_UNKNOWN, "unknown error")
 
 #define HIP_NUMBER(name, number, cuda, text) name = number,
