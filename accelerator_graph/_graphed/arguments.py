@@ -10,6 +10,7 @@ Shape = tuple[int, tuple[str, ...]]
 """How many of the values of a call are given by position, and the names of the others."""
 
 _MOST_PLANS = 64
+_NOT_ORDINARY = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
 
 class Arguments:
@@ -72,3 +73,12 @@ class _Source:
 
     def __init__(self, get: Callable[..., Any]) -> None:
         self.get = get
+
+
+def check_ordinary(function: Callable[..., Any], caller: str) -> None:
+    """Raise TypeError for a coroutine or a generator: a call of it runs none of its code."""
+    if any(test(each) for each in (function, type(function).__call__) for test in _NOT_ORDINARY):
+        raise TypeError(
+            f"{caller}: {function!r} is a coroutine or a generator, which can't be captured; pass an "
+            "ordinary function."
+        )

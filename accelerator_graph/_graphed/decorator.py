@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Hashable
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from .._core.pools import AnyPool, check_pool
 from .._interpreter.integers import integer
+from .arguments import check_ordinary
 from .function import Graphed
 from .options import CacheInfo, GraphInputs, Options
 from .verified import wanted
 
 __all__ = ["CacheInfo", "GraphInputs", "Graphed", "graphed"]
-
-_NOT_ORDINARY = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -218,12 +216,3 @@ def _graphed(function: Callable[..., Any], options: Options) -> Graphed[..., Any
         raise TypeError(f"graphed: the function must be a callable, not {function!r}.")
     check_ordinary(function, "graphed")
     return Graphed(function, options)
-
-
-def check_ordinary(function: Callable[..., Any], caller: str) -> None:
-    """Raise TypeError for a coroutine or a generator: a call of it runs none of its code."""
-    if any(test(each) for each in (function, type(function).__call__) for test in _NOT_ORDINARY):
-        raise TypeError(
-            f"{caller}: {function!r} is a coroutine or a generator, which can't be captured; pass an "
-            "ordinary function."
-        )

@@ -11,8 +11,8 @@ from .._core import stream_stack
 from .._core.call_site import outside
 from .._core.stream_messages import captured_by
 from .._core.streams import Stream
+from .._graphed.arguments import check_ordinary
 from .._graphed.call_order import current_stream
-from .._graphed.decorator import check_ordinary
 from .._graphed.recorded_call import RecordedCall
 from .._graphed.signature import Call
 from .._interpreter.integers import integer
