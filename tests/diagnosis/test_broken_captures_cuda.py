@@ -265,8 +265,8 @@ def test_a_thread_that_ran_before_is_named(scene, waits):
         thread.join()
     if with_names:
         assert [(each.file, each.line, each.thread) for each in error.calls] == [(*marked(watchdog), "dog")]
-    else:
-        assert "thread 'dog', which ran meanwhile and can be watched only from Python 3.12 on" in str(error)
+    else:  # its stack is seen if it is still in the call, else only that it has run
+        assert "thread 'dog'" in str(error)
 
 
 def test_a_thread_without_python_is_told_from_the_calls_of_python(scene, tmp_path):

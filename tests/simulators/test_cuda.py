@@ -45,6 +45,7 @@ MAY_SKIP = (  # rules of the kit about capabilities, and numpy
     "backend 'cuda': single nodes are timed by CUPTI",
     "could not import 'numpy'",
     "the interpreter does not tell of calls that Cython has made",  # before Python 3.12
+    "there is no extension",  # in the lane without it
     "could not import 'hip'",  # with the oldest cuda-python, nothing else is installed
 )
 # For as long as the process lives: primary contexts, what works/cuda.py of the kit has on a device, and the
