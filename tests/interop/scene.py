@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 
 import pytest
 from cuda.bindings import driver
@@ -19,6 +20,8 @@ from interop.fakes import call, calls, cupy, get_device, install, set_device
 @pytest.fixture(name="clean", autouse=True)
 def clean_fixture(monkeypatch):
     monkeypatch.setattr(registry, "_made", {})
+    for name in registry.BUILTINS:  # the real ones, which other tests have imported
+        monkeypatch.delitem(sys.modules, name, raising=False)
     set_device(0)
     cupy().get_default_memory_pool().free_all_blocks()
     calls.clear()
