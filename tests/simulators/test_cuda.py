@@ -33,7 +33,7 @@ LEAST_PASSED = {
     "backends/cuda/test_contexts.py": 4,
     "backends/cuda/test_memory_nodes.py": 3,
     "diagnosis/test_device.py": 20,
-    "diagnosis/test_broken_captures_cuda.py": 50,
+    "diagnosis/test_broken_captures_cuda.py": 25,  # without the extension; 53 with it
     "graphed/test_second_capture.py": 10,
     "driver_rules/test_cuda_captures.py": 1000,
     "driver_rules/test_cuda_graphs.py": 50,
