@@ -9,7 +9,7 @@ from itertools import count, takewhile
 from ..backends.base import GraphEdge, GraphNode
 from .contents import DescribedGraph, Label
 from .grouping import place, runs, short_names
-from .names import body_title, printable, title
+from .names import body_title, caption, printable
 from .text import details
 
 FORMATS = ("svg", "png", "pdf")
@@ -98,7 +98,7 @@ def _nodes(nodes: Sequence[GraphNode], prefix: str) -> Iterator[str]:
     for node in nodes:
         name = f"{prefix}{node.id}"
         yield (
-            f'  {name} [label="{_quoted(title(node))}", fillcolor="{colour(node.kind)}", '
+            f'  {name} [label="{_quoted(caption(node))}", fillcolor="{colour(node.kind)}", '
             f'tooltip="{node.id}: {_quoted(" ".join(filter(None, (node.kind, details(node)))))}"];'
         )
         for number, body in enumerate(node.bodies):

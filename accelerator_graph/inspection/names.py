@@ -68,6 +68,11 @@ def title(node: GraphNode) -> str:
     return " ".join(filter(None, (node.kind, short_name(node.demangled or node.name))))
 
 
+def caption(node: GraphNode) -> str:
+    """Return what stands in the box of a node in a drawing."""
+    return title(node) if node.enabled else f"{title(node)} (disabled)"
+
+
 def body_title(node: GraphNode, number: int) -> str:
     """Return the words that name one of the bodies of a node: where it is, and when it runs."""
     return ", ".join(filter(None, (f"inside node {node.id}", case(node, number))))

@@ -8,7 +8,7 @@ from html import escape
 from .contents import DescribedGraph
 from .drawing import colour
 from .lanes import lanes
-from .names import printable, title
+from .names import caption, printable
 from .text import table
 
 MOST = 25
@@ -42,7 +42,7 @@ def _drawing(description: DescribedGraph) -> Iterator[str]:
         )
     for node, lane in zip(nodes, places, strict=True):
         x, y = lane * _LANE + 4, node.id * _ROW + 4
-        words = printable(title(node))
+        words = printable(caption(node))
         shown = words if len(words) <= 28 else f"{words[:27]}…"
         yield (
             f"<g><title>{node.id}: {escape(words)}</title>"

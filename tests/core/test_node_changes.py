@@ -13,6 +13,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph.backends._contract.parameters import NodeSetter
 from accelerator_graph.errors import driver_error
+from accelerator_graph.inspection.drawing import to_dot
 from core.test_interrupts import Interrupter
 
 
@@ -104,8 +105,10 @@ def test_a_description_shows_what_was_set(scene):
     assert copy.changed == ("source",)
     scene.graph.set_node(1, source=scene.source)
     assert copy.source != scene.nodes()[1].source
-    text = str(scene.graph.describe())
-    assert "(disabled)" in text
+    shown = scene.graph.describe()
+    assert "(disabled)" in str(shown)
+    assert '"memset (disabled)"' in to_dot(shown)
+    assert ">0: memset (disabled)<" in shown._repr_html_()
     json = scene.graph.describe().to_json()
     assert ag.GraphDescription.from_json(json) == scene.graph.describe()
     before = scene.graph.describe()

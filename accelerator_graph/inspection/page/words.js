@@ -33,7 +33,8 @@ const Words = (() => {
       const took = item.label?.time == null ? "" : ` · ${time(item.label.time)}`;
       return item.open ? `▾ ${item.name}${took}` : `▸ ${item.name}${item.counted ? "" : ` (${inside})`}${took}`;
     }
-    return (SIGNS[item.mark] || "") + title(item.sides[side], names);
+    const node = item.sides[side];
+    return (SIGNS[item.mark] || "") + title(node, names) + (node.enabled === false ? " (disabled)" : "");
   }
 
   // Returns pairs of a word and what it is; what the graph does not tell is left out.
