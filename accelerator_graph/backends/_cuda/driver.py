@@ -17,7 +17,8 @@ from .errors import call_broke, call_failed
 from .probe import import_driver, version_text
 
 if TYPE_CHECKING:
-    from .update import Calls, Shape
+    from .._shared.shapes import Shape
+    from .update import Calls
 
 _NOTHING_TO_DO = nullcontext()
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from ctypes import c_int, c_size_t, c_void_p
 from typing import Any, NamedTuple
 
+from .._shared.shapes import Shape, difference
 from ..base import Misfit
 from . import edges as _edges
 from .driver import Driver, Executable, Graph
@@ -35,17 +36,6 @@ class _Result(ctypes.Structure):
     """``CUgraphExecUpdateResultInfo``."""
 
     _fields_ = (("result", c_int), ("node", c_void_p), ("from_node", c_void_p))
-
-
-class Shape(NamedTuple):
-    """What has to be the same in two graphs, of which one updates the executable of the other."""
-
-    nodes: list[Any]
-    """By node: the function of a kernel, the shape of a child graph, the kind of another node."""
-    edges: tuple[list[int], ...]
-    """The numbers of the sources, those of the targets, and the data of the edges."""
-    misfit: Misfit | None
-    """Why this graph never updates an executable."""
 
 
 class Calls(NamedTuple):
@@ -74,7 +64,7 @@ def update(driver: Driver, executable: Executable, former: Graph, graph: Graph) 
     with driver.current(graph.context):
         old = former.shape or shape_of(driver, calls, int(former.handle))
         new = shape_of(driver, calls, int(graph.handle))
-        misfit = _difference(old, new)
+        misfit = difference(old, new)
         if misfit is not None:
             return misfit
         answer = _Result()
@@ -178,27 +168,6 @@ def _made_for_clusters(driver: Driver, function: int, kernel: int) -> bool:
     else:
         answer = driver.answer("cuKernelGetAttribute", width, kernel, driver.call("cuCtxGetDevice"))
     return answer[0] is not driver.success or answer[1] != 0
-
-
-def _difference(old: Shape, new: Shape) -> Misfit | None:
-    if old.misfit or new.misfit:
-        return new.misfit or old.misfit
-    if len(old.nodes) != len(new.nodes):
-        return Misfit(f"the graphs have {len(old.nodes)} and {len(new.nodes)} nodes")
-    for number, (was, now) in enumerate(zip(old.nodes, new.nodes, strict=True)):
-        if was == now:
-            continue
-        kinds = [_kind(each) for each in (was, now)]
-        if kinds[0] != kinds[1]:
-            return Misfit(f"a {kinds[0]} node has become a {kinds[1]} node", number)
-        return Misfit(
-            "the child graph differs" if kinds[0] == "graph" else "the kernel is another one", number
-        )
-    return None if old.edges == new.edges else Misfit("the dependencies differ")
-
-
-def _kind(node: Any) -> str:
-    return node if isinstance(node, str) else "graph" if isinstance(node, Shape) else "kernel"
 
 
 def _refusal(driver: Driver, calls: Calls, answer: _Result, graph: Graph) -> Misfit:

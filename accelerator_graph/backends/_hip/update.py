@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ctypes import byref
-from typing import NamedTuple
 
+from .._shared.shapes import Shape, difference
 from ..base import Misfit
 from .driver import Driver, Graph
 from .nodes import KernelParameters, kind_of
@@ -21,16 +21,6 @@ _KINDS = frozenset(("kernel", "memset", "empty"))
 answers success and goes on making the former copy."""
 
 
-class Shape(NamedTuple):
-    """What has to be the same in two graphs, of which one updates the executable of the other."""
-
-    nodes: list[str | int | None]
-    """By node: the function of a kernel, the kind of another node."""
-    edges: list[tuple[int, int]]
-    misfit: Misfit | None
-    """Why this graph never updates an executable."""
-
-
 def update(driver: Driver, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
     """Update an executable in place; or return what does not fit, with nothing changed.
 
@@ -39,7 +29,7 @@ def update(driver: Driver, executable: Executable, former: Graph, graph: Graph) 
     if driver.version // 1_00000 not in _TESTED:
         return Misfit("updates in place have been tested on ROCm 6.4 and 7.2 only")
     with driver.relaxed(graph.device):
-        misfit = _difference(shape_of(driver, former.handle), shape_of(driver, graph.handle))
+        misfit = difference(shape_of(driver, former.handle), shape_of(driver, graph.handle))
         if misfit is None:
             with one_root(driver, graph.handle):
                 driver.call("hipGraphExecUpdate", executable.handle, graph.handle)
@@ -65,18 +55,3 @@ def _function(driver: Driver, node: int) -> int | None:
     driver.call("hipGraphKernelNodeGetParams", node, byref(found))
     function: int | None = found.function
     return function
-
-
-def _difference(old: Shape, new: Shape) -> Misfit | None:
-    if old.misfit or new.misfit:
-        return new.misfit or old.misfit
-    if len(old.nodes) != len(new.nodes):
-        return Misfit(f"the graphs have {len(old.nodes)} and {len(new.nodes)} nodes")
-    for number, (was, now) in enumerate(zip(old.nodes, new.nodes, strict=True)):
-        if was == now:
-            continue
-        kinds = [each if isinstance(each, str) else "kernel" for each in (was, now)]
-        if kinds[0] != kinds[1]:
-            return Misfit(f"a {kinds[0]} node has become a {kinds[1]} node", number)
-        return Misfit("the kernel is another one", number)
-    return None if old.edges == new.edges else Misfit("the dependencies differ")
