@@ -188,6 +188,19 @@ def installed(plan):
     return found
 
 
+def torch_on_gpu(plan):
+    """Return torch if it sees a GPU; otherwise note why it is left out, and return None."""
+    try:
+        import torch
+    except ImportError:
+        plan.skip("torch", "not installed")
+        return None
+    if torch.cuda.is_available():
+        return torch
+    plan.skip("torch", "it sees no GPU")
+    return None
+
+
 def peers(plan, scene, *, frameworks, always=False):
     """Return the peers that are installed and work: either the frameworks or the others.
 

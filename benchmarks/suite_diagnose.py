@@ -1,10 +1,11 @@
-"""What the interpreter's events cost while a capture is diagnosed, and a step of torch's as a whole."""
+"""What diagnosis adds to a capture: to each of the interpreter's events, and to a whole training step."""
 
 import warnings
 from contextlib import contextmanager
 from functools import partial
 from time import perf_counter_ns
 
+from _peers import torch_on_gpu
 from _scene import scene_of
 
 import accelerator_graph as ag
@@ -77,13 +78,8 @@ def without_extension(run, *args):
 
 
 def _torch(plan):
-    try:
-        import torch
-    except ImportError:
-        plan.skip("torch", "not installed")
-        return
-    if not torch.cuda.is_available():
-        plan.skip("torch", "it sees no GPU")
+    torch = torch_on_gpu(plan)
+    if torch is None:
         return
     model = torch.nn.TransformerEncoderLayer(128, 4, 256, batch_first=True, device="cuda")
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, capturable=True)

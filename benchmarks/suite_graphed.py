@@ -1,6 +1,7 @@
 """Calls of a captured function with 20 operations on 4 small arrays, with torch."""
 
 from _measure import loop
+from _peers import torch_on_gpu
 
 import accelerator_graph as ag
 
@@ -20,13 +21,8 @@ def step(a, b, c, d):
 
 
 def measure(plan):
-    try:
-        import torch
-    except ImportError:
-        plan.skip("torch", "not installed")
-        return
-    if not torch.cuda.is_available():
-        plan.skip("torch", "it sees no GPU")
+    torch = torch_on_gpu(plan)
+    if torch is None:
         return
     inputs = [torch.rand(64, 64, device="cuda") for _ in range(4)]
     torch.cuda.synchronize()

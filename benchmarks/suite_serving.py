@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from time import perf_counter_ns
 
+from _peers import torch_on_gpu
+
 import accelerator_graph as ag
 
 OURS = "accelerator_graph"
@@ -18,13 +20,8 @@ PIECES = 6
 
 
 def measure(plan):
-    try:
-        import torch
-    except ImportError:
-        plan.skip("torch", "not installed")
-        return
-    if not torch.cuda.is_available():
-        plan.skip("torch", "it sees no GPU")
+    torch = torch_on_gpu(plan)
+    if torch is None:
         return
     from accelerator_graph import compat
 

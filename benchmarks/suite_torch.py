@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import repeat
 
 from _lives import OURS, life
+from _peers import torch_on_gpu
 
 import accelerator_graph as ag
 
@@ -14,13 +15,8 @@ EXTRA = 100  # us that a capture may take longer than torch's
 
 
 def measure(plan):
-    try:
-        import torch
-    except ImportError:
-        plan.skip("torch", "not installed")
-        return
-    if not torch.cuda.is_available():
-        plan.skip("torch", "it sees no GPU")
+    torch = torch_on_gpu(plan)
+    if torch is None:
         return
     x = torch.zeros(64, device="cuda")
     other = torch.cuda.CUDAGraph()
