@@ -408,9 +408,9 @@ class Graph(Lifecycle):
         """Run the graph's work to find out how long it takes, and how long each label in it.
 
         Replays the graph three times to warm up, and then as often as `replays` says; in turns with a copy
-        that has events at the borders of labels, if it is kept and has labels. There is no copy of a graph
-        made with ``timing=True``, which has these events itself. The work is really done, so outputs and
-        whatever else it changes change. Goes where `replay` would go, and waits until it is done.
+        that has events at the borders of labels, if it is kept and has labels. A graph made with
+        ``timing=True`` has these events itself and needs no copy. The work is really done, so outputs and
+        whatever else it writes change. Goes where `replay` would go, and waits until it is done.
 
         Parameters
         ----------
@@ -438,11 +438,11 @@ class Graph(Lifecycle):
         DriverError
             The work failed.
         """
-        from ._core.profiling import measure
+        from ._core.profiling import checked_replays, measure
         from .inspection.contents import Label
         from .inspection.profile import GraphProfile
 
-        runner = self._runner_for("profile()")
+        runner, replays = self._runner_for("profile()"), checked_replays(replays)
         traced, arrays = self._kept("profile()") if kernels else None, [] if state is None else list(state)
         self._make_ready(runner)
         stream, nodes, found, (times, spans, seen) = measure(runner, self, replays, arrays, traced)

@@ -214,7 +214,7 @@ class _Changing(Section):
             try:
                 for step in reversed(self._begun):
                     step.undo()
-            except Exception:
+            except Exception:  # whatever it was, nobody knows any more what the nodes would do
                 self._runner.drop(_HALF_DONE)
         self._changes.under_way = False
 

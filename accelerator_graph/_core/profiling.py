@@ -51,13 +51,18 @@ class Measured(NamedTuple):
     """Of the nodes that the vendor's profiler has seen, by replay."""
 
 
+def checked_replays(replays: int) -> int:
+    """Return how many replays to time; raise TypeError or ValueError for what is no such number."""
+    replays = integer(replays, "profile: replays")
+    if replays < 1:
+        raise ValueError(f"profile: replays must be 1 or more, not {replays}.")
+    return replays
+
+
 def measure(
     runner: Runner, keeps: object, replays: int, state: Sequence[object], traced: Captured | None
 ) -> tuple[Stream, int | None, Labelled, Measured]:
     """Time a graph where its replays go; return that stream, how many nodes there are, and the times."""
-    replays = integer(replays, "profile: replays")
-    if replays < 1:
-        raise ValueError(f"profile: replays must be 1 or more, not {replays}.")
     stream = runner.destination().held()
     check_timing(stream, state)
     if traced is not None:

@@ -22,8 +22,8 @@ _MOST_RUNS = 16
 class InFlight:
     """Keeps the arrays of runs.
 
-    A framework gives the memory of an array that its owner has dropped to whoever asks next on the stream on
-    which the array was made. That may be another stream than that of the run.
+    When the owner of an array drops it, the framework reuses its memory for the next array made on the same
+    stream. The run may be on another stream, and still be using that memory.
     """
 
     def __init__(self, array_types: Sequence[ArrayType]) -> None:

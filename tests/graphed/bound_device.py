@@ -32,7 +32,7 @@ def free_all():
 
 
 def array_at(address, n, dtype="f8"):
-    """Return the memory at an address as an array; whoever has it keeps it alive."""
+    """Return the memory at an address as an array. The caller keeps the memory alive."""
     dtype = np.dtype(dtype)
     return np.frombuffer((ctypes.c_char * (n * dtype.itemsize)).from_address(address), dtype)
 

@@ -81,7 +81,7 @@ def test_noise_is_of_no_account():
 
 def test_memory_of_the_captures_own_may_cross_four_gibibytes():
     assert found(block((0x7F30_0000_0000,), (0x7F30_1000_0000,), (0x7F31_0000_0000,))) == []
-    with pytest.raises(NotFollowing, match="derived"):  # the upper half is no part of an address
+    with pytest.raises(NotFollowing, match="derived"):  # the upper half does not belong to an address
         found(block((4, 7), (5, 7), (6, 8), pack="<II"))
 
 
