@@ -50,3 +50,14 @@ def library(folder: Path, source: str) -> Any:
     names: dict[str, Any] = {"__name__": "planted_library"}
     exec(compile(source, str(path), "exec"), names)
     return names
+
+
+def asked_while(kind: type[Any], graph: ag.Graph, memory: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return how often Python is asked for the status of a capture with a hundred fills."""
+    asked: list[int] = []
+    status = kind.capture_status
+    monkeypatch.setattr(kind, "capture_status", lambda *args: asked.append(1) or status(*args))
+    with graph:
+        for _ in range(100):
+            ag.current_stream().fill(memory, 1, 64)
+    return len(asked)

@@ -22,7 +22,7 @@ from accelerator_graph.diagnosis._tracing import in_c
 from accelerator_graph.interop.base import Framework
 from accelerator_graph.testing.works.cuda import call, device
 from diagnosis.native import starter
-from diagnosis.planted import broken_by, library, marked, named
+from diagnosis.planted import asked_while, broken_by, library, marked, named
 
 with_names = sys.version_info >= (3, 12)
 """Before, the interpreter does not tell of calls that Cython has made, and names are read from the source."""
@@ -392,15 +392,6 @@ def test_a_framework_is_asked_after_its_own_calls(framework, scene, monkeypatch)
 
 
 def test_python_is_asked_only_without_the_extension(scene, monkeypatch):
-    asked = []
-    status = CudaBackend.capture_status
-    monkeypatch.setattr(CudaBackend, "capture_status", lambda *args: asked.append(1) or status(*args))
-
-    def body():
-        for _ in range(100):
-            ag.current_stream().fill(int(scene.memory), 1, 64)
-
-    with diagnosed(scene):
-        body()
-    assert (len(asked) > 200) is (in_c.fast is None), len(asked)
+    asked = asked_while(CudaBackend, diagnosed(scene), int(scene.memory), monkeypatch)
+    assert (asked > 200) is (in_c.fast is None), asked
     assert asked

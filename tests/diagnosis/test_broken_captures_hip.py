@@ -16,7 +16,7 @@ import accelerator_graph as ag
 from accelerator_graph.backends.hip import HipBackend
 from accelerator_graph.diagnosis._tracing import in_c
 from backends.hip.bench import answer, bare_stream
-from diagnosis.planted import broken_by, marked, named
+from diagnosis.planted import asked_while, broken_by, marked, named
 
 
 class Scene:
@@ -175,15 +175,6 @@ def test_a_right_program_is_not_accused(scene):
 
 
 def test_python_is_asked_only_without_the_extension(scene, monkeypatch):
-    asked = []
-    status = HipBackend.capture_status
-    monkeypatch.setattr(HipBackend, "capture_status", lambda *args: asked.append(1) or status(*args))
-
-    def body():
-        for _ in range(100):
-            ag.current_stream().fill(int(scene.memory), 1, 64)
-
-    with diagnosed(scene):
-        body()
-    assert (len(asked) > 200) is (in_c.fast is None), len(asked)
+    asked = asked_while(HipBackend, diagnosed(scene), int(scene.memory), monkeypatch)
+    assert (asked > 200) is (in_c.fast is None), asked
     assert asked
