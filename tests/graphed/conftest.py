@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph.backends import registry
 from accelerator_graph.interop import registry as interop
 
 
@@ -22,14 +21,7 @@ def device(monkeypatch):
     """The stand-in for a device, with its framework imported."""
     from graphed import fakes  # which needs NumPy
 
-    ag.backends.register("fakedevice", fakes.Device)
-    interop.register("fakeframe", fakes.Fake)
-    fakes.install(monkeypatch, "fakeframe")
-    backend = registry.get("fakedevice")
-    fakes.DEVICE[:] = [backend]
-    for each in (fakes.streams, fakes.handles, fakes.calls, fakes.casts):
-        each.clear()
-    backend.as_stream(0)
+    backend = fakes.opened(monkeypatch, fakes.Device)
     yield backend
     fakes.current.handle = 0
     fakes.modes.update(grad=False, inference=False, autocast=False, dtype="half")

@@ -10,8 +10,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from accelerator_graph.backends import registry as backends
 from accelerator_graph.backends.base import Capability
 from accelerator_graph.backends.cpu import CpuBackend
+from accelerator_graph.interop import registry as interop
 from accelerator_graph.interop.base import Framework
 
 streams = {}
@@ -321,6 +323,19 @@ class Block:
 
 def install(monkeypatch, name):
     monkeypatch.setitem(sys.modules, name, module(name))
+
+
+def opened(monkeypatch, kind):
+    """Make a device and its framework known, and return the backend of this kind, just opened."""
+    backends.register("fakedevice", kind)
+    interop.register("fakeframe", Fake)
+    install(monkeypatch, "fakeframe")
+    backend = backends.get("fakedevice")
+    DEVICE[:] = [backend]
+    for each in (streams, handles, calls, casts):
+        each.clear()
+    backend.as_stream(0)
+    return backend
 
 
 def install_grids(monkeypatch):

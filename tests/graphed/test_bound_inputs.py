@@ -17,7 +17,6 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._graphed import in_flight
-from accelerator_graph.backends import registry
 from accelerator_graph.interop import registry as interop
 from graphed import bound_device, fakes
 from graphed.bound_device import Tensor, aligned, empty_like, launch, tensor
@@ -26,15 +25,8 @@ from graphed.functions import LIMIT, in_threads
 
 @pytest.fixture(autouse=True)
 def device(monkeypatch):
-    ag.backends.register("fakedevice", bound_device.PatchableDevice)
-    interop.register("fakeframe", fakes.Fake)
-    fakes.install(monkeypatch, "fakeframe")
+    backend = fakes.opened(monkeypatch, bound_device.PatchableDevice)
     bound_device.install(monkeypatch)
-    backend = registry.get("fakedevice")
-    fakes.DEVICE[:] = [backend]
-    for each in (fakes.streams, fakes.handles, fakes.calls, fakes.casts):
-        each.clear()
-    backend.as_stream(0)
     yield backend
     backend.synchronize(fakes.streams[0])
     assert fakes.current.handle == 0
