@@ -314,13 +314,13 @@ class Graph(Lifecycle):
         DriverError
             The driver refused. Nothing has changed, unless the error says that there is no executable now.
         """
-        from ._core.node_changes import set_nodes
+        from ._core.set_nodes import set_nodes
 
         set_nodes(self, "set_node()", {node: change})
 
     def set_nodes(self, changes: Mapping[int, NodeChange]) -> None:
         """Change several nodes as `set_node` does: all of them, or none. No run sees only some changes."""
-        from ._core.node_changes import set_nodes
+        from ._core.set_nodes import set_nodes
 
         set_nodes(self, "set_nodes()", changes)
 

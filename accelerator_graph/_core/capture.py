@@ -96,7 +96,7 @@ class Capture(CaptureBase):
         if self.progress is not None:
             self.progress.begin(backend, native, self.recorded())
         if self.events is not None:
-            self.events.begin(self)
+            self.events.begin(self.recorded())
         if observer is not None:
             self.observation = observer(self)
             self.observation.begin()
@@ -166,7 +166,7 @@ class Capture(CaptureBase):
         if self.progress is not None:
             self.progress.end(self.backend, self.native)
         events = self.events
-        own = () if events is None else events.end(self)
+        own = () if events is None else events.end()
         try:
             captured = Captured(recorder, self.backend, recorder.capture_end(self._token), self._owner, *own)
         except DriverError as error:

@@ -135,6 +135,10 @@ class CaptureBase:
         except AcceleratorGraphError:  # a capture that is broken says so at its end
             return None
 
+    def record_border(self) -> int | None:
+        """Record an event at the border of a label, if that was asked for; return its number."""
+        return None if self.events is None else self.events.record()
+
     def check_thread(self, what: str) -> None:
         """Raise `GraphStateError` if this thread may not end the capture."""
         if self._identity() is not this_thread() and (what != "reset()" or self.thread_lives()):

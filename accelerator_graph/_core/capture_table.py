@@ -11,7 +11,6 @@ from .._interpreter.process import after_fork
 if TYPE_CHECKING:
     from ..backends.base import Backend
     from ..interop.base import Collective
-    from .captured_events import CapturedEvents
     from .marks import Mark
     from .progress import Progress
 
@@ -36,14 +35,15 @@ class LiveCapture(Protocol):
     """What the captured work asks other ranks for, in order."""
     progress: Progress | None
     """Marks which labels a replay has reached, if that was asked for."""
-    events: CapturedEvents | None
-    """Records events at the borders of labels, if that was asked for."""
 
     def relaxed(self) -> AbstractContextManager[object]:
         """Return a context in which this thread does not disturb the capture."""
 
     def recorded(self) -> int | None:
         """Return how many nodes there are so far; None if that is not known."""
+
+    def record_border(self) -> int | None:
+        """Record an event at the border of a label, if that was asked for; return its number."""
 
     def who(self) -> str:
         """Return who is capturing, and the way out: a clause for a message."""

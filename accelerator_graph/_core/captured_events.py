@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..backends.base import Backend, Capability, GraphContents, unsupported
 from ..errors import AcceleratorGraphError, UnsupportedError
+from .event_times import Span, times_within
 from .events import Event, OwnedEvent
-from .sections import Span, times_within
 
 if TYPE_CHECKING:
-    from .capture_table import LiveCapture
     from .marks import LabelledRange, Mark
 
 _SLOWER = "The events at the borders of labels are a part of the graph, and of the time of every replay."
@@ -26,42 +25,44 @@ class CapturedEvents:
         The backend can't record timed events in a capture.
     """
 
-    __slots__ = ("_borders", "failure", "owned")
+    __slots__ = ("_backend", "_borders", "_native", "failure", "owned")
 
-    def __init__(self, backend: Backend, device: int) -> None:
+    def __init__(self, backend: Backend, native: Any, device: int) -> None:
         if Capability.CAPTURED_EVENTS not in backend.capabilities(device):
             raise unsupported(backend, Capability.CAPTURED_EVENTS)
+        self._backend = backend
+        self._native = native
         self.owned: list[OwnedEvent] = []
         self.failure: AcceleratorGraphError | None = None
         """Why an event could not be recorded, if the capture became a graph all the same."""
         self._borders: list[tuple[int, int]] = []
 
-    def begin(self, capture: LiveCapture) -> None:
-        """Record the event at the begin of the graph."""
-        if capture.recorded() is None:
+    def begin(self, recorded: int | None) -> None:
+        """Record the event at the begin of the graph, which has so many nodes as yet."""
+        if recorded is None:
             raise UnsupportedError(
-                f"timing=True: backend {capture.backend.name!r} can't count the nodes of a capture, so it "
+                f"timing=True: backend {self._backend.name!r} can't count the nodes of a capture, so it "
                 "has no labels to time; capture without timing.",
                 capability=str(Capability.CAPTURED_EVENTS),
             )
-        self._record(capture)
+        self._record()
 
-    def record(self, capture: LiveCapture) -> int | None:
+    def record(self) -> int | None:
         """Record an event for a border and return its number; None if that fails."""
         try:
-            return self._record(capture)
+            return self._record()
         except AcceleratorGraphError as error:  # a capture that is broken says so at its end
             self.failure = error
             return None
 
-    def end(self, capture: LiveCapture) -> Sequence[OwnedEvent]:
+    def end(self) -> Sequence[OwnedEvent]:
         """Record the event at the end of the graph and return all, which the graph has to keep."""
-        self.record(capture)
+        self.record()
         return self.owned
 
-    def _record(self, capture: LiveCapture) -> int:
-        event = capture.backend.record_timed_event(capture.native)
-        self.owned.append(OwnedEvent(capture.backend, capture.backend, event))
+    def _record(self) -> int:
+        event = self._backend.record_timed_event(self._native)
+        self.owned.append(OwnedEvent(self._backend, self._backend, event))
         return len(self.owned) - 1
 
     def stand_at(self, marks: Iterable[Mark]) -> None:

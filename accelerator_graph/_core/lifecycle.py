@@ -82,7 +82,7 @@ class Lifecycle(GraphBase):
             if self._timing:
                 from .captured_events import CapturedEvents
 
-                capture.events = CapturedEvents(target._backend, target._device)
+                capture.events = CapturedEvents(target._backend, target._native, target._device)
             if finds_inputs and self._watched is None:
                 from .liveness import Watchlist
 

@@ -12,9 +12,10 @@ from ..backends.memory import memory_of
 from ..errors import GraphStateError, UnsupportedError
 from .captured import Captured
 from .captured_events import CapturedEvents
+from .event_times import Span
 from .events import Event
 from .marks import LabelledRange, if_in_order
-from .sections import Sections, Span, borders, why_not_copied
+from .sections import Sections, borders, why_not_copied
 from .stream_messages import captured_by
 from .streams import Stream
 
