@@ -13,7 +13,12 @@ from kit.explicit_runtime import Explicit
 from kit.planted.collection import caught_by
 
 
-@caught_by("test_num_nodes_counts_what_was_captured", "test_empty_capture_warns", "test_nodes_of_a_line")
+@caught_by(
+    "test_num_nodes_counts_what_was_captured",
+    "test_empty_capture_warns",
+    "test_empty_capture_with_markers_warns",
+    "test_nodes_of_a_line",
+)
 class CountsWrongly(CpuBackend):
     def node_count(self, graph: Any) -> int:
         return super().node_count(graph) + 1
