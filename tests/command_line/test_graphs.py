@@ -41,7 +41,7 @@ def test_show_and_diff_make_pages(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, ""), done.stderr
     assert "node 2 (host print) is new" in (tmp_path / "both.html").read_text(encoding="utf-8")
     done = command_line("diff", str(two), str(two), "-o", str(tmp_path / "both.svg"))
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "must end in .html" in done.stderr
     assert not (tmp_path / "both.svg").exists()
 
@@ -52,6 +52,9 @@ def test_diff_has_the_status_of_diff(tmp_path: Path) -> None:
     assert (same.returncode, same.stdout) == (0, "the graphs are equal\n"), same.stderr
     other = command_line("diff", str(two), str(three))
     assert (other.returncode, other.stdout) == (1, "node 2 (host print) is new\n"), other.stderr
+    missing = command_line("diff", str(two), str(tmp_path / "four.json"))
+    assert missing.returncode == 2
+    assert "No such file" in missing.stderr
 
 
 @pytest.mark.parametrize(
