@@ -99,7 +99,10 @@ def parser() -> argparse.ArgumentParser:
     )
     show.set_defaults(run=run_show, parser=show)
 
-    about = "say what is different in the second of two such graphs; the status is 1 if anything is, and 2 on errors"
+    about = (
+        "say what is different in the second of two such graphs; the status is 1 if anything is, "
+        "and 2 on errors"
+    )
     diff = commands.add_parser("diff", help=about, description=sentence(about))
     diff.add_argument("old", metavar="OLD.json", help="the earlier graph")
     diff.add_argument("new", metavar="NEW.json", help="the later graph")
