@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph.__main__ import main
+from accelerator_graph.inspection import files
 from command_line.calls import command_line
 
 
@@ -30,6 +32,24 @@ def test_show_draws_into_a_file(tmp_path: Path) -> None:
     done = command_line("show", str(path), "-o", str(tmp_path / "a.dot"))
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert "n0 -> n1;" in (tmp_path / "a.dot").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("command", ["show", "diff"])
+def test_a_file_is_replaced_only_by_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    graph, page = captured(tmp_path / "a.json", 2), tmp_path / "a.html"
+    page.write_text("before", encoding="utf-8")
+
+    def fails(path: str, text: str) -> None:
+        Path(path).write_text(text[:9], encoding="utf-8")
+        raise OSError("no space left")
+
+    monkeypatch.setattr(files, "_write_text", fails)
+    arguments = [command, str(graph), *([str(graph)] if command == "diff" else []), "-o", str(page)]
+    assert main(arguments) == (2 if command == "diff" else 1)
+    assert page.read_text(encoding="utf-8") == "before"
+    assert sorted(tmp_path.iterdir()) == [page, graph]
 
 
 def test_show_and_diff_make_pages(tmp_path: Path) -> None:
