@@ -190,7 +190,7 @@ class TellsTheParametersInAnotherOrder(CpuBackend):
         return [*super().parameters(graph)][::-1]
 
 
-@caught_by("test_device_memory_is_told_and_disturbs_no_capture")
+@caught_by("test_memory_is_told_and_disturbs_no_capture")
 class TellingMemoryBreaksCaptures(CpuBackend):
     def capture_begin(self, stream: Any, mode: Any) -> Any:
         self.latest = super().capture_begin(stream, mode)
@@ -201,7 +201,7 @@ class TellingMemoryBreaksCaptures(CpuBackend):
         return DeviceMemory(1, 2)
 
 
-@caught_by("test_device_memory_is_told_and_disturbs_no_capture")
+@caught_by("test_memory_is_told_and_disturbs_no_capture")
 class HasMoreThanAllMemory(CpuBackend):
     def device_memory(self, obj: Any) -> Any:
         return DeviceMemory(2, 1)

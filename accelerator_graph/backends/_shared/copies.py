@@ -1,0 +1,25 @@
+"""How large a graph is, which no driver tells: as large as a copy of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from ..._interpreter.heap import heap_bytes
+from .event_nodes import release
+
+T = TypeVar("T")
+
+
+def bytes_of_copy(copy: Callable[[], T], destroy: Callable[[T], object]) -> int | None:
+    """Return by how much the heap of the C library grows with a copy; None where it does not tell.
+
+    What the driver keeps for later graphs is counted only the first time, and other threads are counted too.
+    """
+    before = heap_bytes()
+    if before is None:
+        return None
+    made = copy()
+    after = heap_bytes()
+    release(destroy, made)
+    return None if after is None or after < before else after - before
