@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ..._interpreter.heap import heap_bytes
-from .event_nodes import release
 
 T = TypeVar("T")
 
@@ -20,6 +19,8 @@ def bytes_of_copy(copy: Callable[[], T], destroy: Callable[[T], object]) -> int 
     if before is None:
         return None
     made = copy()
-    after = heap_bytes()
-    release(destroy, made)
+    try:
+        after = heap_bytes()
+    finally:
+        destroy(made)
     return None if after is None or after < before else after - before
