@@ -393,20 +393,6 @@ class CudaBackend(Lends):
             free, total = driver.call("cuMemGetInfo")
         return DeviceMemory(int(free), int(total), used, reserved)
 
-    def host_bytes(self, obj: Graph | Executable) -> int | None:
-        """Return how much memory a copy of a graph takes. Nothing is known of executables."""
-        from ._shared.copies import bytes_of_copy
-
-        if isinstance(obj, Executable):
-            return None
-        driver = self._driver
-
-        def copy() -> Graph:
-            return Graph(driver.call("cuGraphClone", obj.handle), obj.context)
-
-        with driver.relaxed(obj.context):
-            return bytes_of_copy(copy, self.destroy_graph)
-
     def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
         """Let the driver write the graph to `path` in the DOT language."""
         flags = self._driver.api.CUgraphDebugDot_flags

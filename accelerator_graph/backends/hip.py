@@ -393,7 +393,7 @@ class HipBackend(Lends):
 
     def host_bytes(self, obj: Graph | Executable) -> int | None:
         """Return how much memory a copy of a graph takes. Nothing is known of executables."""
-        from ._shared.copies import bytes_of_copy
+        from ._hip.copies import bytes_of_copy
 
         if isinstance(obj, Executable):
             return None

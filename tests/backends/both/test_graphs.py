@@ -55,31 +55,6 @@ def test_a_graph_may_have_two_executables(backend, stream, block):
     backend.destroy_executable(first)
 
 
-def test_a_kept_graph_is_as_large_as_a_copy(backend, stream, block):
-    def size(fills):
-        with ag.Stream(backend=backend.name) as home, ag.Graph(keep_graph=True) as graph:
-            for _ in range(fills):
-                home.fill(block, 7)
-        graph.memory()  # the first copy takes what the driver keeps for later ones as well
-        return graph.memory().definition.nbytes
-
-    small, large = size(100), size(1000)
-    assert 5 * small < large < 20 * small
-    assert 1000 * 100 < large < 1000 * 10_000
-
-
-def test_the_copy_that_is_measured_is_destroyed(backend, stream, block, monkeypatch):
-    graph, destroyed = recorded(backend, stream, block), []
-    destroys = type(backend).destroy_graph
-    monkeypatch.setattr(
-        type(backend), "destroy_graph", lambda self, each: (destroyed.append(each), destroys(self, each))
-    )
-    assert backend.host_bytes(graph) is not None
-    assert len(destroyed) == 1
-    assert destroyed[0] is not graph
-    replayed(backend, graph, stream)
-
-
 def test_a_profile_times_replays_and_puts_the_memory_of_the_device_back(backend, stream, block):
     name = backend.name
     home = ag.Stream(backend=name)

@@ -1,4 +1,4 @@
-"""How large a graph is, which no driver tells: as large as a copy of it."""
+"""How large a graph is, which the runtime does not tell: as large as a copy of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 def bytes_of_copy(copy: Callable[[], T], destroy: Callable[[T], object]) -> int | None:
     """Return by how much the heap of the C library grows with a copy; None where it does not tell.
 
-    What the driver keeps for later graphs is counted only the first time, and other threads are counted too.
+    What the runtime keeps for later graphs is counted the first time, and what other threads take always.
     """
     before = heap_bytes()
     if before is None:
