@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
 
 from ..._core.streams import Stream
 from .case import Case
@@ -11,7 +11,7 @@ from .expectation import Expectation
 from .places import wait
 from .report import Finding
 from .surroundings import keep_busy
-from .trial import no_load
+from .trial import Load, no_load
 
 _REPLAYS = 3
 
@@ -22,9 +22,17 @@ def races(case: Case) -> list[Finding]:
     Kernels that fill the device run one after another, always in the same order. So half of the runs have
     other work beside them, on a stream that shares no memory with them.
     """
-    trial, found = case.trial, {}
     other = Stream(backend=case.program.stream.backend, like=case.program.stream)
-    loads = (no_load, partial(keep_busy, case, other))
+    kept: list[object] = []
+    try:
+        return _races(case, (no_load, lambda: kept.append(keep_busy(case, other))))
+    finally:
+        wait(other)  # what is kept lies in memory that this stream fills
+        kept.clear()
+
+
+def _races(case: Case, loads: Sequence[Load]) -> list[Finding]:
+    trial, found = case.trial, {}
     expected = Expectation(trial.targets, [case.base], case.tolerance)
     expected.unstable, expected.spread = case.expected.unstable, case.expected.spread
     for load in loads:
@@ -34,7 +42,6 @@ def races(case: Case) -> list[Finding]:
                     found[each.target] = each
         if found:
             break
-    wait(other)
     return [
         case.found(
             each,

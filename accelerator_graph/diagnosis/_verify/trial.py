@@ -159,14 +159,14 @@ class Trial:
         filled : int
             With which of two patterns frameworks fill new arrays.
         load : callable
-            Gives the device other work to do meanwhile, and returns what has to live until that is done.
+            Gives the device other work to do meanwhile.
         """
         program = self.program
         self._restore(program.inputs, data, start, python)
         if random:
             program.random.restore()
         with self._filling(filled):
-            busy = load()
+            load()
             results = self._beside() if beside else program.eager()
         self.eager_runs += 1
         others = [*program.inputs, *program.state]
@@ -174,7 +174,6 @@ class Trial:
             self.targets, self.results = [*results, *others], len(results)
         self._check([*results, *others], "the result differ between two runs")
         contents = self._read(results, others)
-        del busy
         self.writes = self.writes or contents[len(results) :] != self._beginning(data, start)
         return Run(contents)
 
@@ -258,12 +257,10 @@ class Trial:
             before = place.pattern(pattern)  # kept until the copy is done
             place.write(program.stream, before)
             wait(program.stream)
-        busy = load()
+        load()
         results = program.replay()
         self.replays += 1
-        contents = self._read(results, [*program.fed, *program.state])
-        del busy
-        return Run(contents)
+        return Run(self._read(results, [*program.fed, *program.state]))
 
     def _check(self, found: list[Place], what: str) -> None:
         alike = len(found) == len(self.targets)
