@@ -134,7 +134,7 @@ class Stream(StreamBase):
         if isinstance(other, Event):
             source.wait_event(self._native, other._native.value)
             return
-        _held_too = other._in_use()
+        _other_held = other._in_use()
         event = source.record_event(other._native)
         try:
             source.wait_event(self._native, event)
