@@ -113,6 +113,10 @@ class BoundInputs:
         self.arguments: frozenset[int] = frozenset(each.argument for each in bindables)
         self._others = [i for i in firsts if i not in self.arguments]
 
+    def addresses(self, count: int) -> list[int] | None:
+        """Return where the arrays of the latest call were, all `count` of them; None if any was copied."""
+        return None if self._copied or len(self._latest) < count else self._latest
+
     def patch(self, leaves: Leaves) -> frozenset[int]:
         """Have the next run use these arrays; return the arguments that have to be copied all the same.
 

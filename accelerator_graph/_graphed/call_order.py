@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .._core.current_stream import current as current_or_none
 from .._core.events import Event
@@ -99,6 +99,17 @@ def current_stream_or_none() -> Stream | None:
         return None
 
 
+class Seen(NamedTuple):
+    """What C asks before it replays on a stream that it knows."""
+
+    questions: tuple[tuple[Any, ...], ...]
+    """Callables, each with its argument if it takes one, and with the answer that has to come."""
+    handle: int
+    status: int
+    alive: int
+    """The stream and the addresses of functions that both have to answer 0 for it; 0 if there is none."""
+
+
 class ReplayStream(NamedTuple):
     """A stream that is ready for a replay."""
 
@@ -109,6 +120,8 @@ class ReplayStream(NamedTuple):
     """Whether the copies need the stream entered, so that all frameworks make them there."""
     marked: bool
     """Whether the end of the call has to be marked, since the stream may be destroyed before the next."""
+    seen: Seen | None
+    """How C sees that the next call may be replayed on this stream as well; None if it can't see that."""
 
 
 class ReplayStreams:
@@ -171,4 +184,19 @@ class ReplayStreams:
             stream = Stream._make(backend, backend.as_stream(handle), self._device, owner)
         stream = self._order.hold(stream)
         launch = self._graph.bind(stream)
-        return ReplayStream(stream, launch, self._entered or elsewhere, not lives_while_held(stream))
+        entered, marked = self._entered or elsewhere, not lives_while_held(stream)
+        seen = None if entered or marked else self._seen(stream, handle)
+        return ReplayStream(stream, launch, entered, marked, seen)
+
+    def _seen(self, stream: Stream, handle: Hashable) -> Seen | None:
+        """Return how C sees that this stream is current and does not capture."""
+        if self._framework is None or self._asked_device is None:
+            return None
+        current = self._framework.current_handle(self._asked_device)
+        if current is None:
+            return None
+        status = self._backend.status_function(stream._native)
+        if status is None:
+            return Seen(((*current, handle), (self._status, stream._native, _IDLE)), 0, 0, 0)
+        number = self._backend.handle_int(stream._native)
+        return Seen(((*current, handle),), number, status.address, status.alive)

@@ -173,6 +173,17 @@ class StaticInputs:
         for i, static, assign in self._copies_in:
             self._copy(stream, assign, static, leaves[i])
 
+    def addresses(self) -> list[int] | None:
+        """Return where the graph reads the arrays of the latest call, and writes them if it does.
+
+        None if a call that has its arrays there has anything to copy.
+        """
+        if self._copies_back:
+            return None
+        if self.bound is not None:
+            return self.bound.addresses(len(self.arrays))
+        return None if self._copies_in else self._nodes.addresses(len(self.arrays))
+
     def copy_back(self, leaves: Leaves, stream: Stream) -> None:
         """Copy the static arrays that the function writes or returns to the caller's arrays."""
         bound = self.bound
