@@ -60,7 +60,7 @@ refers_to(PyObject *reference, PyObject *object)
 #else
     PyObject *found = PyWeakref_GetObject(reference);
 #endif
-    return found == object;
+    return found == object && object != Py_None; /* which a dead reference has, too */
 }
 
 static int

@@ -52,8 +52,13 @@ layout_init(Layout *self, PyObject *object)
 {
     Array *array = &self->array;
     self->tell = tell_of((PyObject *)Py_TYPE(object));
-    if (self->tell == NULL || self->tell(object, array) != 0)
+    if (self->tell == NULL)
         return -1;
+    if (self->tell(object, array) != 0) {
+        if (!PyErr_Occurred())
+            PyErr_Format(PyExc_ValueError, "%R does not describe this array in C; read it.", Py_TYPE(object));
+        return -1;
+    }
     size_t nbytes = (size_t)array->ndim * sizeof(int64_t);
     self->extents = PyMem_Malloc(2 * nbytes + 1);
     if (self->extents == NULL) {
