@@ -172,13 +172,8 @@ class Bench:
         if capturing:
             functions = [ctypes.cast(vendor.capturing, ctypes.c_void_p).value] * 2
         self.target = self.launcher, questions, (RESULT,)
-        self.follow = partial(
-            self.guard.follow,
-            self.target,
-            [x.told[0] for x in self.arrays],
-            self.arrays if keep else None,
-            77,
-        )
+        addresses, kept = [x.told[0] for x in self.arrays], self.arrays if keep else None
+        self.follow = partial(self.guard.follow, self.target, addresses, kept, 77)
         self.functions = functions
         self.follow(*functions)
 
