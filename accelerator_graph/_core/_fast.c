@@ -20,6 +20,7 @@ typedef int (*capturing_function)(void *stream, int *status);
 typedef struct {
     PyTypeObject *launch_type;
     PyTypeObject *lock_type;
+    PyTypeObject *launcher_type;
 } State;
 
 static int
@@ -69,9 +70,10 @@ module_exec(PyObject *module)
     State *state = PyModule_GetState(module);
     state->lock_type = add_type(module, &lock_spec);
     state->launch_type = add_type(module, &launch_spec);
-    if (state->lock_type == NULL || state->launch_type == NULL)
+    state->launcher_type = add_type(module, &launcher_spec);
+    if (state->lock_type == NULL || state->launch_type == NULL || state->launcher_type == NULL)
         return -1;
-    PyType_Spec *others[] = {&launcher_spec, &follower_spec, &method_spec, &guard_spec, &watch_spec};
+    PyType_Spec *others[] = {&follower_spec, &method_spec, &guard_spec, &watch_spec};
     for (size_t i = 0; i < Py_ARRAY_LENGTH(others); i++) {
         PyTypeObject *type = add_type(module, others[i]);
         if (type == NULL)
@@ -87,6 +89,7 @@ module_traverse(PyObject *module, visitproc visit, void *arg)
     State *state = PyModule_GetState(module);
     Py_VISIT(state->lock_type);
     Py_VISIT(state->launch_type);
+    Py_VISIT(state->launcher_type);
     return 0;
 }
 
@@ -96,6 +99,7 @@ module_clear(PyObject *module)
     State *state = PyModule_GetState(module);
     Py_CLEAR(state->lock_type);
     Py_CLEAR(state->launch_type);
+    Py_CLEAR(state->launcher_type);
     return 0;
 }
 

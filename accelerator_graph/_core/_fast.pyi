@@ -141,23 +141,23 @@ class Guard:
         modes: tuple[tuple[Any, ...], ...],
     ) -> None: ...
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> tuple[Any] | list[Any] | None:
-        """Return the result in a tuple if the call was repeated; else the arrays if it is alike, or None."""
+        """Return the result in a tuple if the call was repeated, else a list if it is alike, or None.
+
+        The list has the arrays, and at its end what stands for the stream, or None if that is not ready.
+        """
 
     def follow(
         self,
-        target: tuple[Launcher, tuple[tuple[Any, ...], ...], tuple[Any]],
-        addresses: list[int],
+        target: tuple[object, tuple[tuple[Any, ...], ...], int, int, int, object, tuple[Any] | None],
+        addresses: list[int] | None,
         arrays: list[Any] | None,
-        stream: int,
-        status: int,
-        alive: int,
         /,
     ) -> None:
         """Repeat calls whose arrays are at these addresses, and are these very arrays if they are given.
 
-        The target is what launches, questions as those of the modes, and the result. `status` and `alive` are
-        addresses of an ``int function(void *stream, int *status)`` or 0; both have to return 0, and the
-        status has to be 0.
+        The target has what stands for the stream; what it takes for that to be ready, which is questions, as
+        those of the modes, and the stream's handle with the addresses, or 0, of two ``int function(void
+        *stream, int *status)`` that have to return 0, the first with the status 0; a Launcher; and the result.
         """
 
     def stop(self) -> int:

@@ -15,6 +15,16 @@ typedef struct {
 } Parameter;
 
 typedef struct {
+    PyObject *where;     /* NULL: nothing is known; else what stands for the stream of the latest call */
+    PyObject *questions; /* about the stream: a tuple, as `modes` */
+    capturing_function status, alive; /* NULL, or have to say that the stream does not capture */
+    void *stream;
+    PyObject *launcher; /* NULL: no call is repeated */
+    PyObject *result;   /* of a repeated call, in a tuple */
+    PyObject *kept;     /* NULL, or weak references to the arrays, which have to be the same ones */
+} Target;
+
+typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *captures; /* a dict: as long as it holds anything, no call is like another */
@@ -23,10 +33,7 @@ typedef struct {
     PyObject *grad;     /* "requires_grad" */
     Py_ssize_t positional, named, arrays, count;
     Parameter *parameters;
-    PyObject *target; /* NULL, or a tuple: Launcher, questions about the stream, the result in a tuple */
-    capturing_function status, alive; /* NULL, or have to say that the stream does not capture */
-    void *stream;
-    PyObject *kept; /* NULL, or weak references to the arrays, which have to be the same ones */
+    Target target;
     uintptr_t addresses[MOST_ARRAYS];
     Py_ssize_t repeats; /* calls since `stop` */
 } Guard;
@@ -142,17 +149,25 @@ guard_takes(Guard *self, PyObject **arrays, PyObject *kept)
     return 1;
 }
 
+/* Say whether the stream is the current one, and does not capture. */
+static int
+target_is_ready(Target *target)
+{
+    int status = 0, unused = 0;
+    return target->where != NULL && answered(target->questions)
+           && (target->alive == NULL || target->alive(target->stream, &unused) == 0)
+           && (target->status == NULL || (target->status(target->stream, &status) == 0 && status == 0));
+}
+
 /* Launch with the lock held, which lets no code of Python run: 1, 0 if that can't be done now, -1 if it failed. */
 static int
-guard_launch(Guard *self, PyObject *target, PyObject *kept, Launch *what, const uintptr_t *addresses)
+guard_launch(Guard *self, Target *target, Launch *what, const uintptr_t *addresses)
 {
-    int code = 0, status = 0, unused = 0, done = 0;
+    int code = 0, done = 0;
     if (!PyThread_acquire_lock(self->lock->lock, NOWAIT_LOCK))
         return 0;
-    if (self->target == target && self->kept == kept
-        && memcmp(self->addresses, addresses, (size_t)self->arrays * sizeof *addresses) == 0
-        && (self->alive == NULL || self->alive(self->stream, &unused) == 0)
-        && (self->status == NULL || (self->status(self->stream, &status) == 0 && status == 0)))
+    if (self->target.where == target->where && self->target.kept == target->kept && self->target.launcher != NULL
+        && memcmp(self->addresses, addresses, (size_t)self->arrays * sizeof *addresses) == 0)
         done = launch_now(what, &code);
     self->repeats += done && code == 0;
     PyThread_release_lock(self->lock->lock);
@@ -161,29 +176,62 @@ guard_launch(Guard *self, PyObject *target, PyObject *kept, Launch *what, const 
 
 /* Do what the call before did, which used the same memory: 1, 0 if Python has to do it, -1 with an error. */
 static int
-guard_repeat(Guard *self, PyObject *target, PyObject *kept, PyObject **arrays, const uintptr_t *addresses)
+guard_repeat(Guard *self, Target *target, PyObject **arrays, const uintptr_t *addresses)
 {
-    Launcher *launcher = (Launcher *)PyTuple_GET_ITEM(target, 0);
+    Launcher *launcher = (Launcher *)target->launcher;
     Launch *what;
-    if (!answered(PyTuple_GET_ITEM(target, 1)) || !guard_takes(self, arrays, kept))
+    if (launcher == NULL || memcmp(self->addresses, addresses, (size_t)self->arrays * sizeof *addresses) != 0
+        || !guard_takes(self, arrays, target->kept))
         return 0;
     Py_BEGIN_CRITICAL_SECTION(launcher);
     what = (Launch *)Py_XNewRef(launcher->target);
     Py_END_CRITICAL_SECTION();
     if (what == NULL)
         return 0;
-    int done = PyDict_GET_SIZE(self->captures) != 0 ? 0 : guard_launch(self, target, kept, what, addresses);
+    int done = PyDict_GET_SIZE(self->captures) != 0 ? 0 : guard_launch(self, target, what, addresses);
     Py_DECREF(what); /* by now it may be the last that holds the executable */
     return done;
+}
+
+static void
+target_hold(Target *target)
+{
+    Py_XINCREF(target->where);
+    Py_XINCREF(target->questions);
+    Py_XINCREF(target->launcher);
+    Py_XINCREF(target->result);
+    Py_XINCREF(target->kept);
+}
+
+static void
+target_let_go(Target *target)
+{
+    Py_XDECREF(target->where);
+    Py_XDECREF(target->questions);
+    Py_XDECREF(target->launcher);
+    Py_XDECREF(target->result);
+    Py_XDECREF(target->kept);
+}
+
+/* Return a list of the arrays, and of what stands for the stream. */
+static PyObject *
+arrays_and(PyObject *where, PyObject **arrays, Py_ssize_t count)
+{
+    PyObject *found = PyList_New(count + 1);
+    for (Py_ssize_t i = 0; found != NULL && i < count; i++)
+        PyList_SET_ITEM(found, i, Py_NewRef(arrays[i]));
+    if (found != NULL)
+        PyList_SET_ITEM(found, count, Py_NewRef(where));
+    return found;
 }
 
 static PyObject *
 guard_call(PyObject *op, PyObject *const *args, size_t count, PyObject *names)
 {
     Guard *self = (Guard *)op;
-    PyObject *arrays[MOST_ARRAYS], *target, *kept, *answer;
+    PyObject *arrays[MOST_ARRAYS], *answer;
     uintptr_t addresses[MOST_ARRAYS];
-    int done = 0;
+    Target target;
     if (PyVectorcall_NARGS(count) != 2 || names != NULL || !PyTuple_CheckExact(args[0])
         || !PyDict_CheckExact(args[1])) {
         PyErr_SetString(PyExc_TypeError, "a guard takes a tuple and a dict; pass args and kwargs.");
@@ -192,15 +240,14 @@ guard_call(PyObject *op, PyObject *const *args, size_t count, PyObject *names)
     if (PyDict_GET_SIZE(self->captures) != 0 || !guard_fits(self, args[0], args[1], arrays, addresses))
         Py_RETURN_NONE;
     Py_BEGIN_CRITICAL_SECTION(self);
-    target = Py_XNewRef(self->target);
-    kept = Py_XNewRef(self->kept);
+    target = self->target;
+    target_hold(&target);
     Py_END_CRITICAL_SECTION();
-    if (target != NULL)
-        done = guard_repeat(self, target, kept, arrays, addresses);
-    answer = done > 0 ? Py_NewRef(PyTuple_GET_ITEM(target, 2)) : done < 0 ? NULL : PyList_New(self->arrays);
-    for (Py_ssize_t i = 0; answer != NULL && done == 0 && i < self->arrays; i++)
-        PyList_SET_ITEM(answer, i, Py_NewRef(arrays[i]));
-    Py_XDECREF(target);
-    Py_XDECREF(kept);
+    int ready = target_is_ready(&target), done = ready ? guard_repeat(self, &target, arrays, addresses) : 0;
+    if (done == 0)
+        answer = arrays_and(ready ? target.where : Py_None, arrays, self->arrays);
+    else
+        answer = done > 0 ? Py_NewRef(target.result) : NULL;
+    target_let_go(&target);
     return answer;
 }

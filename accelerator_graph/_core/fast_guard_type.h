@@ -68,18 +68,17 @@ guard_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
-/* Forget where the arrays were; the lock is held. */
+/* Put a target in the place of the one before; the lock is held. */
 static void
-guard_forget(Guard *self)
+guard_set_target(Guard *self, Target target)
 {
-    PyObject *target, *kept;
+    Target before;
+    target_hold(&target);
     Py_BEGIN_CRITICAL_SECTION(self);
-    target = self->target;
-    kept = self->kept;
-    self->target = self->kept = NULL;
+    before = self->target;
+    self->target = target;
     Py_END_CRITICAL_SECTION();
-    Py_XDECREF(target);
-    Py_XDECREF(kept);
+    target_let_go(&before);
 }
 
 static PyObject *
@@ -88,7 +87,7 @@ guard_stop(PyObject *op, PyObject *Py_UNUSED(ignored))
     Guard *self = (Guard *)op;
     Py_ssize_t repeats = self->repeats;
     self->repeats = 0;
-    guard_forget(self);
+    guard_set_target(self, (Target){0});
     return PyLong_FromSsize_t(repeats);
 }
 
@@ -110,32 +109,43 @@ static PyObject *
 guard_follow(PyObject *op, PyObject *args)
 {
     Guard *self = (Guard *)op;
-    PyObject *target, *addresses, *arrays, *kept = NULL;
+    Target target = {0};
+    PyObject *launcher, *result, *addresses, *arrays, *kept = NULL;
+    State *state = PyType_GetModuleState(Py_TYPE(op));
     void *stream, *status, *alive;
-    if (!PyArg_ParseTuple(args, "O!O!OO&O&O&:follow", &PyTuple_Type, &target, &PyList_Type, &addresses,
-                          &arrays, address, &stream, address, &status, address, &alive))
+    if (state == NULL
+        || !PyArg_ParseTuple(args, "(OO!O&O&O&OO)OO:follow", &target.where, &PyTuple_Type, &target.questions,
+                             address, &stream, address, &status, address, &alive, &launcher, &result, &addresses,
+                             &arrays))
         return NULL;
-    if (PyList_GET_SIZE(addresses) != self->arrays
-        || (arrays != Py_None && (!PyList_Check(arrays) || PyList_GET_SIZE(arrays) != self->arrays))) {
-        PyErr_SetString(PyExc_ValueError, "there must be as many addresses as arrays, and as the guard has.");
-        return NULL;
-    }
-    guard_forget(self);
-    for (Py_ssize_t i = 0; i < self->arrays; i++) {
-        void *where;
-        if (!address(PyList_GET_ITEM(addresses, i), &where))
+    target.stream = stream;
+    target.status = (capturing_function)status;
+    target.alive = (capturing_function)alive;
+    if (addresses != Py_None) {
+        if (!PyList_Check(addresses) || PyList_GET_SIZE(addresses) != self->arrays
+            || (arrays != Py_None && (!PyList_Check(arrays) || PyList_GET_SIZE(arrays) != self->arrays))) {
+            PyErr_SetString(PyExc_ValueError, "there must be as many addresses as arrays, and as the guard has.");
             return NULL;
-        self->addresses[i] = (uintptr_t)where;
+        }
+        if (!Py_IS_TYPE(launcher, state->launcher_type) || !PyTuple_CheckExact(result)) {
+            PyErr_SetString(PyExc_TypeError, "calls are repeated by a Launcher, with a result in a tuple.");
+            return NULL;
+        }
+        guard_set_target(self, (Target){0});
+        for (Py_ssize_t i = 0; i < self->arrays; i++) {
+            void *where;
+            if (!address(PyList_GET_ITEM(addresses, i), &where))
+                return NULL;
+            self->addresses[i] = (uintptr_t)where;
+        }
+        if (arrays != Py_None && (kept = references_to(arrays)) == NULL)
+            return NULL;
+        target.launcher = launcher;
+        target.result = result;
+        target.kept = kept;
     }
-    if (arrays != Py_None && (kept = references_to(arrays)) == NULL)
-        return NULL;
-    self->stream = stream;
-    self->status = (capturing_function)status;
-    self->alive = (capturing_function)alive;
-    Py_BEGIN_CRITICAL_SECTION(self);
-    self->kept = kept;
-    self->target = Py_NewRef(target);
-    Py_END_CRITICAL_SECTION();
+    guard_set_target(self, target);
+    Py_XDECREF(kept);
     Py_RETURN_NONE;
 }
 
@@ -147,8 +157,11 @@ guard_traverse(PyObject *op, visitproc visit, void *arg)
     Py_VISIT(self->captures);
     Py_VISIT(self->lock);
     Py_VISIT(self->modes);
-    Py_VISIT(self->target);
-    Py_VISIT(self->kept);
+    Py_VISIT(self->target.where);
+    Py_VISIT(self->target.questions);
+    Py_VISIT(self->target.launcher);
+    Py_VISIT(self->target.result);
+    Py_VISIT(self->target.kept);
     for (Py_ssize_t i = 0; i < self->count; i++) {
         Py_VISIT(self->parameters[i].value);
         Py_VISIT(self->parameters[i].altered);
@@ -160,8 +173,7 @@ static int
 guard_clear(PyObject *op)
 {
     Guard *self = (Guard *)op;
-    Py_CLEAR(self->target);
-    Py_CLEAR(self->kept);
+    guard_set_target(self, (Target){0});
     for (Py_ssize_t i = 0; i < self->count; i++)
         if (self->parameters[i].kind == CONSTANT)
             Py_SETREF(self->parameters[i].value, Py_NewRef(Py_None));
@@ -186,8 +198,7 @@ guard_dealloc(PyObject *op)
     Py_XDECREF(self->lock);
     Py_XDECREF(self->modes);
     Py_XDECREF(self->grad);
-    Py_XDECREF(self->target);
-    Py_XDECREF(self->kept);
+    target_let_go(&self->target);
     let_go(op);
 }
 

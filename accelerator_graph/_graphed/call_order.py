@@ -99,15 +99,9 @@ def current_stream_or_none() -> Stream | None:
         return None
 
 
-class Seen(NamedTuple):
-    """What C asks before it replays on a stream that it knows."""
-
-    questions: tuple[tuple[Any, ...], ...]
-    """Callables, each with its argument if it takes one, and with the answer that has to come."""
-    handle: int
-    status: int
-    alive: int
-    """The stream and the addresses of functions that both have to answer 0 for it; 0 if there is none."""
+Questions = tuple[tuple[tuple[Any, ...], ...], int, int, int]
+"""What C asks about a stream: callables, each with its argument if it takes one, and with the answer that has to
+come; the handle, and the addresses of two functions that have to return 0 for that, or 0."""
 
 
 class ReplayStream(NamedTuple):
@@ -120,8 +114,8 @@ class ReplayStream(NamedTuple):
     """Whether the copies need the stream entered, so that all frameworks make them there."""
     marked: bool
     """Whether the end of the call has to be marked, since the stream may be destroyed before the next."""
-    seen: Seen | None
-    """How C sees that the next call may be replayed on this stream as well; None if it can't see that."""
+    questions: Questions | None
+    """How C sees that the stream is still ready; None if it can't see that."""
 
 
 class ReplayStreams:
@@ -185,11 +179,10 @@ class ReplayStreams:
         stream = self._order.hold(stream)
         launch = self._graph.bind(stream)
         entered, marked = self._entered or elsewhere, not lives_while_held(stream)
-        seen = None if entered or marked else self._seen(stream, handle)
-        return ReplayStream(stream, launch, entered, marked, seen)
+        questions = None if entered or marked else self._questions(stream, handle)
+        return ReplayStream(stream, launch, entered, marked, questions)
 
-    def _seen(self, stream: Stream, handle: Hashable) -> Seen | None:
-        """Return how C sees that this stream is current and does not capture."""
+    def _questions(self, stream: Stream, handle: Hashable) -> Questions | None:
         if self._framework is None or self._asked_device is None:
             return None
         current = self._framework.current_handle(self._asked_device)
@@ -197,6 +190,6 @@ class ReplayStreams:
             return None
         status = self._backend.status_function(stream._native)
         if status is None:
-            return Seen(((*current, handle), (self._status, stream._native, _IDLE)), 0, 0, 0)
+            return ((*current, handle), (self._status, stream._native, _IDLE)), 0, 0, 0
         number = self._backend.handle_int(stream._native)
-        return Seen(((*current, handle),), number, status.address, status.alive)
+        return ((*current, handle),), number, status.address, status.alive

@@ -16,9 +16,9 @@ from ..errors import GraphStateError
 from .arguments import Arguments, Shape
 from .bound_inputs import Unpatchable
 from .cache import GraphCache, Uncaptured, check_bucket
-from .call_order import current_stream_or_none
+from .call_order import ReplayStream, current_stream_or_none
 from .containers import rebuild
-from .guards import follow, guard_for
+from .guards import Guarded, guarded
 from .options import CacheInfo, GraphInputs, Options
 from .per_instance import PerInstance
 from .recorded_call import RecordedCall, Swap
@@ -78,20 +78,23 @@ class Graphed(Generic[P, R]):
         self._instances: PerInstance[Graphed[..., R]] = PerInstance(getattr(function, "__name__", ""))
         self._lock = new_lock()
         self._cache = GraphCache(options)
-        self._latest: RecordedCall | None = None
-        """The graph of the latest call, if its guard sees which calls are like that."""
+        self._latest: tuple[RecordedCall, Guarded] | None = None
+        """The graph of the latest call, and what sees that the next one is like that, if anything does."""
         ownership.track(self)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function, or replay what it did."""
         latest = self._latest
-        if latest is not None and latest.guard is not None and not capture_table.thread.graphs:
-            found: Any = latest.guard(args, kwargs)
+        if latest is not None and not capture_table.thread.graphs:
+            found: Any = latest[1].same(args, kwargs)
             if type(found) is tuple:  # replayed: the result
                 return found[0]  # type: ignore[no-any-return]
             if found is not None and not self._in_a_call():
+                where = found.pop()
                 with self._lock:
-                    replayed = self._replay(latest, latest.signature, found)
+                    if latest is not self._latest or where is not latest[1].where:
+                        where = None  # another thread has called meanwhile
+                    replayed = self._replay(latest[0], latest[0].signature, found, where=where)
                 if replayed is not None:
                     return replayed[0]  # type: ignore[no-any-return]
         if capture_table.thread.graphs or self._in_a_call():
@@ -140,28 +143,37 @@ class Graphed(Generic[P, R]):
         recorded.guard_tried = True
         if fast is not None and self._choose is None:
             sources = self._arguments.sources(count, names)
-            recorded.guard = guard_for(call, sources, self._instance, self._cache.reader, self._lock)
+            parts = recorded.inputs, recorded.result, call, sources, self._instance
+            recorded.guarded = guarded(*parts, self._cache.reader, self._lock)
 
     def _pause(self) -> None:
         """Have no guard replay on its own until the next call; the lock is held."""
         latest, self._latest = self._latest, None
-        if latest is not None and latest.guard is not None:
-            self._cache.count_replays(latest, latest.guard.stop())
+        if latest is not None:
+            self._cache.count_replays(latest[0], latest[1].same.stop())
 
     def _in_a_call(self) -> bool:
         """Return True in a signal handler or a finaliser that interrupts another call of this thread."""
         return self._lock._is_owned()  # type: ignore[union-attr,no-any-return]
 
     def _replay(
-        self, recorded: RecordedCall, signature: Hashable, leaves: Leaves, current: Stream | None = None
+        self,
+        recorded: RecordedCall,
+        signature: Hashable,
+        leaves: Leaves,
+        current: Stream | None = None,
+        where: ReplayStream | None = None,
     ) -> tuple[Any] | None:
-        """Replay a call and return its result; None if the graph or its stream can't be used now."""
+        """Replay a call and return its result; None if the graph or its stream can't be used now.
+
+        `current` is the current stream, and `where` is that of the latest call if it is ready, if they are known.
+        """
         self._pause()
         if recorded.closed:  # by another thread
             return None
         if self._choose is not None:
             check_bucket(signature, recorded.signature, self)
-        where = recorded.streams.ready(current)
+        where = where or recorded.streams.ready(current)
         if where is None:
             return None
         try:
@@ -170,9 +182,9 @@ class Graphed(Generic[P, R]):
             self._cache.drop(recorded, str(error).rstrip("."))
             return None
         self._cache.count_replays(recorded)
-        if recorded.guard is not None:
-            follow(recorded.guard, recorded, where, leaves)
-            self._latest = recorded
+        if recorded.guarded is not None:
+            recorded.guarded.follow(leaves, where)
+            self._latest = recorded, recorded.guarded
         return (result,)
 
     def _run_or_capture(self, call: Call) -> R:

@@ -15,14 +15,21 @@ from .values import is_constant
 if TYPE_CHECKING:
     from .._core._fast import Guard
     from .call_order import ReplayStream
-    from .recorded_call import RecordedCall
+    from .results import Result
+    from .static_inputs import StaticInputs
 
 _ARRAY, _CONSTANT, _INSTANCE = range(3)
 
 
-def guard_for(
-    call: Call, sources: Sequence[Source], instance: weakref.ref[Any] | None, reader: Reader, lock: Any
-) -> Guard | None:
+def guarded(
+    inputs: StaticInputs,
+    result: Result,
+    call: Call,
+    sources: Sequence[Source],
+    instance: weakref.ref[Any] | None,
+    reader: Reader,
+    lock: Any,
+) -> Guarded | None:
     """Return what sees that calls are like this one; None if that takes more than C can read.
 
     C reads arrays whose types describe them by DLPack's functions in C, and values that are the same objects
@@ -46,20 +53,39 @@ def guard_for(
     named = sum(isinstance(source, str) for source in sources)
     positional = skipped + sum(isinstance(source, int) for source in sources)
     try:
-        made: Guard = fast.Guard(capture_table.live, lock, positional, named, tuple(parameters), modes)
+        guard = fast.Guard(capture_table.live, lock, positional, named, tuple(parameters), modes)
     except Exception:  # a type that does not describe its arrays, or not these
         return None
-    return made
+    return Guarded(guard, inputs, result)
 
 
-def follow(guard: Guard, recorded: RecordedCall, where: ReplayStream, leaves: list[Any]) -> None:
-    """Have a guard repeat the call that was replayed now, as long as no array moves."""
-    assert fast is not None
-    result = recorded.result.of_every_call()
-    addresses = recorded.inputs.addresses()
-    launch: Any = where.launch
-    if result is None or addresses is None or where.seen is None or type(launch) is not fast.Launcher:
-        return
-    questions, *capturing = where.seen
-    kept = leaves if recorded.inputs.bound is not None else None
-    guard.follow((launch, questions, result), addresses, kept, *capturing)
+class Guarded:
+    """A graph whose calls are seen to be alike, and repeated by C as long as no array moves."""
+
+    def __init__(self, guard: Guard, inputs: StaticInputs, result: Result) -> None:
+        self.same = guard
+        """Takes the arguments of a call. See `Guard`."""
+        self._inputs = inputs
+        self._result = result
+        self._repeats = False
+        self.where: ReplayStream | None = None
+        """The stream of the latest call."""
+        self._target: Any = None
+
+    def follow(self, leaves: list[Any], where: ReplayStream) -> None:
+        """Note that this is the latest call."""
+        if where.questions is None:
+            return
+        if where is not self.where:
+            self._to(where)
+        inputs = self._inputs
+        addresses = inputs.addresses() if self._repeats else None
+        self.same.follow(self._target, addresses, leaves if inputs.bound is not None else None)
+
+    def _to(self, where: ReplayStream) -> None:
+        assert fast is not None
+        launch: object = where.launch
+        result = self._result.of_every_call()
+        self._repeats = result is not None and type(launch) is fast.Launcher
+        self._target = where, *(where.questions or ()), launch, result
+        self.where = where

@@ -23,7 +23,7 @@ from .signature import Call, Leaves, Reader
 from .static_inputs import StaticInputs
 
 if TYPE_CHECKING:
-    from .._core._fast import Guard
+    from .guards import Guarded
 
 Swap = Callable[[Any], Any]
 """Returns what the function gets in the place of a value in its arguments."""
@@ -48,10 +48,10 @@ class RecordedCall:
     used: int = 0
     """When the graph was replayed last, counted in replays of the function."""
     closed: bool = False
-    guard: Guard | None = None
-    """Sees that a call is like the latest one."""
+    guarded: Guarded | None = None
+    """Sees that calls are alike."""
     guard_tried: bool = False
-    """Whether a guard was made, if that can be done."""
+    """Whether that was made, if it can be."""
 
     def is_on_device_of(self, stream: Stream) -> bool:
         """Return True if the graph was captured on a stream's device."""

@@ -33,7 +33,13 @@ def guarded(*args, function=double):
     for _ in range(2):
         f(*args)
     assert f._latest is not None
-    return f, f._latest.guard
+    same = f._latest[1].same
+
+    def guard(args, kwargs):
+        found = same(args, kwargs)
+        return found if found is None else found[:-1]
+
+    return f, guard
 
 
 def test_a_tensor_like_the_first_is_alike():
