@@ -155,9 +155,9 @@ class Guard:
     ) -> None:
         """Repeat calls whose arrays are at these addresses, and are these very arrays if they are given.
 
-        The target has what stands for the stream; what it takes for that to be ready, which is questions, as
-        those of the modes, and the stream's handle with the addresses, or 0, of two ``int function(void
-        *stream, int *status)`` that have to return 0, the first with the status 0; a Launcher; and the result.
+        The target has what stands for the stream; questions about it, as those of the modes; its handle, and
+        the addresses, or 0, of two ``int function(void *stream, int *status)`` that have to return 0, the
+        first with the status 0; a Launcher; and the result.
         """
 
     def stop(self) -> int:

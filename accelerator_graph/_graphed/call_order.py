@@ -76,7 +76,10 @@ def stream_key(stream: Stream) -> Hashable:
 
 def lives_while_held(stream: Stream) -> bool:
     """Return True if a stream can't be destroyed while it is held, or at all."""
-    return isinstance(stream._owner, Owned) or stream_key(stream) in _DEFAULT_STREAMS
+    owner, key = stream._owner, stream_key(stream)
+    if isinstance(owner, FrameworkCurrent) and isinstance(key, int):
+        return key in _DEFAULT_STREAMS or owner.framework.keeps_stream(key, stream._device)
+    return isinstance(owner, Owned) or key in _DEFAULT_STREAMS
 
 
 def current_stream(backend: str | None = None, problem: str = "a graphed function can't be called") -> Stream:
@@ -100,8 +103,8 @@ def current_stream_or_none() -> Stream | None:
 
 
 Questions = tuple[tuple[tuple[Any, ...], ...], int, int, int]
-"""What C asks about a stream: callables, each with its argument if it takes one, and with the answer that has to
-come; the handle, and the addresses of two functions that have to return 0 for that, or 0."""
+"""What C asks about a stream: callables, each with its argument if it takes one, and with the answer that has
+to come; the handle, and the addresses of two functions that have to return 0 for that, or 0."""
 
 
 class ReplayStream(NamedTuple):

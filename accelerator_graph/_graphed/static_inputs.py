@@ -100,7 +100,7 @@ class StaticInputs:
         self.bound = bound_inputs(
             graph, self.arrays, self.array_types, found, self._firsts, outputs, stream, capture
         )
-        self._in_flight = InFlight([self.array_types[i] for i in sorted(self.bound.arguments)])
+        self._in_flight = InFlight([self.array_types[i] for i in self.bound.in_order])
         rest = (i for i in self._firsts if i not in self.bound.arguments)
         return [i for i in rest if self.array_types[i].kind != "place"]
 
@@ -193,7 +193,7 @@ class StaticInputs:
             else:
                 self.array_types[i].count_write(leaves[i])
         if bound is not None:
-            self._in_flight.keep([leaves[i] for i in sorted(bound.arguments)], stream)
+            self._in_flight.keep([leaves[i] for i in bound.in_order], stream)
 
 
 def _released(kept: tuple[list[Any], Stream, CallOrder]) -> None:

@@ -59,6 +59,10 @@ class Torch(Framework):
         getter = getattr(sys.modules["torch"]._C, "_cuda_getCurrentRawStream", None)
         return None if getter is None else (getter, device)
 
+    def keeps_stream(self, handle: int, device: int) -> bool:
+        """Return True for the streams that torch makes, which it never destroys."""
+        return streams.is_torchs_own(sys.modules["torch"], handle, device)
+
     def use_stream(self, handle: int, device: int) -> Undo:
         """Make a stream torch's current one on its device, and that device the current one."""
         torch, stream = sys.modules["torch"], self._last

@@ -36,13 +36,16 @@ def guard_of(fast, *values, named=(), modes=(), captures=None, lock=None):
     )
 
 
+WHERE = object()
+
+
 # ---- which calls are alike -----------------------------------------------------------------------
 
 
 def test_returns_the_arrays_of_a_call_that_is_alike(fast):
     guard = guard_of(fast, Array(), 5, Array(), named=[("z", Array())])
     x, y, z = Array(64), Array(128), Array(8)
-    assert guard((x, 5, y), {"z": z}) == [x, y, z]
+    assert guard((x, 5, y), {"z": z}) == [x, y, z, None]
     assert guard((Array(0), 5, Array(0)), {"z": Array(0)}) is not None
 
 
@@ -76,7 +79,7 @@ def test_an_array_of_another_type_or_that_requires_grad_is_not_alike(fast):
     assert guard((5,), {}) is None
     x.requires_grad = True
     assert guard((x,), {}) is None
-    assert guard_of(fast, x)((x,), {}) == [x]
+    assert guard_of(fast, x)((x,), {}) == [x, None]
     del x.requires_grad
     assert guard((x,), {}) is None
 
@@ -92,7 +95,7 @@ def test_an_array_that_can_not_be_described_is_not_alike(fast):
 def test_a_call_with_other_arguments_is_not_alike(fast):
     guard = guard_of(fast, Array(), named=[("y", Array())])
     x, y = Array(), Array()
-    assert guard((x,), {"y": y}) == [x, y]
+    assert guard((x,), {"y": y}) == [x, y, None]
     for args, kwargs in [
         ((x, y), {}),
         ((x,), {"z": y}),
@@ -124,11 +127,22 @@ def test_constants_have_to_be_the_same_objects_but_for_ints(fast):
     assert guard_of(fast, Array(), 1)((Array(), True), {}) is None
 
 
+def test_says_where_if_no_call_is_repeated(fast):
+    ready, guard, x = [True], guard_of(fast, Array()), Array()
+    guard.follow((WHERE, ((lambda: ready[0], True),), 0, 0, 0, None, None), None, None)
+    assert guard((x,), {}) == [x, WHERE]
+    ready[0] = False
+    assert guard((x,), {}) == [x, None]
+    ready[0] = True
+    guard.stop()
+    assert guard((x,), {}) == [x, None]
+
+
 def test_an_instance_is_referred_to_weakly(fast):
     one, other = Array(), Array()
     guard = fast.Guard({}, fast.Lock(), 2, 0, ((0, INSTANCE, weakref.ref(one)), (1, ARRAY, Array())), ())
     x = Array()
-    assert guard((one, x), {}) == [x]
+    assert guard((one, x), {}) == [x, None]
     assert guard((other, x), {}) is None
     del one
     gc.collect()
@@ -168,14 +182,12 @@ class Bench:
         self.arrays = [Array(4096 * (i + 1)) for i in range(count)]
         self.guard = guard_of(fast, *self.arrays, captures=self.captures, lock=self.lock)
         self.launcher = launcher_of(fast, self.owner, never)
-        functions = [0, 0]
-        if capturing:
-            functions = [ctypes.cast(vendor.capturing, ctypes.c_void_p).value] * 2
-        self.target = self.launcher, questions, (RESULT,)
+        address = ctypes.cast(vendor.capturing, ctypes.c_void_p).value if capturing else 0
+        functions = address, address
+        target = WHERE, questions, 77, *functions, self.launcher, (RESULT,)
         addresses, kept = [x.told[0] for x in self.arrays], self.arrays if keep else None
-        self.follow = partial(self.guard.follow, self.target, addresses, kept, 77)
-        self.functions = functions
-        self.follow(*functions)
+        self.follow = partial(self.guard.follow, target, addresses, kept)
+        self.follow()
 
     def __call__(self, *arrays):
         return self.guard(tuple(arrays or self.arrays), {})
@@ -191,12 +203,12 @@ def test_repeats_a_call_whose_arrays_are_where_they_were(fast, vendor):
     assert bench.calls == 2
     assert bench(Array(4096), Array(8192)) == (RESULT,)
     moved = [Array(4096), Array(8193)]
-    assert bench(*moved) == moved
+    assert bench(*moved) == [*moved, WHERE]
     assert bench.guard.stop() == 3
-    assert bench() == bench.arrays
+    assert bench() == [*bench.arrays, None]
     assert bench.guard.stop() == 0
     assert bench.calls == 3
-    bench.follow(*bench.functions)
+    bench.follow()
     assert bench() == (RESULT,)
 
 
@@ -214,11 +226,11 @@ def test_repeats_a_call_with_the_very_arrays_if_they_are_kept(fast, vendor):
 def test_repeats_nothing_with_an_altered_array(fast, vendor):
     bench = Bench(fast, vendor)
     bench.arrays[1].altered = True
-    assert bench() == bench.arrays
+    assert bench() == [*bench.arrays, WHERE]
     bench.arrays[1].altered = False
     assert bench() == (RESULT,)
     del bench.arrays[1].altered
-    assert bench() == bench.arrays
+    assert bench() == [*bench.arrays, WHERE]
     assert bench.calls == 1
 
 
@@ -227,7 +239,7 @@ def test_repeats_nothing_where_another_stream_is_current(fast, vendor):
     bench = Bench(fast, vendor, questions=((lambda: current[0], 1 << 40),))
     assert bench() == (RESULT,)
     current[0] = 7
-    assert bench() == bench.arrays
+    assert bench() == [*bench.arrays, None]
     assert bench.calls == 1
 
 
@@ -238,7 +250,7 @@ def test_repeats_nothing_while_the_stream_captures(fast, vendor, code, status):
     assert vendor.asked() == 77
     vendor.capture(code, status)
     try:
-        assert bench() == bench.arrays
+        assert bench() == [*bench.arrays, None]
     finally:
         vendor.capture(0, 0)
     assert bench() == (RESULT,)
@@ -248,9 +260,9 @@ def test_repeats_nothing_while_the_stream_captures(fast, vendor, code, status):
 def test_repeats_nothing_without_the_lock(fast, vendor):
     bench = Bench(fast, vendor)
     with bench.lock:
-        assert bench() == bench.arrays
+        assert bench() == [*bench.arrays, WHERE]
         assert bench.lock._is_owned()
-        Background(lambda: bench() == bench.arrays or never()).over()
+        Background(lambda: bench() == [*bench.arrays, WHERE] or never()).over()
     assert not bench.lock._is_owned()
     assert bench() == (RESULT,)
     assert bench.calls == 1
@@ -266,7 +278,7 @@ def test_holds_the_lock_during_the_launch(fast, vendor):
             took.set()
 
     waiting = Background(take)
-    assert bench() == bench.arrays
+    assert bench() == [*bench.arrays, WHERE]
     assert not took.wait(0.1)
     vendor.open_one(bench.owner.executable)
     other.over()
@@ -277,7 +289,7 @@ def test_holds_the_lock_during_the_launch(fast, vendor):
 def test_repeats_nothing_once_the_graph_was_reset(fast, vendor):
     bench = Bench(fast, vendor)
     bench.launcher.target = None
-    assert bench() == bench.arrays
+    assert bench() == [*bench.arrays, WHERE]
     assert bench.calls == 0
 
 
@@ -301,7 +313,7 @@ def test_threads_that_call_follow_and_stop(fast, vendor):
     for _ in range(300):
         with bench.lock:
             repeated += bench.guard.stop()
-            bench.follow(*bench.functions)
+            bench.follow()
     for each in threads:
         each.over()
     repeated += bench.guard.stop()
@@ -322,10 +334,15 @@ def test_refuses_what_it_can_not_read(fast):
         fast.Guard({}, fast.Lock(), 1, 0, ((0, ARRAY, 5),), ())
     with pytest.raises(ValueError, match="at most 64 arrays"):
         guard_of(fast, *(Array() for _ in range(65)))
-    with pytest.raises(ValueError, match="as many addresses"):
-        guard.follow((fast.Launcher({}, never), (), (RESULT,)), [1, 2], None, 0, 0, 0)
-    with pytest.raises(ValueError, match="as many addresses"):
-        guard.follow((fast.Launcher({}, never), (), (RESULT,)), [1], [], 0, 0, 0)
+    target = WHERE, (), 0, 0, 0, fast.Launcher({}, never), (RESULT,)
+    for addresses, arrays in [([1, 2], None), ([1], []), (1, None), ([1], 1)]:
+        with pytest.raises(ValueError, match="as many addresses"):
+            guard.follow(target, addresses, arrays)
+    for other in [(*target[:5], never, (RESULT,)), (*target[:6], RESULT)]:
+        with pytest.raises(TypeError, match="by a Launcher"):
+            guard.follow(other, [1], None)
+        guard.follow(other, None, None)
+        assert guard((x,), {}) == [x, WHERE]
 
 
 def test_knows_one_version_of_the_description(fast):
