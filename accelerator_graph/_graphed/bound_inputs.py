@@ -154,7 +154,7 @@ class BoundInputs:
         return wanted, frozenset(copied)
 
     def _is_usable(self, bindable: Bindable, address: int) -> bool:
-        """Return True if an array there is aligned as the captured one, and apart from the graph's own memory."""
+        """Return True if an array there is aligned as the captured one, and not in the graph's memory."""
         distance = address - bindable.static
         if distance == 0:
             return True

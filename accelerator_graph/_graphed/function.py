@@ -166,7 +166,7 @@ class Graphed(Generic[P, R]):
     ) -> tuple[Any] | None:
         """Replay a call and return its result; None if the graph or its stream can't be used now.
 
-        `current` is the current stream, if it is known; `where` the stream of the latest call, if it is ready.
+        `current` is the current stream, if it is known; `where` that of the latest call, if it is ready.
         """
         self._pause()
         if recorded.closed:  # by another thread

@@ -115,6 +115,21 @@ def test_the_default_stream_is_entered_as_itself(frameworks):
         assert cuda.current_stream().cuda_stream == before.cuda_stream
 
 
+def test_streams_that_torch_has_made_are_kept(frameworks, monkeypatch):
+    there, handle, number = sys.modules["torch"], made(), [0]
+    [torch] = (each for each in interop.loaded() if type(each).__name__ == "Torch")
+    there.cuda.set_stream(there.cuda.ExternalStream(handle))
+    assert not torch.keeps_stream(handle, 0)  # its number is the handle
+    monkeypatch.setattr(there._C, "_cuda_getCurrentStream", lambda device: (number[0], device, 1))
+    for number[0], kept in ((3, True), (35, True), (0, False), (handle, False), (handle + 16, False)):
+        assert torch.keeps_stream(handle, 0) is kept
+    number[0] = 3
+    assert not torch.keeps_stream(handle + 1, 0)
+    assert not torch.keeps_stream(0, 0)
+    monkeypatch.delattr(there._C, "_cuda_getCurrentStream")
+    assert not torch.keeps_stream(handle, 0)
+
+
 def test_a_torch_without_its_functions_in_c(frameworks, monkeypatch):
     there = sys.modules["torch"]
     for name in ("_cuda_getDevice", "_cuda_getCurrentStream", "_cuda_setStream"):
