@@ -116,18 +116,17 @@ def test_the_default_stream_is_entered_as_itself(frameworks):
 
 
 def test_streams_that_torch_has_made_are_kept(frameworks, monkeypatch):
-    there, handle, number = sys.modules["torch"], made(), [0]
+    there = sys.modules["torch"]
     [torch] = (each for each in interop.loaded() if type(each).__name__ == "Torch")
-    there.cuda.set_stream(there.cuda.ExternalStream(handle))
-    assert not torch.keeps_stream(handle, 0)  # its number is the handle
-    monkeypatch.setattr(there._C, "_cuda_getCurrentStream", lambda device: (number[0], device, 1))
-    for number[0], kept in ((3, True), (35, True), (0, False), (handle, False), (handle + 16, False)):
-        assert torch.keeps_stream(handle, 0) is kept
-    number[0] = 3
-    assert not torch.keeps_stream(handle + 1, 0)
-    assert not torch.keeps_stream(0, 0)
+    own, other = there.cuda.Stream(), there.cuda.ExternalStream(made())
+    for stream, kept in ((own, True), (other, False), (there.cuda.default_stream(), False)):
+        there.cuda.set_stream(stream)
+        assert torch.keeps_stream(stream.cuda_stream, 0) is kept
+        assert not torch.keeps_stream(made(), 0)  # it is not current
+    there.cuda.set_stream(own)
+    assert torch.keeps_stream(own.cuda_stream, 0)
     monkeypatch.delattr(there._C, "_cuda_getCurrentStream")
-    assert not torch.keeps_stream(handle, 0)
+    assert not torch.keeps_stream(own.cuda_stream, 0)
 
 
 def test_a_torch_without_its_functions_in_c(frameworks, monkeypatch):
