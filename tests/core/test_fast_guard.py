@@ -184,9 +184,9 @@ class Bench:
         self.launcher = launcher_of(fast, self.owner, never)
         address = ctypes.cast(vendor.capturing, ctypes.c_void_p).value if capturing else 0
         functions = address, address
-        target = WHERE, questions, 77, *functions, self.launcher, (RESULT,)
+        self.target = WHERE, questions, 77, *functions, self.launcher, (RESULT,)
         addresses, kept = [x.told[0] for x in self.arrays], self.arrays if keep else None
-        self.follow = partial(self.guard.follow, target, addresses, kept)
+        self.follow = partial(self.guard.follow, self.target, addresses, kept)
         self.follow()
 
     def __call__(self, *arrays):
@@ -232,6 +232,26 @@ def test_repeats_nothing_with_an_altered_array(fast, vendor):
     del bench.arrays[1].altered
     assert bench() == [*bench.arrays, WHERE]
     assert bench.calls == 1
+
+
+def test_repeats_nothing_if_another_call_comes_between(fast, vendor):
+    bench = Bench(fast, vendor)
+
+    class Moved(Array):
+        @property
+        def altered(self):
+            with bench.lock:
+                bench.guard.stop()
+                bench.guard.follow(bench.target, [1, 2], None)
+            return False
+
+        altered = altered.setter(lambda self, value: None)
+
+    bench.guard = guard_of(fast, Moved(4096), Moved(8192), captures=bench.captures, lock=bench.lock)
+    bench.guard.follow(bench.target, [4096, 8192], None)
+    x, y = Moved(4096), Moved(8192)
+    assert bench(x, y) == [x, y, WHERE]
+    assert bench.calls == 0
 
 
 def test_repeats_nothing_where_another_stream_is_current(fast, vendor):
