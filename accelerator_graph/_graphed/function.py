@@ -7,7 +7,7 @@ import types
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial, update_wrapper
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from .._core import capture_table, ownership
 from .._core.extension import fast, new_lock
@@ -18,6 +18,7 @@ from .bound_inputs import Unpatchable
 from .cache import GraphCache, Uncaptured, check_bucket
 from .call_order import ReplayStream, current_stream_or_none
 from .containers import rebuild
+from .graphed_method import GraphedMethod
 from .guards import Guarded, guarded
 from .options import CacheInfo, GraphInputs, Options
 from .per_instance import PerInstance
@@ -28,27 +29,6 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 T = TypeVar("T")
-R_co = TypeVar("R_co", covariant=True)
-
-
-class GraphedMethod(Protocol[P, R_co]):
-    """A graphed method of an instance: a bound method, which has the attributes of its `Graphed`."""
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """As `Graphed.__call__`, without the instance."""
-        ...
-
-    def cache_info(self) -> CacheInfo:
-        """As `Graphed.cache_info`, of this instance."""
-        ...
-
-    def cache_clear(self) -> None:
-        """As `Graphed.cache_clear`, of this instance."""
-        ...
-
-    def explain(self) -> list[GraphInputs]:
-        """As `Graphed.explain`, of this instance."""
-        ...
 
 
 class Graphed(Generic[P, R]):
@@ -148,9 +128,10 @@ class Graphed(Generic[P, R]):
 
     def _pause(self) -> None:
         """Have no guard replay on its own until the next call; the lock is held."""
-        latest, self._latest = self._latest, None
+        latest = self._latest
         if latest is not None:
             self._cache.count_replays(latest[0], latest[1].same.stop())
+            self._latest = None
 
     def _in_a_call(self) -> bool:
         """Return True in a signal handler or a finaliser that interrupts another call of this thread."""
