@@ -106,7 +106,7 @@ class Framework(ABC):
         return None
 
     def keeps_stream(self, handle: int, device: int) -> bool:
-        """Return True if this stream, the current one of this thread, is never destroyed.
+        """Return True if this stream, which is current on this thread, is never destroyed.
 
         Calls of a graphed function are then ordered by the stream itself, else by an event behind each.
         """

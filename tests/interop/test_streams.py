@@ -125,8 +125,12 @@ def test_streams_that_torch_has_made_are_kept(frameworks, monkeypatch):
         assert not torch.keeps_stream(made(), 0)  # it is not current
     there.cuda.set_stream(own)
     assert torch.keeps_stream(own.cuda_stream, 0)
+    there.cuda.set_stream(there.cuda.ExternalStream(own.cuda_stream))
+    assert torch.keeps_stream(own.cuda_stream, 0)  # as it was seen to be
+    one = there.cuda.Stream()
+    there.cuda.set_stream(one)
     monkeypatch.delattr(there._C, "_cuda_getCurrentStream")
-    assert not torch.keeps_stream(own.cuda_stream, 0)
+    assert not torch.keeps_stream(one.cuda_stream, 0)
 
 
 def test_a_torch_without_its_functions_in_c(frameworks, monkeypatch):
