@@ -289,7 +289,7 @@ class Recorder(ABC):
         By the vendor's profiler, in microseconds since any moment of the run. Nodes that it does not see are
         left out. Raises `UnsupportedError` if it can't be used. Called as `instantiate_timed` is.
         """
-        raise UnsupportedError(f"backend {self.name!r} has no profiler that sees the nodes of a graph.")
+        raise UnsupportedError(f"backend {self.name!r} has no profiler that sees nodes; time labels instead.")
 
     def parameters(self, graph: Any) -> Sequence[NodeParameters] | None:
         """Return the parameters of a graph's nodes, in the order of `nodes`; None if none are told."""
@@ -552,7 +552,7 @@ class Backend(Recorder):
     def status_function(self, stream: Any) -> StatusFunction | None:
         """Return a function in C that says whether a stream with a handle captures; None if there is none.
 
-        The library calls it in place of `capture_status` for each event of a capture that is diagnosed.
+        Called in place of `capture_status` for the events of a diagnosed capture, and ahead of some replays.
         """
         return None
 

@@ -20,6 +20,18 @@ def current_handle(torch: Any, device: int) -> int:
     return int(torch.cuda.current_stream(device).cuda_stream if ask is None else ask(device))
 
 
+def is_torchs_own(torch: Any, handle: int, device: int) -> bool:
+    """Return True if a handle is that of the current stream of a device, and torch has made that stream.
+
+    The number of such a stream is odd; that of any other is 0 or the handle (c10/cuda/CUDAStream.cpp).
+    """
+    ask = getattr(torch._C, "_cuda_getCurrentStream", None)
+    if ask is None or handle != current_handle(torch, device):
+        return False
+    number = ask(device)[0]
+    return bool(number % 2) and number != handle
+
+
 def use(torch: Any, stream: Any, device: int) -> Undo:
     """Make a stream the current one on its device, and that device the current one."""
     before = _setting(torch, device)
