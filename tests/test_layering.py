@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,9 @@ def modules() -> dict[str, Path]:
 
 MODULES = modules()
 
+CIRCULAR = "backends._cuda"
+"""The room whose driver holds functions that are looked up by means of the driver: a circle of types."""
+
 
 def fits(module: str, rooms: str) -> bool:
     return any(module == room or module.startswith(f"{room}.") for room in rooms.split())
@@ -189,6 +193,38 @@ def violations(module: str, source: str) -> list[str]:
             and node.value.partition(".")[0] in NAMES
         )
     return found
+
+
+def circle(sources: Mapping[str, str]) -> list[str]:
+    """Return modules that import each other in a circle; none if there is no circle.
+
+    The package itself lists its modules for type checkers and is no part of a circle.
+    """
+    graph: dict[str, Iterable[str]] = {
+        module: {
+            name.removeprefix(f"{PACKAGE}.")
+            for _, name in imported(module, ast.parse(source))
+            if name.startswith(f"{PACKAGE}.") and name != f"{PACKAGE}.{module}"
+        }
+        for module, source in sources.items()
+        if module != PACKAGE and not fits(module, CIRCULAR)
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_modules_import_in_no_circle() -> None:
+    assert circle({module: path.read_text(encoding="utf-8") for module, path in MODULES.items()}) == []
+
+
+def test_circle_is_found() -> None:
+    lazily = "def f():\n    from .replay import Runner"
+    for_types = "if TYPE_CHECKING:\n    from .events import Event"
+    assert circle({"_core.events": lazily, "_core.replay": for_types})
+    assert circle({"_core.events": lazily, "_core.replay": "from ..errors import DriverError"}) == []
 
 
 @pytest.mark.parametrize("module", MODULES)

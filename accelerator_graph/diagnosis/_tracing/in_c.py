@@ -11,7 +11,7 @@ from .places import kind_of
 
 if TYPE_CHECKING:
     from ..._core._fast import Watch
-    from .observation import CaptureTrace
+    from .trace import Trace
 
 PURE = (callable, enumerate, id, isinstance, issubclass, len, object, range, super, type, zip)
 """Functions that are called often and break nothing. The line that called them is watched all the same."""
@@ -19,12 +19,12 @@ PURE = (callable, enumerate, id, isinstance, issubclass, len, object, range, sup
 _kinds: dict[str, int] = {}
 
 
-def watch(trace: CaptureTrace, *functions: Callable[..., Any], disable: object = None) -> Watch | None:
+def watch(trace: Trace, *functions: Callable[..., Any], disable: object = None) -> Watch | None:
     """Return what answers the events of a capture that begins on this thread; None without the extension.
 
     Parameters
     ----------
-    trace : CaptureTrace
+    trace : Trace
         Watches the capture.
     functions : callable
         What handles a line, a return, a return from C and an exception in Python. Before Python 3.12, one

@@ -16,7 +16,7 @@ from .in_c import PURE, watch
 from .places import is_passive, is_unwatched
 
 if TYPE_CHECKING:
-    from .observation import CaptureTrace
+    from .trace import Trace
 
 Callback = Callable[..., Any]
 
@@ -28,12 +28,12 @@ _EVENTS = ("LINE", "PY_RETURN", "C_RETURN", "C_RAISE", "RAISE")
 
 _PURE = frozenset(map(id, PURE))
 
-_active: dict[CaptureTrace, tuple[Callback, ...]] = {}
+_active: dict[Trace, tuple[Callback, ...]] = {}
 _lock = threading.RLock()
 _tool: int | None = None
 
 
-def begin(trace: CaptureTrace) -> None:
+def begin(trace: Trace) -> None:
     """Watch for one more capture."""
     global _tool
     with _lock:
@@ -45,7 +45,7 @@ def begin(trace: CaptureTrace) -> None:
         _register()
 
 
-def end(trace: CaptureTrace) -> None:
+def end(trace: Trace) -> None:
     """Watch for a capture no more."""
     global _tool
     with _lock:
@@ -81,7 +81,7 @@ def _all(callbacks: list[Callback]) -> Callback:
     return call_all
 
 
-def _in_c(trace: CaptureTrace, *functions: Callback) -> tuple[Callback, ...]:
+def _in_c(trace: Trace, *functions: Callback) -> tuple[Callback, ...]:
     """Return what is called at each kind of event: in C, if there is the extension."""
     made = trace.watch = watch(trace, *functions, disable=_monitoring.DISABLE)
     if made is not None:
@@ -90,7 +90,7 @@ def _in_c(trace: CaptureTrace, *functions: Callback) -> tuple[Callback, ...]:
     return line, python_returns, c_returns, c_returns, raises
 
 
-def _callbacks(trace: CaptureTrace) -> tuple[Callback, ...]:
+def _callbacks(trace: Trace) -> tuple[Callback, ...]:
     """Return what is called at each kind of event. These run for every line: they are written to be fast."""
     status, native, last, capturing = trace.status, trace.native, trace.last, trace.thread
     active, disable = CaptureStatus.ACTIVE, _monitoring.DISABLE

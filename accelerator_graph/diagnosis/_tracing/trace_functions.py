@@ -19,13 +19,13 @@ from .places import callers, is_passive, is_unwatched
 
 if TYPE_CHECKING:
     from ..._core._fast import Watch
-    from .observation import CaptureTrace
+    from .trace import Trace
 
-_active: list[CaptureTrace] = []
+_active: list[Trace] = []
 _lock = threading.RLock()
 
 
-def begin(trace: CaptureTrace) -> None:
+def begin(trace: Trace) -> None:
     """Watch for one more capture, which has begun on this thread."""
     trace.watch = watch(trace, _event)
     with _lock:
@@ -66,7 +66,7 @@ def _count() -> None:
             each.watch.alone = len(_active) == 1
 
 
-def end(trace: CaptureTrace) -> None:
+def end(trace: Trace) -> None:
     """Watch for a capture no more."""
     with _lock:
         if trace in _active:
