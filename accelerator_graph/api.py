@@ -346,19 +346,9 @@ class Graph(Lifecycle):
         UnsupportedError
             The backend can't list nodes.
         """
-        from ._core.marks import if_in_order
-        from .inspection.contents import Label
-        from .inspection.description import GraphDescription
+        from .inspection.graph import describe
 
-        captured, home = self._kept("describe()"), self._home
-        assert home is not None
-        runner = self._runner_for("describe()")
-        contents = runner.contents(captured)
-        labelled = if_in_order(captured.labels, contents[1], captured.backend)
-        pool = runner.lease.shown
-        return GraphDescription.of(
-            home.backend, home.device, contents, map(Label._make, labelled), captured.mode, (pool[0], pool[1])
-        )
+        return describe(self)
 
     def memory(self) -> inspection.GraphMemory:
         """Return how much memory the graph takes: its executable, its definition, and its pool.
@@ -438,19 +428,9 @@ class Graph(Lifecycle):
         DriverError
             The work failed.
         """
-        from ._core.profiling import checked_replays, measure
-        from .inspection.contents import Label
-        from .inspection.profile import GraphProfile
+        from .inspection.graph import profile
 
-        runner, replays = self._runner_for("profile()"), checked_replays(replays)
-        traced, arrays = self._kept("profile()") if kernels else None, [] if state is None else list(state)
-        self._make_ready(runner)
-        stream, nodes, found, (times, spans, seen) = measure(runner, self, replays, arrays, traced)
-        labels = [Label._make(each) for each in found.labels]
-        profile = GraphProfile.of(
-            stream.backend, stream.device, nodes, times, labels, spans, found.cut, found.why_not, found.notes
-        )
-        return profile if traced is None else profile.with_kernels(self.describe().nodes, seen)
+        return profile(self, replays, state, kernels)
 
     def debug_dump(
         self,

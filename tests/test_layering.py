@@ -36,7 +36,7 @@ RULES = [
     ("interop.base", "errors backends.base", ""),
     ("interop.registry", "errors _interpreter _plugins interop.base", ""),
     ("interop.torch interop._torch", "errors _interpreter backends.base interop.base interop._torch", ""),
-    ("inspection.memory_report", "errors backends.base _core inspection", ""),
+    ("inspection.memory_report inspection.graph", "errors backends.base _core inspection", ""),
     ("inspection", "backends.base interop.base inspection", ""),
     (
         "interop.cuda_core interop.cupy interop.numba interop.warp",

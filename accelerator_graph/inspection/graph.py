@@ -1,0 +1,41 @@
+"""What `Graph.describe` and `Graph.profile` find out about a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from .._core.marks import if_in_order
+from .._core.profiling import checked_replays, measure
+from .contents import Label
+from .description import GraphDescription
+from .profile import GraphProfile
+
+if TYPE_CHECKING:
+    from .._core.lifecycle import Lifecycle
+
+
+def describe(graph: Lifecycle) -> GraphDescription:
+    """Return what is in a graph."""
+    captured, home = graph._kept("describe()"), graph._home
+    assert home is not None
+    runner = graph._runner_for("describe()")
+    contents = runner.contents(captured)
+    labelled = if_in_order(captured.labels, contents[1], captured.backend)
+    pool = runner.lease.shown
+    return GraphDescription.of(
+        home.backend, home.device, contents, map(Label._make, labelled), captured.mode, (pool[0], pool[1])
+    )
+
+
+def profile(graph: Lifecycle, replays: int, state: Iterable[object] | None, kernels: bool) -> GraphProfile:
+    """Return how long a graph's work takes; run it to find out."""
+    runner, replays = graph._runner_for("profile()"), checked_replays(replays)
+    traced, arrays = graph._kept("profile()") if kernels else None, [] if state is None else list(state)
+    graph._make_ready(runner)
+    stream, nodes, found, (times, spans, seen) = measure(runner, graph, replays, arrays, traced)
+    labels = [Label._make(each) for each in found.labels]
+    measured = GraphProfile.of(
+        stream.backend, stream.device, nodes, times, labels, spans, found.cut, found.why_not, found.notes
+    )
+    return measured if traced is None else measured.with_kernels(describe(graph).nodes, seen)
