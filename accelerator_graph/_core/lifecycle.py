@@ -142,7 +142,8 @@ class Lifecycle(GraphBase):
         """Return the capture that is under way, if this thread may end it."""
         capture = self._capture
         assert capture is not None
-        capture.check_thread(what)
+        if not capture.is_here():
+            capture.check_thread(what)
         return capture
 
     def _forget_capture(self) -> None:

@@ -62,7 +62,7 @@ class Finalizer:
     def __init__(self, backend: Backend | None, value: Any, *keeps: object) -> None:
         self.backend = backend
         self.value = value
-        self.keeps = [(each, each._hold) if isinstance(each, Finalizer) else each for each in keeps]
+        self.keeps = keeps and [(each, each._hold) if isinstance(each, Finalizer) else each for each in keeps]
         self._hold = object()  # those that keep this one refer to it as well
         self._forks = forks  # last: without it, an interrupt came before
 

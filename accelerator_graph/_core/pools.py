@@ -122,7 +122,7 @@ class Lease:
     __slots__ = ("__weakref__", "_id", "_pool", "_shown")
 
     def __init__(self, pool: object) -> None:
-        self._id = check_pool(pool)
+        self._id = None if pool is None else check_pool(pool)
         self._shown: PoolId | None = None
         self._pool: _Pool | None = None
 
