@@ -128,7 +128,7 @@ class Owned(Finalizer):
 
     def __init__(self, recorder: Recorder, backend: Backend, value: Any, *keeps: object) -> None:
         self.recorder = recorder
-        super().__init__(backend, value, *keeps)
+        Finalizer.__init__(self, backend, value, *keeps)
 
     def disturbs_captures(self) -> bool:
         """Return what the recorder says."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..._interpreter.process import after_fork
+from ..._interpreter.sure_exit import run_inside
 from ...backends.base import (
     CaptureMode,
     DeviceMemory,
@@ -72,7 +73,7 @@ class TorchRecorder(FrameworkRecorder):
         try:
             self._reserve(recording)
             recording.torch_graph = new_graph(torch)
-            if not decides_itself(recording.torch_graph):
+            if not decides_itself(type(recording.torch_graph)):
                 recording.generators = [torch.cuda.default_generators[device], *self._generators]
                 for generator in self._generators:
                     recording.torch_graph.register_generator_state(generator)
@@ -180,12 +181,11 @@ class TorchRecorder(FrameworkRecorder):
     def instantiate(self, recording: Recording) -> Executable:
         """Let torch instantiate; its executable is borrowed."""
         graph = recording.torch_graph
-        with self.backend.relaxed_for(recording.handle):
-            try:
-                graph.instantiate()
-                handle = graph.raw_cuda_graph_exec()
-            except RuntimeError as error:
-                raise as_driver_error(error, self.backend, "instantiate") from error
+        try:
+            run_inside(self.backend.relaxed_for(recording.handle), graph.instantiate)
+            handle = graph.raw_cuda_graph_exec()
+        except RuntimeError as error:
+            raise as_driver_error(error, self.backend, "instantiate") from error
         executable = Executable(recording, self.backend.borrow_executable(handle, recording.handle))
         recording.executable = executable
         return executable
@@ -209,12 +209,14 @@ class TorchRecorder(FrameworkRecorder):
     def _destroy_unneeded(self, recording: Recording) -> None:
         if recording.graph_is_needed or recording.executable is not None:
             return
-        with self.backend.relaxed_for(recording.handle):
-            try:
-                recording.torch_graph.reset()
-            except RuntimeError as error:
-                raise as_driver_error(error, self.backend, "reset") from error
-            self.pool = self._given = (0, 0)  # they may have kept a MemPool alive
+        run_inside(self.backend.relaxed_for(recording.handle), self._reset, recording)
+
+    def _reset(self, recording: Recording) -> None:
+        try:
+            recording.torch_graph.reset()
+        except RuntimeError as error:
+            raise as_driver_error(error, self.backend, "reset") from error
+        self.pool = self._given = (0, 0)  # they may have kept a MemPool alive
 
     def replay(self, executable: Executable, stream: Any) -> None:
         """Replay through torch, or around it if that makes no difference."""
