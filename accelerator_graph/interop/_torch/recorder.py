@@ -73,7 +73,7 @@ class TorchRecorder(FrameworkRecorder):
         try:
             self._reserve(recording)
             recording.torch_graph = new_graph(torch)
-            if not decides_itself(type(recording.torch_graph)):
+            if not decides_itself(recording.torch_graph.__class__):
                 recording.generators = [torch.cuda.default_generators[device], *self._generators]
                 for generator in self._generators:
                     recording.torch_graph.register_generator_state(generator)

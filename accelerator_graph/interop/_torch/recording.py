@@ -47,7 +47,7 @@ def new_graph(torch: Any) -> Any:
 
 
 @cache
-def decides_itself(kind: type) -> bool:
+def decides_itself(kind: Any) -> bool:
     """Return True if generators join a capture automatically and replays run hooks, as since torch 2.14.
 
     torch does not tell which generators have joined, so every replay must go through torch.
