@@ -60,7 +60,8 @@ def taking_part(backend: Backend) -> Sequence[Framework]:
     """Return the frameworks that take part in what happens on a backend's streams."""
     if backend.recording == "explicit":
         return ()
-    return interop.active(backend.name)
+    found = interop.initialised()
+    return [framework for framework, name in found if name == backend.name] if found else ()
 
 
 def enter(entry: Entry, frameworks: Sequence[Framework] | None = None) -> int | None:

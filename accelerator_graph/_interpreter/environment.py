@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 
 
 def variable(name: str) -> str:
@@ -11,8 +12,10 @@ def variable(name: str) -> str:
     `os.environ.get` raises and catches two exceptions if a variable is not set, which takes five times as
     long as to look into the dictionary beneath it first.
     """
-    environ = os.environ
-    beneath = getattr(environ, "_data", None)
-    if beneath is not None and environ.encodekey(name) not in beneath:
+    beneath = getattr(os.environ, "_data", None)
+    if beneath is not None and _key(name) not in beneath:
         return ""
-    return environ.get(name, "").strip()
+    return os.environ.get(name, "").strip()
+
+
+_key = cache(os.environ.encodekey)

@@ -178,8 +178,7 @@ def _ask_backend(framework: Framework) -> str | None:
 
 def active(backend: str) -> list[Framework]:
     """Return the frameworks that have been imported and have initialised this backend."""
-    found = initialised()
-    return [framework for framework, name in found if name == backend] if found else []
+    return [framework for framework, name in initialised() if name == backend]
 
 
 def active_by_name(backend: str) -> dict[str, Framework]:

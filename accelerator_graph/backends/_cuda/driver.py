@@ -359,7 +359,10 @@ class Relaxed(Section):
         if int(current) != int(self._context):
             self._before = current
             driver.call("cuCtxSetCurrent", self._context)
-        driver.keep(mode, "cuThreadExchangeStreamCaptureMode", driver.relaxed_mode)
+        try:
+            mode.extend(map(driver.api.cuThreadExchangeStreamCaptureMode, (driver.relaxed_mode,)))
+        except (RuntimeError, ValueError) as error:
+            driver.broke("cuThreadExchangeStreamCaptureMode", error)
         if mode[0][0] is not driver.success:
             driver.failed("cuThreadExchangeStreamCaptureMode", mode[0][0])
 

@@ -53,7 +53,7 @@ class TorchRecorder(FrameworkRecorder):
     def __init__(
         self, backend: Lends, pool: PoolId, device: int, generators: Sequence[object], framework: Torch
     ) -> None:
-        super().__init__(backend, pool)
+        self.name, self.backend, self.pool = backend.name, backend, pool
         self._device = device
         self._generators = generators
         self._framework = framework
