@@ -58,10 +58,7 @@ thread = _Thread()
 
 def taking_part(backend: Backend) -> Sequence[Framework]:
     """Return the frameworks that take part in what happens on a backend's streams."""
-    if backend.recording == "explicit":
-        return ()
-    found = interop.initialised()
-    return [framework for framework, name in found if name == backend.name] if found else ()
+    return () if backend.recording == "explicit" else interop.taking_part(backend.name)
 
 
 def enter(entry: Entry, frameworks: Sequence[Framework] | None = None) -> int | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import index
 from threading import RLock
@@ -21,6 +21,7 @@ from .._plugins.catalogue import Catalogue
 from .._plugins.entry_points import IMPORT_NAMES
 from ..errors import BackendError, BackendLoadError
 from .base import INTEROP_API_VERSIONS, Framework, PoolContents, PoolId
+from .hooks import has_hooks
 
 T = TypeVar("T")
 
@@ -179,6 +180,12 @@ def _ask_backend(framework: Framework) -> str | None:
 def active(backend: str) -> list[Framework]:
     """Return the frameworks that have been imported and have initialised this backend."""
     return [framework for framework, name in initialised() if name == backend]
+
+
+def taking_part(backend: str) -> Sequence[Framework]:
+    """Return those of the same frameworks that have something to do in a capture."""
+    found = initialised()
+    return [each for each, name in found if name == backend and has_hooks(type(each))] if found else ()
 
 
 def active_by_name(backend: str) -> dict[str, Framework]:
