@@ -359,10 +359,7 @@ class Relaxed(Section):
         if int(current) != int(self._context):
             self._before = current
             driver.call("cuCtxSetCurrent", self._context)
-        try:
-            mode.extend(map(driver.api.cuThreadExchangeStreamCaptureMode, (driver.relaxed_mode,)))
-        except (RuntimeError, ValueError) as error:
-            driver.broke("cuThreadExchangeStreamCaptureMode", error)
+        driver.keep(mode, "cuThreadExchangeStreamCaptureMode", driver.relaxed_mode)
         if mode[0][0] is not driver.success:
             driver.failed("cuThreadExchangeStreamCaptureMode", mode[0][0])
 
