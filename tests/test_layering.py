@@ -75,7 +75,11 @@ RULES = [
         "_graphed",
         "",
     ),
-    ("compat", "errors _interpreter backends.registry interop.registry interop.torch _core api compat", ""),
+    (
+        "compat",
+        "errors _interpreter backends.base backends.registry interop.registry interop.torch _core api compat",
+        "",
+    ),
     (PACKAGE, "errors backends inspection interop _core api _graphed diagnosis compat testing", ""),
     (
         "testing.programs testing._programs.drawing",
