@@ -199,7 +199,7 @@ class Lease:
             for end in entry.ends:
                 if end.value[1] == action:
                     return
-            entry.ends += (Callback(_end_pool, (self.id, action), backend),)
+            entry.ends += (Callback(_end_pool, (self._id or self.id, action), backend),)
 
     def release(self) -> None:
         """Give the part back; the pool ends with its last one. Releasing twice does nothing."""

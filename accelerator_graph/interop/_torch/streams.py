@@ -8,16 +8,14 @@ from typing import Any
 from ..base import Undo
 
 
-def current_device(torch: Any) -> int:
-    """Return the current device."""
-    ask = getattr(torch._C, "_cuda_getDevice", None)
-    return int(torch.cuda.current_device() if ask is None else ask())
-
-
-def current_handle(torch: Any, device: int) -> int:
-    """Return the handle of the current stream of a device."""
-    ask = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-    return int(torch.cuda.current_stream(device).cuda_stream if ask is None else ask(device))
+def current(torch: Any, device: int | None) -> tuple[int, int]:
+    """Return handle and device of the current stream, on the given or the current device."""
+    native = torch._C
+    if device is None:
+        ask = getattr(native, "_cuda_getDevice", None)
+        device = int(torch.cuda.current_device() if ask is None else ask())
+    ask = getattr(native, "_cuda_getCurrentRawStream", None)
+    return int(torch.cuda.current_stream(device).cuda_stream if ask is None else ask(device)), device
 
 
 def use(torch: Any, stream: Any, device: int) -> Undo:
@@ -32,7 +30,8 @@ def use(torch: Any, stream: Any, device: int) -> Undo:
         before = partial(put, stream_id=number, device_index=index, device_type=kind)
         index, kind = stream.device_index, stream.device_type
         stream = {"stream_id": stream.stream_id, "device_index": index, "device_type": kind}
-    device_before = current_device(torch)
+    ask = getattr(native, "_cuda_getDevice", None)
+    device_before = int(torch.cuda.current_device() if ask is None else ask())
 
     def undo() -> None:
         before()  # sets its device as well
