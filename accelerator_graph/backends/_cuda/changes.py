@@ -40,14 +40,15 @@ class _Node(NamedTuple):
 
     def enable(self, wanted: bool) -> None:
         """Let later runs do the node's work, or leave it out."""
-        self.driver.call("cuGraphNodeSetEnabled", self.executable, self.handle, wanted)
+        args = "cuGraphNodeSetEnabled", self.executable, self.handle, wanted
+        self.driver.call_in(self.context, *args)
 
     def in_struct(
         self, kind: str, params: Any, fields: Sequence[tuple[int, int]], function: str, nbytes: int
     ) -> NodeSetter:
         """Return a setter that writes into a struct of the binding."""
         start = params.getPtr()
-        apply = _call(self.driver, function, self.executable, self.handle, params, self.context)
+        apply = _call(self, function, params, self.context)
         check = _Check(self.driver, params, self.context)
         blocks = [(start + at, size) for at, size in fields]
         return NodeSetter(kind, blocks, apply, self.enable, check, nbytes=nbytes)
@@ -74,10 +75,8 @@ def _kernel_setter(node: _Node) -> NodeSetter:
     elif blocks:
         array = (ctypes.c_void_p * 5)(POINTER, starts[0], SIZE, ctypes.addressof(size), None)
         params.extra = ctypes.addressof(array)
-    if not int(params.func) and not int(params.ctx):
-        params.ctx = node.context
     function, kept = "cuGraphExecKernelNodeSetParams", (buffers, array, size)
-    apply = _call(driver, function, node.executable, node.handle, params, keeps=kept)
+    apply = _call(node, function, params, keeps=kept)
     places_of = zip(starts, map(len, blocks), strict=True)
     return NodeSetter("kernel", places_of, apply, node.enable, arguments=arguments)
 
@@ -151,16 +150,23 @@ class _Check:
         return int(kind), int(context)
 
 
-def _call(driver: Driver, function: str, *args: Any, keeps: object = None) -> Callable[[], None]:
-    """Return a call of a function that answers nothing, which keeps an object alive."""
+def _call(node: _Node, function: str, *args: Any, keeps: object = None) -> Callable[[], None]:
+    """Return a call of a function about a node, which keeps an object alive.
+
+    The node's context is current meanwhile: without any, driver 580 crashes in
+    ``cuGraphExecKernelNodeSetParams``.
+    """
+    driver, context = node.driver, node.context
     api, success = getattr(driver.api, function), driver.success
+    args = node.executable, node.handle, *args
 
     def call(_keeps: object = keeps) -> None:
-        try:
-            (code,) = api(*args)
-        except (RuntimeError, ValueError) as error:
-            driver.broke(function, error)
-        if code is not success:
-            driver.failed(function, code)
+        with driver.current(context):
+            try:
+                (code,) = api(*args)
+            except (RuntimeError, ValueError) as error:
+                driver.broke(function, error)
+            if code is not success:
+                driver.failed(function, code)
 
     return call

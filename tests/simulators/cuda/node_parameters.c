@@ -1,4 +1,6 @@
 /* Nodes with parameters: what they say. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "graphs.h"
@@ -40,6 +42,7 @@ API(2, 0, cuGraphKernelNodeGetParams, 12000, cuGraphKernelNodeGetParams_v2, hand
     memcpy(answer->block, work->geometry.block, sizeof answer->block);
     if (work->in_block) tell_block(node, answer);
     *(handle_is(work->function, KERNEL) ? &answer->kernel : &answer->function) = work->function;
+    answer->context = work->context;
     return SUCCESS;
 }
 
@@ -151,13 +154,19 @@ API(3, 0, cuGraphNodeSetEnabled, 11060, cuGraphNodeSetEnabled, handle, which, ha
     return arrange_again(executable);
 }
 
-/* The function stays in its context; another one could be set. */
+/* The function stays in its context; another one could be set. NVIDIA's driver 580 crashes if no context is
+   current on the thread. */
 API(3, 0, cuGraphExecKernelNodeSetParams, 12000, cuGraphExecKernelNodeSetParams_v2, handle, which, handle, node,
     const struct kernel_node_params *, wanted) {
     struct executable *executable = handle_get(which, EXECUTABLE);
     struct node *kernel = node_in(executable, node, WORK_KERNEL);
+    struct context *current;
     struct work work;
     if (!kernel) return INVALID_VALUE;
+    if (context_current(&current)) {
+        fputs("cuGraphExecKernelNodeSetParams without a current context\n", stderr);
+        abort();
+    }
     struct geometry geometry = {.shared = wanted->shared};
     memcpy(geometry.grid, wanted->grid, sizeof geometry.grid);
     memcpy(geometry.block, wanted->block, sizeof geometry.block);
