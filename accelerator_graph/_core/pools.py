@@ -143,7 +143,7 @@ class Lease:
         """
         pool = self._id
         with _lock:
-            while any(each == pool and thread != get_ident() for each, thread in _ending):
+            while _ending and any(each == pool and thread != get_ident() for each, thread in _ending):
                 _ended.wait()
             entry = None if pool is None else _pools.get(pool)
             if entry is None:

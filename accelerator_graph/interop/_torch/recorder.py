@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -35,8 +36,6 @@ _lock = threading.RLock()  # a signal handler may capture, too
 class Torch(Protocol):
     """What the recorder needs of torch's interop module."""
 
-    @property
-    def torch(self) -> Any: ...
     def current_stream(self, device: int | None = None) -> tuple[int, int]: ...
     def use_stream(self, handle: int, device: int) -> Undo: ...
 
@@ -57,7 +56,7 @@ class TorchRecorder(FrameworkRecorder):
         self._device = device
         self._generators = generators
         self._framework = framework
-        self._torch = framework.torch
+        self._torch = sys.modules["torch"]
         self._given = pool
         self.destroy_disturbs_captures: bool = backend.name == "hip" or hasattr(pool, "owner")
         """torch's graphs synchronise the device when they go, on ROCm; and wherever a `MemPool` goes with
