@@ -34,14 +34,14 @@ def bindables(
     statics: Sequence[Any],
     array_types: Sequence[ArrayType],
     firsts: Iterable[int],
-    outputs: Iterable[Any],
+    kept: Iterable[Any],
 ) -> list[Bindable]:
     """Return the arguments that a graph may use where they lie.
 
-    Those are dense arrays whose type tells the address. A view of an argument in the result has to be one of
-    the static array, so such an argument is copied.
+    Those are dense arrays whose type tells the address. A view of an argument that is in the result, or that
+    the function keeps, has to be one of the static array, so such an argument is copied.
     """
-    results = [extent(each) for each in outputs]
+    spans = [extent(each) for each in kept]
     found = []
     for i in firsts:
         address, altered = array_types[i].address, array_types[i].altered
@@ -49,7 +49,7 @@ def bindables(
         if address is None or not nbytes or (altered is not None and altered(leaves[i])):
             continue
         start = address(statics[i])
-        if all(each is not None and (each[1] <= start or start + nbytes <= each[0]) for each in results):
+        if all(each is not None and (each[1] <= start or start + nbytes <= each[0]) for each in spans):
             found.append(Bindable(i, address, altered, start, nbytes))
     return found
 
@@ -92,7 +92,7 @@ class BoundInputs:
         firsts: Iterable[int],
     ) -> None:
         self._bindables = bindables
-        self._own = own
+        self._own = [*own]
         self._nodes: dict[int, _Node] = {}
         self._nodes_of: list[set[int]] = [set() for _ in bindables]
         for number, setter in setters.items():
@@ -112,6 +112,11 @@ class BoundInputs:
         """Which of them were copied."""
         self.arguments: frozenset[int] = frozenset(each.argument for each in bindables)
         self._others = [i for i in firsts if i not in self.arguments]
+
+    def add_own(self, memory: tuple[int, int]) -> None:
+        """Copy the arrays in this memory as well, from now on: the graph writes it."""
+        self._own.append(memory)
+        self._latest = []
 
     def patch(self, leaves: Leaves) -> frozenset[int]:
         """Have the next run use these arrays; return the arguments that have to be copied all the same.

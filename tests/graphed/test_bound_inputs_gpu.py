@@ -19,6 +19,9 @@ functional = torch.nn.functional
 
 MODES = ("node", "bind", "auto")
 CALLS = 400
+WARMUP = 2
+OFFSETS = (0, 0, 0, 512, 128, 16, 1)
+"""In elements."""
 
 
 @pytest.fixture(autouse=True)
@@ -161,14 +164,14 @@ UNBOUND = {
 """Models of which it is not said that nothing is copied."""
 
 
-def fresh(draw, shape, dtype):
-    """Return a tensor with other contents, at an offset behind the beginning of its memory."""
+def fresh(draw, shape, dtype, offsets):
+    """Return a tensor with other contents, some elements behind the beginning of its memory."""
     if shape == "permutation":
         return torch.randperm(256, device="cuda")
     if dtype is torch.int64:
         return torch.randint(1, 1000, shape, device="cuda")
     size = torch.Size(shape).numel()
-    offset = draw.choice([0, 0, 0, 512, 128, 16, 1])  # in elements
+    offset = draw.choice(offsets)
     return torch.randn(size + offset, device="cuda").to(dtype)[offset:].view(shape)
 
 
@@ -184,7 +187,7 @@ def test_a_model_is_equal_to_eager(make, mode):
     function, inputs = make()
     unbound = make.__name__ in UNBOUND
     draw = random.Random(f"{make.__name__} {mode}")
-    f = ag.graphed(function, warmup=2, inputs=mode, outputs=draw.choice(["copy", "static"]))
+    f = ag.graphed(function, warmup=WARMUP, inputs=mode, outputs=draw.choice(["copy", "static"]))
     noise, given = [], []
     with torch.no_grad(), warnings.catch_warnings():
         if unbound:
@@ -194,7 +197,8 @@ def test_a_model_is_equal_to_eager(make, mode):
                 sizes = [draw.randrange(1, 9000) for _ in range(4)]
                 noise = [torch.full((size,), float("nan"), device="cuda") for size in sizes]
             if i % 5 != 4:
-                given = [fresh(draw, *each) for each in inputs]
+                offsets = OFFSETS if i >= WARMUP else (0,)  # torch takes other kernels for odd addresses
+                given = [fresh(draw, *each, offsets) for each in inputs]
             other = [x.clone() for x in given]
             want = [x.clone() for x in tensors_in(function(*other))]
             got = tensors_in(f(*given))
@@ -248,7 +252,8 @@ def test_nothing_is_copied():
     given = [[torch.randn(1 << 24, device="cuda") for _ in range(2)] for _ in range(3)]
     f(*given[0]), f(*given[0])
     assert f.explain()[0].inputs == "bind"
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+    cuda = torch.profiler.ProfilerActivity.CUDA
+    with torch.profiler.profile(activities=[cuda], acc_events=True) as profile:
         for pair in given:
             f(*pair)
         torch.cuda.synchronize()

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
-from ...interop import registry as interop
+from ..interop import registry as interop
 
 _MISSING = object()
 _SIMPLE = (int, float, complex, str, bytes, bool)
-_MOST = 20_000
+_MOST = 200_000
 """How many references are looked at."""
 
 
@@ -32,11 +33,18 @@ class PythonState:
     """
 
     def __init__(self, function: Any, is_array: Callable[[Any], bool]) -> None:
+        self.function: Any = function
         self._is_array = is_array
         package = getattr(function, "__module__", None) or ""
         package = package.partition(".")[0]
         self._package = None if package in (*interop.names(), "numpy") else package
+        self.complete: bool = True
+        """False if there are more references than are looked at."""
         self._saved = [(slot, slot.get()) for slot in self._slots(function)]
+
+    def now(self) -> PythonState:
+        """Return the references that the same function can reach now."""
+        return PythonState(self.function, self._is_array)
 
     def restore(self) -> None:
         """Put back the references that were changed since."""
@@ -63,11 +71,11 @@ class PythonState:
         return found
 
     def _slots(self, function: Any) -> Iterator[Slot]:
-        rest: list[tuple[str, Any]] = [("", function)]
+        rest: deque[tuple[str, Any]] = deque([("", function)])
         seen: set[int] = set()
         count = 0
         while rest and count < _MOST:
-            name, x = rest.pop(0)
+            name, x = rest.popleft()
             if id(x) in seen:
                 continue
             seen.add(id(x))
@@ -78,6 +86,7 @@ class PythonState:
                 if self._followed(value):
                     rest.append((slot.name, value))
             rest += _inside(name, x)
+        self.complete = not rest
 
     def _followed(self, value: Any) -> bool:
         """Return True for objects whose insides may be the state of a user's function."""
