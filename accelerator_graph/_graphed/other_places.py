@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from .arrays import ArrayType
@@ -48,5 +49,11 @@ def _buffer(package: Any, x: Any, array_type: ArrayType, nbytes: int) -> tuple[A
 def _within(package: Any, buffer: Any, start: int, x: Any, array_type: ArrayType) -> Any:
     """Return an array like another one at some place in a buffer."""
     if array_type.kind == "tensor":
-        return buffer[start : start + x.nbytes].view(x.dtype).as_strided(x.shape, x.stride())
+        view = buffer[start : start + x.nbytes].view(x.dtype).as_strided(x.shape, x.stride())
+        dlpack = getattr(getattr(package, "utils", None), "dlpack", None)
+        if dlpack is None:
+            return view
+        with suppress(BufferError, RuntimeError):  # a type that DLPack does not know
+            return dlpack.from_dlpack(dlpack.to_dlpack(view))  # as if it had memory of its own: sizes agree
+        return view
     return package.ndarray(x.shape, x.dtype, buffer.data + start, x.strides)

@@ -95,7 +95,7 @@ class StaticInputs:
         Raises `NotFollowing` if there is a doubt.
         """
         from .in_flight import InFlight
-        from .three_captures import bound_inputs
+        from .repeated_captures import bound_inputs
 
         outputs = [array for array, _ in result.outputs]
         found = bindables(leaves, self.arrays, self.array_types, self._firsts, [*outputs, *kept])

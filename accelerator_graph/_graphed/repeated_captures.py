@@ -1,4 +1,4 @@
-"""Finding the arguments of a captured graph: by capturing the function twice more."""
+"""Finding the arguments of a captured graph: by capturing the function again, at least twice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .._core.replay import Runner
 from .._core.streams import Stream
 from ..api import Graph
 from ..backends.base import NodeParameters, NodeSetter
-from .argument_words import ArgumentWord, Captures, NotFollowing, argument_words, check_known
+from .argument_words import ArgumentWord, Captures, Doubt, NotFollowing, argument_words, check_known
 from .array_placement import extent
 from .arrays import ArrayType
 from .bound_inputs import Bindable, BoundInputs
@@ -26,6 +26,10 @@ _COLLECTIVE = re.compile(
 """Kernels that may read memory of other devices, or memory that was registered with a library."""
 
 _SHOWN = 60
+
+_MORE = (False, True, True, False, False, True, False)
+"""Whether each further capture has the first one's inputs, in an order without a period: bytes that nobody
+has set hold what earlier captures have left there."""
 
 
 def bound_inputs(
@@ -55,18 +59,18 @@ def bound_inputs(
         arrays, kinds = [statics[i] for i in moved], [array_types[i] for i in moved]
         others = stream_stack.within(stream, elsewhere, arrays, kinds)
         instead = {id(x): other for x, other in zip(arrays, others, strict=True)}
-        for inputs in (statics, [instead.get(id(x), x) for x in statics]):
+        moved_statics = [instead.get(id(x), x) for x in statics]
+        for inputs in (statics, moved_statics):
             again.append(_captured(capture, inputs))
         there = [each.address(x) for each, x in zip(bindables, others, strict=True)]
         captures = Captures(
-            first,
-            _parameters(again[0]),
-            _parameters(again[1]),
+            [first, _parameters(again[0])],
+            [_parameters(again[1])],
             _ranges([each.static for each in bindables], bindables),
             _ranges(there, bindables),
             names,
         )
-        words = argument_words(captures)
+        words = _words(captures, capture, statics, moved_statics)
         own = [*_own_memory(captured, first), *filter(None, map(extent, [*statics, *outputs]))]
         return BoundInputs(bindables, words, _setters(captured, words, names), own, firsts)
     except NotFollowing:
@@ -76,6 +80,22 @@ def bound_inputs(
     finally:
         for each in again:
             each.reset()
+
+
+def _words(
+    captures: Captures, capture: Callable[[Sequence[Any]], Graph], here: Sequence[Any], there: Sequence[Any]
+) -> list[ArgumentWord]:
+    """Return all words that are arguments, from as many captures as that takes."""
+    for same in _MORE:
+        try:
+            return argument_words(captures)
+        except Doubt:
+            graph = _captured(capture, here if same else there)
+            try:
+                (captures.here if same else captures.there).append(_parameters(graph))
+            finally:
+                graph.reset()
+    return argument_words(captures)
 
 
 def _captured(capture: Callable[[Sequence[Any]], Graph], arrays: Sequence[Any]) -> Graph:
