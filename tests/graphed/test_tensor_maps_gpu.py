@@ -32,7 +32,7 @@ def encoded(address, element, swizzle, promotion, fill, rank):
     size = TYPES[element]
     return call(
         driver.cuTensorMapEncodeTiled,
-        driver.CUtensorMapDataType[f"CU_TENSOR_MAP_DATA_TYPE_{element}"],
+        getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{element}"),
         rank,
         address,
         [driver.cuuint64_t(64)] + [driver.cuuint64_t(16)] * (rank - 1),
