@@ -161,7 +161,9 @@ class GraphCache:
         python = self._python_state(call, plain) if mode == "bind" else None
         recorded = self._record(call, run, labels, stream, mode, unbound or "", python)
         if python is not None and recorded.mode == "bind":
+            after = python.now()
             why = why_unproven(recorded, plain, call, names, stream)
+            after.restore()
             if why:
                 recorded.close()
                 python.restore()
@@ -177,7 +179,8 @@ class GraphCache:
                 return not isinstance(x, type) and self.reader.array_type(x) is not None
             return False
 
-        return PythonState(partial(function, *call.instance) if call.instance else function, is_array)
+        bound = partial(function, *call.instance) if call.instance else function
+        return PythonState(bound, is_array, grads=True)
 
     def _record(
         self,

@@ -247,6 +247,34 @@ def test_a_training_step(mode):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_gradients_that_are_used_between_calls(mode):
+    """Each run of the Python code gives the parameters other gradients: those of the graph have to stay."""
+
+    def make():
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8)).cuda()
+        opt = torch.optim.SGD(net.parameters(), lr=0.05)
+
+        def backward(x, y):
+            opt.zero_grad(set_to_none=True)
+            loss = functional.mse_loss(net(x), y)
+            loss.backward()
+            return loss
+
+        return net, opt, backward
+
+    (ours, our_opt, backward), (theirs, their_opt, eager) = make(), make()
+    backward = ag.graphed(backward, warmup=2, inputs=mode)
+    for _ in range(40):
+        x, y = torch.randn(32, 64, device="cuda"), torch.randn(32, 8, device="cuda")
+        torch.testing.assert_close(backward(x, y), eager(x, y).detach(), rtol=1e-4, atol=1e-5)
+        our_opt.step(), their_opt.step()
+    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    assert backward.explain()[0].inputs == mode.replace("auto", "bind")
+
+
 def test_nothing_is_copied():
     f = ag.graphed(lambda x, y: x * 2 + y, warmup=1, inputs="bind", outputs="static")
     given = [[torch.randn(1 << 24, device="cuda") for _ in range(2)] for _ in range(3)]

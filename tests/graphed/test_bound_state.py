@@ -51,6 +51,41 @@ def test_an_array_that_the_function_keeps_beside_its_result(mode):
     assert inputs_of(f) == (mode, "")
 
 
+class Slotted:
+    __slots__ = ("sum",)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_attribute_in_a_slot(mode):
+    kept = Slotted()
+
+    def function(x, y):
+        kept.sum = x + y
+        return kept.sum * 2
+
+    f = graphed(function, mode)
+    for i in range(4):
+        assert f(tensor(i, 1), tensor(2, i)).tolist() == [2 * i + 4, 2 * i + 2]
+        assert kept.sum.tolist() == [i + 2, i + 1]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_gradient_of_a_tensor(mode):
+    """As that of a parameter, whose gradient is another tensor after every run, and is used between calls."""
+    weight = tensor(1, 1)
+    weight.is_leaf, weight.grad = True, None
+
+    def function(x, y):
+        weight.grad = x + y
+        return weight.grad * 2
+
+    f = graphed(function, mode)
+    for i in range(4):
+        assert f(tensor(i, 1), tensor(2, i)).tolist() == [2 * i + 4, 2 * i + 2]
+        assert weight.grad.tolist() == [i + 2, i + 1]
+    assert inputs_of(f) == (mode, "")
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("part", [slice(0, 1), slice(None)], ids=["a part", "the whole"])
 def test_an_argument_that_the_function_keeps(mode, part):
