@@ -19,7 +19,7 @@ _FAR = 0x100
 """The upper half of an address, if memory of a capture's own may lie there: from one tebibyte on."""
 
 _ENOUGH = 6
-"""How many captures show that an address was left behind in bytes that nobody has set."""
+"""How many captures show that addresses were left in bytes that nobody has set: most have none there."""
 
 Ranges = Sequence[tuple[int, int]]
 """Where each input begins and ends."""
@@ -180,15 +180,13 @@ def _check_others(
 ) -> None:
     """Raise if the captures have addresses in inputs that do not follow.
 
-    One capture may have found such an address in bytes that nobody has set, where earlier work has left it.
+    Some captures may find such addresses in bytes that nobody has set, where earlier work has left them.
     """
     why = f"{subject} has an address in an input that does not follow the input"
     captures = Counter(offset for each in hits for offset in {offset for offset, _, _ in each - following})
     for offset, number in captures.items():
-        if number > 1 or not _varies(offset, _WORD, blocks, count):
-            raise (NotFollowing if number > 1 else Doubt)(why)
-        if len(blocks) < _ENOUGH:
-            raise Doubt(why)
+        if len(blocks) < _ENOUGH or 2 * number >= len(blocks) or not _varies(offset, _WORD, blocks, count):
+            raise (NotFollowing if number == len(blocks) else Doubt)(why)
 
 
 def _is_far(offset: int, blocks: Sequence[bytes], count: int) -> bool:

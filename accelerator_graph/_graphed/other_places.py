@@ -34,6 +34,20 @@ def elsewhere(arrays: Sequence[Any], array_types: Sequence[ArrayType]) -> list[A
     return found
 
 
+def alias(x: Any, array_type: ArrayType) -> Any:
+    """Return another array with the memory of one whose type can tell its address.
+
+    Nothing else is shared: of torch, the storage is another one, too, and has the size of the array.
+    """
+    if array_type.kind != "tensor":
+        return x.view()
+    dlpack = getattr(getattr(array_type.package, "utils", None), "dlpack", None)
+    if dlpack is not None:
+        with suppress(BufferError, RuntimeError):  # a type that DLPack does not know
+            return dlpack.from_dlpack(dlpack.to_dlpack(x.detach()))
+    return x.detach()
+
+
 def _address(x: Any, array_type: ArrayType) -> int:
     assert array_type.address is not None
     return array_type.address(x)
@@ -50,10 +64,5 @@ def _within(package: Any, buffer: Any, start: int, x: Any, array_type: ArrayType
     """Return an array like another one at some place in a buffer."""
     if array_type.kind == "tensor":
         view = buffer[start : start + x.nbytes].view(x.dtype).as_strided(x.shape, x.stride())
-        dlpack = getattr(getattr(package, "utils", None), "dlpack", None)
-        if dlpack is None:
-            return view
-        with suppress(BufferError, RuntimeError):  # a type that DLPack does not know
-            return dlpack.from_dlpack(dlpack.to_dlpack(view))  # as if it had memory of its own: sizes agree
-        return view
+        return alias(view, array_type)
     return package.ndarray(x.shape, x.dtype, buffer.data + start, x.strides)

@@ -16,7 +16,7 @@ from .argument_words import ArgumentWord, Captures, Doubt, NotFollowing, argumen
 from .array_placement import extent
 from .arrays import ArrayType
 from .bound_inputs import Bindable, BoundInputs
-from .other_places import elsewhere
+from .other_places import alias, elsewhere
 
 _COLLECTIVE = re.compile(
     r"nccl|rccl|nvshmem|rocshmem|symm_?mem|cross_device|multimem"
@@ -58,10 +58,18 @@ def bound_inputs(
         moved = [each.argument for each in bindables]
         arrays, kinds = [statics[i] for i in moved], [array_types[i] for i in moved]
         others = stream_stack.within(stream, elsewhere, arrays, kinds)
-        instead = {id(x): other for x, other in zip(arrays, others, strict=True)}
-        moved_statics = [instead.get(id(x), x) for x in statics]
-        for inputs in (statics, moved_statics):
-            again.append(_captured(capture, inputs))
+        places = {True: arrays, False: others}
+        aliases: list[Any] = []
+
+        def capture_at(here: bool) -> Graph:
+            """Capture with arrays that are new, since bytes that nobody has set may be addresses of those."""
+            new = [alias(x, kind) for x, kind in zip(places[here], kinds, strict=True)]
+            aliases.extend(new)
+            instead = {id(x): other for x, other in zip(arrays, new, strict=True)}
+            return _captured(capture, [instead.get(id(x), x) for x in statics])
+
+        for here in (True, False):
+            again.append(capture_at(here))
         there = [each.address(x) for each, x in zip(bindables, others, strict=True)]
         captures = Captures(
             [first, _parameters(again[0])],
@@ -70,7 +78,7 @@ def bound_inputs(
             _ranges(there, bindables),
             names,
         )
-        words = _words(captures, capture, statics, moved_statics)
+        words = _words(captures, capture_at)
         own = [*_own_memory(captured, first), *filter(None, map(extent, [*statics, *outputs]))]
         return BoundInputs(bindables, words, _setters(captured, words, names), own, firsts)
     except NotFollowing:
@@ -82,17 +90,15 @@ def bound_inputs(
             each.reset()
 
 
-def _words(
-    captures: Captures, capture: Callable[[Sequence[Any]], Graph], here: Sequence[Any], there: Sequence[Any]
-) -> list[ArgumentWord]:
+def _words(captures: Captures, capture_at: Callable[[bool], Graph]) -> list[ArgumentWord]:
     """Return all words that are arguments, from as many captures as that takes."""
-    for same in _MORE:
+    for here in _MORE:
         try:
             return argument_words(captures)
         except Doubt:
-            graph = _captured(capture, here if same else there)
+            graph = capture_at(here)
             try:
-                (captures.here if same else captures.there).append(_parameters(graph))
+                (captures.here if here else captures.there).append(_parameters(graph))
             finally:
                 graph.reset()
     return argument_words(captures)
