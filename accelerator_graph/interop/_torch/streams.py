@@ -24,7 +24,7 @@ def is_torchs_own(torch: Any, handle: int, device: int) -> bool:
     The number of such a stream is odd; that of any other is 0 or the handle (c10/cuda/CUDAStream.cpp).
     """
     ask = getattr(torch._C, "_cuda_getCurrentStream", None)
-    if ask is None or handle != current_handle(torch, device):
+    if ask is None or handle != current(torch, device)[0]:
         return False
     number = ask(device)[0]
     return bool(number % 2) and number != handle
