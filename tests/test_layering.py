@@ -34,7 +34,8 @@ RULES = [
     ),
     ("backends", "backends", ""),
     ("interop.base", "errors backends.base", ""),
-    ("interop.registry", "errors _interpreter _plugins interop.base", ""),
+    ("interop.hooks", "interop.base", ""),
+    ("interop.registry", "errors _interpreter _plugins interop.base interop.hooks", ""),
     ("interop.torch interop._torch", "errors _interpreter backends.base interop.base interop._torch", ""),
     ("inspection.memory_report inspection.graph", "errors backends.base _core inspection", ""),
     ("inspection", "backends.base interop.base inspection", ""),
@@ -75,7 +76,11 @@ RULES = [
         "_graphed",
         "",
     ),
-    ("compat", "errors _interpreter backends.registry interop.registry interop.torch _core api compat", ""),
+    (
+        "compat",
+        "errors _interpreter backends.base backends.registry interop.registry interop.torch _core api compat",
+        "",
+    ),
     (PACKAGE, "errors backends inspection interop _core api _graphed diagnosis compat testing", ""),
     (
         "testing.programs testing._programs.drawing",

@@ -53,9 +53,7 @@ class Torch(Framework):
 
     def current_stream(self, device: int | None = None) -> tuple[int, int]:
         """Return torch's current stream."""
-        torch = sys.modules["torch"]
-        device = streams.current_device(torch) if device is None else device
-        return streams.current_handle(torch, device), device
+        return streams.current(sys.modules["torch"], device)
 
     def current_handle(self, device: int) -> tuple[Callable[[int], int], int] | None:
         """Return torch's raw getter."""

@@ -238,7 +238,18 @@ def raising(*_, **how):
     raise LookupError("no")
 
 
-@pytest.mark.parametrize("name", ["Torch", "CuPy", "Warp", "Numba"])
+def test_frameworks_that_only_have_streams_take_no_part_in_captures(frameworks):
+    assert {type(each).__name__ for each in registry.taking_part("cuda")} == {"Torch", "CuPy", "Warp"}
+    assert {type(each).__name__ for each in registry.active("cuda")} == {
+        "CudaCore",
+        "CuPy",
+        "Numba",
+        "Torch",
+        "Warp",
+    }
+
+
+@pytest.mark.parametrize("name", ["Torch", "CuPy", "Warp"])
 def test_if_one_raises_those_before_it_are_undone(frameworks, monkeypatch, name):
     [broken] = [each for each in interop.loaded() if type(each).__name__ == name]
     monkeypatch.setattr(broken, "use_stream", raising)

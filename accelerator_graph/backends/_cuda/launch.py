@@ -36,7 +36,7 @@ def launcher(driver: Driver, executable: Executable, stream: Any) -> Callable[[]
 
 def launch_function(driver: Driver, executable: Executable, stream: Any) -> LaunchFunction | None:
     """Return ``cuGraphLaunch``; for a special stream, on condition that the right context is current."""
-    found = LaunchFunction(driver.launch_address, driver.launch_answered)
+    found = driver.launch_found
     if int(stream) in SPECIAL_STREAMS:
         guard = SameContext(driver.current_address, int(executable.context))
         return found._replace(guard=guard) if found.address and guard.address else None
