@@ -1,7 +1,7 @@
 /* Replays without a line of Python: a vendor's launch function, called with the handles of an executable
  * and of a stream. What is out of the ordinary is left to a callable in Python: a capture under way, a
  * graph that was reset, another thread that launches the same executable, an error.
- * Watch does the same for the events of a capture that is diagnosed.
+ * Watch does the same for the events of a capture that is diagnosed. `call_each` reads a graph.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -11,6 +11,9 @@
 #define Py_BEGIN_CRITICAL_SECTION(op) {
 #define Py_END_CRITICAL_SECTION() }
 #endif
+
+/* As in extension.py. Raise both whenever Python can't work with the extension that was built before. */
+#define VERSION 1
 
 typedef int (*launch_function)(void *executable, void *stream);
 typedef int (*current_function)(void **context);
@@ -42,6 +45,7 @@ let_go(PyObject *op)
 #include "fast_launcher.h"
 #include "fast_follower.h"
 #include "fast_method.h"
+#include "fast_calls.h"
 #include "fast_watch.h"
 #if PY_VERSION_HEX >= 0x030C0000
 #include "fast_watch_monitoring.h"
@@ -74,7 +78,9 @@ module_exec(PyObject *module)
             return -1;
         Py_DECREF(type); /* the module holds it */
     }
-    return 0;
+    if (PyModule_AddIntConstant(module, "version", VERSION) < 0)
+        return -1;
+    return PyModule_AddFunctions(module, calls_functions);
 }
 
 static int

@@ -4,6 +4,9 @@ from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
 from typing import Any, final, overload
 
+version: int
+"""`extension.VERSION` of the library that it was built from."""
+
 @final
 class Lock:
     """A recursive lock, as `threading.RLock`, that a `Launch` takes without waiting."""
@@ -181,3 +184,9 @@ class Watch:
         """Become the profile function of this thread."""
 
     def __call__(self, frame: FrameType, event: str, arg: Any, /) -> Any: ...
+
+def call_each(function: int, objects: bytes, size: int, which: int = -1, /) -> tuple[int, bytes]:
+    """Do what `_interpreter.many_calls.call_each` does."""
+
+def numbers_of(objects: bytes, wanted: bytes, /) -> bytes:
+    """Do what `_interpreter.many_calls.numbers_of` does."""

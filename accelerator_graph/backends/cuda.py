@@ -20,6 +20,7 @@ from ._cuda.capture import Capture
 from ._cuda.driver import Driver, Event, Executable, Graph, Handle, Relaxed
 from ._cuda.launch import launch_function, launcher
 from ._cuda.probe import probe
+from ._cuda.shape import single_executable
 from ._cuda.update import update
 from ._shared.codes import (
     ACTIVE,
@@ -281,10 +282,7 @@ class CudaBackend(Lends):
 
     def single_executable(self, graph: Graph) -> bool:
         """Return True if the graph has nodes with which the driver allows it one executable at a time."""
-        return any(
-            _nodes.kind_of(self._driver, node) in ("mem_alloc", "mem_free", "conditional")
-            for node in _nodes.node_handles(self._driver, graph.handle)
-        )
+        return single_executable(self._driver, int(graph.handle))
 
     def replay(self, executable: Executable, stream: Any) -> None:
         """Enqueue one run of the executable on the stream."""

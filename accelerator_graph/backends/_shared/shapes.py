@@ -25,16 +25,13 @@ def difference(old: Shape, new: Shape) -> Misfit | None:
         return new.misfit or old.misfit
     if len(old.nodes) != len(new.nodes):
         return Misfit(f"the graphs have {len(old.nodes)} and {len(new.nodes)} nodes")
-    for number, (was, now) in enumerate(zip(old.nodes, new.nodes, strict=True)):
-        if was == now:
-            continue
-        kinds = [_kind(each) for each in (was, now)]
-        if kinds[0] != kinds[1]:
-            return Misfit(f"a {kinds[0]} node has become a {kinds[1]} node", number)
-        return Misfit(
-            "the child graph differs" if kinds[0] == "graph" else "the kernel is another one", number
-        )
-    return None if old.edges == new.edges else Misfit("the dependencies differ")
+    if old.nodes == new.nodes:
+        return None if old.edges == new.edges else Misfit("the dependencies differ")
+    pairs = enumerate(zip(old.nodes, new.nodes, strict=True))
+    number, kinds = next((number, [_kind(was), _kind(now)]) for number, (was, now) in pairs if was != now)
+    if kinds[0] != kinds[1]:
+        return Misfit(f"a {kinds[0]} node has become a {kinds[1]} node", number)
+    return Misfit("the child graph differs" if kinds[0] == "graph" else "the kernel is another one", number)
 
 
 def _kind(node: Any) -> str:
