@@ -68,7 +68,6 @@ class Driver:
         "capture_info",
         "current_address",
         "device_count",
-        "edges_address",
         "launch_address",
         "launch_answered",
         "launch_broke",
@@ -104,7 +103,6 @@ class Driver:
         self.launch_address = self.address("cuGraphLaunch", 12000)
         self.current_address = self.address("cuCtxGetCurrent", 12000)
         self.status_address = self.address("cuStreamIsCapturing", 12000)
-        self.edges_address = self.address("cuGraphGetEdges", 12030)
         # For CUDA 12 the binding has two functions. The one without the suffix refuses edges that have data.
         newer = hasattr(self.api, "cuStreamGetCaptureInfo_v3") and self.address(
             "cuStreamGetCaptureInfo", 12030

@@ -9,17 +9,15 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections.abc import Sequence
-from ctypes import byref, c_int, c_ubyte, c_void_p
+from ctypes import byref, c_ubyte
 from typing import Any, NamedTuple
 
 from .driver import Driver
+from .raw_calls import calls_of
 
 _NAME = "cuGraphGetEdges"
 _WORD = 8
 """The size of a handle, and of the data of a dependency."""
-
-Function = ctypes.CFUNCTYPE(c_int, *(c_void_p,) * 5)
-"""Makes the driver's function of its address."""
 
 
 class Data(ctypes.Structure):
@@ -38,9 +36,9 @@ class Dependency(NamedTuple):
 
 def raw_edges(driver: Driver, graph: int) -> tuple[bytes, bytes, bytes]:
     """Return the sources, the targets and the data of a graph's dependencies."""
-    if not driver.edges_address:
+    function, count = calls_of(driver).edges, array("Q", (0,))
+    if function is None:
         driver.broke(_NAME, RuntimeError(f"there is no {_NAME} of CUDA 12.3"))
-    function, count = Function(driver.edges_address), array("Q", (0,))
     place = count.buffer_info()[0]
     driver.check(_NAME, function(graph, None, None, None, place))
     found = [array("Q", bytes(_WORD * count[0])) for _ in range(3)]

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
 Function = Callable[..., int]
 
-_VERSION = 12000
-"""The version of CUDA whose functions these are."""
-
 
 class Calls(NamedTuple):
     """Addresses for `call_each`, and functions of ctypes."""
@@ -27,27 +24,31 @@ class Calls(NamedTuple):
     attribute: int
     nodes: Function
     update: Function
+    edges: Function | None
+    """None before CUDA 12.3."""
 
 
 def calls_of(driver: Driver) -> Calls:
     """Return the functions."""
     if driver.calls is None:
+        edges = driver.address("cuGraphGetEdges", 12030)
         driver.calls = Calls(
             _address(driver, "cuGraphNodeGetType"),
             _address(driver, "cuGraphKernelNodeGetParams"),
             _address(driver, "cuGraphKernelNodeGetAttribute"),
-            _function(driver, "cuGraphGetNodes"),
-            _function(driver, "cuGraphExecUpdate"),
+            _function(_address(driver, "cuGraphGetNodes"), 3),
+            _function(_address(driver, "cuGraphExecUpdate"), 3),
+            _function(edges, 5) if edges else None,
         )
     return driver.calls
 
 
-def _function(driver: Driver, name: str) -> Function:
-    return CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p)(_address(driver, name))
+def _function(address: int, arguments: int) -> Function:
+    return CFUNCTYPE(c_int, *(c_void_p,) * arguments)(address)
 
 
 def _address(driver: Driver, name: str) -> int:
-    address = driver.address(name, _VERSION)
+    address = driver.address(name, 12000)
     if not address:
         driver.broke(name, RuntimeError(f"there is no {name}"))
     return address

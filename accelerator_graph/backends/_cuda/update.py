@@ -22,9 +22,9 @@ class _Result(ctypes.Structure):
 
 def update(driver: Driver, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
     """Update an executable in place; or return what does not fit, with nothing changed."""
-    if not driver.edges_address:
-        return Misfit("the driver does not support CUDA 12.3")
     calls = calls_of(driver)
+    if calls.edges is None:
+        return Misfit("the driver does not support CUDA 12.3")
     with driver.current(graph.context):
         old = executable.shape or shape_of(driver, calls, int(former.handle))
         new = shape_of(driver, calls, int(graph.handle))
