@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, TypeVar, cast
 
-from .._interpreter import many_calls
+from .. import _interpreter
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -45,13 +45,12 @@ def fits(extension: object) -> bool:
 
 
 fast = _extension()
-"""The extension; None if it was not built, or is switched off."""
+"""The extension; None if it was not built, was built from another version, or is switched off."""
+
+_interpreter.in_c = fast
 
 new_lock = threading.RLock if fast is None else fast.Lock
 """Makes the lock of an executable."""
-
-if fast is not None:
-    many_calls.use(fast.call_each, fast.numbers_of)
 
 
 def calling(slot: object) -> Callable[[Function], Function]:

@@ -1,56 +1,15 @@
-"""Calls of a C function for many objects.
-
-By ctypes, where a call takes about a microsecond; or by the C extension, once that is imported.
-"""
+"""Calls of a C function for many objects: in the C extension, or by ctypes, a microsecond each."""
 
 from __future__ import annotations
 
+import ctypes
 from array import array
-from collections.abc import Callable
-from typing import Protocol
+from itertools import repeat
+
+import accelerator_graph._interpreter as interpreter
 
 WORD = 8
 """The size of a handle."""
-
-
-class CallEach(Protocol):
-    """`call_each`, here or in C."""
-
-    def __call__(self, function: int, objects: bytes, size: int, which: int = -1, /) -> tuple[int, bytes]:
-        """Call a function for each object."""
-
-
-def _call_each(function: int, objects: bytes, size: int, which: int = -1, /) -> tuple[int, bytes]:
-    import ctypes
-
-    handles = memoryview(objects).cast("Q")
-    answers = bytearray(size * len(handles))
-    room = (ctypes.c_char * len(answers)).from_buffer(answers)
-    more, types = ((), ()) if which < 0 else ((which,), (ctypes.c_int,))
-    call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *types, ctypes.c_void_p)(function)
-    code, at = 0, ctypes.addressof(room)
-    for number, handle in enumerate(handles):
-        code = call(handle, *more, at + size * number)
-        if code:
-            return code, bytes(answers[: size * number])
-    return 0, bytes(answers)
-
-
-def _numbers_of(objects: bytes, wanted: bytes, /) -> bytes:
-    number_of = {handle: number for number, handle in enumerate(memoryview(objects).cast("Q"))}
-    try:
-        return array("I", map(number_of.__getitem__, memoryview(wanted).cast("Q"))).tobytes()
-    except KeyError:
-        raise ValueError("one of the wanted objects is not among the objects.") from None
-
-
-_in_use: tuple[CallEach, Callable[[bytes, bytes], bytes]] = _call_each, _numbers_of
-
-
-def use(call_each: CallEach, numbers_of: Callable[[bytes, bytes], bytes]) -> None:
-    """Make the calls by these functions from now on."""
-    global _in_use
-    _in_use = call_each, numbers_of
 
 
 def call_each(function: int, objects: bytes, size: int, which: int = -1) -> tuple[int, bytes]:
@@ -59,13 +18,13 @@ def call_each(function: int, objects: bytes, size: int, which: int = -1) -> tupl
     Parameters
     ----------
     function : int
-        Its address. The interpreter's lock is not held during the calls.
+        Its address. It is called without the interpreter's lock.
     objects : bytes
         The handles.
     size : int
         The size of an answer.
     which : int
-        The second of three arguments, if it is not negative.
+        If not negative, it is passed between the object and the answer.
 
     Returns
     -------
@@ -74,7 +33,20 @@ def call_each(function: int, objects: bytes, size: int, which: int = -1) -> tupl
     answers : bytes
         Those of the calls before it.
     """
-    return _in_use[0](function, objects, size, which)
+    if interpreter.in_c is not None:
+        found: tuple[int, bytes] = interpreter.in_c.call_each(function, objects, size, which)
+        return found
+    handles = memoryview(objects).cast("Q")
+    answers = bytearray(size * len(handles))
+    room = (ctypes.c_char * len(answers)).from_buffer(answers)
+    more, types = ((), ()) if which < 0 else ((repeat(which),), (ctypes.c_int,))
+    call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *types, ctypes.c_void_p)(function)
+    start = ctypes.addressof(room)
+    places = range(start, start + len(answers), size)
+    for number, code in enumerate(map(call, handles, *more, places)):
+        if code:
+            return code, bytes(answers[: size * number])
+    return 0, bytes(answers)
 
 
 def numbers_of(objects: bytes, wanted: bytes) -> bytes:
@@ -85,4 +57,11 @@ def numbers_of(objects: bytes, wanted: bytes) -> bytes:
     ValueError
         One is not among them.
     """
-    return _in_use[1](objects, wanted)
+    if interpreter.in_c is not None:
+        found: bytes = interpreter.in_c.numbers_of(objects, wanted)
+        return found
+    number_of = {handle: number for number, handle in enumerate(memoryview(objects).cast("Q"))}
+    try:
+        return array("I", map(number_of.__getitem__, memoryview(wanted).cast("Q"))).tobytes()
+    except KeyError:
+        raise ValueError("one of the wanted objects is not among the objects.") from None

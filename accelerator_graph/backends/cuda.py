@@ -20,8 +20,6 @@ from ._cuda.capture import Capture
 from ._cuda.driver import Driver, Event, Executable, Graph, Handle, Relaxed
 from ._cuda.launch import launch_function, launcher
 from ._cuda.probe import probe
-from ._cuda.shape import single_executable
-from ._cuda.update import update
 from ._shared.codes import (
     ACTIVE,
     CAPABILITIES,
@@ -282,6 +280,8 @@ class CudaBackend(Lends):
 
     def single_executable(self, graph: Graph) -> bool:
         """Return True if the graph has nodes with which the driver allows it one executable at a time."""
+        from ._cuda.shape import single_executable
+
         return single_executable(self._driver, int(graph.handle))
 
     def replay(self, executable: Executable, stream: Any) -> None:
@@ -310,6 +310,8 @@ class CudaBackend(Lends):
 
     def update(self, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
         """Update the executable in place, unless kernels differ or run in clusters."""
+        from ._cuda.update import update
+
         return update(self._driver, executable, former, graph)
 
     def destroy_graph(self, graph: Graph) -> None:
