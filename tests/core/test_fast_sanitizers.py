@@ -20,7 +20,7 @@ from simulators.compiling import compiler
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = "address,undefined"
 THREADS = "thread"
-TESTS = ("test_fast", "test_fast_objects", "test_fast_watch")
+TESTS = ("test_fast", "test_fast_calls", "test_fast_objects", "test_fast_watch")
 LIBRARIES = {MEMORY: "libasan.so", THREADS: "libtsan.so"}
 
 
@@ -113,6 +113,12 @@ BUGS = {
     "a method keeps what it calls": Bug("method_call", r"Py_DECREF\(held\);", ""),
     "a broken capture goes on": Bug("watch_goes_on", r"&& state == self->active", ""),
     "a watch hides from the collector": Bug("watch_traverse", r"Py_VISIT\(self->ask\);", ""),
+    "asks with the interpreter's lock": Bug("call_each", r"Py_(BEGIN|END)_ALLOW_THREADS", ""),
+    "asks on after an error": Bug("calls_make", r"break;", ";"),
+    "has a number for everything": Bug("numbers_find", r"number == 0", "0"),
+    "asks for what is behind the last": Bug(
+        "call_each", r"sizeof\(void \*\);", r"\g<0> count++;", MEMORY, "heap-buffer-overflow"
+    ),
     "reads what was freed": Bug("launch", LAUNCHED, rf"{FREED} \g<0>", MEMORY, "heap-use-after-free"),
     "overflows": Bug(
         "launch",

@@ -82,18 +82,14 @@ def _kernels(driver: Driver, calls: Calls, launches: bytes) -> tuple[list[int], 
     """Return the functions of kernel nodes, and the number of the first that has clusters, or may have."""
     code, found = call_each(calls.kernel, launches, _PARAMETER_BYTES)
     driver.check("cuGraphKernelNodeGetParams", code)
-    words = memoryview(found).cast("Q")
+    words = array("Q", found)
     nodes = words[_FUNCTION::_PARAMETER_WORDS].tolist()
-    made = {each for each in set(nodes) if each and _made_for_clusters(driver, each, 0)}
-    if not all(nodes):  # those of libraries that no context has loaded yet
-        kernels = words[_LIBRARY_KERNEL::_PARAMETER_WORDS].tolist()
-        pairs = zip(nodes, kernels, strict=True)
-        made |= {
-            kernel
-            for function, kernel in set(pairs)
-            if not function and _made_for_clusters(driver, 0, kernel)
-        }
-        nodes = [function or kernel for function, kernel in zip(nodes, kernels, strict=True)]
+    kernels = set()
+    if not all(nodes):  # captured as kernels of a library, which are no functions of a context
+        pairs = list(zip(nodes, words[_LIBRARY_KERNEL::_PARAMETER_WORDS], strict=True))
+        kernels = {kernel for function, kernel in pairs if not function}
+        nodes = [function or kernel for function, kernel in pairs]
+    made = {each for each in set(nodes) if _made_for_clusters(driver, each, is_kernel=each in kernels)}
     clustered = _clustered(calls, launches)
     if clustered is None and made:
         clustered = next(number for number, each in enumerate(nodes) if each in made)
@@ -103,22 +99,20 @@ def _kernels(driver: Driver, calls: Calls, launches: bytes) -> tuple[list[int], 
 def _clustered(calls: Calls, launches: bytes) -> int | None:
     """Return the number of the first node with a cluster dimension, or for which the driver can't tell it."""
     code, found = call_each(calls.attribute, launches, _ATTRIBUTE_BYTES, _CLUSTER_DIMENSION)
-    if found != bytes(len(found)):
-        words = memoryview(found).cast("I")
-        step = _ATTRIBUTE_BYTES // words.itemsize
-        for number in range(len(found) // _ATTRIBUTE_BYTES):
-            if any(words[number * step : number * step + 3]):  # the dimensions x, y and z
-                return number
-    return len(found) // _ATTRIBUTE_BYTES if code else None
+    told, words = len(found) // _ATTRIBUTE_BYTES, array("I", found)
+    sides = [words[side :: _ATTRIBUTE_BYTES // words.itemsize] for side in range(3)]
+    if any(each != array("I", bytes(each.itemsize * told)) for each in sides):
+        return next(number for number, each in enumerate(zip(*sides, strict=True)) if any(each))
+    return told if code else None
 
 
-def _made_for_clusters(driver: Driver, function: int, kernel: int) -> bool:
-    """Return True if a function, or else a kernel, was compiled for clusters, or the driver can't tell."""
+def _made_for_clusters(driver: Driver, handle: int, *, is_kernel: bool) -> bool:
+    """Return True if a function or a kernel was compiled for clusters, or the driver can't tell."""
     width = driver.api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH
-    if function:
-        answer = driver.answer("cuFuncGetAttribute", width, function)
+    if is_kernel:
+        answer = driver.answer("cuKernelGetAttribute", width, handle, driver.call("cuCtxGetDevice"))
     else:
-        answer = driver.answer("cuKernelGetAttribute", width, kernel, driver.call("cuCtxGetDevice"))
+        answer = driver.answer("cuFuncGetAttribute", width, handle)
     return answer[0] is not driver.success or answer[1] != 0
 
 

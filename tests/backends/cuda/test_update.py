@@ -116,7 +116,7 @@ def test_clusters_that_the_driver_can_not_read(adding, monkeypatch):
 def test_a_kernel_that_was_made_for_clusters(adding, monkeypatch):
     graph, other = adding(1), adding(2)
     graph.instantiate()
-    monkeypatch.setattr(shape, "_made_for_clusters", lambda driver, function, kernel: True)
+    monkeypatch.setattr(shape, "_made_for_clusters", lambda driver, handle, is_kernel: True)
     assert "clusters" in graph.update(other).reason
 
 
