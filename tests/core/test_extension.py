@@ -52,8 +52,8 @@ def test_another_version_is_not_used(version):
     assert done.stdout == "[1, 1]\nready\n"
     (line,) = [each for each in done.stderr.splitlines() if "Warning" in each]
     assert line.endswith(
-        "RuntimeWarning: accelerator_graph: the C extension was built from another version of the library and "
-        "is not used, so replays go through Python; build it again by installing the library again."
+        "RuntimeWarning: accelerator_graph: the C extension was built from another version of the library "
+        "and is not used, so replays go through Python; build it again by installing the library again."
     )
 
 
