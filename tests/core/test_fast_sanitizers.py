@@ -20,7 +20,7 @@ from simulators.compiling import compiler
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = "address,undefined"
 THREADS = "thread"
-TESTS = ("test_fast", "test_fast_calls", "test_fast_objects", "test_fast_watch")
+TESTS = ("test_fast_calls", "test_fast", "test_fast_objects", "test_fast_watch")
 LIBRARIES = {MEMORY: "libasan.so", THREADS: "libtsan.so"}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from cuda.bindings import driver
 
 from accelerator_graph.backends import registry
-from accelerator_graph.backends._cuda import capture, edges, update
+from accelerator_graph.backends._cuda import capture, raw_calls, shape
 from accelerator_graph.backends.cuda import CudaBackend as Backend
 from accelerator_graph.testing.works.cuda import call, device
 from simulators.cuda.faults import Accounts
@@ -242,19 +242,15 @@ class _Api:
         return call
 
 
-def _noted(calls: update.Calls, note: Callable[[str], None]) -> update.Calls:
-    """Let those calls be noted that go around the binding."""
-
-    def noted(name: str, function: Callable[..., int]) -> Callable[..., int]:
-        def call(*args: Any) -> int:
-            note(name)
-            return function(*args)
-
-        return call
-
-    return update.Calls(
-        *(noted(name, each) for (name, *_), each in zip(update.FUNCTIONS, calls, strict=True))
-    )
+NAMES = {
+    "kind": "cuGraphNodeGetType",
+    "kernel": "cuGraphKernelNodeGetParams",
+    "attribute": "cuGraphKernelNodeGetAttribute",
+    "nodes": "cuGraphGetNodes",
+    "update": "cuGraphExecUpdate",
+    "edges": "cuGraphGetEdges",
+}
+"""What is called without the binding, by the fields of `raw_calls.Calls`."""
 
 
 @contextmanager
@@ -264,25 +260,27 @@ def noting(note: Callable[[str], None]) -> Iterator[None]:
     api = driver.api
     address, driver.launch_address = driver.launch_address, 0  # what C calls is not noted
     driver.api = _Api(api, note)
-    calls = update.calls_of(driver)
-    assert calls is not None
-    driver.calls = _noted(calls, note)
-    made = edges.Function
+    calls, call_each = raw_calls.calls_of(driver), shape.call_each
 
-    def noted(address: int) -> Callable[..., int]:
-        function = made(address)
-
+    def noted(name: str, function: Any) -> Any:
         def call(*args: Any) -> int:
-            note("cuGraphGetEdges")
+            note(name)
             return int(function(*args))
 
-        return call
+        return call if callable(function) else function
 
-    edges.Function = noted
+    def noted_each(function: int, objects: bytes, *more: int) -> tuple[int, bytes]:
+        field = raw_calls.Calls._fields[calls.index(function)]
+        for _ in range(len(objects) // 8):
+            note(NAMES[field])
+        return call_each(function, objects, *more)
+
+    driver.calls = raw_calls.Calls(*(noted(NAMES[field], each) for field, each in calls._asdict().items()))
+    shape.call_each = noted_each  # type: ignore[assignment]
     try:
         yield
     finally:
-        edges.Function = made
+        shape.call_each = call_each
         driver.launch_address = address
         driver.api = api
         driver.calls = calls
