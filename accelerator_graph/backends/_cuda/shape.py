@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
-from typing import Any
 
 from ..._interpreter.many_calls import WORD, call_each, numbers_of
-from .._shared.shapes import Shape
+from .._shared.shapes import Shape, place_of
 from ..base import Misfit
 from .driver import Driver
 from .edges import raw_edges
 from .nodes import kind_name
 from .raw_calls import Calls, calls_of
 
-_KERNEL, _GRAPH = 0, 4
 _CLUSTER_DIMENSION = 4
 _KIND_BYTES, _PARAMETER_BYTES, _ATTRIBUTE_BYTES = 4, 72, 64
 """The sizes of ``CUgraphNodeType``, ``CUDA_KERNEL_NODE_PARAMS_v2`` and ``CUkernelNodeAttrValue``."""
@@ -42,58 +39,61 @@ def handles_of(driver: Driver, calls: Calls, graph: int) -> bytes:
     return found.tobytes()
 
 
-def kinds_of(driver: Driver, calls: Calls, handles: bytes) -> list[int]:
-    """Return the kinds of nodes, as the driver's numbers."""
-    code, kinds = call_each(calls.kind, handles, _KIND_BYTES)
+def kinds_of(driver: Driver, calls: Calls, handles: bytes) -> list[str]:
+    """Return the kinds of nodes."""
+    code, found = call_each(calls.kind, handles, _KIND_BYTES)
     driver.check("cuGraphNodeGetType", code)
-    return memoryview(kinds).cast("i").tolist()
+    numbers = array("i", found)
+    if numbers == array("i", bytes(len(found))):  # most graphs have only kernels
+        return ["kernel"] * len(numbers)
+    names = {number: kind_name(driver, number) for number in set(numbers)}
+    return [names[number] for number in numbers]
 
 
 def single_executable(driver: Driver, graph: int) -> bool:
     """Return True if a graph has nodes with which the driver allows it one executable at a time."""
     calls = calls_of(driver)
-    kinds = set(kinds_of(driver, calls, handles_of(driver, calls, graph)))
-    return not _SINGLE.isdisjoint(kind_name(driver, kind) for kind in kinds)
+    return not _SINGLE.isdisjoint(kinds_of(driver, calls, handles_of(driver, calls, graph)))
 
 
-def shape_of(driver: Driver, calls: Calls, graph: int) -> Shape:
-    """Return the shape of a graph."""
+def shape_of(driver: Driver, calls: Calls, graph: int, like: Shape | None = None) -> Shape:
+    """Return the shape of a graph. If its kernels are those of another one, less has to be asked."""
     handles = handles_of(driver, calls, graph)
     kinds = kinds_of(driver, calls, handles)
-    only_kernels = not any(kinds)
-    numbers = range(len(kinds)) if only_kernels else [n for n, kind in enumerate(kinds) if kind == _KERNEL]
-    launches = handles if only_kernels else _chosen(handles, numbers)
-    functions, clustered = _kernels(driver, calls, launches)
-    nodes: list[Any] = functions
-    misfit = None if clustered is None else Misfit(_NO_CLUSTERS, numbers[clustered])
-    if not only_kernels:
-        nodes = _nodes(driver, calls, handles, kinds, functions)
-        misfit = next(filter(None, map(_misfit, nodes, range(len(nodes)))), misfit)
+    launches = _chosen(handles, kinds, "kernel")
+    functions, libraries = _functions(driver, calls, launches)
+    clustered = _clustered(calls, launches)
+    if clustered is None and (like is None or like.misfit or functions != like.functions):
+        made = {each for each in set(functions) if _made_for_clusters(driver, each, each in libraries)}
+        clustered = next((number for number, each in enumerate(functions) if each in made), None)
+    children = [
+        shape_of(driver, calls, int(driver.call("cuGraphChildGraphNodeGetGraph", node)))
+        for node in array("Q", _chosen(handles, kinds, "graph"))
+    ]
     sources, targets, data = raw_edges(driver, graph)
-    ends = numbers_of(handles, sources), numbers_of(handles, targets)
-    return Shape(nodes, (*ends, data), misfit)
+    edges = numbers_of(handles, sources), numbers_of(handles, targets), data
+    return Shape(kinds, functions, children, edges, _misfit(kinds, children, clustered))
 
 
-def _chosen(handles: bytes, numbers: Sequence[int]) -> bytes:
-    return array("Q", map(memoryview(handles).cast("Q").__getitem__, numbers)).tobytes()
+def _chosen(handles: bytes, kinds: list[str], kind: str) -> bytes:
+    """Return the handles of the nodes of a kind."""
+    if kinds.count(kind) == len(kinds):
+        return handles
+    pairs = zip(array("Q", handles), kinds, strict=True)
+    return array("Q", [handle for handle, each in pairs if each == kind]).tobytes()
 
 
-def _kernels(driver: Driver, calls: Calls, launches: bytes) -> tuple[list[int], int | None]:
-    """Return the functions of kernel nodes, and the number of the first that has clusters, or may have."""
+def _functions(driver: Driver, calls: Calls, launches: bytes) -> tuple[array[int], set[int]]:
+    """Return the functions of kernel nodes, and those among them that are kernels of a library."""
     code, found = call_each(calls.kernel, launches, _PARAMETER_BYTES)
     driver.check("cuGraphKernelNodeGetParams", code)
     words = array("Q", found)
-    nodes = words[_FUNCTION::_PARAMETER_WORDS].tolist()
-    kernels = set()
-    if not all(nodes):  # captured as kernels of a library, which are no functions of a context
-        pairs = list(zip(nodes, words[_LIBRARY_KERNEL::_PARAMETER_WORDS], strict=True))
-        kernels = {kernel for function, kernel in pairs if not function}
-        nodes = [function or kernel for function, kernel in pairs]
-    made = {each for each in set(nodes) if _made_for_clusters(driver, each, is_kernel=each in kernels)}
-    clustered = _clustered(calls, launches)
-    if clustered is None and made:
-        clustered = next(number for number, each in enumerate(nodes) if each in made)
-    return nodes, clustered
+    functions, kernels = (words[at::_PARAMETER_WORDS] for at in (_FUNCTION, _LIBRARY_KERNEL))
+    if all(functions):
+        return functions, set()
+    pairs = list(zip(functions, kernels, strict=True))
+    found_in_libraries = {kernel for function, kernel in pairs if not function}
+    return array("Q", [function or kernel for function, kernel in pairs]), found_in_libraries
 
 
 def _clustered(calls: Calls, launches: bytes) -> int | None:
@@ -106,7 +106,7 @@ def _clustered(calls: Calls, launches: bytes) -> int | None:
     return told if code else None
 
 
-def _made_for_clusters(driver: Driver, handle: int, *, is_kernel: bool) -> bool:
+def _made_for_clusters(driver: Driver, handle: int, is_kernel: bool) -> bool:
     """Return True if a function or a kernel was compiled for clusters, or the driver can't tell."""
     width = driver.api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH
     if is_kernel:
@@ -116,24 +116,12 @@ def _made_for_clusters(driver: Driver, handle: int, *, is_kernel: bool) -> bool:
     return answer[0] is not driver.success or answer[1] != 0
 
 
-def _nodes(driver: Driver, calls: Calls, handles: bytes, kinds: list[int], functions: list[int]) -> list[Any]:
-    """Return all nodes of a graph that has not only kernels."""
-    names = {kind: kind_name(driver, kind) for kind in set(kinds)}
-    nodes: list[Any] = []
-    kernels = iter(functions)
-    for handle, kind in zip(memoryview(handles).cast("Q"), kinds, strict=True):
-        if kind == _GRAPH:
-            child = int(driver.call("cuGraphChildGraphNodeGetGraph", handle))
-            nodes.append(shape_of(driver, calls, child))
-        else:
-            nodes.append(next(kernels) if kind == _KERNEL else names[kind])
-    return nodes
-
-
-def _misfit(node: Any, number: int) -> Misfit | None:
-    """Return why a node is never updated in place."""
-    if isinstance(node, Shape):
-        return node.misfit and node.misfit._replace(node=number)
-    if isinstance(node, str) and node not in _UPDATED:
-        return Misfit(f"a {node} node is not updated in place", number)
-    return None
+def _misfit(kinds: list[str], children: list[Shape], clustered: int | None) -> Misfit | None:
+    """Return why a graph never updates an executable."""
+    for nth, child in enumerate(children):
+        if child.misfit:
+            return child.misfit._replace(node=place_of(kinds, "graph", nth))
+    if not _UPDATED.issuperset(kinds):
+        number, kind = next(each for each in enumerate(kinds) if each[1] not in _UPDATED)
+        return Misfit(f"a {kind} node is not updated in place", number)
+    return None if clustered is None else Misfit(_NO_CLUSTERS, place_of(kinds, "kernel", clustered))
