@@ -185,7 +185,7 @@ class Watch:
 
     def __call__(self, frame: FrameType, event: str, arg: Any, /) -> Any: ...
 
-def call_each(function: int, objects: bytes, size: int, which: int = -1, /) -> tuple[int, bytes]:
+def call_each(function: int, objects: bytes, words: bytes, which: int = -1, /) -> tuple[int, bytes]:
     """Do what `_interpreter.many_calls.call_each` does."""
 
 def numbers_of(objects: bytes, wanted: bytes, /) -> bytes:

@@ -3,6 +3,8 @@
 typedef int (*tell_function)(void *object, void *answer);
 typedef int (*tell_of_function)(void *object, int which, void *answer);
 
+enum { ANSWER_WORDS = 16 }; /* as in many_calls.py */
+
 static void *const *
 handles_in(PyObject *bytes)
 {
@@ -11,16 +13,19 @@ handles_in(PyObject *bytes)
 
 /* Return the number of objects that were asked without an error; the code is the last one's. */
 static Py_ssize_t
-calls_make(void *function, void *const *objects, Py_ssize_t count, char *answers, Py_ssize_t size, long which,
+calls_make(void *function, int which, void *const *objects, Py_ssize_t count, PyObject *words, uint64_t *kept,
            int *code)
 {
     Py_ssize_t i;
     *code = 0;
-    for (i = 0; i < count; i++, answers += size) {
-        *code = which < 0 ? ((tell_function)function)(objects[i], answers)
-                          : ((tell_of_function)function)(objects[i], (int)which, answers);
+    for (i = 0; i < count; i++) {
+        uint64_t answer[ANSWER_WORDS] = {0};
+        *code = which < 0 ? ((tell_function)function)(objects[i], answer)
+                          : ((tell_of_function)function)(objects[i], which, answer);
         if (*code != 0)
             break;
+        for (Py_ssize_t n = 0; n < PyBytes_GET_SIZE(words); n++)
+            *kept++ = answer[(unsigned char)PyBytes_AS_STRING(words)[n]];
     }
     return i;
 }
@@ -29,28 +34,34 @@ static PyObject *
 call_each(PyObject *Py_UNUSED(module), PyObject *args)
 {
     void *function;
-    PyObject *objects, *found = NULL;
-    Py_ssize_t size;
+    PyObject *objects, *words, *found = NULL;
     int which = -1, code;
-    if (!PyArg_ParseTuple(args, "O&Sn|i:call_each", address, &function, &objects, &size, &which))
+    if (!PyArg_ParseTuple(args, "O&SS|i:call_each", address, &function, &objects, &words, &which))
         return NULL;
-    Py_ssize_t count = PyBytes_GET_SIZE(objects) / (Py_ssize_t)sizeof(void *);
-    if (function == NULL || size <= 0) {
-        PyErr_SetString(PyExc_ValueError, "the address of the function and the size must be above 0.");
+    if (function == NULL) {
+        PyErr_SetString(PyExc_ValueError, "function must be the address of a function, not 0.");
         return NULL;
     }
-    if (count > PY_SSIZE_T_MAX / size)
+    for (Py_ssize_t n = 0; n < PyBytes_GET_SIZE(words); n++) {
+        if ((unsigned char)PyBytes_AS_STRING(words)[n] >= ANSWER_WORDS) {
+            PyErr_Format(PyExc_ValueError, "an answer has at most %d words.", ANSWER_WORDS);
+            return NULL;
+        }
+    }
+    Py_ssize_t row = PyBytes_GET_SIZE(words) * (Py_ssize_t)sizeof(uint64_t);
+    Py_ssize_t count = PyBytes_GET_SIZE(objects) / (Py_ssize_t)sizeof(void *);
+    if (row > 0 && count > PY_SSIZE_T_MAX / row)
         return PyErr_NoMemory();
-    PyObject *answers = PyBytes_FromStringAndSize(NULL, count * size);
-    if (answers == NULL)
+    PyObject *kept = PyBytes_FromStringAndSize(NULL, count * row);
+    if (kept == NULL)
         return NULL;
-    memset(PyBytes_AS_STRING(answers), 0, (size_t)(count * size));
     Py_BEGIN_ALLOW_THREADS
-    count = calls_make(function, handles_in(objects), count, PyBytes_AS_STRING(answers), size, which, &code);
+    count = calls_make(function, which, handles_in(objects), count, words, (uint64_t *)PyBytes_AS_STRING(kept),
+                       &code);
     Py_END_ALLOW_THREADS
-    if (code == 0 || _PyBytes_Resize(&answers, count * size) == 0)
-        found = Py_BuildValue("iO", code, answers);
-    Py_XDECREF(answers);
+    if (code == 0 || _PyBytes_Resize(&kept, count * row) == 0)
+        found = Py_BuildValue("iO", code, kept);
+    Py_XDECREF(kept);
     return found;
 }
 

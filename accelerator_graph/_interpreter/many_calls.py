@@ -11,18 +11,21 @@ import accelerator_graph._interpreter as interpreter
 WORD = 8
 """The size of a handle."""
 
+_ANSWER_WORDS = 16
+"""As in `fast_calls.h`."""
 
-def call_each(function: int, objects: bytes, size: int, which: int = -1) -> tuple[int, bytes]:
+
+def call_each(function: int, objects: bytes, words: bytes, which: int = -1) -> tuple[int, bytes]:
     """Call an ``int function(void *object, void *answer)`` for each object, until one call fails.
 
     Parameters
     ----------
     function : int
-        Its address. It is called without the interpreter's lock.
+        Its address. It is called without the interpreter's lock. An answer may be 128 bytes long.
     objects : bytes
         The handles.
-    size : int
-        The size of an answer.
+    words : bytes
+        The places of the words of 8 bytes to keep of each answer. What the function does not write is 0.
     which : int
         If not negative, it is passed between the object and the answer.
 
@@ -30,23 +33,25 @@ def call_each(function: int, objects: bytes, size: int, which: int = -1) -> tupl
     -------
     code : int
         0, or that of the call that failed.
-    answers : bytes
-        Those of the calls before it.
+    kept : bytes
+        The words of the answers before it.
     """
     if interpreter.in_c is not None:
-        found: tuple[int, bytes] = interpreter.in_c.call_each(function, objects, size, which)
+        found: tuple[int, bytes] = interpreter.in_c.call_each(function, objects, words, which)
         return found
     handles = memoryview(objects).cast("Q")
-    answers = bytearray(size * len(handles))
-    room = (ctypes.c_char * len(answers)).from_buffer(answers)
+    answers = (ctypes.c_uint64 * (_ANSWER_WORDS * len(handles)))()
     more, types = ((), ()) if which < 0 else ((repeat(which),), (ctypes.c_int,))
     call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *types, ctypes.c_void_p)(function)
-    start = ctypes.addressof(room)
-    places = range(start, start + len(answers), size)
-    for number, code in enumerate(map(call, handles, *more, places)):
-        if code:
-            return code, bytes(answers[: size * number])
-    return 0, bytes(answers)
+    start, size = ctypes.addressof(answers), WORD * _ANSWER_WORDS
+    places = range(start, start + size * len(handles), size)
+    codes = map(call, handles, *more, places)
+    told, code = next(((number, code) for number, code in enumerate(codes) if code), (len(handles), 0))
+    kept = array("Q", bytes(WORD * len(words) * told))
+    found_words = array("Q", bytes(answers))[: _ANSWER_WORDS * told]
+    for number, word in enumerate(words):
+        kept[number :: len(words)] = found_words[word::_ANSWER_WORDS]
+    return code, kept.tobytes()
 
 
 def numbers_of(objects: bytes, wanted: bytes) -> bytes:

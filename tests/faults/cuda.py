@@ -269,7 +269,7 @@ def noting(note: Callable[[str], None]) -> Iterator[None]:
 
         return call if callable(function) else function
 
-    def noted_each(function: int, objects: bytes, *more: int) -> tuple[int, bytes]:
+    def noted_each(function: int, objects: bytes, *more: Any) -> tuple[int, bytes]:
         field = raw_calls.Calls._fields[calls.index(function)]
         for _ in range(len(objects) // 8):
             note(NAMES[field])

@@ -13,11 +13,14 @@ from .nodes import kind_name
 from .raw_calls import Calls, calls_of
 
 _CLUSTER_DIMENSION = 4
-_KIND_BYTES, _PARAMETER_BYTES, _ATTRIBUTE_BYTES = 4, 72, 64
-"""The sizes of ``CUgraphNodeType``, ``CUDA_KERNEL_NODE_PARAMS_v2`` and ``CUkernelNodeAttrValue``."""
+_KIND = bytes((0,))
+"""Which word of a ``CUgraphNodeType`` is kept."""
 
-_PARAMETER_WORDS, _FUNCTION, _LIBRARY_KERNEL = 9, 0, 7
-"""Where `func` and `kern` are in the parameters of a kernel."""
+_FUNCTION_AND_KERNEL = bytes((0, 7))
+"""Which words of a ``CUDA_KERNEL_NODE_PARAMS_v2`` are `func` and `kern`."""
+
+_DIMENSIONS = bytes((0, 1))
+"""Which words of a ``CUkernelNodeAttrValue`` are x and y, and z with something else."""
 
 _UPDATED = frozenset(("kernel", "graph", "memcpy", "memset", "host", "empty", "wait_event", "event_record"))
 """The nodes that are updated in place."""
@@ -41,10 +44,10 @@ def handles_of(driver: Driver, calls: Calls, graph: int) -> bytes:
 
 def kinds_of(driver: Driver, calls: Calls, handles: bytes) -> list[str]:
     """Return the kinds of nodes."""
-    code, found = call_each(calls.kind, handles, _KIND_BYTES)
+    code, found = call_each(calls.kind, handles, _KIND)
     driver.check("cuGraphNodeGetType", code)
-    numbers = array("i", found)
-    if numbers == array("i", bytes(len(found))):  # most graphs have only kernels
+    numbers = array("Q", found)
+    if found == bytes(len(found)):  # most graphs have only kernels
         return ["kernel"] * len(numbers)
     names = {number: kind_name(driver, number) for number in set(numbers)}
     return [names[number] for number in numbers]
@@ -85,10 +88,10 @@ def _chosen(handles: bytes, kinds: list[str], kind: str) -> bytes:
 
 def _functions(driver: Driver, calls: Calls, launches: bytes) -> tuple[array[int], set[int]]:
     """Return the functions of kernel nodes, and those among them that are kernels of a library."""
-    code, found = call_each(calls.kernel, launches, _PARAMETER_BYTES)
+    code, found = call_each(calls.kernel, launches, _FUNCTION_AND_KERNEL)
     driver.check("cuGraphKernelNodeGetParams", code)
     words = array("Q", found)
-    functions, kernels = (words[at::_PARAMETER_WORDS] for at in (_FUNCTION, _LIBRARY_KERNEL))
+    functions, kernels = words[0::2], words[1::2]
     if all(functions):
         return functions, set()
     pairs = list(zip(functions, kernels, strict=True))
@@ -98,12 +101,12 @@ def _functions(driver: Driver, calls: Calls, launches: bytes) -> tuple[array[int
 
 def _clustered(calls: Calls, launches: bytes) -> int | None:
     """Return the number of the first node with a cluster dimension, or for which the driver can't tell it."""
-    code, found = call_each(calls.attribute, launches, _ATTRIBUTE_BYTES, _CLUSTER_DIMENSION)
-    told, words = len(found) // _ATTRIBUTE_BYTES, array("I", found)
-    sides = [words[side :: _ATTRIBUTE_BYTES // words.itemsize] for side in range(3)]
-    if any(each != array("I", bytes(each.itemsize * told)) for each in sides):
-        return next(number for number, each in enumerate(zip(*sides, strict=True)) if any(each))
-    return told if code else None
+    code, found = call_each(calls.attribute, launches, _DIMENSIONS, _CLUSTER_DIMENSION)
+    words = array("I", found)
+    x, y, z = (words[side::4] for side in range(3))
+    if not x == y == z == array("I", bytes(x.itemsize * len(x))):
+        return next(number for number, sides in enumerate(zip(x, y, z, strict=True)) if any(sides))
+    return len(x) if code else None
 
 
 def _made_for_clusters(driver: Driver, handle: int, is_kernel: bool) -> bool:
