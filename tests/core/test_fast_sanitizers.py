@@ -117,7 +117,7 @@ BUGS = {
     "asks on after an error": Bug("calls_make", r"break;", ";"),
     "has a number for everything": Bug("numbers_find", r"number == 0", "0"),
     "has too little room for answers": Bug(
-        "call_each", r"\(NULL, count \* row\)", "(NULL, count)", MEMORY, "heap-buffer-overflow"
+        "call_each", r"\(NULL, count \* row\)", "(NULL, count * (row > 0))", MEMORY, "heap-buffer-overflow"
     ),
     "reads what was freed": Bug("launch", LAUNCHED, rf"{FREED} \g<0>", MEMORY, "heap-use-after-free"),
     "overflows": Bug(
