@@ -59,16 +59,12 @@ def single_executable(driver: Driver, graph: int) -> bool:
     return not _SINGLE.isdisjoint(kinds_of(driver, calls, handles_of(driver, calls, graph)))
 
 
-def shape_of(driver: Driver, calls: Calls, graph: int, like: Shape | None = None) -> Shape:
-    """Return the shape of a graph. If its kernels are those of another one, less has to be asked."""
+def shape_of(driver: Driver, calls: Calls, graph: int) -> Shape:
+    """Return the shape of a graph."""
     handles = handles_of(driver, calls, graph)
     kinds = kinds_of(driver, calls, handles)
     launches = _chosen(handles, kinds, "kernel")
-    functions, libraries = _functions(driver, calls, launches)
-    clustered = _clustered(calls, launches)
-    if clustered is None and (like is None or like.misfit or functions != like.functions):
-        made = {each for each in set(functions) if _made_for_clusters(driver, each, each in libraries)}
-        clustered = next((number for number, each in enumerate(functions) if each in made), None)
+    functions, clustered = _kernels(driver, calls, launches)
     children = [
         shape_of(driver, calls, int(driver.call("cuGraphChildGraphNodeGetGraph", node)))
         for node in array("Q", _chosen(handles, kinds, "graph"))
@@ -80,23 +76,31 @@ def shape_of(driver: Driver, calls: Calls, graph: int, like: Shape | None = None
 
 def _chosen(handles: bytes, kinds: list[str], kind: str) -> bytes:
     """Return the handles of the nodes of a kind."""
-    if kinds.count(kind) == len(kinds):
-        return handles
+    count = kinds.count(kind)
+    if count in (0, len(kinds)):
+        return handles if count else b""
     pairs = zip(array("Q", handles), kinds, strict=True)
     return array("Q", [handle for handle, each in pairs if each == kind]).tobytes()
 
 
-def _functions(driver: Driver, calls: Calls, launches: bytes) -> tuple[array[int], set[int]]:
-    """Return the functions of kernel nodes, and those among them that are kernels of a library."""
+def _kernels(driver: Driver, calls: Calls, launches: bytes) -> tuple[array[int], int | None]:
+    """Return the functions of kernel nodes, and the number of the first that has clusters, or may have."""
     code, found = call_each(calls.kernel, launches, _FUNCTION_AND_KERNEL)
     driver.check("cuGraphKernelNodeGetParams", code)
     words = array("Q", found)
-    functions, kernels = words[0::2], words[1::2]
-    if all(functions):
-        return functions, set()
-    pairs = list(zip(functions, kernels, strict=True))
-    found_in_libraries = {kernel for function, kernel in pairs if not function}
-    return array("Q", [function or kernel for function, kernel in pairs]), found_in_libraries
+    functions, of_libraries = words[0::2], set()
+    distinct = set(functions)
+    if 0 in distinct:
+        pairs = list(zip(functions, words[1::2], strict=True))
+        of_libraries = {kernel for function, kernel in pairs if not function}
+        functions = array("Q", [function or kernel for function, kernel in pairs])
+        distinct = set(functions)
+    clustered = _clustered(calls, launches)
+    if clustered is None:
+        made = {each for each in distinct if _made_for_clusters(driver, each, each in of_libraries)}
+        if made:
+            clustered = next(number for number, each in enumerate(functions) if each in made)
+    return functions, clustered
 
 
 def _clustered(calls: Calls, launches: bytes) -> int | None:

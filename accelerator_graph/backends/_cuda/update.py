@@ -27,7 +27,7 @@ def update(driver: Driver, executable: Executable, former: Graph, graph: Graph) 
         return Misfit("the driver does not support CUDA 12.3")
     with driver.current(graph.context):
         old = executable.shape or shape_of(driver, calls, int(former.handle))
-        new = shape_of(driver, calls, int(graph.handle), old)
+        new = shape_of(driver, calls, int(graph.handle))
         misfit = difference(old, new)
         if misfit is not None:
             return misfit
