@@ -10,19 +10,22 @@ from ..backends.base import Backend, CaptureInfo, CaptureStatus
 from ..errors import GraphStateError
 from . import ownership
 from .stream_messages import describe
-from .stream_owners import Owner
+from .stream_owners import OwnedStream, Owner
 from .stream_work import StreamWork
 
 
 class StreamBase(StreamWork):
     """A hold on a stream of a backend: the part of `Stream` that orders no work."""
 
-    __slots__ = ("__weakref__", "_backend", "_closed", "_device", "_forks", "_native", "_owner")
+    __slots__ = ("__weakref__", "_backend", "_closed", "_device", "_forks", "_hold", "_native", "_owner")
 
     _backend: Backend
     _native: Any
     _device: int
     _owner: Owner | None
+    _hold: object
+    """That of the owner: in garbage with cycles the owner is due at once, and must not act before the last
+    finalizer has acted that uses the stream."""
     _closed: bool
     _forks: int
 
@@ -33,6 +36,7 @@ class StreamBase(StreamWork):
         self._native = native
         self._device = device
         self._owner = owner
+        self._hold = owner._hold if isinstance(owner, OwnedStream) else None
         self._closed = False
         self._forks = ownership.forks
         return self

@@ -162,7 +162,7 @@ class Stream(StreamBase):
         if self._backend.capture_status(self._native) is CaptureStatus.ACTIVE:
             raise GraphStateError(f"Stream.close(): {captured_by(self)}.")
         self._closed = True
-        self._owner = None
+        self._owner = self._hold = None
         ownership.drain()
 
     def __enter__(self) -> Self:

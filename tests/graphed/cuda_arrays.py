@@ -208,6 +208,7 @@ def tensor(*values, offset=0, dtype="f8"):
     new = Tensor(memory.take(data.nbytes, offset), data.shape, dtype)
     call(driver.cuCtxSetCurrent, context())
     call(driver.cuMemcpyHtoD, new.address, data.tobytes(), data.nbytes)
+    call(driver.cuStreamSynchronize, 0)  # the copy of pageable memory may not have arrived
     return new
 
 

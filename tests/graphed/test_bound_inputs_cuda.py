@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import threading
 
@@ -12,6 +13,7 @@ import lanes
 
 pytestmark = lanes.require("cuda")
 
+from accelerator_graph._core import ownership
 from accelerator_graph.backends import registry
 from accelerator_graph.interop import registry as interop
 from graphed import cuda_arrays
@@ -133,6 +135,37 @@ def test_runs_under_way_are_not_changed():
     assert [each.tolist() for each in results] == [[i + 10, 2 * i] for i in range(10)]
     assert passed == [True]
     assert explained(f) == [("bind", "")]
+
+
+def test_a_collected_function_uses_no_stream_that_is_gone(monkeypatch):
+    kind, done = type(cuda_arrays.backend), []
+
+    def noted(name):
+        real = getattr(kind, name)
+
+        def call(self, native, *args, **options):
+            done.append((name, int(native)))
+            return real(self, native, *args, **options)
+
+        monkeypatch.setattr(kind, name, call)
+
+    with ag.Stream(backend="cuda") as stream:
+        f = bound(lambda x, y: x + y)
+        x, y = tensor(1, 2), tensor(3, 4)
+        for _ in range(2):
+            f(x, y)
+    handle = stream.handle
+    for name in ("capture_status", "record_event", "destroy_stream"):
+        noted(name)
+    stream.close()
+    cycle = [f, stream]
+    cycle.append(cycle)
+    del f, stream, cycle
+    gc.collect()
+    ownership.drain()
+    ours = [name for name, native in done if native == handle]
+    assert "record_event" in ours
+    assert ours.index("destroy_stream") == len(ours) - 1
 
 
 @pytest.mark.parametrize("seed", range(3))
