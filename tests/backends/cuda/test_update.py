@@ -221,6 +221,72 @@ def test_graphs_inside(stream, work, cell, adding):
     assert work.read(cell) == 30
 
 
+def test_an_executable_is_compared_by_what_it_does(adding):
+    """Its graph may have been changed since then, and have updated another executable."""
+
+    def with_a_child(graph):
+        call(driver.cuGraphAddChildGraphNode, graph.raw_graph(), [], 0, adding(3).raw_graph())
+        return graph
+
+    graph, other, second = adding(1), adding(2), with_a_child(adding(4))
+    graph.instantiate()
+    second.instantiate()
+    assert graph.update(other).in_place
+    assert second.update(with_a_child(other)).in_place
+    assert graph.update(with_a_child(adding(5))) == (False, "the graphs have 1 and 2 nodes", None)
+
+
+@pytest.mark.parametrize("clustered", [False, True])
+def test_the_node_is_named_among_others(stream, work, cell, clustered):
+    """Kernels are read apart from the rest."""
+    memory = work.buffer(8)
+
+    def captured(*grids):
+        with ag.Graph(keep_graph=True, stream=stream) as graph:
+            for grid in grids:
+                stream.fill(memory, 1, 8)
+                stream.launch(found.geometry if grid else found.store, *arguments, grid=1, block=1)
+        return graph
+
+    with kernels() as found:
+        arguments = ctypes.c_uint64(work.buffer(64).address), ctypes.c_int(0), ctypes.c_float(1)
+        arguments = *arguments, (ctypes.c_byte * 16)()
+        graph, same, other = captured(0, 0, 0), captured(0, 0, 0), captured(0, 0, 1)
+        graph.instantiate()
+        assert graph.update(same).in_place
+        if clustered:
+            value = driver.CUkernelNodeAttrValue()
+            value.clusterDim.x = value.clusterDim.y = value.clusterDim.z = 1
+            call(driver.cuGraphKernelNodeSetAttribute, nodes(same)[3], CLUSTER, value)
+            done = graph.update(same)
+            assert (done.node, "clusters" in done.reason) == (3, True)
+        else:
+            assert graph.update(other) == (False, "the kernel is another one", 5)
+        for each in (graph, same, other):
+            each.reset()
+
+
+def test_the_same_kernels_in_another_order(stream, work, adding):
+    """As many of each kind, with the same dependencies."""
+    memory = work.buffer(8)
+
+    def captured(*first):
+        with ag.Graph(keep_graph=True, stream=stream) as graph:
+            for each in first:
+                if each == "kernel":
+                    work.enqueue(stream, cell, 1, 1)
+                else:
+                    stream.fill(memory, 1, 8)
+        return graph
+
+    cell = work.new()
+    graph = captured("kernel", "fill")
+    graph.instantiate()
+    assert graph.update(captured("kernel", "fill")).in_place
+    done = graph.update(captured("fill", "kernel"))
+    assert done == (False, "a kernel node has become a memset node", 0)
+
+
 def test_the_update_of_a_driver_that_can_not_say_why(adding, monkeypatch):
     graph = adding(1)
     graph.instantiate()
