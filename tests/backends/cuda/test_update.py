@@ -89,14 +89,17 @@ def test_another_kernel_is_never_updated_in_place(stream, adding):
         graph.reset()
 
 
+def give_cluster(node):
+    value = driver.CUkernelNodeAttrValue()
+    value.clusterDim.x = value.clusterDim.y = value.clusterDim.z = 1
+    call(driver.cuGraphKernelNodeSetAttribute, node, CLUSTER, value)
+
+
 @pytest.mark.parametrize("which", ["the former", "the new"])
 def test_clusters_are_never_updated_in_place(adding, which):
     graph, other = adding(1, 2), adding(3, 4)
     graph.instantiate()
-    changed = graph if which == "the former" else other
-    value = driver.CUkernelNodeAttrValue()
-    value.clusterDim.x = value.clusterDim.y = value.clusterDim.z = 1
-    call(driver.cuGraphKernelNodeSetAttribute, nodes(changed)[1], CLUSTER, value)
+    give_cluster(nodes(graph if which == "the former" else other)[1])
     done = graph.update(other)
     assert done == (False, "the driver does not update the clusters of a kernel reliably", 1)
 
@@ -219,6 +222,10 @@ def test_graphs_inside(stream, work, cell, adding):
     graph.replay()
     stream.synchronize()
     assert work.read(cell) == 30
+    clustered = adding(3, 4)
+    give_cluster(nodes(clustered)[0])
+    done = graph.update(parent(clustered))
+    assert done == (False, "the driver does not update the clusters of a kernel reliably", 1)
 
 
 def test_an_executable_is_compared_by_what_it_does(adding):
@@ -255,9 +262,7 @@ def test_the_node_is_named_among_others(stream, work, cell, clustered):
         graph.instantiate()
         assert graph.update(same).in_place
         if clustered:
-            value = driver.CUkernelNodeAttrValue()
-            value.clusterDim.x = value.clusterDim.y = value.clusterDim.z = 1
-            call(driver.cuGraphKernelNodeSetAttribute, nodes(same)[3], CLUSTER, value)
+            give_cluster(nodes(same)[3])
             done = graph.update(same)
             assert (done.node, "clusters" in done.reason) == (3, True)
         else:
