@@ -98,8 +98,8 @@ def extension_in_words() -> str:
     except ImportError as error:
         return f"can't be loaded ({error}), so replays go through Python. {_install.with_extension()}"
     if not extension.fits(found):
-        why = "was built from another version of the library"
-        return f"not used, since it {why}, so replays go through Python. {_install.with_extension()}"
+        why = "built from another version of the library and not used"
+        return f"{why}, so replays go through Python, which is slower. {_install.with_extension()}"
     return f"not used, since {extension.SWITCH} is set"
 
 

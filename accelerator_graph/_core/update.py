@@ -260,4 +260,6 @@ def _in_place(runner: Runner, new: Captured) -> tuple[Misfit | None, _Place | No
 def _native(made: Owned) -> Any | None:
     """Return the backend's own graph or executable; None if only a framework can run it."""
     recorder = made.recorder
-    return recorder.lend(made.value) if isinstance(recorder, FrameworkRecorder) else made.value
+    if recorder is made.backend or not isinstance(recorder, FrameworkRecorder):
+        return made.value
+    return recorder.lend(made.value)

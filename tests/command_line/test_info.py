@@ -222,7 +222,7 @@ sys.exit(main(["info", "--json"]))
     done = execute([sys.executable, "-c", code], env=variables)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)["extension"]
-    assert said.startswith("not used, since it was built from another version of the library, so replays go")
+    assert said.startswith("built from another version of the library and not used, so replays go")
 
 
 def test_info_says_which_backend_has_to_be_named(plugin: Callable[[object], dict[str, str]]) -> None:
