@@ -185,8 +185,13 @@ class Watch:
 
     def __call__(self, frame: FrameType, event: str, arg: Any, /) -> Any: ...
 
-def call_each(function: int, objects: bytes, words: bytes, which: int = -1, /) -> tuple[int, bytes]:
+def call_each(
+    objects: bytes, questions: tuple[tuple[int, bytes, int], ...], other: int = 0, /
+) -> tuple[int, int, bytes]:
     """Do what `_interpreter.many_calls.call_each` does."""
 
 def numbers_of(objects: bytes, wanted: bytes, /) -> bytes:
     """Do what `_interpreter.many_calls.numbers_of` does."""
+
+def distinct(objects: bytes, /) -> bytes:
+    """Do what `_interpreter.many_calls.distinct` does."""

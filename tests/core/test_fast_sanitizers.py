@@ -114,7 +114,7 @@ BUGS = {
     "a broken capture goes on": Bug("watch_goes_on", r"&& state == self->active", ""),
     "a watch hides from the collector": Bug("watch_traverse", r"Py_VISIT\(self->ask\);", ""),
     "asks with the interpreter's lock": Bug("call_each", r"Py_(BEGIN|END)_ALLOW_THREADS", ""),
-    "asks on after an error": Bug("calls_make", r"break;", ";"),
+    "asks on after an error": Bug("objects_ask", r"break;", ";"),
     "has a number for everything": Bug("numbers_find", r"number == 0", "0"),
     "has too little room for answers": Bug(
         "call_each", r"\(NULL, count \* row\)", "(NULL, count * (row > 0))", MEMORY, "heap-buffer-overflow"

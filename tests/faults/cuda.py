@@ -269,11 +269,13 @@ def noting(note: Callable[[str], None]) -> Iterator[None]:
 
         return call if callable(function) else function
 
-    def noted_each(function: int, objects: bytes, *more: Any) -> tuple[int, bytes]:
-        field = raw_calls.Calls._fields[calls.index(function)]
-        for _ in range(len(objects) // 8):
-            note(NAMES[field])
-        return call_each(function, objects, *more)
+    def noted_each(objects: bytes, questions: tuple[Any, ...], other: int = 0) -> tuple[int, int, bytes]:
+        for at in range(0, len(objects), 8):
+            for question in questions:
+                note(NAMES[raw_calls.Calls._fields[calls.index(question[0])]])
+                if call_each(objects[at : at + 8], (question,))[0]:
+                    break  # it is not for this object
+        return call_each(objects, questions, other)
 
     driver.calls = raw_calls.Calls(*(noted(NAMES[field], each) for field, each in calls._asdict().items()))
     shape.call_each = noted_each  # type: ignore[assignment]

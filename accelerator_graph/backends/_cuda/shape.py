@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from ..._interpreter.many_calls import WORD, call_each, numbers_of
+from ..._interpreter.many_calls import WORD, call_each, distinct, numbers_of
 from .._shared.shapes import Shape, place_of
 from ..base import Misfit
 from .driver import Driver
@@ -21,6 +21,12 @@ _FUNCTION_AND_KERNEL = bytes((0, 7))
 
 _DIMENSIONS = bytes((0, 1))
 """Which words of a ``CUkernelNodeAttrValue`` are x and y, and z with something else."""
+
+_ROW, _SIDES = 32, (4, 5, 6)
+"""The bytes that are kept of a node, and the places of x, y and z among its integers of 4 bytes."""
+
+_INVALID_VALUE = 1
+"""What the driver answers for the parameters of a node that is no kernel."""
 
 _UPDATED = frozenset(("kernel", "graph", "memcpy", "memset", "host", "empty", "wait_event", "event_record"))
 """The nodes that are updated in place."""
@@ -44,7 +50,7 @@ def handles_of(driver: Driver, calls: Calls, graph: int) -> bytes:
 
 def kinds_of(driver: Driver, calls: Calls, handles: bytes) -> list[str]:
     """Return the kinds of nodes."""
-    code, found = call_each(calls.kind, handles, _KIND)
+    code, _, found = call_each(handles, ((calls.kind, _KIND, -1),))
     driver.check("cuGraphNodeGetType", code)
     numbers = array("Q", found)
     if found == bytes(len(found)):  # most graphs have only kernels
@@ -62,55 +68,53 @@ def single_executable(driver: Driver, graph: int) -> bool:
 def shape_of(driver: Driver, calls: Calls, graph: int) -> Shape:
     """Return the shape of a graph."""
     handles = handles_of(driver, calls, graph)
-    kinds = kinds_of(driver, calls, handles)
-    launches = _chosen(handles, kinds, "kernel")
-    functions, clustered = _kernels(driver, calls, launches)
-    children = [
-        shape_of(driver, calls, int(driver.call("cuGraphChildGraphNodeGetGraph", node)))
-        for node in array("Q", _chosen(handles, kinds, "graph"))
-    ]
+    questions = (calls.kernel, _FUNCTION_AND_KERNEL, -1), (calls.attribute, _DIMENSIONS, _CLUSTER_DIMENSION)
+    code, failed, found = call_each(handles, questions, _INVALID_VALUE)
+    if failed == 0:
+        driver.check("cuGraphKernelNodeGetParams", code)
+    if code:  # the driver can't tell a cluster dimension
+        return Shape((), (), (), (), Misfit(_NO_CLUSTERS, len(found) // _ROW))
+    words = array("Q", found)
+    functions, of_libraries = words[0::4], set()
+    kinds, children = ["kernel"] * len(functions), list[Shape]()
+    once = array("Q", distinct(functions.tobytes()))
+    if 0 in once:
+        pairs = list(zip(functions, words[1::4], strict=True))
+        of_libraries = {kernel for function, kernel in pairs if not function}
+        functions = array("Q", [function or kernel for function, kernel in pairs])
+        kinds, children = _others(driver, calls, handles, functions)
+        once = array("Q", distinct(functions.tobytes()))
+    clustered = _clustered(found)
+    if clustered is None:
+        made = [each for each in once if each and _made_for_clusters(driver, each, each in of_libraries)]
+        clustered = min(map(functions.index, made), default=None)
     sources, targets, data = raw_edges(driver, graph)
     edges = numbers_of(handles, sources), numbers_of(handles, targets), data
     return Shape(kinds, functions, children, edges, _misfit(kinds, children, clustered))
 
 
-def _chosen(handles: bytes, kinds: list[str], kind: str) -> bytes:
-    """Return the handles of the nodes of a kind."""
-    count = kinds.count(kind)
-    if count in (0, len(kinds)):
-        return handles if count else b""
-    pairs = zip(array("Q", handles), kinds, strict=True)
-    return array("Q", [handle for handle, each in pairs if each == kind]).tobytes()
+def _others(
+    driver: Driver, calls: Calls, handles: bytes, functions: array[int]
+) -> tuple[list[str], list[Shape]]:
+    """Return the kinds of nodes of which some have no function, and the shapes of the graphs inside."""
+    nodes = array("Q", handles)
+    without = [number for number, function in enumerate(functions) if not function]
+    kinds = ["kernel"] * len(nodes)
+    asked = array("Q", [nodes[number] for number in without]).tobytes()
+    for number, kind in zip(without, kinds_of(driver, calls, asked), strict=True):
+        kinds[number] = kind
+    graphs = (node for node, kind in zip(nodes, kinds, strict=True) if kind == "graph")
+    inside = (int(driver.call("cuGraphChildGraphNodeGetGraph", each)) for each in graphs)
+    return kinds, [shape_of(driver, calls, each) for each in inside]
 
 
-def _kernels(driver: Driver, calls: Calls, launches: bytes) -> tuple[array[int], int | None]:
-    """Return the functions of kernel nodes, and the number of the first that has clusters, or may have."""
-    code, found = call_each(calls.kernel, launches, _FUNCTION_AND_KERNEL)
-    driver.check("cuGraphKernelNodeGetParams", code)
-    words = array("Q", found)
-    functions, of_libraries = words[0::2], set()
-    distinct = set(functions)
-    if 0 in distinct:
-        pairs = list(zip(functions, words[1::2], strict=True))
-        of_libraries = {kernel for function, kernel in pairs if not function}
-        functions = array("Q", [function or kernel for function, kernel in pairs])
-        distinct = set(functions)
-    clustered = _clustered(calls, launches)
-    if clustered is None:
-        made = {each for each in distinct if _made_for_clusters(driver, each, each in of_libraries)}
-        if made:
-            clustered = next(number for number, each in enumerate(functions) if each in made)
-    return functions, clustered
-
-
-def _clustered(calls: Calls, launches: bytes) -> int | None:
-    """Return the number of the first node with a cluster dimension, or for which the driver can't tell it."""
-    code, found = call_each(calls.attribute, launches, _DIMENSIONS, _CLUSTER_DIMENSION)
-    words = array("I", found)
-    x, y, z = (words[side::4] for side in range(3))
-    if not x == y == z == array("I", bytes(x.itemsize * len(x))):
-        return next(number for number, sides in enumerate(zip(x, y, z, strict=True)) if any(sides))
-    return len(x) if code else None
+def _clustered(found: bytes) -> int | None:
+    """Return the number of the first node with a cluster dimension."""
+    sides = array("I", found)
+    x, y, z = (sides[at :: _ROW // sides.itemsize] for at in _SIDES)
+    if x == y == z == array("I", bytes(x.itemsize * len(x))):
+        return None
+    return next((number for number, each in enumerate(zip(x, y, z, strict=True)) if any(each)), None)
 
 
 def _made_for_clusters(driver: Driver, handle: int, is_kernel: bool) -> bool:
@@ -131,4 +135,4 @@ def _misfit(kinds: list[str], children: list[Shape], clustered: int | None) -> M
     if not _UPDATED.issuperset(kinds):
         number, kind = next(each for each in enumerate(kinds) if each[1] not in _UPDATED)
         return Misfit(f"a {kind} node is not updated in place", number)
-    return None if clustered is None else Misfit(_NO_CLUSTERS, place_of(kinds, "kernel", clustered))
+    return None if clustered is None else Misfit(_NO_CLUSTERS, clustered)

@@ -41,7 +41,7 @@ def shape_of(driver: Driver, graph: int) -> Shape:
     handles, pairs = in_order(driver, graph)
     kinds = [kind_of(driver, handle) for handle in handles]
     numbered = list(enumerate(kinds))
-    functions = [_function(driver, handles[number]) for number, kind in numbered if kind == "kernel"]
+    functions = [_function(driver, handles[n]) if kind == "kernel" else None for n, kind in numbered]
     unfit = (
         Misfit(f"a {kind} node is not updated in place", n) for n, kind in numbered if kind not in _KINDS
     )

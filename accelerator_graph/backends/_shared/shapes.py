@@ -14,7 +14,7 @@ class Shape(NamedTuple):
     kinds: Sequence[str]
     """By node."""
     functions: Sequence[int | None]
-    """Those of the kernels."""
+    """By node, with 0 or None where it is no kernel."""
     children: Sequence[Shape]
     """The shapes of the graphs inside."""
     edges: Sequence[Any]
@@ -33,8 +33,7 @@ def difference(old: Shape, new: Shape) -> Misfit | None:
         number = _first(old.kinds, new.kinds)
         return Misfit(f"a {old.kinds[number]} node has become a {new.kinds[number]} node", number)
     if old.functions != new.functions:
-        number = place_of(new.kinds, "kernel", _first(old.functions, new.functions))
-        return Misfit("the kernel is another one", number)
+        return Misfit("the kernel is another one", _first(old.functions, new.functions))
     if old.children != new.children:
         number = place_of(new.kinds, "graph", _first(old.children, new.children))
         return Misfit("the child graph differs", number)
