@@ -86,6 +86,8 @@ def test_another_kernel_is_never_updated_in_place(stream, adding):
                 record = partial(stream.launch, kernel, *arguments, grid=grid, block=1)
                 said.append(reason(graph, record))
             assert said == ["at node 0, the kernel is another one.", True]
+        record = partial(stream.launch, found.other_kernel, memory, grid=1, block=1)
+        assert reason(graph, record) == "at node 0, the kernel is another one."
         graph.reset()
 
 
