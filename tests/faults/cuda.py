@@ -270,12 +270,20 @@ def noting(note: Callable[[str], None]) -> Iterator[None]:
         return call if callable(function) else function
 
     def noted_each(objects: bytes, questions: tuple[Any, ...], other: int = 0) -> tuple[int, int, bytes]:
+        kept, nothing = b"", bytes(8 * sum(len(words) for _, words, _ in questions))
         for at in range(0, len(objects), 8):
-            for question in questions:
+            row = b""
+            for number, question in enumerate(questions):
                 note(NAMES[raw_calls.Calls._fields[calls.index(question[0])]])
-                if call_each(objects[at : at + 8], (question,))[0]:
-                    break  # it is not for this object
-        return call_each(objects, questions, other)
+                code, _, answer = call_each(objects[at : at + 8], (question,))
+                if code and (number or code != other):
+                    return code, number, kept
+                if code:
+                    row = nothing
+                    break
+                row += answer
+            kept += row
+        return 0, 0, kept
 
     driver.calls = raw_calls.Calls(*(noted(NAMES[field], each) for field, each in calls._asdict().items()))
     shape.call_each = noted_each  # type: ignore[assignment]
