@@ -20,7 +20,6 @@ from ._cuda.capture import Capture
 from ._cuda.driver import Driver, Event, Executable, Graph, Handle, Relaxed
 from ._cuda.launch import launch_function, launcher
 from ._cuda.probe import probe
-from ._cuda.update import update
 from ._shared.codes import (
     ACTIVE,
     CAPABILITIES,
@@ -275,10 +274,9 @@ class CudaBackend(Lends):
 
     def single_executable(self, graph: Graph) -> bool:
         """Return True if the graph has nodes with which the driver allows it one executable at a time."""
-        return any(
-            _nodes.kind_of(self._driver, node) in ("mem_alloc", "mem_free", "conditional")
-            for node in _nodes.node_handles(self._driver, graph.handle)
-        )
+        from ._cuda.shape import single_executable
+
+        return single_executable(self._driver, int(graph.handle))
 
     def replay(self, executable: Executable, stream: Any) -> None:
         """Enqueue one run of the executable on the stream."""
@@ -306,6 +304,8 @@ class CudaBackend(Lends):
 
     def update(self, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
         """Update the executable in place, unless kernels differ or run in clusters."""
+        from ._cuda.update import update
+
         return update(self._driver, executable, former, graph)
 
     def destroy_graph(self, graph: Graph) -> None:

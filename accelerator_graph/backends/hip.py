@@ -27,7 +27,6 @@ from ._hip.launch import launch_function, launcher
 from ._hip.probe import probe
 from ._hip.roots import one_root
 from ._hip.runs import Executable, has_runs, settle
-from ._hip.update import update
 from ._shared.codes import (
     ACTIVE,
     CAPABILITIES,
@@ -326,6 +325,8 @@ class HipBackend(Lends):
 
     def update(self, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
         """Update the executable in place, unless kernels differ."""
+        from ._hip.update import update
+
         return update(self._driver, executable, former, graph)
 
     def destroy_graph(self, graph: Graph) -> None:
