@@ -20,7 +20,7 @@ RULES = [
     ("_install", "", ""),
     ("errors _interpreter", "_interpreter", ""),
     ("_plugins", "errors _interpreter _plugins", ""),
-    ("backends.base backends._contract", "errors backends._contract", ""),
+    ("backends.base backends._contract", "errors _interpreter backends._contract", ""),
     ("backends.memory", "_interpreter", ""),
     ("backends._shared", "errors _interpreter backends.base backends._shared", ""),
     ("backends.cpu backends._cpu", f"{VENDOR} backends._cpu", ""),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from .._interpreter.process import after_fork
-from ..backends.base import Capability, GraphContents, unsupported
+from ..backends.base import Capability, unsupported
 from ..errors import GraphStateError, UnsupportedError
 from .binding import Binding, Executable, refuse_capturing, refuse_in_graph
 from .extension import fast
@@ -21,6 +21,7 @@ from .stream_owners import FrameworkCurrent
 from .streams import Stream, as_stream
 
 if TYPE_CHECKING:
+    from ..backends.base import GraphContents
     from ..interop.base import Framework
     from .captured import Captured
     from .memory import Measured

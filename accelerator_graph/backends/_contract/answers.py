@@ -8,6 +8,30 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 
+class Capability(StrEnum):
+    """What a backend may be able to do. If not, its methods raise `unsupported`, as the defaults do."""
+
+    EVENTS = "events"
+    """`record_event`, `wait_event` and `query`: streams can be forked and joined."""
+    ENQUEUE = "enqueue"
+    """`fill`, `copy` and `launch`: work can be enqueued through the library."""
+    HANDLES = "handles"
+    """`handle_int`, and `as_stream` of an int: streams, graphs and executables have handles that other
+    libraries understand."""
+    NODES = "nodes"
+    """`nodes` and `node_count`: the nodes of a graph and their dependencies can be listed."""
+    CHILD_GRAPHS = "child_graphs"
+    """`replay` onto a capturing stream is recorded into that capture."""
+    UPLOAD = "upload"
+    """`upload` moves an executable to the device ahead of its first replay."""
+    TIMING = "timing"
+    """`record_timed_event`, `query_event`, ...: the host can wait for events, and time what is between."""
+    GRAPH_EVENTS = "graph_events"
+    """`instantiate_timed`: an executable can record timed events, so that parts of a graph can be timed."""
+    CAPTURED_EVENTS = "captured_events"
+    """`record_timed_event` on a capturing stream: for parts of graphs that can't be copied."""
+
+
 class CaptureStatus(StrEnum):
     """Whether a stream is capturing."""
 

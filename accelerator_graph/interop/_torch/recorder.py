@@ -9,14 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..._interpreter.process import after_fork
+from ...backends import base
 from ...backends.base import (
     CaptureMode,
-    DeviceMemory,
-    GraphContents,
     LaunchFunction,
     Lends,
-    NodeParameters,
-    NodeSetter,
 )
 from ...errors import CaptureError
 from ..base import FrameworkRecorder, PoolId, Undo
@@ -268,7 +265,7 @@ class TorchRecorder(FrameworkRecorder):
         """Move the executable to the device."""
         self.backend.upload(executable.handle, stream)
 
-    def node_setter(self, graph: Recording, executable: Executable, node: int) -> NodeSetter | None:
+    def node_setter(self, graph: Recording, executable: Executable, node: int) -> base.NodeSetter | None:
         """Return a callable that changes parameters of a node."""
         return self.backend.node_setter(graph.handle, executable.handle, node)
 
@@ -284,7 +281,7 @@ class TorchRecorder(FrameworkRecorder):
         """Return the number of nodes."""
         return self.backend.node_count(recording.handle)
 
-    def nodes(self, recording: Recording) -> GraphContents:
+    def nodes(self, recording: Recording) -> base.GraphContents:
         """List the nodes and the dependencies."""
         return self.backend.nodes(recording.handle)
 
@@ -300,11 +297,11 @@ class TorchRecorder(FrameworkRecorder):
         """Let the backend run a copy of its own."""
         return self.backend.time_nodes(recording.handle, stream, runs)
 
-    def parameters(self, recording: Recording) -> Sequence[NodeParameters] | None:
+    def parameters(self, recording: Recording) -> Sequence[base.NodeParameters] | None:
         """Return the parameters of the nodes."""
         return self.backend.parameters(recording.handle)
 
-    def device_memory(self, obj: Recording | Executable) -> DeviceMemory | None:
+    def device_memory(self, obj: Recording | Executable) -> base.DeviceMemory | None:
         """Return what the driver tells of the memory of the device."""
         return self.backend.device_memory(obj.handle)
 
