@@ -22,12 +22,15 @@ SWITCH = "ACCELERATOR_GRAPH_DISABLE_PLUGINS"
 """The environment variable is read when entry points are scanned: at first use, and after a `refresh`."""
 
 
-class Names(NamedTuple):
+class Names:
     """Which names are allowed."""
 
-    allows: Callable[[str], bool]
-    rule: str
-    """The rule in words, for a sentence that begins with "the name does not"."""
+    __slots__ = ("allows", "rule")
+
+    def __init__(self, allows: Callable[[str], bool], rule: str) -> None:
+        self.allows = allows
+        self.rule = rule
+        """The rule in words, for a sentence that begins with "the name does not"."""
 
 
 class Candidate(NamedTuple):
@@ -53,19 +56,25 @@ class Candidate(NamedTuple):
         return distribution if version[:1].isdigit() else self.path.partition(":")[0].partition(".")[0]
 
 
-class Ignored(NamedTuple):
+class Ignored:
     """An entry point that the library ignores, and why."""
 
-    name: str
-    origin: str
-    reason: str
+    __slots__ = ("name", "origin", "reason")
+
+    def __init__(self, name: str, origin: str, reason: str) -> None:
+        self.name = name
+        self.origin = origin
+        self.reason = reason
 
 
-class Scan(NamedTuple):
+class Scan:
     """The result of reading all entry points of a group."""
 
-    offers: dict[str, list[Candidate]]
-    ignored: list[Ignored]
+    __slots__ = ("ignored", "offers")
+
+    def __init__(self, offers: dict[str, list[Candidate]], ignored: list[Ignored]) -> None:
+        self.offers = offers
+        self.ignored = ignored
 
 
 def is_name(name: str) -> bool:

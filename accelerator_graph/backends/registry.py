@@ -9,15 +9,22 @@ probe or an open.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from .._interpreter.lazy import imported_on_use
 from .._plugins.catalogue import Catalogue
 from ..errors import BackendContractError, BackendLoadError, UnknownBackendError
+from . import _contract as contract
 from ._registry.choice import AutomaticChoice, nothing_usable, problem_of
 from ._registry.choice import claim as _claim
-from ._registry.instances import BackendReport, Instances
+from ._registry.instances import Instances
 from ._registry.naming import VARIABLE, Block, by_block, by_environment
 from .base import BACKEND_API_VERSIONS, Backend
+
+if TYPE_CHECKING:
+    from ._contract import BackendReport as BackendReport
+else:
+    __getattr__ = imported_on_use(__name__, {contract.__name__: "BackendReport"})
 
 BUILTINS = {
     "cpu": "accelerator_graph.backends.cpu:CpuBackend",
@@ -212,14 +219,14 @@ class Registry:
         self._instances.forget_failures()
         self._choice.start_over()
 
-    def report(self) -> list[BackendReport]:
+    def report(self) -> list[contract.BackendReport]:
         """Load every backend and return a row of facts about each. Opens none and never raises.
 
         Entry points that are ignored because of their names come last.
         """
         rows = [self._instances.report(name, self._catalogue.origin(name)) for name in self.names()]
         ignored = self._catalogue.ignored()
-        return rows + [BackendReport(name, origin, reason=reason) for name, origin, reason in ignored]
+        return rows + [contract.BackendReport(each.name, each.origin, reason=each.reason) for each in ignored]
 
 
 _registry = Registry(BUILTINS)

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from .parameters import NodeSetter as NodeSetter
     from .parameters import addresses_in as addresses_in
     from .parameters import word as word
+    from .report import BackendReport as BackendReport
 
 HOMES = {
     f"{__name__}.contents": "GraphContents GraphEdge GraphNode",
     f"{__name__}.memory": "DeviceMemory",
     f"{__name__}.misfit": "Misfit",
     f"{__name__}.parameters": "Argument Change NodeParameters NodeSetter addresses_in word",
+    f"{__name__}.report": "BackendReport",
 }
 
 if not TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from functools import partial
 from numbers import Real
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..._interpreter.exceptions import raises_again, text_of
 from ..._interpreter.process import after_fork
@@ -19,12 +19,15 @@ ACCELERATORS = ("cuda", "hip")
 """These built-in backends are tried first, in this order, before any third party is loaded."""
 
 
-class Decision(NamedTuple):
+class Decision:
     """The result of automatic choice."""
 
-    backend: Backend | None
-    reasons: dict[str, str]
-    """Why each backend that was tried can't be used, by name."""
+    __slots__ = ("backend", "reasons")
+
+    def __init__(self, backend: Backend | None, reasons: dict[str, str]) -> None:
+        self.backend = backend
+        self.reasons = reasons
+        """Why each backend that was tried can't be used, by name."""
 
 
 class AutomaticChoice:
