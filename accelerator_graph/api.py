@@ -287,8 +287,7 @@ class Graph(Lifecycle):
         from ._core.update import clone
 
         self._kept("clone()")
-        copy = self._like(None)
-        clone(self, copy)
+        clone(self, copy := self._like(None))
         return copy
 
     def set_node(self, node: int, **change: Unpack[_core.NodeChange]) -> None:
