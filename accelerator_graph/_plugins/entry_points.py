@@ -11,9 +11,10 @@ import sys
 from collections.abc import Callable, Iterable, Set
 from importlib import import_module, invalidate_caches
 from importlib.machinery import PathFinder
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .._interpreter.exceptions import text_of
+from .._interpreter.record import Record
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -33,14 +34,19 @@ class Names:
         """The rule in words, for a sentence that begins with "the name does not"."""
 
 
-class Candidate(NamedTuple):
-    """An implementation that is offered under a name."""
+class Candidate(Record):
+    """An implementation that is offered under a name.
 
-    name: str
-    target: str | type
-    """``"module:Class"``, or the class itself."""
-    origin: str
-    """``"built-in"``, ``"registered"``, or the distribution and its version."""
+    `target` is ``"module:Class"``, or the class itself; `origin` is ``"built-in"``, ``"registered"``, or the
+    distribution and its version.
+    """
+
+    __slots__ = ("name", "origin", "target")
+
+    def __init__(self, name: str, target: str | type, origin: str) -> None:
+        self.name = name
+        self.target = target
+        self.origin = origin
 
     @property
     def path(self) -> str:
@@ -153,13 +159,15 @@ def sort_out(entry_points: Iterable[EntryPoint], reserved: Set[str], names: Name
     """Group entry points by name, in an order that does not depend on the file system."""
     offers: dict[str, list[Candidate]] = {}
     ignored = []
-    for name, target, origin in sorted(map(candidate, entry_points)):
+    found = map(candidate, entry_points)
+    for each in sorted(found, key=lambda each: (each.name, each.path, each.origin)):
+        name, origin = each.name, each.origin
         if not names.allows(name):
             ignored.append(Ignored(name, origin, f"the name {name!r} does not {names.rule}"))
         elif name in reserved:
             ignored.append(Ignored(name, origin, f"the name {name!r} is reserved for the built-in one"))
         else:
-            offers.setdefault(name, []).append(Candidate(name, target, origin))
+            offers.setdefault(name, []).append(each)
     return Scan({name: distinct(offered) for name, offered in offers.items()}, ignored)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import NamedTuple
+
+from ..._interpreter.record import Record
 
 
 class Capability(StrEnum):
@@ -40,22 +41,50 @@ class CaptureStatus(StrEnum):
     INVALIDATED = "invalidated"  # never, on a backend where no call breaks a capture
 
 
-class Availability(NamedTuple):
-    """What `Backend.probe` found out without initialising anything."""
+class Availability(Record):
+    """What `Backend.probe` found out without initialising anything.
 
-    usable: bool
-    reason: str = ""
-    """Why it is not usable and how to fix that: a clause that follows "backend 'x' is not available: "."""
-    versions: Mapping[str, str] = MappingProxyType({})
-    """Versions by component, for example ``{"driver": "13.0"}``."""
-    devices: int | None = None
-    """The number of devices; None if that can't be known without initialising."""
-    warning: str = ""
-    """A known defect of the installed versions and how to fix it, in sentences. The backend is usable."""
+    Parameters
+    ----------
+    usable : bool
+        The backend can be used.
+    reason : str
+        Why it is not usable and how to fix that: a clause that follows "backend 'x' is not available: ".
+    versions : mapping of str to str
+        Versions by component, for example ``{"driver": "13.0"}``.
+    devices : int, optional
+        The number of devices; None if that can't be known without initialising.
+    warning : str
+        A known defect of the installed versions and how to fix it, in sentences. The backend is usable.
+    """
+
+    __slots__ = ("usable", "reason", "versions", "devices", "warning")  # noqa: RUF023 (the order is shown)
+
+    def __init__(
+        self,
+        usable: bool,
+        reason: str = "",
+        versions: Mapping[str, str] = MappingProxyType({}),
+        devices: int | None = None,
+        warning: str = "",
+    ) -> None:
+        self.usable = usable
+        self.reason = reason
+        self.versions = versions
+        self.devices = devices
+        self.warning = warning
 
 
-class CaptureInfo(NamedTuple):
-    """What a backend knows about a capture in progress."""
+class CaptureInfo(Record):
+    """What a backend knows about a capture in progress.
 
-    id: int
-    """A number shared by all streams of one capture, and by no other capture in progress."""
+    Parameters
+    ----------
+    id : int
+        A number shared by all streams of one capture, and by no other capture in progress.
+    """
+
+    __slots__ = ("id",)
+
+    def __init__(self, id: int) -> None:
+        self.id = id

@@ -36,11 +36,12 @@ def launcher(driver: Driver, executable: Executable, stream: Any) -> Callable[[]
 
 def launch_function(driver: Driver, executable: Executable, stream: Any) -> LaunchFunction | None:
     """Return ``cuGraphLaunch``; for a special stream, on condition that the right context is current."""
-    found = LaunchFunction(driver.launch_address, driver.launch_answered)
+    address, guard = driver.launch_address, None
     if int(stream) in SPECIAL_STREAMS:
         guard = SameContext(driver.current_address, int(executable.context))
-        return found._replace(guard=guard) if found.address and guard.address else None
-    return found if found.address else None
+    if not address or (guard is not None and not guard.address):
+        return None
+    return LaunchFunction(address, driver.launch_answered, guard)
 
 
 def _launch_in_context(driver: Driver, executable: Executable, stream: Any) -> None:

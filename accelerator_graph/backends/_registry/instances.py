@@ -197,7 +197,9 @@ def _checked(found: Any) -> Availability:
     """Return the result of a probe in plain types; TypeError if it is not an `Availability`."""
     if not isinstance(found, Availability):
         raise TypeError(f"{type(found).__name__}, not Availability")
-    usable, reason, versions, devices, warning = tuple[Any, ...](found)
+    usable, reason, versions = found.usable, found.reason, found.versions
+    devices: Any = found.devices
+    warning = found.warning
     if type(usable) is not bool:
         raise TypeError(f"usable={usable!r}, which must be True or False")
     for name, text in (("reason", reason), ("warning", warning)):

@@ -8,6 +8,7 @@ import pytest
 
 from accelerator_graph import errors
 from accelerator_graph.backends._cuda import probe
+from accelerator_graph.backends.base import Availability
 from accelerator_graph.backends.cuda import CudaBackend
 from backends.cuda.fakes import FakeApi
 
@@ -49,7 +50,8 @@ def machine(monkeypatch):
 
 
 def test_probe_of_a_whole_machine(machine):
-    assert CudaBackend.probe() == (True, "", {"cuda-bindings": "13.0.1", "driver": "13.0"}, 1, "")
+    versions = {"cuda-bindings": "13.0.1", "driver": "13.0"}
+    assert CudaBackend.probe() == Availability(True, "", versions, 1, "")
 
 
 def unusable(machine, monkeypatch, how):
