@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from ..backends.base import Backend, Lends
+from ._torch import recorder as _recorder
 from ._torch import streams
 from ._torch.pools import contents, spend
-from ._torch.recorder import TorchRecorder
 from .base import Collective, Framework, PoolContents, PoolId, Undo
 
 
@@ -88,11 +88,11 @@ class Torch(Framework):
 
     def recorder(
         self, backend: Backend, pool: PoolId, device: int, generators: Sequence[object]
-    ) -> TorchRecorder | None:
+    ) -> _recorder.TorchRecorder | None:
         """Return a recorder: torch's own graph class."""
         if not isinstance(backend, Lends):
             return None
-        return TorchRecorder(backend, pool, device, generators, self)
+        return _recorder.TorchRecorder(backend, pool, device, generators, self)
 
     def takes_generator(self, obj: object) -> bool:
         """Return True if `obj` is a ``torch.Generator`` of a device."""
@@ -138,7 +138,8 @@ class Torch(Framework):
 
     def observe_collectives(self, note: Callable[[Collective], object]) -> Undo | None:
         """Call `note` for each collective that torch.distributed is asked for on a capturing stream."""
-        if "distributed" not in sys.modules["torch"].__dict__:
+        distributed = self.torch.__dict__.get("distributed")
+        if distributed is None or not distributed.is_available() or not distributed.is_initialized():
             return None
         from ._torch.collectives import observe_collectives
 

@@ -6,7 +6,7 @@ import contextlib
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..._interpreter.process import after_fork
 from ...backends import base
@@ -21,20 +21,23 @@ from .errors import as_driver_error
 from .pools import spend, usable
 from .recording import Executable, Recording, decides_itself, new_graph, offsets
 
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Torch(Protocol):
+        """What the recorder needs of torch's interop module."""
+
+        @property
+        def torch(self) -> Any: ...
+        def current_stream(self, device: int | None = None) -> tuple[int, int]: ...
+        def use_stream(self, handle: int, device: int) -> Undo: ...
+
+
 _recording: dict[int, Recording] = {}
 """By device: what torch is recording. A second one would end the process."""
 _asked_for_ever: list[Any] = []
 """Graphs whose capture failed. torch's allocator for pinned memory goes on asking them, gone or not."""
 _lock = threading.RLock()  # a signal handler may capture, too
-
-
-class Torch(Protocol):
-    """What the recorder needs of torch's interop module."""
-
-    @property
-    def torch(self) -> Any: ...
-    def current_stream(self, device: int | None = None) -> tuple[int, int]: ...
-    def use_stream(self, handle: int, device: int) -> Undo: ...
 
 
 class TorchRecorder(FrameworkRecorder):
