@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from numbers import Integral
+from collections.abc import Callable, Collection, Mapping
+from numbers import Integral, Real
 from threading import Event, RLock, get_ident
 from typing import Any
 
@@ -214,3 +214,19 @@ def _checked(found: Any) -> Availability:
             raise TypeError(f"devices={devices!r}, which must be a number of devices or None")
         devices = int(devices)
     return Availability(usable, reason, dict(versions), devices, warning)
+
+
+def problem_of(backend: type[Backend]) -> str:
+    """Return the end of a sentence that begins with the class, or an empty string if all is well."""
+    priority: Any = backend.priority
+    wrong = isinstance(priority, bool) or not isinstance(priority, Real) or priority != priority
+    if priority is not None and wrong:
+        return f"has a wrong priority: priority must be a number or None, not {priority!r}"
+    modules: object = backend.stream_modules
+    if (
+        isinstance(modules, str)
+        or not isinstance(modules, Collection)
+        or not all(isinstance(module, str) for module in modules)
+    ):
+        return f"has wrong stream_modules: stream_modules must be a set of names, not {modules!r}"
+    return ""
