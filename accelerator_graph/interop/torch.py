@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from ..backends.base import Backend, Lends
+from . import base
 from ._torch import recorder as _recorder
 from ._torch import streams
 from ._torch.pools import contents, spend
-from .base import Collective, Framework, PoolContents, PoolId, Undo
+from .base import Framework, PoolId, Undo
 
 
 class Torch(Framework):
@@ -82,7 +83,7 @@ class Torch(Framework):
         if not pool[0] and not hasattr(pool, "owner"):
             spend(self.torch, pool)
 
-    def pool_contents(self, pool: PoolId, device: int) -> PoolContents:
+    def pool_contents(self, pool: PoolId, device: int) -> base.PoolContents:
         """Return the segments of the pool that the caching allocator has."""
         return contents(self.torch, pool, device)
 
@@ -136,7 +137,7 @@ class Torch(Framework):
 
         return operations(self.torch, seen)
 
-    def observe_collectives(self, note: Callable[[Collective], object]) -> Undo | None:
+    def observe_collectives(self, note: Callable[[base.Collective], object]) -> Undo | None:
         """Call `note` for each collective that torch.distributed is asked for on a capturing stream."""
         distributed = self.torch.__dict__.get("distributed")
         if distributed is None or not distributed.is_available() or not distributed.is_initialized():
