@@ -86,7 +86,8 @@ def machine(monkeypatch):
 
 def test_probe_of_a_whole_machine(machine):
     found = HipBackend.probe()
-    assert found[:4] == (True, "", {"hip-python": "7.2.1", "runtime": "7.2.70201"}, 2)
+    versions = {"hip-python": "7.2.1", "runtime": "7.2.70201"}
+    assert (found.usable, found.reason, found.versions, found.devices) == (True, "", versions, 2)
 
 
 @pytest.mark.parametrize(
