@@ -191,13 +191,13 @@ class BreakingCall(Record):
         thread: str = "",
         stack: str = "",
     ) -> None:
-        self.file = file
-        self.line = line
-        self.function = function
-        self.call = call
-        self.library = library
-        self.thread = thread
-        self.stack = stack
+        self.file: str = file
+        self.line: int = line
+        self.function: str = function
+        self.call: str = call
+        self.library: tuple[str, int, str] | None = library
+        self.thread: str = thread
+        self.stack: str = stack
 
 
 class CaptureError(AcceleratorGraphError, RuntimeError):

@@ -24,7 +24,6 @@ SWITCH = "ACCELERATOR_GRAPH_DISABLE_PLUGINS"
 
 
 _METADATA = (".dist-info", "egg-info")
-_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 
 
 class Names:
@@ -137,7 +136,7 @@ def may_be_installed(group: str) -> bool:
 def _contents(path: str) -> bytes:
     """Return the contents of a file; nothing if there is none. Takes half the time of `open`."""
     try:
-        file = os.open(path, _READ)
+        file = os.open(path, os.O_RDONLY)
     except (FileNotFoundError, NotADirectoryError):
         return b""
     try:

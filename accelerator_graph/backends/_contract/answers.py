@@ -68,11 +68,11 @@ class Availability(Record):
         devices: int | None = None,
         warning: str = "",
     ) -> None:
-        self.usable = usable
-        self.reason = reason
-        self.versions = versions
-        self.devices = devices
-        self.warning = warning
+        self.usable: bool = usable
+        self.reason: str = reason
+        self.versions: Mapping[str, str] = versions
+        self.devices: int | None = devices
+        self.warning: str = warning
 
 
 class CaptureInfo(Record):
@@ -87,4 +87,4 @@ class CaptureInfo(Record):
     __slots__ = ("id",)
 
     def __init__(self, id: int) -> None:
-        self.id = id
+        self.id: int = id

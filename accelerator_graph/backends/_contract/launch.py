@@ -20,7 +20,7 @@ class SameStream(Record):
     __slots__ = ("address",)
 
     def __init__(self, address: int) -> None:
-        self.address = address
+        self.address: int = address
 
 
 class SameContext(Record):
@@ -37,8 +37,8 @@ class SameContext(Record):
     __slots__ = ("address", "context")
 
     def __init__(self, address: int, context: int) -> None:
-        self.address = address
-        self.context = context
+        self.address: int = address
+        self.context: int = context
 
 
 class LaunchFunction(Record):
@@ -69,10 +69,10 @@ class LaunchFunction(Record):
         guard: SameStream | SameContext | None = None,
         capturing: int = 0,
     ) -> None:
-        self.address = address
-        self.failed = failed
-        self.guard = guard
-        self.capturing = capturing
+        self.address: int = address
+        self.failed: Callable[[int], object] = failed
+        self.guard: SameStream | SameContext | None = guard
+        self.capturing: int = capturing
 
 
 class StatusFunction(Record):
@@ -94,6 +94,6 @@ class StatusFunction(Record):
     __slots__ = ("address", "active", "alive")  # noqa: RUF023
 
     def __init__(self, address: int, active: int, alive: int = 0) -> None:
-        self.address = address
-        self.active = active
-        self.alive = alive
+        self.address: int = address
+        self.active: int = active
+        self.alive: int = alive
