@@ -19,13 +19,14 @@ CLOSED_PIPE = 141
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status; SystemExit for wrong arguments and for help."""
-    top = parser()
+    top, trouble = parser(), 1
     terminal.allow_all_characters()
     try:
         try:
             options, unknown = top.parse_known_args(arguments)
             if unknown:
                 options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")  # with its own usage
+            trouble = options.trouble
             return int(options.run(options))
         finally:
             terminal.flush()  # while a failure to write can still be handled
@@ -37,14 +38,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ag.errors.AcceleratorGraphError, OSError, ValueError) as error:
         terminal.give_up_output()
         print(f"{top.prog}: error: {error}", file=sys.stderr)
-        return 1
+        return trouble
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser. Its results `run` and `parser` are of the command; without one, of the help."""
     top = argparse.ArgumentParser(prog=program(), description=str(ag.__doc__).partition("\n")[0])
     top.add_argument("-V", "--version", action="version", version=f"accelerator_graph {ag.__version__}")
-    top.set_defaults(run=run_help, parser=top)
+    top.set_defaults(run=run_help, parser=top, trouble=1)
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
 
     about = (
@@ -98,12 +99,15 @@ def parser() -> argparse.ArgumentParser:
     )
     show.set_defaults(run=run_show, parser=show)
 
-    about = "say what is different in the second of two such graphs; the status is 1 if anything is"
+    about = (
+        "say what is different in the second of two such graphs; the status is 1 if anything is, "
+        "and 2 on errors"
+    )
     diff = commands.add_parser("diff", help=about, description=sentence(about))
     diff.add_argument("old", metavar="OLD.json", help="the earlier graph")
     diff.add_argument("new", metavar="NEW.json", help="the later graph")
     diff.add_argument("-o", "--output", metavar="PATH.html", help="draw them side by side on this page")
-    diff.set_defaults(run=run_diff, parser=diff)
+    diff.set_defaults(run=run_diff, parser=diff, trouble=2)  # as of diff and cmp
 
     about = "check whether a backend keeps to the contract; the status is 1 if it breaks a rule"
     kit = commands.add_parser("conformance", help=about, description=sentence(about))

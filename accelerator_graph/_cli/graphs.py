@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import accelerator_graph as ag
 
+from .._core.files import write_file
 from ..inspection.files import write_description, write_difference
 from ..inspection.text import table
 
@@ -17,7 +20,7 @@ def show(path: str, output: str | None) -> None:
     if output is None:
         print(table(description, most=len(description.nodes)))
     else:
-        write_description(description, Path(output).suffix.lower(), output)
+        draw(output, partial(write_description, description))
 
 
 def differ(old: str, new: str, output: str | None) -> bool:
@@ -27,8 +30,14 @@ def differ(old: str, new: str, output: str | None) -> bool:
     if output is None:
         print("\n".join(differences) if differences else "the graphs are equal")
     else:
-        write_difference(*graphs, (old, new), output)
+        draw(output, partial(write_difference, *graphs, (old, new)))
     return bool(differences)
+
+
+def draw(output: str, write: Callable[[str, str], None]) -> None:
+    """Draw into a file with a function of the suffix and the path."""
+    suffix = Path(output).suffix.lower()
+    write_file(output, partial(write, suffix))
 
 
 def read(path: str) -> ag.GraphDescription:

@@ -135,6 +135,11 @@ class CaptureBase:
         except AcceleratorGraphError:  # a capture that is broken says so at its end
             return None
 
+    def own_nodes(self) -> int:
+        """Return how many of the nodes so far are markers of progress and events for times."""
+        events = 0 if self.events is None else len(self.events.owned)
+        return events if self.progress is None else events + self.progress.nodes
+
     def check_thread(self, what: str) -> None:
         """Raise `GraphStateError` if this thread may not end the capture."""
         if self._identity() is not this_thread() and (what != "reset()" or self.thread_lives()):

@@ -114,7 +114,7 @@ class Lifecycle(GraphBase):
             if self._retained:
                 runner.retained = tuple(self._retained[capture.retained :])
                 del self._retained[capture.retained :]
-            if runner.is_empty():
+            if runner.is_empty(capture.own_nodes()):
                 self._found_empty(capture.subject)
             if capture.observation is not None:
                 capture.observation.succeeded()

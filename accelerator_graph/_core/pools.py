@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from threading import get_ident
 from typing import Protocol
 from weakref import WeakValueDictionary, ref
 
@@ -45,7 +46,10 @@ _inherited = _FIRST
 """Numbers below this one were given out before this process was forked."""
 _pools: WeakValueDictionary[PoolId, _Pool] = WeakValueDictionary()
 """Those that some lease takes part in."""
+_ending: list[tuple[PoolId, int]] = []
+"""The pools whose clean-up is running, and on which thread."""
 _lock = threading.RLock()
+_ended = threading.Condition(_lock)
 
 
 class _Pool:
@@ -139,6 +143,8 @@ class Lease:
         """
         pool = self._id
         with _lock:
+            while any(each == pool and thread != get_ident() for each, thread in _ending):
+                _ended.wait()
             entry = None if pool is None else _pools.get(pool)
             if entry is None:
                 if pool is not None:
@@ -208,11 +214,22 @@ class Lease:
 
 
 def _end_pool(what: tuple[PoolId, Callable[[PoolId], object]]) -> None:
-    """Call a pool's clean-up, unless another graph has started using the pool."""
+    """Call a pool's clean-up, unless another graph has started using the pool.
+
+    It may run code of others that takes locks, so only captures into this very pool wait for it.
+    """
     pool, action = what
+    running = pool, get_ident()
     with _lock:
-        if pool not in _pools:
-            action(pool)
+        if pool in _pools:
+            return
+        _ending.append(running)
+    try:
+        action(pool)
+    finally:
+        with _lock:
+            _ending.remove(running)
+            _ended.notify_all()
 
 
 def _new_number() -> int:
@@ -233,8 +250,10 @@ def _refuse_unknown(pool: PoolId) -> None:
 
 
 def _after_fork() -> None:
-    global _inherited, _lock
+    global _inherited, _lock, _ended
     _lock = threading.RLock()
+    _ended = threading.Condition(_lock)
+    _ending.clear()
     _inherited = _next
     _pools.clear()
 

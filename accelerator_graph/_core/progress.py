@@ -45,7 +45,7 @@ class Progress:
         The backend has no memory of the host that a graph can write.
     """
 
-    __slots__ = ("_address", "_places")
+    __slots__ = ("_address", "_places", "nodes")
 
     def __init__(self, backend: Backend, stream: Any) -> None:
         address = None
@@ -55,6 +55,8 @@ class Progress:
             raise _refused(backend, "has no memory of the host that a graph can write")
         self._address = address
         self._places: list[Place] = [Place("not begun")]
+        self.nodes = 0
+        """How many nodes the markers are."""
 
     def begin(self, backend: Backend, stream: Any, counted: int | None) -> None:
         """Record the marker for the begin of a run, into a capture with so many nodes."""
@@ -80,6 +82,7 @@ class Progress:
             byte = number >> 8 * i & 0xFF
             if i == 0 or number - 1 >> 8 * i & 0xFF != byte or number == 1:
                 backend.fill(stream, self._address + i, byte, 1)
+                self.nodes += 1
         self._places.append(place)
 
     def place(self) -> Place:

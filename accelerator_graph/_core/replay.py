@@ -97,12 +97,17 @@ class Runner:
         self._bound: tuple[ref[Binding], ...] = ()
         self.counted = None if keep else captured.recorder.node_count(captured.value)
 
-    def is_empty(self) -> bool:
-        """Return True if nothing was captured, as far as that is known. Asked before `instantiate`."""
+    def is_empty(self, own: int) -> bool:
+        """Return True if nothing was captured beside the library's own nodes, as far as that is known.
+
+        Asked before `instantiate`.
+        """
         captured = self.captured
-        if self.counted is not None or captured is None:
-            return self.counted == 0
-        return captured.recorder.is_empty(captured.value)
+        if self.counted is None and captured is not None:
+            if not own:
+                return captured.recorder.is_empty(captured.value)
+            self.counted = captured.recorder.node_count(captured.value)
+        return self.counted == own
 
     def num_nodes(self) -> int:
         """Return how many nodes were captured."""

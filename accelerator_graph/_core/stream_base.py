@@ -88,6 +88,11 @@ class StreamBase(StreamWork):
     def _relaxed(self) -> AbstractContextManager[None]:
         return self._backend.relaxed(self._native)
 
+    def _in_use(self) -> object:
+        owner = self._owner  # read first: `close` in another thread marks the stream, then gives this up
+        self._check()
+        return owner
+
     def _check(self) -> None:
         if self._closed or self._forks != ownership.forks:
             raise GraphStateError(f"the stream {self._dead}; make another one.")

@@ -17,8 +17,11 @@ class StreamWork:
     _backend: Backend
     _native: Any
 
-    def _check(self) -> None:
-        """Raise `GraphStateError` if the stream can't be used any more."""
+    def _in_use(self) -> object:
+        """Return what keeps the stream alive during a call, whatever other threads do.
+
+        Raises `GraphStateError` if the stream can't be used any more.
+        """
         raise NotImplementedError
 
     def fill(self, dst: Any, value: int, nbytes: int | None = None) -> None:
@@ -38,7 +41,7 @@ class StreamWork:
         `fill`, `copy` and `launch` need the capability ``"enqueue"``. While the thread captures, the
         graph keeps these arguments alive; otherwise the caller has to, until the work is done.
         """
-        self._check()
+        _held = self._in_use()
         value = integer(value, "fill: value")
         if not 0 <= value <= 255:
             raise ValueError(f"fill: value must be 0 to 255, the value of a byte, not {value}.")
@@ -48,14 +51,14 @@ class StreamWork:
 
     def copy(self, dst: Any, src: Any, nbytes: int | None = None) -> None:
         """Copy bytes from `src` to `dst`, each as in `fill`; by default all of `src`."""
-        self._check()
+        _held = self._in_use()
         nbytes = _checked_nbytes(nbytes)
         self._backend.copy(self._native, dst, src, nbytes)
         self._retain(dst, src)
 
     def launch(self, work: Any, /, *args: Any, **how: Any) -> None:
         """Enqueue `work(*args)`: a callable on cpu, a kernel elsewhere; `how` is the backend's."""
-        self._check()
+        _held = self._in_use()
         self._backend.launch(self._native, work, *args, **how)
         self._retain(work, args, how)
 

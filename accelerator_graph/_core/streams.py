@@ -86,7 +86,7 @@ class Stream(StreamBase):
 
     def query(self) -> bool:
         """Return True if all work on the stream is done; raise `DriverError` if some of it failed."""
-        self._check()
+        _held = self._in_use()
         return self._backend.query(self._native)
 
     def record(self, *, timing: bool = False) -> _core.Event:
@@ -103,7 +103,7 @@ class Stream(StreamBase):
             The stream was closed, or it is being captured and `timing` is True: what is captured does not
             run, so it has no time.
         """
-        self._check()
+        _held = self._in_use()
         ownership.drain()
         backend, captured = self._backend, self._is_capturing()
         if timing and captured:
@@ -121,7 +121,7 @@ class Stream(StreamBase):
         in that capture from now on, and has to be joined before it ends: the captured stream waits for
         this one.
         """
-        self._check()
+        _held = self._in_use()
         if not isinstance(other, _core.Event):
             other = as_stream(other, self.backend, f"as the stream that waits; {_WAIT_ON_HOST}")
         source = other._native.backend if isinstance(other, _core.Event) else other._backend
@@ -134,6 +134,7 @@ class Stream(StreamBase):
         if isinstance(other, _core.Event):
             source.wait_event(self._native, other._native.value)
             return
+        _other_held = other._in_use()
         event = source.record_event(other._native)
         try:
             source.wait_event(self._native, event)
@@ -142,9 +143,10 @@ class Stream(StreamBase):
 
     def held(self) -> Stream:
         """Return another hold on the same stream, which `close` of this one does not end."""
+        owner = self._owner  # read first, as in `_in_use`
         if self._closed or self._forks != ownership.forks:
             self._check()
-        return Stream._make(self._backend, self._native, self._device, self._owner)
+        return Stream._make(self._backend, self._native, self._device, owner)
 
     def close(self) -> None:
         """Release the stream as soon as nothing uses it any more. Work on it completes.
@@ -157,12 +159,13 @@ class Stream(StreamBase):
         GraphStateError
             The stream is being captured.
         """
+        _held = self._owner  # another thread may close the stream as well
         if self._dead:
             return
         if self._backend.capture_status(self._native) is CaptureStatus.ACTIVE:
             raise GraphStateError(f"Stream.close(): {captured_by(self)}.")
         self._closed = True
-        self._owner = self._hold = None
+        self._owner = self._hold = _held = None
         ownership.drain()
 
     def __enter__(self) -> Self:

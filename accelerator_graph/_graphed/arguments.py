@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any
 
 Shape = tuple[int, tuple[str, ...]]
@@ -14,7 +15,7 @@ _NOT_ORDINARY = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspe
 
 
 class Arguments:
-    """Brings the arguments of every call of a function into one order, with the defaults filled in.
+    """Brings the arguments of every call of a function into one order, with a Python function's defaults.
 
     The first `skip` parameters are left out.
     """
@@ -31,6 +32,7 @@ class Arguments:
                 inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD),
             ]
         self._signature = inspect.Signature(parameters)
+        self._fills_in = _is_python(function)
         if all(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters):
             self.positional = len(parameters)
 
@@ -49,7 +51,8 @@ class Arguments:
         args = [_Source(lambda args, kwargs, i=i: args[i]) for i in range(count)]
         kwargs = {name: _Source(lambda args, kwargs, name=name: kwargs[name]) for name in names}
         bound = self._signature.bind(*args, **kwargs)
-        bound.apply_defaults()
+        if self._fills_in:
+            bound.apply_defaults()
         named = sorted(bound.kwargs.items())
         sources = [
             value.get if isinstance(value, _Source) else lambda args, kwargs, default=value: default
@@ -66,6 +69,15 @@ class Arguments:
             elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
                 found.append(parameter.name)
         return [*found[: shape[0]], *shape[1]]
+
+
+def _is_python(function: Any) -> bool:
+    """Return True if a function is written in Python: it can't tell a default from the same value given."""
+    function = inspect.unwrap(function)
+    while isinstance(function, partial):
+        function = inspect.unwrap(function.func)
+    function = getattr(function, "__func__", function)
+    return hasattr(function, "__code__") or hasattr(type(function).__call__, "__code__")
 
 
 class _Source:

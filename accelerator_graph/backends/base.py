@@ -271,7 +271,7 @@ class Recorder(ABC):
         By the vendor's profiler, in microseconds since any moment of the run. Nodes that it does not see are
         left out. Raises `UnsupportedError` if it can't be used. Called as `instantiate_timed` is.
         """
-        raise UnsupportedError(f"backend {self.name!r} has no profiler that sees the nodes of a graph.")
+        raise UnsupportedError(f"backend {self.name!r} has no profiler that sees nodes; time labels instead.")
 
     def parameters(self, graph: Any) -> Sequence[contract.NodeParameters] | None:
         """Return the parameters of a graph's nodes, in the order of `nodes`; None if none are told."""

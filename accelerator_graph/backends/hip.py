@@ -395,6 +395,20 @@ class HipBackend(Lends):
             free, total = driver.call("hipMemGetInfo")
         return base.DeviceMemory(free, total, used, reserved)
 
+    def host_bytes(self, obj: Graph | Executable) -> int | None:
+        """Return how much memory a copy of a graph takes. Nothing is known of executables."""
+        from ._hip.copies import bytes_of_copy
+
+        if isinstance(obj, Executable):
+            return None
+        driver = self._driver
+
+        def copy() -> Graph:
+            return Graph(driver.call("hipGraphClone", obj.handle), obj.device)
+
+        with driver.relaxed(obj.device):
+            return bytes_of_copy(copy, self.destroy_graph)
+
     def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
         """Let the runtime write the graph to `path` in the DOT language."""
         flags = self._driver.api.hipGraphDebugDotFlags

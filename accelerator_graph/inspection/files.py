@@ -37,11 +37,12 @@ def write_description(
         text = to_html(description, profile)
     else:
         text = to_dot(description)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
+    _write_text(path, text)
 
 
-def write_difference(a: GraphDescription, b: GraphDescription, titles: tuple[str, str], path: str) -> None:
+def write_difference(
+    a: GraphDescription, b: GraphDescription, titles: tuple[str, str], suffix: str, path: str
+) -> None:
     """Write a page with two graphs side by side.
 
     Raises
@@ -49,10 +50,14 @@ def write_difference(a: GraphDescription, b: GraphDescription, titles: tuple[str
     ValueError
         The suffix is not ``.html``.
     """
-    if not path.lower().endswith(".html"):
-        raise ValueError(f"two graphs side by side are a page, whose name must end in .html, not {path!r}.")
+    if suffix != ".html":
+        raise ValueError(f"two graphs side by side are a page, whose name must end in .html, not {suffix!r}.")
     from .page import diff_to_html
 
     text = diff_to_html(a, b, titles)
+    _write_text(path, text)
+
+
+def _write_text(path: str, text: str) -> None:
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)

@@ -135,7 +135,7 @@ def _definition(runner: replay.Runner) -> MemoryAmount:
     told = _host_bytes(runner.captured)
     if told is not None:
         return MemoryAmount(told, _TOLD.format(runner.home.backend))
-    return MemoryAmount(None, f"backend {runner.home.backend!r} does not tell how large a graph is")
+    return MemoryAmount(None, f"backend {runner.home.backend!r} does not tell how large this graph is")
 
 
 def _host_bytes(made: ownership.Owned) -> int | None:

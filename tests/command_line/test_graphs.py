@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph.__main__ import main
+from accelerator_graph.inspection import files
 from command_line.calls import command_line
 
 
@@ -32,6 +34,24 @@ def test_show_draws_into_a_file(tmp_path: Path) -> None:
     assert "n0 -> n1;" in (tmp_path / "a.dot").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("command", ["show", "diff"])
+def test_a_file_is_replaced_only_by_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    graph, page = captured(tmp_path / "a.json", 2), tmp_path / "a.html"
+    page.write_text("before", encoding="utf-8")
+
+    def fails(path: str, text: str) -> None:
+        Path(path).write_text(text[:9], encoding="utf-8")
+        raise OSError("no space left")
+
+    monkeypatch.setattr(files, "_write_text", fails)
+    arguments = [command, str(graph), *([str(graph)] if command == "diff" else []), "-o", str(page)]
+    assert main(arguments) == (2 if command == "diff" else 1)
+    assert page.read_text(encoding="utf-8") == "before"
+    assert sorted(tmp_path.iterdir()) == [page, graph]
+
+
 def test_show_and_diff_make_pages(tmp_path: Path) -> None:
     two, three = captured(tmp_path / "two.json", 2), captured(tmp_path / "three.json", 3)
     done = command_line("show", str(two), "-o", str(tmp_path / "two.html"))
@@ -41,7 +61,7 @@ def test_show_and_diff_make_pages(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, ""), done.stderr
     assert "node 2 (host print) is new" in (tmp_path / "both.html").read_text(encoding="utf-8")
     done = command_line("diff", str(two), str(two), "-o", str(tmp_path / "both.svg"))
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "must end in .html" in done.stderr
     assert not (tmp_path / "both.svg").exists()
 
@@ -52,6 +72,9 @@ def test_diff_has_the_status_of_diff(tmp_path: Path) -> None:
     assert (same.returncode, same.stdout) == (0, "the graphs are equal\n"), same.stderr
     other = command_line("diff", str(two), str(three))
     assert (other.returncode, other.stdout) == (1, "node 2 (host print) is new\n"), other.stderr
+    missing = command_line("diff", str(two), str(tmp_path / "four.json"))
+    assert missing.returncode == 2
+    assert "No such file" in missing.stderr
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ def test_info_shows_every_framework_and_why_it_is_not_usable() -> None:
 
 def test_info_survives_what_is_left_of_a_distribution(tmp_path: Path) -> None:
     (tmp_path / "warp").mkdir()
+    (tmp_path / "warp" / "__init__.py").touch()  # files that are not there don't count, from Python 3.12 on
     for name, version in (("warp_left", "0"), ("warp_lang", "1.9")):
         info = tmp_path / f"{name}-{version}.dist-info"
         info.mkdir()
@@ -167,8 +168,8 @@ def test_info_shows_the_variables_that_are_set(plugin: Callable[..., dict[str, s
 
 def test_a_value_of_a_variable_stays_on_its_line() -> None:
     done = command_line("info", ACCELERATOR_GRAPH_SOMETHING="a\n\x1b[2Jb")
-    line = r"  ACCELERATOR_GRAPH_SOMETHING=a\n\x1b[2Jb  is not read by the library"
-    assert line in done.stdout.splitlines()
+    shown = re.escape(r"  ACCELERATOR_GRAPH_SOMETHING=a\n\x1b[2Jb")
+    assert re.search(rf"^{shown} +is not read by the library$", done.stdout, re.MULTILINE)
 
 
 def test_info_knows_every_variable_that_the_package_reads() -> None:

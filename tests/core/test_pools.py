@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from types import SimpleNamespace
 
@@ -94,6 +95,52 @@ def test_a_pool_that_is_used_anew_before_its_end_was_seen_to_has_not_ended():
     del second
     ownership.drain()
     assert ended == [pool]
+
+
+def begun(pool):
+    lease = pools.Lease(pool)
+    lease.begin("cpu", 0)
+    return lease
+
+
+def test_a_clean_up_runs_while_other_threads_capture():
+    """Of these, only a capture into the pool that ends has to wait."""
+    pool, started, go, order = ag.graph_pool_handle(), threading.Event(), threading.Event(), []
+
+    def release(pool):
+        started.set()
+        assert go.wait(20), "the other thread waits for this clean-up"
+        order.append("ended")
+
+    def capture_into_the_same():
+        begun(pool).release()
+        order.append("begun")
+
+    lease = begun(pool)
+    lease.at_end(release, ag.backends.get("cpu"))
+    lease.release()
+    del lease
+    ending = threading.Thread(target=ownership.drain)
+    ending.start()
+    assert started.wait(20)
+    same = threading.Thread(target=capture_into_the_same)
+    same.start()
+    begun(ag.graph_pool_handle()).release()
+    assert order == []
+    go.set()
+    for thread in (ending, same):
+        thread.join(20)
+    assert order == ["ended", "begun"]
+
+
+def test_a_clean_up_can_capture_into_its_pool(stream):
+    pool, found = ag.graph_pool_handle(), []
+    lease = begun(pool)
+    lease.at_end(lambda pool: found.append(begun(pool)), ag.backends.get("cpu"))
+    lease.release()
+    del lease
+    ownership.drain()
+    assert len(found) == 1
 
 
 def test_an_id_is_given_to_a_new_pool_when_somebody_asks(stream):

@@ -1,9 +1,13 @@
 """What streams do by themselves, whatever the backend."""
 
 import gc
+import threading
 import weakref
 
+import pytest
+
 import accelerator_graph as ag
+from accelerator_graph._core import ownership
 from accelerator_graph.backends.cpu import CpuBackend
 
 
@@ -44,3 +48,47 @@ def test_nothing_is_kept_outside_a_capture(monkeypatch):
     stream.fill(memory, 1)
     del memory
     assert reference() is None
+
+
+CALLS = {
+    "fill": lambda stream, other: stream.fill(bytearray(1), 1),
+    "copy": lambda stream, other: stream.copy(bytearray(1), bytes(1)),
+    "launch": lambda stream, other: stream.launch(int),
+    "query": lambda stream, other: stream.query(),
+    "synchronize": lambda stream, other: stream.synchronize(),
+    "record_event": lambda stream, other: stream.record(),
+    "wait_event": lambda stream, other: stream.wait(other),
+    "capture_status": lambda stream, other: stream.close(),
+}
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_a_call_keeps_a_stream_that_another_thread_closes(monkeypatch, method):
+    stream, other = ag.Stream(backend="cpu"), ag.Stream(backend="cpu")
+    does, destroys = getattr(CpuBackend, method), CpuBackend.destroy_stream
+    there, destroyed = {id(each._native) for each in (stream, other)}, []
+
+    def close(backend, *args, **how):
+        monkeypatch.setattr(CpuBackend, method, does)
+
+        def close_both():
+            stream.close()
+            other.close()
+
+        thread = threading.Thread(target=close_both)
+        thread.start()
+        thread.join()
+        used = {id(each) for each in args} & there
+        assert used
+        assert used.isdisjoint(destroyed)
+        return does(backend, *args, **how)
+
+    def destroy(backend, native):
+        destroyed.append(id(native))
+        destroys(backend, native)
+
+    monkeypatch.setattr(CpuBackend, method, close)
+    monkeypatch.setattr(CpuBackend, "destroy_stream", destroy)
+    CALLS[method](stream, other)
+    ownership.drain()
+    assert set(destroyed) >= there

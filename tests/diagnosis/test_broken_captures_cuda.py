@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 import threading
 import time
@@ -281,6 +282,23 @@ def test_a_thread_without_python_is_told_from_the_calls_of_python(scene, tmp_pat
     assert error.calls == ()
     assert "in test_a_thread_without_python" in str(error)
     assert "so a thread that runs no Python code broke it" in str(error)
+
+
+def test_a_loop_is_not_accused_of_what_a_thread_does(scene, tmp_path):
+    start = starter(tmp_path)
+    cuda = ctypes.CDLL("libcuda.so.1")
+
+    def body():
+        assert start(cuda.cuStreamSynchronize, int(scene.stream), 100_000) == 0
+        rounds = 0
+        until = time.monotonic() + 0.5
+        while rounds < 10_000_000 and time.monotonic() < until:
+            rounds += 1
+            rounds *= 1
+
+    error = broken_by(body, diagnosed(scene))
+    assert "tests a value" not in str(error)
+    assert re.search("threads? that runs? no Python code", str(error)), error
 
 
 def test_a_right_program_is_not_accused(scene):

@@ -281,9 +281,6 @@ def test_what_a_capture_permits_is_not_accused(scene):
     assert graph.num_nodes > 2
 
 
-@pytest.mark.xfail(
-    reason="six to eight times on an H100, before C answered the events; not measured since", strict=False
-)
 def test_it_costs_at_most_five_times_a_capture():
     step = training_step()
     side = warmed(step)

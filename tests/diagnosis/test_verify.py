@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import json
 import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph.diagnosis._verify import repeating
 from diagnosis.host_programs import FAULTS, RIGHT, doubled, launch, x_of
 
 MAY_BE_UNDECIDED = {
@@ -42,6 +44,40 @@ def test_a_right_program_is_not_accused(name):
         assert report.verdict in ("right", "undecided")
     else:
         assert report.verdict == "right", report
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_a_race_may_show_only_beside_other_work(stream, monkeypatch, joined):
+    side, busy = ag.Stream(backend="cpu"), []
+    monkeypatch.setattr(repeating, "keep_busy", lambda case, stream: busy.append(stream))
+
+    def write(x, out):
+        if busy:
+            busy.clear()
+            time.sleep(0.2)
+        np.copyto(out, x)
+
+    def read(source, out):
+        time.sleep(0.05)
+        np.copyto(out, source)
+
+    def f(x):
+        here, between, out = ag.current_stream(), np.empty_like(x), np.empty_like(x)
+        launch(np.copyto, between, -1.0)
+        side.wait(here)
+        side.launch(write, x, between)
+        if joined or not ag.is_current_stream_capturing():
+            here.wait(side)
+        launch(read, between, out)
+        here.wait(side)
+        return out
+
+    if joined:
+        assert ag.verify(f, x_of()).verdict == "right"
+    else:
+        with pytest.raises(ag.VerificationError) as raised:
+            ag.verify(f, x_of())
+        assert raised.value.report.cause == "race", raised.value
 
 
 # ---- the report ----------------------------------------------------------------------------------

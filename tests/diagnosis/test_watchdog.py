@@ -81,8 +81,13 @@ def test_labels_are_without_their_markers(stream, gates):
     assert kinds.count("host") == 5
 
 
-def test_an_empty_label_is_still_told(stream):
-    with pytest.warns(ag.EmptyLabelWarning, match="nothing"), ag.Graph(progress=True), ag.label("nothing"):
+def test_an_empty_label_and_an_empty_graph_are_still_told(stream):
+    with (
+        pytest.warns(ag.EmptyLabelWarning, match="nothing was recorded inside the label 'nothing'"),
+        pytest.warns(ag.EmptyGraphWarning),
+        ag.Graph(progress=True),
+        ag.label("nothing"),
+    ):
         pass
 
 

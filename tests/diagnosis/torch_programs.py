@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import torch
@@ -354,18 +355,25 @@ def a_random_number_of_python(device):
     return (lambda x: x * random.random(), x_of(device)), {}
 
 
-def default_is_awaited():
-    if not torch.cuda.is_current_stream_capturing():
-        torch.cuda.current_stream().wait_stream(torch.cuda.default_stream())
+@contextmanager
+def on_the_default_stream():
+    """Work there, in order with the current stream's as long as that is not captured."""
+    here, default = torch.cuda.current_stream(), torch.cuda.default_stream()
+    eager = not torch.cuda.is_current_stream_capturing()
+    if eager:
+        default.wait_stream(here)
+    with torch.cuda.stream(default):
+        yield
+    if eager:
+        here.wait_stream(default)
 
 
 @fault("not_written", gpu=True)
 def the_default_stream_writes_the_output(device):
     def f(x):
         out, other = torch.empty_like(x), x + 1
-        with torch.cuda.stream(torch.cuda.default_stream()):
+        with on_the_default_stream():
             out.fill_(3)
-        default_is_awaited()
         return out, other
 
     return (f, x_of(device)), {}
@@ -375,9 +383,8 @@ def the_default_stream_writes_the_output(device):
 def the_default_stream_clears_the_output(device):
     def f(x):
         out = torch.empty_like(x)
-        with torch.cuda.stream(torch.cuda.default_stream()):
+        with on_the_default_stream():
             out.zero_()
-        default_is_awaited()
         return out.add_(x)
 
     return (f, x_of(device)), {}
@@ -389,9 +396,8 @@ def the_default_stream_updates_the_state(device):
 
     def f(x):
         y = x * 2
-        with torch.cuda.stream(torch.cuda.default_stream()):
+        with on_the_default_stream():
             mean.add_(1)
-        default_is_awaited()
         return y
 
     return (f, x_of(device)), {}
@@ -415,23 +421,22 @@ def what_the_graph_reads_was_freed(device):
 
 @fault("race", gpu=True)
 def a_stream_is_not_waited_for(device):
-    side, shared = torch.cuda.Stream(), torch.zeros(1 << 22, device=device)
+    side, shared = torch.cuda.Stream(), torch.zeros(1 << 10, device=device)
 
     def f(x):
+        """Copy 64 times, beside kernels so small that the GPU runs them and the copies at once."""
         here = torch.cuda.current_stream()
         side.wait_stream(here)
         with torch.cuda.stream(side):
-            for i in range(40):
+            for i in range(300):
                 torch.mul(x, i + 1, out=shared)
         if not torch.cuda.is_current_stream_capturing():
             here.wait_stream(side)
-        for _ in range(10):
-            x = x * 1.5
-        found = shared.clone()
+        found = torch.stack([shared.clone() for _ in range(64)])
         here.wait_stream(side)
         return found
 
-    return (f, x_of(device, 1 << 22)), {"rounds": 1}
+    return (f, x_of(device, 1 << 10)), {"rounds": 1}
 
 
 @fault("beside_streams", gpu=True)

@@ -186,6 +186,7 @@ def memory(bench: Bench, phase: Phase) -> None:
     told = backend.device_memory(captured.value)
     assert told is not None
     assert 0 < told.free <= told.total
+    backend.host_bytes(captured.value)
     parameters = backend.parameters(captured.value)
     assert parameters is None or {addressof(A), addressof(C)} <= addresses_in(parameters)
 

@@ -33,9 +33,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from gpu.parts import PARTS, SCOPE, Part
+from processes import VARIABLES
 
 PATHS = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-ENVIRONMENT = {**os.environ, "PYTHONPATH": PATHS, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": PATHS, **VARIABLES}
 TIMEOUT = 400
 
 

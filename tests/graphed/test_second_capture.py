@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import accelerator_graph as ag
@@ -60,7 +62,8 @@ def test_the_line_is_named(enqueue):
     f()
     error = failed(f)
     assert lines(error) == [LINE], error
-    assert "Stream.synchronize waits for work that is only being recorded" in str(error)
+    # from Python 3.12 on, the call into C is known: cuStreamSynchronize, hipStreamSynchronize
+    assert re.search("[sS]ynchronize waits for work that is only being recorded", str(error)), error
     assert "captured a second time, with the diagnosis on" in error.__notes__[-1]
     assert function.runs == 3  # the warm-up, and two captures
 

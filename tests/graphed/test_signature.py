@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 
 import numpy as np
@@ -23,6 +24,14 @@ def test_every_way_to_give_an_argument_is_one_signature(stream):
     assert double.cache_info().captures == 2
     with pytest.raises(TypeError, match="missing a required argument: 'x'"):
         double(factor=3)
+
+
+def test_a_function_in_c_is_not_given_its_defaults(stream):
+    """np.add has the defaults dtype=None and signature=None, and refuses both together."""
+    x = np.ones(3)
+    for function in (np.add, functools.partial(np.add, x)):
+        given = (x, x) if function is np.add else (x,)
+        assert (ag.graphed(function)(*given) == 2).all()
 
 
 def test_keyword_arguments_reach_the_right_parameters(stream):

@@ -20,11 +20,11 @@ def torch_fixture():
 
 def captured(torch, work):
     """Return a graph of a function, with its executable, and what the function returned."""
-    work()
-    torch.cuda.synchronize()
     graph = ag.Graph(keep_graph=True)
-    with graph:
-        result = work()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        work()
+        with graph:
+            result = work()
     graph.instantiate()
     return graph, result
 

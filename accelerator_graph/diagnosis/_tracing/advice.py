@@ -117,20 +117,11 @@ _BY_NAME = [
 ]
 _ADVICE = [(re.compile(pattern), Advice(effect, way_out)) for pattern, effect, way_out in _BY_NAME]
 
-_BY_SOURCE = [
-    (
-        re.compile(r"(el)?if\b|while\b|assert\b"),
-        Advice(
-            "tests a value that is on the device, and has to wait for it",
-            "leave the decision on the device (where() instead of if)",
-        ),
-    ),
-    (
-        re.compile(r"del\b"),
-        Advice("destroys an object, which breaks the capture", "keep it until the capture has ended"),
-    ),
-]
-
+_TEST = Advice(
+    "tests a value that is on the device, and has to wait for it",
+    "leave the decision on the device (where() instead of if)",
+)
+_DELETION = Advice("destroys an object, which breaks the capture", "keep it until the capture has ended")
 
 _COMMON = frozenset(
     (
@@ -162,10 +153,15 @@ def for_call(name: str, *, common: bool = True) -> Advice | None:
     return next((advice for pattern, advice in _ADVICE if pattern.fullmatch(last)), None)
 
 
-def for_line(text: str) -> tuple[str, Advice] | None:
-    """Return the first call in a line that is known to break captures, by name; or a statement, without."""
+def for_line(text: str, *, raised: bool) -> tuple[str, Advice] | None:
+    """Return the first call in a line that is known to break captures, by name; or a statement, without.
+
+    `raised` says whether the line has raised an exception: a test of a value that is on the device does.
+    """
     for name in re.findall(r"([A-Za-z_][\w.]*)\s*\(", text):
         advice = for_call(name, common=name == "gc.collect")
         if advice is not None:
             return name if name == "gc.collect" else name.rpartition(".")[2], advice
-    return next((("", advice) for pattern, advice in _BY_SOURCE if pattern.match(text)), None)
+    if raised and re.match(r"(el)?if\b|while\b|assert\b", text):
+        return "", _TEST
+    return ("", _DELETION) if re.match(r"del\b", text) else None

@@ -110,8 +110,8 @@ class CaptureTrace:
 
     def _broke(self, frame: FrameType, thread: int, suspect: Suspect | None) -> None:
         """Note who can be the cause. Handles that mean another stream on this thread are no reason to."""
-        if thread != self.thread and self._is_not_capturing():
-            return
+        if thread != self.thread and (self._is_not_capturing() or self._found is not None):
+            return  # while the driver was asked, another thread has noticed
         self._where = suspect or Suspect(stack_of(frame))
         self._found = []  # threads that notice from now on are too late
         self.broken = True
@@ -119,7 +119,7 @@ class CaptureTrace:
         found = [] if suspect is None else [suspect]
         if suspect is not None and thread != self.thread:
             suspect.thread = threading.current_thread().name
-        self._found = found + others(thread, self.thread)
+        self._found = found + others(thread, self.thread, self.last)
         self._moved = moved(self._beside)
 
     def _ask_no_more(self) -> None:

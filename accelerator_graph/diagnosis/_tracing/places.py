@@ -13,7 +13,8 @@ from typing import NamedTuple
 OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 """The folder of this package."""
 
-_PASSIVE = tuple(OURS + name for name in (f"diagnosis{os.sep}_tracing", f"interop{os.sep}_torch"))
+_WATCHES = OURS + f"diagnosis{os.sep}_tracing"
+_PASSIVE = (_WATCHES, OURS + f"interop{os.sep}_torch")
 
 _REGISTRY = os.path.join("_library", "simple_registry.py")
 _OPERATORS = os.sep + "_ops.py"
@@ -109,6 +110,12 @@ def callers(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
+
+
+def watched(frame: FrameType) -> FrameType | None:
+    """Return the frame at one of whose events a thread asks about the capture; None if it does not."""
+    asks = [each for each in callers(frame) if each.f_code.co_filename.startswith(_WATCHES)]
+    return asks[-1].f_back if asks else None
 
 
 def users(stack: Sequence[Place]) -> Place:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from ...errors import BreakingCall
 from . import advice, calls
 from .advice import Advice
-from .places import Place, callers, is_passive, stack_of, users, written
+from .places import Place, callers, is_passive, stack_of, users, watched, written
 
 Moment = tuple[CodeType, int, bool]
 """A code object, and a line of it (True) or the offset of an instruction (False)."""
@@ -63,7 +64,9 @@ class Suspect:
             if found is not None:
                 return place.function, found
         inner = self.library or self.place
-        return advice.for_line(inner.source()) or advice.for_line(self.place.source())
+        sources = inner.source(), self.place.source()
+        found_in = (advice.for_line(source, raised=self.raised) for source in sources)
+        return next(filter(None, found_in), None)
 
     def known(self) -> bool:
         """Return True if what happened there is sure to break a capture."""
@@ -111,22 +114,26 @@ def between(frame: FrameType, last: Moment | None) -> Suspect:
     return Suspect([place, *stack_of(frame)])
 
 
-def others(here: int, capturing: int) -> list[Suspect]:
-    """Return the calls that other threads than this one are in, and that can have broken the capture."""
+def others(here: int, capturing: int, last: Mapping[int, Moment]) -> list[Suspect]:
+    """Return the calls that other threads than this one are in, and that can have broken the capture.
+
+    A thread that is about to ask may have just done it: since the `last` moment at which all was well.
+    """
     names = {each.ident: each.name for each in threading.enumerate()}
     found = []
     frames = sys._current_frames()
     frames.pop(here, None)  # this function's own frame is in there, which would keep itself alive
     for ident, frame in frames.items():
-        top = next((each for each in callers(frame) if not is_passive(each.f_code)), None)
+        asks = watched(frame)
+        top = asks or next((each for each in callers(frame) if not is_passive(each.f_code)), None)
         if ident not in names or top is None:
             continue
-        stack = stack_of(top)
+        stack = stack_of(top) if asks is None else between(asks, last.get(ident)).stack
         if stack[0].is_ours() and all(place.is_ours() or place.is_standard() for place in stack):
             continue  # a worker of this package
         if stack[0].is_standard() and not stack[0].function.endswith("run"):
             continue  # it waits for a lock, a queue, a socket, ...
-        call = _known_call(top) or calls.in_progress(top)
+        call = _known_call(top) or ("" if asks else calls.in_progress(top))
         if call is not None:
             found.append(
                 Suspect(stack, call, thread="" if ident == capturing else names[ident], guessed=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from .elements import differing
 from .expectation import Expectation, Mismatch
 from .report import Cause, Finding
-from .trial import Run, Trial
+from .trial import Load, Run, Trial, no_load
 
 _MORE_RUNS = 4
 """How many eager runs follow if two of them differ."""
@@ -67,12 +67,13 @@ class Case:
         expected: Expectation | None = None,
         data: Sequence[bytes] | None = None,
         start: dict[int, bytes] | None = None,
+        load: Load = no_load,
     ) -> bool:
         """Return True if more eager runs leave the same in an array, but for what varied before."""
         expected = expected or self.expected
         place = self.trial.targets[target]
         for i in range(_MORE_RUNS):
-            contents = self.trial.eager(data, start=start or {}, filled=i % 2).contents[target]
+            contents = self.trial.eager(data, start=start or {}, filled=i % 2, load=load).contents[target]
             changed = differing(contents, expected.contents[target], place.elements)
             if not expected.varying[target].issuperset(changed):
                 self.doubts.append(self.finding(target, None, f"eager runs differ in {place.name}", changed))

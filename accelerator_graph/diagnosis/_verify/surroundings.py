@@ -85,7 +85,7 @@ def _carries_state(case: Case) -> bool:
     return any(saved not in (eager, replayed) for saved, eager, replayed in changed)
 
 
-def _keep_busy(case: Case, stream: Stream) -> object:
+def keep_busy(case: Case, stream: Stream) -> object:
     """Give a stream work for some milliseconds; return what has to live until it is done."""
     places = [each for each in case.trial.targets if each.array_type.kind != "place" and each.nbytes]
     if not places:
@@ -108,7 +108,7 @@ def _beside(
     trial, program = case.trial, case.program
     trial.begin(program.fed)
     gate = Stream(backend=other.backend, like=other)
-    busy = _keep_busy(case, gate)
+    busy = keep_busy(case, gate)
     for stream in (program.stream, other):  # so that both begin when all is enqueued
         stream._follow(gate)
     kept = [program.eager_on(other) for _ in range(before)]

@@ -15,6 +15,11 @@ from .places import Place, read_all, wait
 from .program import Program
 
 _NOTHING: Mapping[int, bytes] = {}
+Load = Callable[[], object]
+
+
+def no_load() -> None:
+    """Leave the device to the run."""
 
 
 class Changing(Exception):
@@ -137,6 +142,7 @@ class Trial:
         python: bool = True,
         random: bool = True,
         filled: int = 0,
+        load: Load = no_load,
     ) -> Run:
         """Run eagerly.
 
@@ -152,12 +158,15 @@ class Trial:
             Put references and random numbers back first.
         filled : int
             With which of two patterns frameworks fill new arrays.
+        load : callable
+            Gives the device other work to do meanwhile.
         """
         program = self.program
         self._restore(program.inputs, data, start, python)
         if random:
             program.random.restore()
         with self._filling(filled):
+            load()
             results = self._beside() if beside else program.eager()
         self.eager_runs += 1
         others = [*program.inputs, *program.state]
@@ -236,6 +245,7 @@ class Trial:
         start: Mapping[int, bytes] = _NOTHING,
         pattern: int = 0,
         random: bool = True,
+        load: Load = no_load,
     ) -> Run:
         """Replay the graph, with its own outputs filled with one of two patterns; else as `eager`."""
         program = self.program
@@ -247,6 +257,7 @@ class Trial:
             before = place.pattern(pattern)  # kept until the copy is done
             place.write(program.stream, before)
             wait(program.stream)
+        load()
         results = program.replay()
         self.replays += 1
         return Run(self._read(results, [*program.fed, *program.state]))

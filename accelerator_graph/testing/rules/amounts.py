@@ -13,16 +13,19 @@ from .._case import Case, applied, needs
 class AmountRules(Case):
     """What the backend tells of memory, and the report that is made of that."""
 
-    def test_device_memory_is_told_and_disturbs_no_capture(self) -> None:
-        """`device_memory` is plausible or None for graphs and executables, and captures go on meanwhile."""
+    def test_memory_is_told_and_disturbs_no_capture(self) -> None:
+        """`device_memory` and `host_bytes` are plausible or None, and captures go on meanwhile."""
         stream, cell, graph = self.setup()
         recorded = self.recorded(stream, cell)
         executable = self.backend.instantiate(recorded)
         self._plausible(self.backend.device_memory(recorded))
+        told = self.backend.host_bytes(recorded)
         with graph:
             self.enqueue(stream, cell)
             self._plausible(self.backend.device_memory(recorded))
             self._plausible(self.backend.device_memory(executable))
+            for each in (told, self.backend.host_bytes(recorded), self.backend.host_bytes(executable)):
+                assert each is None or each >= 0
             self.enqueue(stream, cell)
         self.backend.destroy_graph(recorded)
         self.backend.destroy_executable(executable)

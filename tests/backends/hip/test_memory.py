@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import accelerator_graph as ag
+from backends.tools import recorded, replayed
 
 pytest_plugins = ["backends.hip.fixtures"]
 pytestmark = pytest.mark.usefixtures("no_error_left")
@@ -41,3 +42,28 @@ def test_parameters_are_not_known(backend, stream, block):
     graph = backend.capture_end(token)
     assert backend.parameters(graph) is None
     backend.destroy_graph(graph)
+
+
+def test_a_kept_graph_is_as_large_as_a_copy(backend, stream, block):
+    def size(fills):
+        with ag.Stream(backend="hip") as home, ag.Graph(keep_graph=True) as graph:
+            for _ in range(fills):
+                home.fill(block, 7)
+        graph.memory()  # the first copy takes what the driver keeps for later ones as well
+        return graph.memory().definition.nbytes
+
+    small, large = size(100), size(1000)
+    assert 5 * small < large < 20 * small
+    assert 1000 * 100 < large < 1000 * 10_000
+
+
+def test_the_copy_that_is_measured_is_destroyed(backend, stream, block, monkeypatch):
+    graph, destroyed = recorded(backend, stream, block), []
+    destroys = type(backend).destroy_graph
+    monkeypatch.setattr(
+        type(backend), "destroy_graph", lambda self, each: (destroyed.append(each), destroys(self, each))
+    )
+    assert backend.host_bytes(graph) is not None
+    assert len(destroyed) == 1
+    assert destroyed[0] is not graph
+    replayed(backend, graph, stream)

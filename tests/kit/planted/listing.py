@@ -13,7 +13,12 @@ from kit.explicit_runtime import Explicit
 from kit.planted.collection import caught_by
 
 
-@caught_by("test_num_nodes_counts_what_was_captured", "test_empty_capture_warns", "test_nodes_of_a_line")
+@caught_by(
+    "test_num_nodes_counts_what_was_captured",
+    "test_empty_capture_warns",
+    "test_empty_capture_with_markers_warns",
+    "test_nodes_of_a_line",
+)
 class CountsWrongly(CpuBackend):
     def node_count(self, graph: Any) -> int:
         return super().node_count(graph) + 1
@@ -185,7 +190,7 @@ class TellsTheParametersInAnotherOrder(CpuBackend):
         return [*super().parameters(graph)][::-1]
 
 
-@caught_by("test_device_memory_is_told_and_disturbs_no_capture")
+@caught_by("test_memory_is_told_and_disturbs_no_capture")
 class TellingMemoryBreaksCaptures(CpuBackend):
     def capture_begin(self, stream: Any, mode: Any) -> Any:
         self.latest = super().capture_begin(stream, mode)
@@ -196,7 +201,7 @@ class TellingMemoryBreaksCaptures(CpuBackend):
         return DeviceMemory(1, 2)
 
 
-@caught_by("test_device_memory_is_told_and_disturbs_no_capture")
+@caught_by("test_memory_is_told_and_disturbs_no_capture")
 class HasMoreThanAllMemory(CpuBackend):
     def device_memory(self, obj: Any) -> Any:
         return DeviceMemory(2, 1)
