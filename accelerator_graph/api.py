@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self, TypeVar, Unpack, cast
 
 from . import _core, inspection
 from ._core import capture_table, ownership, pools, states
+from ._core.call_site import caller
 from ._core.capture_plan import CapturePlan
 from ._core.extension import calling
 from ._core.graph_base import GraphBase
@@ -111,8 +112,6 @@ class Graph(Lifecycle):
             No stream was named, none is current, and there is no accelerator.
         """
         self._check("capture_begin()")
-        from ._core.call_site import caller
-
         self._enter(CapturePlan(pool=pool, mode=capture_error_mode))
         assert self._capture is not None
         self._capture.begun_at = caller()

@@ -9,6 +9,8 @@ BY_HAND = "by hand: 4 copies and CUDAGraph.replay"
 STATIC = "accelerator_graph: graphed, static outputs"
 NODES = "accelerator_graph: graphed, static outputs, inputs as nodes that stay"
 BOUND = "accelerator_graph: graphed, static outputs, inputs bound that stay"
+NODES_MOVED = "accelerator_graph: graphed, static outputs, inputs as nodes, one of which moves"
+BOUND_MOVED = "accelerator_graph: graphed, static outputs, inputs bound, one of which moves"
 TORCHS = "torch: make_graphed_callables"
 
 
@@ -47,6 +49,23 @@ def measure(plan):
             plan.goal(NODES, [each[""] / 1000 for each in times[NODES]], 12, unit="us")
         if BOUND in times:
             plan.goal(BOUND, [each[""] / 1000 for each in times[BOUND]], 12, unit="us")
+        for stays, moves in ((NODES, NODES_MOVED), (BOUND, BOUND_MOVED)):
+            if stays in times and moves in times:
+                pairs = zip(times[moves], times[stays], strict=True)
+                more = [(patched[""] - not_patched[""]) / 1000 for patched, not_patched in pairs]
+                plan.goal(f"{moves}, more than if it stays", more, 1, unit="us")
+
+
+def _moving(call):
+    """Return a function that gives a copy of the first array, which one node reads, at every other call."""
+    copies = {}
+
+    def with_another(first, *rest):
+        other = copies.setdefault(id(first), [first, first.clone()])
+        other.reverse()
+        return call(other[0], *rest)
+
+    return with_another
 
 
 def _settled(call, inputs):
@@ -81,6 +100,8 @@ def _variants(plan, torch, inputs):
         BOUND: ag.graphed(step, outputs="static", inputs="bind"),
         "accelerator_graph: graphed, copied outputs": ag.graphed(step, outputs="copy"),
     }
+    for name, way in ((NODES_MOVED, "node"), (BOUND_MOVED, "bind")):
+        variants[name] = _moving(ag.graphed(step, outputs="static", inputs=way))
     samples = tuple(each.clone() for each in inputs)
     for name, module in (("torch", torch.cuda), ("accelerator_graph", ag)):
         what = f"{name}: make_graphed_callables"

@@ -15,6 +15,7 @@ import importlib.util
 import os
 import shutil
 import sys
+import sysconfig
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -40,6 +41,9 @@ SAMPLES = {
     "moments": (4, "of the moments of a capture at which an interrupt can strike"),
 }
 """What a plain run takes one in so many of; which one differs from test to test. CI takes all."""
+
+INTERPRETER = frozenset(("monitoring", "tracing", "no_lock"))
+"""Needs that depend on the Python alone: the lanes do not differ in them."""
 
 LEFT_OUT = "left out, needs "
 """Begins the reason of a module that `require` left out."""
@@ -192,6 +196,12 @@ def lacking(need: str) -> str:
             if not importlib.util.find_spec("mpi4py"):
                 return "mpi4py is not installed"
             return "" if mpiexec() else "there is no mpiexec"
+        case "monitoring":
+            return "" if sys.version_info >= (3, 12) else "this Python has no sys.monitoring"
+        case "tracing":
+            return "" if sys.version_info < (3, 12) else "this Python has sys.monitoring instead"
+        case "no_lock":
+            return "" if sysconfig.get_config_var("Py_GIL_DISABLED") else "this Python has its lock"
         case "torch":
             return "" if importlib.util.find_spec("torch") else "torch is not installed"
     raise ValueError(f"{need!r} must be one of the needs of a lane in tests/lanes.py.")
@@ -260,7 +270,7 @@ def sampled() -> str:
 
 def lane_of(needs: frozenset[str]) -> str:
     """Return the lane that a test with these needs runs in, in this process."""
-    needs -= {"rest"}
+    needs -= INTERPRETER | {"rest"}
     for lane in ("gpus", "browser", "mpi"):
         if lane in needs:
             return lane

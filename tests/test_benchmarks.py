@@ -51,7 +51,7 @@ def run(
     env: dict[str, str], *arguments: str, python: str = sys.executable
 ) -> subprocess.CompletedProcess[str]:
     return execute(
-        [python, str(BENCHMARKS / "run.py"), "--quick", *arguments], cwd=ROOT, env=env, timeout=200
+        [python, str(BENCHMARKS / "run.py"), "--quick", *arguments], cwd=ROOT, env=env, timeout=600
     )
 
 
@@ -109,7 +109,7 @@ def test_the_results_are_drawn(measured: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     done = execute(
         [sys.executable, str(BENCHMARKS / "plot.py"), str(measured / "results.json"), "--out", str(tmp_path)],
-        timeout=100,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"replay.svg", "growth.svg", "threads.svg"}

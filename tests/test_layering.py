@@ -33,7 +33,8 @@ RULES = [
     ),
     ("backends", "backends", ""),
     ("interop.base interop._contract", "errors _interpreter backends.base interop._contract", ""),
-    ("interop.registry", "errors _interpreter _plugins interop.base interop._contract", ""),
+    ("interop.hooks", "interop.base", ""),
+    ("interop.registry", "errors _interpreter _plugins interop.base interop._contract interop.hooks", ""),
     ("interop.torch interop._torch", "errors _interpreter backends.base interop.base interop._torch", ""),
     ("inspection.memory_report", "errors backends.base _core inspection", ""),
     ("inspection", "backends.base interop.base inspection", ""),
@@ -74,7 +75,11 @@ RULES = [
         "_graphed",
         "",
     ),
-    ("compat", "errors _interpreter backends.registry interop.registry interop.torch _core api compat", ""),
+    (
+        "compat",
+        "errors _interpreter backends.base backends.registry interop.registry interop.torch _core api compat",
+        "",
+    ),
     (PACKAGE, "errors backends inspection interop _core api _graphed diagnosis compat testing", ""),
     (
         "testing.programs testing._programs.drawing",

@@ -1,7 +1,8 @@
 /* Replays without a line of Python: a vendor's launch function, called with the handles of an executable
  * and of a stream. What is out of the ordinary is left to a callable in Python: a capture under way, a
  * graph that was reset, another thread that launches the same executable, an error.
- * Watch does the same for the events of a capture that is diagnosed.
+ * Guard does the same for the calls of a graphed function, and Watch for the events of a capture that is
+ * diagnosed.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -19,6 +20,7 @@ typedef int (*capturing_function)(void *stream, int *status);
 typedef struct {
     PyTypeObject *launch_type;
     PyTypeObject *lock_type;
+    PyTypeObject *launcher_type;
 } State;
 
 static int
@@ -42,6 +44,9 @@ let_go(PyObject *op)
 #include "fast_launcher.h"
 #include "fast_follower.h"
 #include "fast_method.h"
+#include "fast_layout.h"
+#include "fast_guard.h"
+#include "fast_guard_type.h"
 #include "fast_watch.h"
 #if PY_VERSION_HEX >= 0x030C0000
 #include "fast_watch_monitoring.h"
@@ -65,9 +70,10 @@ module_exec(PyObject *module)
     State *state = PyModule_GetState(module);
     state->lock_type = add_type(module, &lock_spec);
     state->launch_type = add_type(module, &launch_spec);
-    if (state->lock_type == NULL || state->launch_type == NULL)
+    state->launcher_type = add_type(module, &launcher_spec);
+    if (state->lock_type == NULL || state->launch_type == NULL || state->launcher_type == NULL)
         return -1;
-    PyType_Spec *others[] = {&launcher_spec, &follower_spec, &method_spec, &watch_spec};
+    PyType_Spec *others[] = {&follower_spec, &method_spec, &guard_spec, &watch_spec};
     for (size_t i = 0; i < Py_ARRAY_LENGTH(others); i++) {
         PyTypeObject *type = add_type(module, others[i]);
         if (type == NULL)
@@ -83,6 +89,7 @@ module_traverse(PyObject *module, visitproc visit, void *arg)
     State *state = PyModule_GetState(module);
     Py_VISIT(state->lock_type);
     Py_VISIT(state->launch_type);
+    Py_VISIT(state->launcher_type);
     return 0;
 }
 
@@ -92,6 +99,7 @@ module_clear(PyObject *module)
     State *state = PyModule_GetState(module);
     Py_CLEAR(state->lock_type);
     Py_CLEAR(state->launch_type);
+    Py_CLEAR(state->launcher_type);
     return 0;
 }
 

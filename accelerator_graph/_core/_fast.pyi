@@ -16,6 +16,7 @@ class Lock:
         traceback: TracebackType | None = ...,
         /,
     ) -> None: ...
+    def _is_owned(self) -> bool: ...
 
 @final
 class Launch:
@@ -106,6 +107,61 @@ class Method:
 
     def __init__(self, slot: object, function: Callable[..., Any]) -> None: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+@final
+class Guard:
+    """Tells whether a call is like another one, and repeats the latest one if no array has moved.
+
+    Arrays are alike if DLPack's functions in C tell the same of them, apart from the address, and they
+    require grad as the other ones did. A call that gives one array twice is like none.
+
+    Parameters
+    ----------
+    captures : dict
+        As long as it holds anything, no call is like the other one.
+    lock : Lock
+        Held for a repeated call. If it is not free, none is repeated. Hold it to call `follow` and `stop`.
+    positional, named : int
+        How many arguments a call gives by position, and by name.
+    parameters : tuple
+        For each argument: its position or name; 0, 1 or 2; and an array, or a value that has to be the same
+        object, or a weak reference to that. For an array also a callable, or None: if it does not return
+        False for an array, no call with that is repeated.
+    modes : tuple
+        Questions, each a callable, its argument if it takes one, and the answer that has to come.
+    """
+
+    def __init__(
+        self,
+        captures: dict[Any, Any],
+        lock: Lock,
+        positional: int,
+        named: int,
+        parameters: tuple[tuple[object, ...], ...],
+        modes: tuple[tuple[Any, ...], ...],
+    ) -> None: ...
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> tuple[Any] | list[Any] | None:
+        """Return the result in a tuple if the call was repeated, else a list if it is alike, or None.
+
+        The list has the arrays, and at its end what stands for the stream, or None if that is not ready.
+        """
+
+    def follow(
+        self,
+        target: tuple[object, tuple[tuple[Any, ...], ...], int, int, int, object, tuple[Any] | None],
+        addresses: list[int] | None,
+        arrays: list[Any] | None,
+        /,
+    ) -> None:
+        """Repeat calls whose arrays are at these addresses, and are these very arrays if they are given.
+
+        The target has what stands for the stream; questions about it, as those of the modes; its handle, and
+        the addresses, or 0, of two ``int function(void *stream, int *status)`` that have to return 0, the
+        first with the status 0; a Launcher; and the result.
+        """
+
+    def stop(self) -> int:
+        """Repeat no call until `follow`. Return how often that was done since the last `stop`."""
 
 @final
 class Watch:

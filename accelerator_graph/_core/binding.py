@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import ref
 
-from ..backends.base import Capability, SameContext, SameStream
+from ..backends.base import Capability, LaunchFunction, SameContext, SameStream
 from ..errors import CaptureError, GraphStateError
 from ..interop.base import FrameworkRecorder
 from . import capture_table
@@ -108,9 +108,9 @@ class Binding:
 
     __slots__ = ("__weakref__", "_asks", "_in_c", "_keeps", "_stream", "target")
 
-    target: tuple[Callable[[], Any] | None, Executable | None, bool]
+    target: tuple[Callable[[], Any] | None, Executable | None, LaunchFunction | bool]
     """What launches, or None where C does and the recorder's `replay` is enough for the rest; the executable,
-    or None once launches are refused; and whether C may launch it."""
+    or None once launches are refused; and how C launches it, or whether it may."""
 
     def __init__(
         self, stream: Stream, executable: Executable, keeps: object, check: Callable[[], None] | None = None
@@ -128,8 +128,8 @@ class Binding:
             check = partial(refuse_in_graph, self._stream, check)
         if check is not None:
             self.target = (_checked(check, recorder.bind(value, native)), executable, False)
-        elif fast and executable.lock is None and recorder.launch_function(value, native) is not None:
-            self.target = (None, executable, True)
+        elif fast and executable.lock is None and (found := recorder.launch_function(value, native)):
+            self.target = (None, executable, found)
         else:
             self.target = (recorder.bind(value, native), executable, True)
         self._connect_c()
@@ -143,7 +143,7 @@ class Binding:
         while target is not self.target:  # another thread may replace it meanwhile
             target = self.target
             _, executable, in_c = target
-            launcher.target = _launch_in_c(executable, self._stream) if in_c and executable else None
+            launcher.target = _launch_in_c(executable, self._stream, in_c) if in_c and executable else None
 
     def refuse(self, why: str) -> None:
         """Raise `GraphStateError` at every launch from now on, and let go of the executable."""
@@ -227,12 +227,12 @@ def refuse_in_graph(stream: Stream, check: Callable[[], None] | None = None) -> 
         check()
 
 
-def _launch_in_c(executable: Executable, stream: Stream) -> Launch | None:
+def _launch_in_c(executable: Executable, stream: Stream, known: LaunchFunction | bool) -> Launch | None:
     """Return what launches an executable on a stream without Python; None if only its recorder can."""
     if fast is None:
         return None
     recorder, backend = executable.recorder, stream._backend
-    found = recorder.launch_function(executable.value, stream._native)
+    found = recorder.launch_function(executable.value, stream._native) if isinstance(known, bool) else known
     if found is None:
         return None
     guard = found.guard

@@ -11,7 +11,10 @@ Site = tuple[str, int]
 
 def caller() -> Site:
     """Return the first file and line outside of this package on the stack."""
-    frame = outside()[1]
+    frame = sys._getframe(1)
+    package = __name__.partition(".")[0]
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
 
 

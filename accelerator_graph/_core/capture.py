@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from .._interpreter.sure_exit import run_inside
 from ..backends.base import Backend, CaptureStatus
 from ..errors import (
     AcceleratorGraphError,
@@ -14,7 +15,7 @@ from ..errors import (
     DriverError,
     capture_error,
 )
-from ..interop.base import Framework, FrameworkRecorder, Undo
+from ..interop.base import Framework, FrameworkRecorder, PoolId, Undo
 from . import capture_table, gc_pause, stream_stack
 from .capture_base import NO_TOKEN, CaptureBase
 from .captured import Captured
@@ -75,9 +76,9 @@ class Capture(CaptureBase):
         frameworks = stream_stack.taking_part(backend)
         if prepare is not None:
             self._prepare(prepare, idle, frameworks)
-        self._enter(frameworks)
-        recorder: FrameworkRecorder | None = None
         pool = self.lease.id if frameworks else (0, 0)
+        self._enter(frameworks, pool)
+        recorder: FrameworkRecorder | None = None
         for framework in frameworks:
             recorder = framework.recorder(backend, pool, self.stream._device, generators)
             if recorder is not None:
@@ -107,10 +108,9 @@ class Capture(CaptureBase):
             for framework in frameworks:
                 framework.prepare(self.stream._device)
         if not idle:
-            with self.backend.relaxed(stream._native):
-                self.backend.synchronize(stream._native)
+            run_inside(self.backend.relaxed(stream._native), self.backend.synchronize, stream._native)
 
-    def _enter(self, frameworks: Sequence[Framework]) -> None:
+    def _enter(self, frameworks: Sequence[Framework], pool: PoolId) -> None:
         """Take this thread and the frameworks into the capture, until `_leave`."""
         thread = capture_table.thread
         if thread.end is None:
@@ -126,7 +126,7 @@ class Capture(CaptureBase):
         for framework in frameworks:
             self._undos.extend(filter(None, (framework.observe_collectives(self.collectives.append),)))
         if frameworks and handle is not None:
-            pool, device = self.lease.id, self.stream._device
+            device = self.stream._device
             relaxed = partial(_relaxed, self.backend, self.native, self._owner)
             for framework in frameworks:
                 self.lease.at_end(framework.release, self.backend)

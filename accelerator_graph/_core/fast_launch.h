@@ -69,12 +69,12 @@ launch_reserve(Launch *self)
     return 0;
 }
 
-/* Launch: 1, or 0 if the ordinary way has to be taken; -1 if an error was raised. */
+/* Launch, and note what that answered: 1, or 0 if the ordinary way has to be taken. Runs no code of Python. */
 static int
-launch(Launch *self)
+launch_now(Launch *self, int *code)
 {
     void *context = NULL;
-    int code, status = 0;
+    int status = 0;
     if (self->current != NULL && (self->current(&context) != 0 || context != self->context))
         return 0;
     if (self->capturing != NULL && (self->capturing(self->stream, &status) != 0 || status != 0))
@@ -82,18 +82,33 @@ launch(Launch *self)
     if (self->lock != NULL && !launch_reserve(self))
         return 0;
     Py_BEGIN_ALLOW_THREADS
-    code = self->function(self->executable, self->stream);
+    *code = self->function(self->executable, self->stream);
     if (self->lock != NULL)
         PyThread_release_lock(self->lock->lock);
     Py_END_ALLOW_THREADS
-    if (code == 0)
-        return 1;
+    return 1;
+}
+
+/* Raise what a code that is not 0 stands for; return -1. */
+static int
+launch_failed(Launch *self, int code)
+{
     PyObject *answer = PyObject_CallFunction(self->failed, "i", code);
     if (answer != NULL) {
         Py_DECREF(answer);
         PyErr_Format(PyExc_SystemError, "the launch answered %d, and %R did not raise.", code, self->failed);
     }
     return -1;
+}
+
+/* Launch: 1, or 0 if the ordinary way has to be taken; -1 if an error was raised. */
+static int
+launch(Launch *self)
+{
+    int code = 0;
+    if (!launch_now(self, &code))
+        return 0;
+    return code == 0 ? 1 : launch_failed(self, code);
 }
 
 /* No tp_clear: like a tuple, it refers only to what was there before, so something else closes a cycle. */

@@ -65,6 +65,12 @@ lock_exit(PyObject *op, PyObject *Py_UNUSED(exception))
 }
 
 static PyObject *
+lock_is_owned(PyObject *op, PyObject *Py_UNUSED(ignored))
+{
+    return PyBool_FromLong(lock_move((Lock *)op, 0) >= 0);
+}
+
+static PyObject *
 lock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {NULL};
@@ -90,6 +96,7 @@ lock_dealloc(PyObject *op)
 static PyMethodDef lock_methods[] = {
     {"__enter__", lock_enter, METH_NOARGS, NULL},
     {"__exit__", lock_exit, METH_VARARGS, NULL},
+    {"_is_owned", lock_is_owned, METH_NOARGS, NULL},
     {NULL},
 };
 

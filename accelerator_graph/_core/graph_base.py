@@ -76,7 +76,8 @@ class GraphBase:
         for name, given in (("progress", progress), ("timing", timing)):
             if not isinstance(given, bool):
                 raise TypeError(f"{name} must be True or False, not {given!r}.")
-        pools.check_pool(pool)
+        if pool is not None:
+            pools.check_pool(pool)
         self._keep_graph = keep_graph
         self._shows_progress = progress
         self._timing = timing
@@ -122,7 +123,11 @@ class GraphBase:
 
     def _check(self, what: str) -> None:
         """Raise `GraphStateError` if an operation is not allowed in the present state."""
-        fact = states.REFUSED[what].get(self.state)
+        if self._capture is None and self._runner is None:
+            state: GraphState = "empty"
+        else:
+            state = self.state
+        fact = states.REFUSED[what].get(state)
         if fact:
             raise self._refusal(what, self._lost or fact)
 

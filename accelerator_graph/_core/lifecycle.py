@@ -88,8 +88,9 @@ class Lifecycle(GraphBase):
 
                 self._watched = Watchlist()
             used = None if self._watched is None else self._watched.begin()
-            first = target if home is not target and home._is_capturing() else home
-            prepare = first if plan.prepare else None
+            prepare = home if plan.prepare else None
+            if prepare is not None and home is not target and home._is_capturing():
+                prepare = target
             uses = used if finds_inputs else None
             capture.begin(mode, prepare, plan.idle, self._generators, uses, self._observer())
             self._home, self._lost = home, ""
@@ -142,7 +143,8 @@ class Lifecycle(GraphBase):
         """Return the capture that is under way, if this thread may end it."""
         capture = self._capture
         assert capture is not None
-        capture.check_thread(what)
+        if not capture.is_here():
+            capture.check_thread(what)
         return capture
 
     def _forget_capture(self) -> None:

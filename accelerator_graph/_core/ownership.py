@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._interpreter.process import after_fork, at_exit
 from ..errors import DriverError
-from .capture_table import disturbed_by
+from .capture_table import disturbed_by, live
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -63,7 +63,7 @@ class Finalizer:
     def __init__(self, backend: Backend | None, value: Any, *keeps: object) -> None:
         self.backend = backend
         self.value = value
-        self.keeps = [(each, each._hold) if isinstance(each, Finalizer) else each for each in keeps]
+        self.keeps = keeps and [(each, each._hold) if isinstance(each, Finalizer) else each for each in keeps]
         self._hold = object()  # those that keep this one refer to it as well
         self._forks = forks  # last: without it, an interrupt came before
 
@@ -81,7 +81,9 @@ class Finalizer:
         """Return True if a finalizer that has not acted keeps this one, or a capture would be disturbed."""
         if getrefcount(self._hold) > _UNSHARED:
             return True
-        return self.disturbs_captures() and self.backend is not None and disturbed_by(self.backend)
+        if self.backend is None or not live:
+            return False
+        return self.disturbs_captures() and disturbed_by(self.backend)
 
     def is_void(self) -> bool:
         """Return True if this was made before a fork, or an interrupt left it half made."""
@@ -129,7 +131,7 @@ class Owned(Finalizer):
 
     def __init__(self, recorder: Recorder, backend: Backend, value: Any, *keeps: object) -> None:
         self.recorder = recorder
-        super().__init__(backend, value, *keeps)
+        Finalizer.__init__(self, backend, value, *keeps)
 
     def disturbs_captures(self) -> bool:
         """Return what the recorder says."""

@@ -126,7 +126,7 @@ class Lease:
     __slots__ = ("__weakref__", "_id", "_pool", "_shown")
 
     def __init__(self, pool: object) -> None:
-        self._id = check_pool(pool)
+        self._id = None if pool is None else check_pool(pool)
         self._shown: PoolId | None = None
         self._pool: _Pool | None = None
 
@@ -143,7 +143,7 @@ class Lease:
         """
         pool = self._id
         with _lock:
-            while any(each == pool and thread != get_ident() for each, thread in _ending):
+            while _ending and any(each == pool and thread != get_ident() for each, thread in _ending):
                 _ended.wait()
             entry = None if pool is None else _pools.get(pool)
             if entry is None:
@@ -205,7 +205,7 @@ class Lease:
             for end in entry.ends:
                 if end.value[1] == action:
                     return
-            entry.ends += (Callback(_end_pool, (self.id, action), backend),)
+            entry.ends += (Callback(_end_pool, (self._id or self.id, action), backend),)
 
     def release(self) -> None:
         """Give the part back; the pool ends with its last one. Releasing twice does nothing."""

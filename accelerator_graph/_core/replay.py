@@ -165,7 +165,7 @@ class Runner:
             if self.ended:
                 raise GraphStateError(f"{self.ended}.")
             self.executable, self.dropped = executable, ""
-            for binding in self._bindings():
+            for binding in self._bindings() if self._bound else ():
                 binding.connect(executable, self._check)
 
     def home_launcher(self) -> Callable[[], None]:
@@ -295,7 +295,7 @@ class Runner:
 
     def refuse(self, why: str) -> None:
         """Let go of the executable; everything that is bound raises `GraphStateError`."""
-        for binding in self._bindings():
+        for binding in self._bindings() if self._bound else ():
             binding.refuse(why)
         self.executable = None
 

@@ -47,7 +47,8 @@ class graph(Generic[G]):
     ) -> None:
         if not isinstance(g, Lifecycle):
             raise TypeError(f"graph: the argument must be an accelerator_graph.Graph, not {g!r}.")
-        pools.check_pool(pool)
+        if pool is not None:
+            pools.check_pool(pool)
         if capture_error_mode is not None:
             check_mode(capture_error_mode)
         self._graph = g

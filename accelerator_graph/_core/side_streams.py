@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from ..backends import registry
-from . import capture_table
+from . import capture_table, ownership
 from .current_stream import current
 from .streams import Stream
 
@@ -31,7 +31,7 @@ def side_of(stream: Stream) -> Stream:
     backend, key = stream._backend, (stream._backend, stream._device)
     context = backend.context_id(stream._native)
     known, side = _thread.streams.get(key, (None, None))
-    if side is None or side._dead or known != context:
+    if side is None or side._closed or side._forks != ownership.forks or known != context:
         side = Stream(backend=backend.name, like=stream)
         _thread.streams[key] = (context, side)
     elif capture_table.live and side._is_capturing():  # nobody else knows this stream

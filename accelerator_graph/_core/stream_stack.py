@@ -60,24 +60,24 @@ thread = _Thread()
 
 def taking_part(backend: Backend) -> Sequence[Framework]:
     """Return the frameworks that take part in what happens on a backend's streams."""
-    if backend.recording == "explicit":
-        return ()
-    return [framework for framework, name in interop.initialised() if name == backend.name]
+    return () if backend.recording == "explicit" else interop.taking_part(backend.name)
 
 
 def enter(entry: Entry, frameworks: Sequence[Framework] | None = None) -> int | None:
     """Make a stream the current one of this thread, and of every framework that takes part.
 
     By default these are looked up. After an error, `leave` undoes whatever was done. Returns the handle that
-    frameworks know the stream by; None without one.
+    frameworks know the stream by; None without one, or without frameworks.
     """
     thread.entries.append(entry)
     stream = entry.stream
     backend = stream._backend
-    if Capability.HANDLES not in backend.capabilities(stream._device):
+    if frameworks is None:
+        frameworks = taking_part(backend)
+    if not frameworks or Capability.HANDLES not in backend.capabilities(stream._device):
         return None
     handle = backend.handle_int(stream._native)
-    for framework in taking_part(backend) if frameworks is None else frameworks:
+    for framework in frameworks:
         entry.undos.extend(filter(None, (framework.use_stream(handle, stream._device),)))
     return handle
 
@@ -89,8 +89,8 @@ def leave(who: object) -> None:
     """
     entries = thread.entries
     for i in range(len(entries) - 1, -1, -1):
-        if entries[i] is who or entries[i].entrant is who:
-            entry = entries[i]
+        entry = entries[i]
+        if entry is who or entry.entrant is who:
             if i + 1 < len(entries):
                 later = entries[i + 1]
                 later.undos, entry.undos = entry.undos + later.undos, []

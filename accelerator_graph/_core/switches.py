@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from contextvars import ContextVar
+
+from .._interpreter.environment import variable
 
 diagnosing: ContextVar[bool] = ContextVar("diagnosing", default=False)
 """True inside ``with diagnose():``."""
@@ -37,13 +38,12 @@ def is_on(given: object, name: str) -> bool:
         return given
     if given is not None:
         raise TypeError(f"{name} must be True, False or None, not {given!r}.")
-    variable = VARIABLES[name]
-    value = os.environ.get(variable, "").strip()
+    value = variable(VARIABLES[name])
     if value not in ("", "0", "1"):
-        raise ValueError(f"{variable} is {value!r}; set it to 1 or 0, or unset it.")
+        raise ValueError(f"{VARIABLES[name]} is {value!r}; set it to 1 or 0, or unset it.")
     return value == "1"
 
 
 def is_forbidden(name: str) -> bool:
     """Return True if the environment says that an option is off unless a program asks for it."""
-    return os.environ.get(VARIABLES[name], "").strip() == "0"
+    return variable(VARIABLES[name]) == "0"

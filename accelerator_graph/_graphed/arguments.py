@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 Shape = tuple[int, tuple[str, ...]]
 """How many of the values of a call are given by position, and the names of the others."""
+
+Source = int | str | None
+"""Where a value of a call comes from: its position, its name, or the parameter's default."""
 
 _MOST_PLANS = 64
 _NOT_ORDINARY = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
@@ -47,18 +50,27 @@ class Arguments:
         shape, sources = plan
         return shape, [source(args, kwargs) for source in sources]
 
-    def _plan(self, count: int, names: dict[str, Any]) -> tuple[Shape, list[Any]]:
-        args = [_Source(lambda args, kwargs, i=i: args[i]) for i in range(count)]
-        kwargs = {name: _Source(lambda args, kwargs, name=name: kwargs[name]) for name in names}
+    def sources(self, count: int, names: Iterable[str]) -> list[Source]:
+        """Return where each value of a call comes from that gives so many by position, and these by name."""
+        values = self._bound(count, names)[1]
+        return [value.where if isinstance(value, _Given) else None for value in values]
+
+    def _plan(self, count: int, names: Iterable[str]) -> tuple[Shape, list[Any]]:
+        shape, values = self._bound(count, names)
+        return shape, [
+            value.get if isinstance(value, _Given) else lambda args, kwargs, default=value: default
+            for value in values
+        ]
+
+    def _bound(self, count: int, names: Iterable[str]) -> tuple[Shape, list[Any]]:
+        args = [_Given(i, lambda args, kwargs, i=i: args[i]) for i in range(count)]
+        kwargs = {name: _Given(name, lambda args, kwargs, name=name: kwargs[name]) for name in names}
         bound = self._signature.bind(*args, **kwargs)
         if self._fills_in:
             bound.apply_defaults()
         named = sorted(bound.kwargs.items())
-        sources = [
-            value.get if isinstance(value, _Source) else lambda args, kwargs, default=value: default
-            for value in (*bound.args, *(value for _, value in named))
-        ]
-        return (len(bound.args), tuple(name for name, _ in named)), sources
+        shape = len(bound.args), tuple(name for name, _ in named)
+        return shape, [*bound.args, *(value for _, value in named)]
 
     def names(self, shape: Shape) -> list[str]:
         """Return the names of the values, for messages."""
@@ -80,10 +92,11 @@ def _is_python(function: Any) -> bool:
     return hasattr(function, "__code__") or hasattr(type(function).__call__, "__code__")
 
 
-class _Source:
+class _Given:
     """Stands for an argument while the order is found."""
 
-    def __init__(self, get: Callable[..., Any]) -> None:
+    def __init__(self, where: int | str, get: Callable[..., Any]) -> None:
+        self.where = where
         self.get = get
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -92,7 +93,7 @@ class BoundInputs:
         firsts: Iterable[int],
     ) -> None:
         self._bindables = bindables
-        self._own = own
+        self._own_starts, self._own_ends = _merged(own)
         self._nodes: dict[int, _Node] = {}
         self._nodes_of: list[set[int]] = [set() for _ in bindables]
         for number, setter in setters.items():
@@ -102,6 +103,7 @@ class BoundInputs:
             for each in own_words:
                 self._nodes_of[each.argument].add(number)
         self._statics = [each.static for each in bindables]
+        self._sizes = [each.nbytes for each in bindables]
         self._now = [*self._statics]
         """Where the executable reads and writes each argument; 0 if an interrupt has left that unknown."""
         self._addresses = [(each.argument, each.address) for each in bindables]
@@ -111,7 +113,12 @@ class BoundInputs:
         self._copied: frozenset[int] = frozenset()
         """Which of them were copied."""
         self.arguments: frozenset[int] = frozenset(each.argument for each in bindables)
+        self.in_order = sorted(self.arguments)
         self._others = [i for i in firsts if i not in self.arguments]
+
+    def addresses(self, count: int) -> list[int] | None:
+        """Return where the arrays of the latest call were, all `count` of them; None if any was copied."""
+        return None if self._copied or len(self._latest) < count else self._latest
 
     def patch(self, leaves: Leaves) -> frozenset[int]:
         """Have the next run use these arrays; return the arguments that have to be copied all the same.
@@ -139,16 +146,31 @@ class BoundInputs:
         wanted: list[int] = []
         copied = set(altered)
         for each, address in zip(self._bindables, addresses, strict=True):
-            if address != each.static and (
-                (address - each.static) % ALIGNMENT
-                or address == 0
-                or any(address < end and start < address + each.nbytes for start, end in self._own)
-            ):
+            if not self._is_usable(each, address):
                 copied.add(each.argument)
             wanted.append(each.static if each.argument in copied else address)
-        if len(self._bindables) + len(self._others) > 1:
+        if copied or self._others or self._overlap(wanted):
             self._copy_overlapping(leaves, wanted, copied)
         return wanted, frozenset(copied)
+
+    def _is_usable(self, bindable: Bindable, address: int) -> bool:
+        """Return True if an array there is aligned as the captured one, and not in the graph's memory."""
+        distance = address - bindable.static
+        if distance == 0:
+            return True
+        if distance % ALIGNMENT or address == 0:
+            return False
+        place = bisect_right(self._own_ends, address)
+        return place == len(self._own_ends) or address + bindable.nbytes <= self._own_starts[place]
+
+    def _overlap(self, addresses: Sequence[int]) -> bool:
+        """Return True if arrays at these addresses share memory."""
+        before = 0
+        for address, nbytes in sorted(zip(addresses, self._sizes, strict=True)):
+            if address < before:
+                return True
+            before = address + nbytes
+        return False
 
     def _copy_overlapping(self, leaves: Leaves, wanted: list[int], copied: set[int]) -> None:
         """Copy the arguments that share memory with another one: the captured arrays do not."""
@@ -182,3 +204,18 @@ class BoundInputs:
             return False
         self._now[:] = wanted
         return True
+
+
+def _merged(ranges: Ranges) -> tuple[list[int], list[int]]:
+    """Return where ranges begin and end, in order, each behind the one before."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for start, end in sorted(ranges):
+        if start == end:
+            continue
+        if ends and start <= ends[-1]:
+            ends[-1] = max(ends[-1], end)
+        else:
+            starts.append(start)
+            ends.append(end)
+    return starts, ends

@@ -61,9 +61,9 @@ class GraphCache:
         done = self._replays, self._eager, self._captures, self._evictions
         return CacheInfo(*done, len(self.graphs), self._options.max_graphs)
 
-    def count_replay(self, recorded: RecordedCall) -> None:
-        """Count a replay, which makes its graph the most recently used."""
-        recorded.used = self._replays = self._replays + 1
+    def count_replays(self, recorded: RecordedCall, count: int = 1) -> None:
+        """Count replays, which make their graph the most recently used."""
+        recorded.used = self._replays = self._replays + count
 
     def count_eager(self, uncaptured: Uncaptured) -> None:
         """Count an eager run."""

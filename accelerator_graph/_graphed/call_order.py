@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .._core.current_stream import current as current_or_none
 from .._core.events import Event
@@ -76,7 +76,10 @@ def stream_key(stream: Stream) -> Hashable:
 
 def lives_while_held(stream: Stream) -> bool:
     """Return True if a stream can't be destroyed while it is held, or at all."""
-    return isinstance(stream._owner, Owned) or stream_key(stream) in _DEFAULT_STREAMS
+    owner, key = stream._owner, stream_key(stream)
+    if isinstance(owner, FrameworkCurrent) and isinstance(key, int):
+        return key in _DEFAULT_STREAMS or owner.framework.keeps_stream(key, stream._device)
+    return isinstance(owner, Owned) or key in _DEFAULT_STREAMS
 
 
 def current_stream(backend: str | None = None, problem: str = "a graphed function can't be called") -> Stream:
@@ -99,6 +102,11 @@ def current_stream_or_none() -> Stream | None:
         return None
 
 
+Questions = tuple[tuple[tuple[Any, ...], ...], int, int, int]
+"""What C asks about a stream: callables, each with its argument if it takes one, and with the answer that has
+to come; the handle, and the addresses of two functions that have to return 0 for that, or 0."""
+
+
 class ReplayStream(NamedTuple):
     """A stream that is ready for a replay."""
 
@@ -109,6 +117,8 @@ class ReplayStream(NamedTuple):
     """Whether the copies need the stream entered, so that all frameworks make them there."""
     marked: bool
     """Whether the end of the call has to be marked, since the stream may be destroyed before the next."""
+    questions: Questions | None
+    """How C sees that the stream is still ready; None if it can't see that."""
 
 
 class ReplayStreams:
@@ -171,4 +181,18 @@ class ReplayStreams:
             stream = Stream._make(backend, backend.as_stream(handle), self._device, owner)
         stream = self._order.hold(stream)
         launch = self._graph.bind(stream)
-        return ReplayStream(stream, launch, self._entered or elsewhere, not lives_while_held(stream))
+        entered, marked = self._entered or elsewhere, not lives_while_held(stream)
+        questions = None if entered or marked else self._questions(stream, handle)
+        return ReplayStream(stream, launch, entered, marked, questions)
+
+    def _questions(self, stream: Stream, handle: Hashable) -> Questions | None:
+        if self._framework is None or self._asked_device is None:
+            return None
+        current = self._framework.current_handle(self._asked_device)
+        if current is None:
+            return None
+        status = self._backend.status_function(stream._native)
+        if status is None:
+            return ((*current, handle), (self._status, stream._native, _IDLE)), 0, 0, 0
+        number = self._backend.handle_int(stream._native)
+        return ((*current, handle),), number, status.address, status.alive

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import sys
-import threading
 import types
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial, update_wrapper
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from .._core import capture_table, ownership
+from .._core.extension import fast, new_lock
 from .._core.streams import Stream
 from ..errors import GraphStateError
 from .arguments import Arguments, Shape
 from .bound_inputs import Unpatchable
 from .cache import GraphCache, Uncaptured, check_bucket
-from .call_order import current_stream_or_none
+from .call_order import ReplayStream, current_stream_or_none
 from .containers import rebuild
+from .graphed_method import GraphedMethod
+from .guards import Guarded, guarded
 from .options import CacheInfo, GraphInputs, Options
 from .per_instance import PerInstance
 from .recorded_call import RecordedCall, Swap
@@ -27,27 +29,6 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 T = TypeVar("T")
-R_co = TypeVar("R_co", covariant=True)
-
-
-class GraphedMethod(Protocol[P, R_co]):
-    """A graphed method of an instance: a bound method, which has the attributes of its `Graphed`."""
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """As `Graphed.__call__`, without the instance."""
-        ...
-
-    def cache_info(self) -> CacheInfo:
-        """As `Graphed.cache_info`, of this instance."""
-        ...
-
-    def cache_clear(self) -> None:
-        """As `Graphed.cache_clear`, of this instance."""
-        ...
-
-    def explain(self) -> list[GraphInputs]:
-        """As `Graphed.explain`, of this instance."""
-        ...
 
 
 class Graphed(Generic[P, R]):
@@ -75,12 +56,27 @@ class Graphed(Generic[P, R]):
         self._arguments = Arguments(function, self._skip)
         self._positional: Shape = (self._arguments.positional, ())
         self._instances: PerInstance[Graphed[..., R]] = PerInstance(getattr(function, "__name__", ""))
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._cache = GraphCache(options)
+        self._latest: tuple[RecordedCall, Guarded] | None = None
+        """The graph of the latest call, and what sees that the next one is like that, if anything does."""
         ownership.track(self)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function, or replay what it did."""
+        latest = self._latest
+        if latest is not None and not capture_table.thread.graphs:
+            found: Any = latest[1].same(args, kwargs)
+            if type(found) is tuple:  # replayed: the result
+                return found[0]  # type: ignore[no-any-return]
+            if found is not None and not self._in_a_call():
+                where = found.pop()
+                with self._lock:
+                    if latest is not self._latest or where is not latest[1].where:
+                        where = None  # another thread has called meanwhile
+                    replayed = self._replay(latest[0], latest[0].signature, found, where=where)
+                if replayed is not None:
+                    return replayed[0]  # type: ignore[no-any-return]
         if capture_table.thread.graphs or self._in_a_call():
             return self._function(*args, **kwargs)
         given: tuple[Any, ...] = args
@@ -107,31 +103,58 @@ class Graphed(Generic[P, R]):
                 if len(leaves) > 1 and has_repeats(leaves):
                     signature = (signature, repeats(leaves))
                 if reader.modes is not None:
-                    context = reader.modes(leaves)
+                    context = reader.modes.read(leaves)
             key = (signature, context) if choose is None else (bucket, context)
             recorded = cache.graphs.get(key)
         except Exception as error:
             raise self._unreadable(error, bucket, shape, values) from error
         if recorded is not None:
+            call = Call(key, signature, args[: self._skip], shape, values, leaves)
             with self._lock:
+                if not recorded.guard_tried:
+                    self._guard(recorded, call, len(given), kwargs)
                 replayed = self._replay(recorded, signature, leaves, current)
             if replayed is not None:
                 return replayed[0]  # type: ignore[no-any-return]
         return self._run_or_capture(Call(key, signature, args[: self._skip], shape, values, leaves))
 
+    def _guard(self, recorded: RecordedCall, call: Call, count: int, names: Iterable[str]) -> None:
+        """Have calls like this one seen at once, if that can be done."""
+        recorded.guard_tried = True
+        if fast is not None and self._choose is None:
+            sources = self._arguments.sources(count, names)
+            parts = recorded.inputs, recorded.result, call, sources, self._instance
+            recorded.guarded = guarded(*parts, self._cache.reader, self._lock)
+
+    def _pause(self) -> None:
+        """Have no guard replay on its own until the next call; the lock is held."""
+        latest = self._latest
+        if latest is not None:
+            self._cache.count_replays(latest[0], latest[1].same.stop())
+            self._latest = None
+
     def _in_a_call(self) -> bool:
         """Return True in a signal handler or a finaliser that interrupts another call of this thread."""
-        return self._lock._is_owned()  # type: ignore[attr-defined,no-any-return]
+        return self._lock._is_owned()  # type: ignore[union-attr,no-any-return]
 
     def _replay(
-        self, recorded: RecordedCall, signature: Hashable, leaves: Leaves, current: Stream | None = None
+        self,
+        recorded: RecordedCall,
+        signature: Hashable,
+        leaves: Leaves,
+        current: Stream | None = None,
+        where: ReplayStream | None = None,
     ) -> tuple[Any] | None:
-        """Replay a call and return its result; None if the graph or its stream can't be used now."""
+        """Replay a call and return its result; None if the graph or its stream can't be used now.
+
+        `current` is the current stream, if it is known; `where` that of the latest call, if it is ready.
+        """
+        self._pause()
         if recorded.closed:  # by another thread
             return None
         if self._choose is not None:
             check_bucket(signature, recorded.signature, self)
-        where = recorded.streams.ready(current)
+        where = where or recorded.streams.ready(current)
         if where is None:
             return None
         try:
@@ -139,12 +162,16 @@ class Graphed(Generic[P, R]):
         except Unpatchable as error:
             self._cache.drop(recorded, str(error).rstrip("."))
             return None
-        self._cache.count_replay(recorded)
+        self._cache.count_replays(recorded)
+        if recorded.guarded is not None:
+            recorded.guarded.follow(leaves, where)
+            self._latest = recorded, recorded.guarded
         return (result,)
 
     def _run_or_capture(self, call: Call) -> R:
         """Run the function, or capture and replay it if it was run often enough."""
         with self._lock:
+            self._pause()
             names = self._arguments.names(call.shape)
             found = self._cache.find_or_capture(call, self._run, names, self)
             if isinstance(found, RecordedCall):
@@ -180,6 +207,7 @@ class Graphed(Generic[P, R]):
         For a method on the class, these are the sums over the instances; `max_graphs` holds for each.
         """
         with self._lock:
+            self._pause()
             infos = [self._cache.info()]
         infos += [each.cache_info() for each in self._instances]
         sums = CacheInfo(*map(sum, zip(*infos, strict=True)))
@@ -217,11 +245,12 @@ class Graphed(Generic[P, R]):
                 "call it outside of signal handlers and finalisers."
             )
         with self._lock:
+            self._pause()
             self._cache.close()
             self._cache = GraphCache(self._options)
 
     def _after_fork(self) -> None:
-        self._lock = threading.RLock()
+        self._lock, self._latest = new_lock(), None
         self._cache = GraphCache(self._options)
 
     # ---- as a method ---------------------------------------------------------------------------

@@ -104,6 +104,10 @@ class InputNodes:
                 else:
                     sources[number] = address
 
+    def addresses(self, count: int) -> list[int] | None:
+        """Return where the nodes read `count` arrays; None if they do not, or from copies of them."""
+        return self._sources if len(self._sources) == count and all(self._sources) else None
+
     def _set(self, number: int, address: int) -> bool:
         try:
             self._setters[number](address)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .._core import stream_stack
 from .._core.pools import PoolId
@@ -21,6 +21,9 @@ from .recorded_work import RecordedWork, check_unwritten, nothing_recorded
 from .results import Result
 from .signature import Call, Leaves, Reader
 from .static_inputs import StaticInputs
+
+if TYPE_CHECKING:
+    from .guards import Guarded
 
 Swap = Callable[[Any], Any]
 """Returns what the function gets in the place of a value in its arguments."""
@@ -45,6 +48,10 @@ class RecordedCall:
     used: int = 0
     """When the graph was replayed last, counted in replays of the function."""
     closed: bool = False
+    guarded: Guarded | None = None
+    """Sees that calls are alike."""
+    guard_tried: bool = False
+    """Whether that was made, if it can be."""
 
     def is_on_device_of(self, stream: Stream) -> bool:
         """Return True if the graph was captured on a stream's device."""

@@ -92,6 +92,14 @@ class Result:
             raise TypeError(f"{subject}, which can't be copied; use outputs='static'.")
         return True
 
+    def of_every_call(self) -> tuple[Any] | None:
+        """Return the result of every call, in a tuple, if that is always the same object."""
+        if self._copies:
+            return None
+        if type(self._template) is Output:
+            return (self._arrays[self._template.index],)
+        return None if self._constant is None else (self._constant,)
+
     def for_call(self, leaves: Leaves, stream: Stream) -> Any:
         """Return the result of a replay on a stream, for the call with these arrays."""
         arrays = self._new_arrays(stream) if self._copies else self._arrays

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields, is_dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 from .arguments import Shape
@@ -14,6 +13,9 @@ from .values import Values
 
 Leaves = list[Any]
 """The arrays in the arguments of a call, in order."""
+
+
+_MODES = ("is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled", "get_autocast_dtype")
 
 
 class Call(NamedTuple):
@@ -43,8 +45,8 @@ class Reader:
         self._values = Values()
         self.array_types: dict[type, Any] = {}
         """The `ArrayType` of every type that was seen; None if its objects are not arrays."""
-        self.modes: Callable[[Leaves], Hashable] | None = None
-        """Reads the modes of a framework in which the same function does different work."""
+        self.modes: Modes | None = None
+        """Those of a framework in which the same function does different work."""
 
     def read(self, values: Sequence[Any], leaves: Leaves) -> tuple[Hashable, ...]:
         """Return the values' part of the signature, and append the arrays to the leaves.
@@ -164,18 +166,26 @@ def repeats(leaves: Leaves) -> Hashable:
     return tuple([ids.index(each) for each in ids])
 
 
-def _modes_of(package: Any, kind: str) -> Callable[[Leaves], Hashable] | None:
-    """Return what reads the modes of a framework like torch, for tensors on a kind of device."""
-    names = ("is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled", "get_autocast_dtype")
-    if not all(hasattr(package, name) for name in names):
-        return None
-    grad, inference, autocast, dtype = (getattr(package, name) for name in names)
-    autocast = partial(autocast, kind)
+class Modes:
+    """Reads the modes of a framework like torch, for tensors on a kind of device."""
 
-    def read(leaves: Leaves) -> Hashable:
-        if autocast():
-            kinds = {leaf.device.type for leaf in leaves if hasattr(leaf, "copy_")}
-            return grad(), inference(), *((kind, dtype(kind)) for kind in sorted(kinds))
-        return grad(), inference()
+    def __init__(self, package: Any, kind: str) -> None:
+        grad, inference, autocast, dtype = (getattr(package, name) for name in _MODES)
+        self._switches: tuple[tuple[Any, ...], ...] = ((grad,), (inference,), (autocast, kind))
 
-    return read
+        def read(leaves: Leaves) -> Hashable:
+            if autocast(kind):
+                kinds = {leaf.device.type for leaf in leaves if hasattr(leaf, "copy_")}
+                return grad(), inference(), *((kind, dtype(kind)) for kind in sorted(kinds))
+            return grad(), inference()
+
+        self.read: Callable[[Leaves], Hashable] = read
+
+    def answers(self) -> tuple[tuple[Any, ...], ...] | None:
+        """Return what to call with which argument, and the answers now; None in autocast."""
+        found = tuple((*switch, switch[0](*switch[1:])) for switch in self._switches)
+        return None if found[-1][-1] else found
+
+
+def _modes_of(package: Any, kind: str) -> Modes | None:
+    return Modes(package, kind) if all(hasattr(package, name) for name in _MODES) else None

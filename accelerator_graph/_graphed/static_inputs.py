@@ -100,7 +100,7 @@ class StaticInputs:
         self.bound = bound_inputs(
             graph, self.arrays, self.array_types, found, self._firsts, outputs, stream, capture
         )
-        self._in_flight = InFlight([self.array_types[i] for i in sorted(self.bound.arguments)])
+        self._in_flight = InFlight([self.array_types[i] for i in self.bound.in_order])
         rest = (i for i in self._firsts if i not in self.bound.arguments)
         return [i for i in rest if self.array_types[i].kind != "place"]
 
@@ -173,6 +173,17 @@ class StaticInputs:
         for i, static, assign in self._copies_in:
             self._copy(stream, assign, static, leaves[i])
 
+    def addresses(self) -> list[int] | None:
+        """Return where the graph reads the arrays of the latest call, and writes them if it does.
+
+        None if a call that has its arrays there has anything to copy.
+        """
+        if self._copies_back:
+            return None
+        if self.bound is not None:
+            return self.bound.addresses(len(self.arrays))
+        return None if self._copies_in else self._nodes.addresses(len(self.arrays))
+
     def copy_back(self, leaves: Leaves, stream: Stream) -> None:
         """Copy the static arrays that the function writes or returns to the caller's arrays."""
         bound = self.bound
@@ -182,7 +193,7 @@ class StaticInputs:
             else:
                 self.array_types[i].count_write(leaves[i])
         if bound is not None:
-            self._in_flight.keep([leaves[i] for i in sorted(bound.arguments)], stream)
+            self._in_flight.keep([leaves[i] for i in bound.in_order], stream)
 
 
 def _released(kept: tuple[list[Any], Stream, CallOrder]) -> None:

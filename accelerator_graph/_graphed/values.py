@@ -29,6 +29,21 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
+def is_constant(x: Any) -> bool:
+    """Return True if a value is described in the same way as long as it is the same object, and no array."""
+    cls = type(x)
+    if cls is tuple:
+        return all(map(is_constant, x))
+    if cls in _EXACT or cls in (float, complex) or issubclass(cls, Enum):
+        return True
+    return array_type_of(x) is None and _by_identity(cls, x)
+
+
+def _by_identity(cls: Any, x: Any) -> bool:
+    """Return True if nothing but the identity of an object counts."""
+    return array_type_of(x) is not None or cls.__eq__ is object.__eq__ or issubclass(cls, type)
+
+
 class Identity:
     """Describes an object by its identity, and keeps it alive."""
 
@@ -86,7 +101,7 @@ class Values:
     def _describer(self, cls: type, x: Any) -> Describe:
         if cls in _EXACT or issubclass(cls, Enum):
             return lambda x: x
-        if array_type_of(x) is not None or cls.__eq__ is object.__eq__ or issubclass(cls, type):
+        if _by_identity(cls, x):
             return Identity
         return self._parts_of
 

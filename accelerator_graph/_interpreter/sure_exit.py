@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, TypeVar, cast
 from weakref import ref
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Result = TypeVar("Result")
 
 
 class _Thread(threading.local):
@@ -81,6 +83,18 @@ class Section:
         """Undo everything that `begin` has done so far. May be called twice."""
         raise NotImplementedError
 
+    def run(self, work: Callable[..., Result], *args: Any) -> Result:
+        """Return ``work(*args)``, done inside: a ``with`` statement takes three times as long."""
+        try:
+            self.begin()
+            return work(*args)
+        finally:
+            try:
+                self.end()
+            except BaseException:  # an interrupt
+                self.end()
+                raise
+
     def __enter__(self) -> None:
         try:
             self.begin()
@@ -111,3 +125,11 @@ class Between(Section):
     def end(self) -> None:
         """Make the second call."""
         self._end()
+
+
+def run_inside(context: AbstractContextManager[object], work: Callable[..., Result], *args: Any) -> Result:
+    """Return ``work(*args)``, done inside a context."""
+    if isinstance(context, Section):
+        return context.run(work, *args)
+    with context:
+        return work(*args)

@@ -534,7 +534,7 @@ class Backend(Recorder):
     def status_function(self, stream: Any) -> StatusFunction | None:
         """Return a function in C that says whether a stream with a handle captures; None if there is none.
 
-        The library calls it in place of `capture_status` for each event of a capture that is diagnosed.
+        Called in place of `capture_status` for the events of a diagnosed capture, and ahead of some replays.
         """
         return None
 

@@ -266,16 +266,10 @@ class CudaBackend(Lends):
     # ---- graphs and executables ------------------------------------------------------------------
 
     def instantiate(self, graph: Graph) -> Executable:
-        """Make an executable with the flags that torch uses: each replay frees what the last one left."""
+        """Make an executable."""
         driver = self._driver
-        flags = driver.api.CUgraphInstantiate_flags
-        wanted = (
-            flags.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
-            | flags.CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY
-        )
-        with driver.relaxed(graph.context):
-            handle = driver.call("cuGraphInstantiate", graph.handle, wanted)
-        return Executable(handle, graph.context)
+        call = "cuGraphInstantiate", graph.handle, driver.instantiate_flags
+        return Executable(driver.relaxed(graph.context).run(driver.call, *call), graph.context)
 
     def single_executable(self, graph: Graph) -> bool:
         """Return True if the graph has nodes with which the driver allows it one executable at a time."""
@@ -298,8 +292,8 @@ class CudaBackend(Lends):
 
     def upload(self, executable: Executable, stream: Any) -> None:
         """Move the executable to the device, in stream order, without running it."""
-        with self._driver.relaxed_for(stream):
-            self._driver.call("cuGraphUpload", executable.handle, stream)
+        driver = self._driver
+        driver.relaxed_for(stream).run(driver.call, "cuGraphUpload", executable.handle, stream)
 
     def node_setter(self, graph: Graph, executable: Executable, node: int) -> base.NodeSetter | None:
         """Return a callable that changes parameters of a kernel, a copy or a fill."""

@@ -320,8 +320,8 @@ class HipBackend(Lends):
 
     def upload(self, executable: Executable, stream: Any) -> None:
         """Prepare the executable for its first run. AMD's runtime 7.2 only checks it."""
-        with self._driver.relaxed_for(stream):
-            self._driver.call("hipGraphUpload", executable.handle, int(stream))
+        driver = self._driver
+        driver.relaxed_for(stream).run(driver.call, "hipGraphUpload", executable.handle, int(stream))
 
     def update(self, executable: Executable, former: Graph, graph: Graph) -> base.Misfit | None:
         """Update the executable in place, unless kernels differ."""

@@ -9,7 +9,7 @@ from .. import api
 from .._core.modes import CaptureMode
 from .._interpreter.sure_exit import sure_exit
 from ..errors import UnsupportedError
-from ._graphs import CUDAGraph, TorchGraph, torch_module
+from ._graphs import CUDAGraph, TorchGraph, stream_of, torch_module
 
 _side_streams: dict[int, Any] = {}
 """One for each device, kept for good: torch reuses the memory of a pool on one stream only."""
@@ -82,8 +82,11 @@ class graph(api.graph[TorchGraph]):
                 "torch.cuda.graph; capture this graph with torch's own classes, `torchs_own` of these."
             )
         self.capture_stream: Any = stream or self.default_capture_stream or _side_stream()
+        known = self.capture_stream
+        if isinstance(known, torch_module().cuda.Stream):
+            known = stream_of(known)
         self._liveness = check_input_liveness
-        super().__init__(cuda_graph, pool, self.capture_stream, capture_error_mode)
+        super().__init__(cuda_graph, pool, known, capture_error_mode)
 
     def __enter__(self) -> None:  # type: ignore[override]
         if self._theirs is not None:

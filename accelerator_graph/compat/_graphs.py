@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import api
 from .._core import capture_table, switches
@@ -12,12 +12,15 @@ from .._core.capture_plan import CapturePlan
 from .._core.modes import CaptureMode
 from .._core.pools import AnyPool
 from .._core.stream_owners import Borrowed, FrameworkCurrent
-from .._core.streams import Stream, as_stream
+from .._core.streams import Stream
 from ..backends import registry
 from ..errors import CaptureError, UnsupportedError, capture_error
 from ..interop import registry as interop
 from ..interop.torch import Torch
 from . import _words as words
+
+if TYPE_CHECKING:
+    from ..backends.base import Backend
 
 _PASSED_ON = {
     "get_graph_data",
@@ -188,17 +191,28 @@ def _current() -> Stream:
     own = torch_module().cuda.current_stream()
     if not own.cuda_stream:
         raise capture_error("a capture of torch's current stream did not begin", reason="default_stream")
-    return as_stream(own)
+    return stream_of(own)
 
 
 def _following(device: int) -> Stream:
     """Return torch's current stream of a device, for a graph whose replays follow it."""
-    framework = next(each for each in interop.loaded() if isinstance(each, Torch))
-    name = framework.backend()
-    assert name is not None  # it has been asked for a stream
-    runtime = registry.get(name)
+    framework, runtime = _framework()
     handle, _ = framework.current_stream(device)
     return Stream._make(runtime, runtime.as_stream(handle), device, FrameworkCurrent(framework))
+
+
+def stream_of(own: Any) -> Stream:
+    """Return the stream that a ``torch.cuda.Stream`` stands for, and keep that object alive."""
+    _, runtime = _framework()
+    return Stream._make(runtime, runtime.as_stream(own.cuda_stream), own.device_index, Borrowed(own))
+
+
+def _framework() -> tuple[Torch, Backend]:
+    """Return torch's interop module and its backend. torch has been asked for a stream."""
+    for framework, name in interop.initialised():
+        if isinstance(framework, Torch):
+            return framework, registry.get(name)
+    raise AssertionError("torch has a stream, so it has initialised the device")
 
 
 def _prepare(torch: Any, device: int) -> None:

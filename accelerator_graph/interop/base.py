@@ -78,6 +78,13 @@ class Framework(ABC):
         """
         return None
 
+    def keeps_stream(self, handle: int, device: int) -> bool:
+        """Return True if this stream, which is current on this thread, is never destroyed.
+
+        Calls of a graphed function are then ordered by the stream itself, else by an event behind each.
+        """
+        return False
+
     def use_stream(self, handle: int, device: int) -> Undo | None:
         """Make a stream and its device the framework's current ones on this thread; return the undo.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import index
 from threading import RLock
@@ -23,6 +23,7 @@ from .._plugins.entry_points import IMPORT_NAMES
 from ..errors import BackendError, BackendLoadError
 from . import _contract as contract
 from .base import INTEROP_API_VERSIONS, Framework, PoolId
+from .hooks import has_hooks
 
 if TYPE_CHECKING:
     from ._contract import FrameworkReport as FrameworkReport
@@ -150,11 +151,12 @@ def _usable(name: str) -> Framework | None:
 
 def initialised() -> list[tuple[Framework, str]]:
     """Return the frameworks that have initialised a backend, and that backend's name."""
-    found = []
-    for framework in loaded():
-        backend = _initialised.get(framework) or _ask_backend(framework)
-        if backend is not None:
-            found.append((framework, backend))
+    modules, found = sys.modules, []
+    for name in names():
+        if name in modules and (framework := _made.get(name) or _usable(name)) is not None:
+            backend = _initialised.get(framework) or _ask_backend(framework)
+            if backend is not None:
+                found.append((framework, backend))
     return found
 
 
@@ -170,6 +172,12 @@ def active(backend: str) -> list[Framework]:
     return [framework for framework, name in initialised() if name == backend]
 
 
+def taking_part(backend: str) -> Sequence[Framework]:
+    """Return those of the same frameworks that have something to do in a capture."""
+    found = initialised()
+    return [each for each, name in found if name == backend and has_hooks(type(each))] if found else ()
+
+
 def active_by_name(backend: str) -> dict[str, Framework]:
     """Return the same frameworks by their import names."""
     return {_name_of(framework): framework for framework in active(backend)}
@@ -177,7 +185,16 @@ def active_by_name(backend: str) -> dict[str, Framework]:
 
 def current_stream(framework: Framework) -> tuple[int, int] | None:
     """Return handle and device of a framework's current stream on this thread, if it has one."""
-    return _ask(framework, "current_stream", _handle_and_device)
+    try:
+        answer = framework.current_stream()
+        if answer is None:
+            return None
+        handle, device = answer
+        return index(handle), index(device)
+    except (Exception, SystemExit) as error:
+        if not _is_left_out(framework, "current_stream", error, _handle_and_device):
+            raise
+        return None
 
 
 def as_stream(framework: Framework, obj: object) -> int | None:
@@ -231,10 +248,19 @@ def _ask(framework: Framework, method: str, read: Callable[..., T], *args: objec
         answer = getattr(framework, method)(*args)
         return None if answer is None else read(answer)
     except (Exception, SystemExit) as error:
-        if not raises_again(partial(_answer, framework, method, read, *args)):
+        if not _is_left_out(framework, method, error, read, *args):
             raise
-        complain(framework, method, f"failed with {text_of(error)}")
         return None
+
+
+def _is_left_out(
+    framework: Framework, method: str, error: BaseException, read: Callable[..., object], *args: object
+) -> bool:
+    """Warn that a framework is left out if its method raises again; return False if it does not."""
+    if not raises_again(partial(_answer, framework, method, read, *args)):
+        return False
+    complain(framework, method, f"failed with {text_of(error)}")
+    return True
 
 
 def _answer(framework: Framework, method: str, read: Callable[..., T], *args: object) -> T | None:

@@ -26,6 +26,9 @@ class Torch(Framework):
     _last: Any = None
     """torch's object for the stream that was used last. Making one takes longer than using it."""
 
+    def __init__(self) -> None:
+        self._kept: set[tuple[int, int]] = set()
+
     @property
     def torch(self) -> Any:
         """The module, which the program has imported."""
@@ -51,14 +54,22 @@ class Torch(Framework):
 
     def current_stream(self, device: int | None = None) -> tuple[int, int]:
         """Return torch's current stream."""
-        torch = sys.modules["torch"]
-        device = streams.current_device(torch) if device is None else device
-        return streams.current_handle(torch, device), device
+        return streams.current(sys.modules["torch"], device)
 
     def current_handle(self, device: int) -> tuple[Callable[[int], int], int] | None:
         """Return torch's raw getter."""
         getter = getattr(sys.modules["torch"]._C, "_cuda_getCurrentRawStream", None)
         return None if getter is None else (getter, device)
+
+    def keeps_stream(self, handle: int, device: int) -> bool:
+        """Return True for the streams that torch makes, which it never destroys.
+
+        Once such a stream has been current, it is known by its handle, whatever object stands for it then.
+        """
+        stream = handle, device
+        if stream not in self._kept and streams.is_torchs_own(sys.modules["torch"], handle, device):
+            self._kept.add(stream)
+        return stream in self._kept
 
     def use_stream(self, handle: int, device: int) -> Undo:
         """Make a stream torch's current one on its device, and that device the current one."""

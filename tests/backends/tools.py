@@ -12,7 +12,7 @@ from processes import execute
 
 ROOT = Path(__file__).resolve().parents[2]
 BACKENDS = str(ROOT / "accelerator_graph" / "backends")
-TIMEOUT = 60
+TIMEOUT = 120
 MODES = ("global", "thread_local", "relaxed")
 
 

@@ -91,7 +91,7 @@ def ended(*arguments: str, output: int, buffered: bool = True) -> tuple[int, str
     variables = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "" if buffered else "1"}
     command = [sys.executable, "-m", "accelerator_graph", *arguments]
     done = subprocess.run(
-        command, stdout=output, stderr=subprocess.PIPE, env=variables, text=True, timeout=60, check=False
+        command, stdout=output, stderr=subprocess.PIPE, env=variables, text=True, timeout=300, check=False
     )
     return done.returncode, done.stderr
 

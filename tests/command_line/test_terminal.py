@@ -48,7 +48,7 @@ def in_terminal(
                 if not pressed and until(shown):
                     os.killpg(process.pid, signal.SIGINT)  # as the terminal does
                     pressed = True
-        return process.wait(60), shown.replace("\r\n", "\n")
+        return process.wait(120), shown.replace("\r\n", "\n")
     finally:
         os.close(ours)
         process.kill()

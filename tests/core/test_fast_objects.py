@@ -11,7 +11,6 @@ import itertools
 import os
 import subprocess
 import sys
-import sysconfig
 import threading
 import weakref
 
@@ -326,13 +325,12 @@ for _ in range(2):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.needs("no_lock")
 def test_does_not_bring_the_interpreters_lock_back():
-    if not sysconfig.get_config_var("Py_GIL_DISABLED"):
-        pytest.skip("this interpreter has its lock")
     code = f"""
 import sys
 sys.path[:0] = [{str(ROOT / "tests")!r}]
-from core from core import fast_bench
+from core import fast_bench
 fast_bench.load({str(extension())!r})
 sys.exit(sys._is_gil_enabled())
 """

@@ -12,7 +12,7 @@ from lanes import lack
 from processes import execute
 from simulators.cuda.build import environment
 
-TIMEOUT = 60
+TIMEOUT = 120
 SWITCH = "ACCELERATOR_GRAPH_PURE_PYTHON"
 
 SCRIPT = """

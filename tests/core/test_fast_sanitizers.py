@@ -20,7 +20,7 @@ from simulators.compiling import compiler
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = "address,undefined"
 THREADS = "thread"
-TESTS = ("test_fast", "test_fast_objects", "test_fast_watch")
+TESTS = ("test_fast", "test_fast_guard", "test_fast_objects", "test_fast_watch")
 LIBRARIES = {MEMORY: "libasan.so", THREADS: "libtsan.so"}
 
 
@@ -89,14 +89,14 @@ class Bug(NamedTuple):
     said: str = "failed|Fatal Python error|hangs"
 
 
-LAUNCHED = r"if \(code == 0\)"
+LAUNCHED = r"return code == 0"
 FREED = "char *gone = malloc(8); free(gone); code += *(volatile char *)gone * 0;"
 
 BUGS = {
-    "keeps the interpreter's lock": Bug("launch", r"Py_(BEGIN|END)_ALLOW_THREADS", ""),
-    "ignores the code": Bug("launch", LAUNCHED, "if (1)"),
-    "launches into a capture of others": Bug("launch", r"\|\| status != 0", ""),
-    "takes no lock": Bug("launch", r"!launch_reserve\(self\)", "0"),
+    "keeps the interpreter's lock": Bug("launch_now", r"Py_(BEGIN|END)_ALLOW_THREADS", ""),
+    "ignores the code": Bug("launch", LAUNCHED, "return 1"),
+    "launches into a capture of others": Bug("launch_now", r"\|\| status != 0", ""),
+    "takes no lock": Bug("launch_now", r"!launch_reserve\(self\)", "0"),
     "ignores the latest run": Bug("launch_reserve", r"\*self->latest == self->stream", "1"),
     "can't be interrupted": Bug("lock_enter", r"-1, 1\)", "-1, 0)"),
     "ignores captures": Bug("launcher_call", r"PyDict_GET_SIZE\(self->captures\) == 0", "1"),
@@ -111,6 +111,21 @@ BUGS = {
         "method_call", r"PyObject_TypeCheck\([^()]*(\([^()]*\))?[^()]*\)", "1"
     ),
     "a method keeps what it calls": Bug("method_call", r"Py_DECREF\(held\);", ""),
+    "takes another shape for alike": Bug("layout_is_of", r"memcmp\(here.shape[^()]*\) != 0", "0"),
+    "takes other strides for alike": Bug("layout_is_of", r"memcmp\(here.strides[^()]*\) != 0", "0"),
+    "takes other elements for alike": Bug("layout_is_of", r"\|\| here.bits != mine->bits", ""),
+    "takes another device for alike": Bug("layout_is_of", r"\|\| here.device_id != mine->device_id", ""),
+    "takes one array twice": Bug("guard_fits", r"if \(arrays\[before\] == value\)", "if (0)"),
+    "ignores gradients": Bug("guard_fits", r"grad != each->requires_grad", "0"),
+    "ignores modes": Bug("guard_fits", r"answered\(self->modes\)", "1"),
+    "trusts a dead reference": Bug("refers_to", r"&& object != Py_None", ""),
+    "repeats what has moved meanwhile": Bug("guard_launch", r"&& memcmp\([^()]*\([^()]*\)[^()]*\) == 0", ""),
+    "repeats while the stream captures": Bug("target_is_ready", r"&& status == 0", ""),
+    "repeats without the lock": Bug("guard_launch", r"PyThread_acquire_lock\([^()]*\)", "1"),
+    "a guard lets its launcher go too early": Bug("guard_call", r"target_hold\(&target\);", ""),
+    "a guard hides from the collector": Bug(
+        "guard_traverse", r"Py_VISIT\(self->parameters\[i\]\.value\);", ""
+    ),
     "a broken capture goes on": Bug("watch_goes_on", r"&& state == self->active", ""),
     "a watch hides from the collector": Bug("watch_traverse", r"Py_VISIT\(self->ask\);", ""),
     "reads what was freed": Bug("launch", LAUNCHED, rf"{FREED} \g<0>", MEMORY, "heap-use-after-free"),
@@ -122,7 +137,7 @@ BUGS = {
         "integer overflow",
     ),
     "races": Bug(
-        "launch",
+        "launch_now",
         r"if \(self->lock != NULL\)",
         r"static volatile long count; count++; \g<0>",
         THREADS,

@@ -17,8 +17,8 @@ pytest_plugins = ["core.fast_fixtures"]
 STATUS = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))
 STREAM, ACTIVE = 1 << 40, 3
 MONITORING = sys.version_info >= (3, 12)
-only_monitoring = pytest.mark.skipif(not MONITORING, reason="there, it is a trace and profile function")
-only_tracing = pytest.mark.skipif(MONITORING, reason="there, it is called by sys.monitoring")
+only_monitoring = pytest.mark.needs("monitoring")
+only_tracing = pytest.mark.needs("tracing")
 
 
 class Driver:

@@ -3,10 +3,8 @@
 import inspect
 import linecache
 import os
-import random
 import signal
 import sys
-import threading
 
 import pytest
 
@@ -14,6 +12,8 @@ import accelerator_graph as ag
 from accelerator_graph import interop
 from accelerator_graph._core import capture_table
 from accelerator_graph.interop.base import Framework
+
+from . import random_signals
 
 PACKAGE = os.path.dirname(ag.__file__)
 UNINTERRUPTIBLE = ("try:", "finally:", "else:", "with ")  # no signal is handled there, only traced
@@ -163,37 +163,19 @@ def test_by_hand_reset_recovers():
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timer")
 def test_real_signals_at_random_moments_leave_no_trace():
-    def interrupt(number, frame):
-        if armed:  # another thread may be given the signal, and tell Python when the timer has been stopped
-            raise KeyboardInterrupt
+    def capture():
+        with graph:
+            stream.launch(log.append, 1)
 
-    armed = False
-    assert threading.current_thread() is threading.main_thread()
-    rng = random.Random(20)
-    before = signal.signal(signal.SIGALRM, interrupt)
+    def check():
+        graph.reset()
+        assert not capture_table.live
+        assert ag.current_stream() is None
+        assert stream._backend.capture_status(stream.native) == "none"
+
     stream, log = ag.Stream(backend="cpu"), []
     graph = ag.Graph(stream=stream)
-    struck = 0
-    try:
-        for _ in range(600):
-            try:
-                armed = True
-                signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, 150e-6))
-                try:
-                    with graph:
-                        stream.launch(log.append, 1)
-                finally:
-                    signal.setitimer(signal.ITIMER_REAL, 0)
-                    armed = False
-            except KeyboardInterrupt:
-                struck += 1
-            graph.reset()
-            assert not capture_table.live
-            assert ag.current_stream() is None
-            assert stream._backend.capture_status(stream.native) == "none"
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    assert struck > 20
+    random_signals.interrupt(capture, check, rounds=600)
     with stream, graph:
         stream.launch(log.append, 2)
     graph.replay()
@@ -223,26 +205,12 @@ def test_an_interrupt_at_any_line_leaves_no_stream_current(body):
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timer")
 def test_real_signals_leave_no_stream_current():
-    def interrupt(number, frame):
-        if armed:
-            raise KeyboardInterrupt
+    def enter():
+        with stream:
+            pass
 
-    rng, stream, struck, armed = random.Random(20), ag.Stream(backend="cpu"), 0, False
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        for _ in range(2000):
-            try:
-                armed = True
-                signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, 40e-6))
-                try:
-                    with stream:
-                        pass
-                finally:
-                    signal.setitimer(signal.ITIMER_REAL, 0)
-                    armed = False
-            except KeyboardInterrupt:
-                struck += 1
-            assert ag.current_stream() is None
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    assert struck > 20
+    def check():
+        assert ag.current_stream() is None
+
+    stream = ag.Stream(backend="cpu")
+    random_signals.interrupt(enter, check, rounds=2000)

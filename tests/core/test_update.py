@@ -2,7 +2,6 @@
 
 import gc
 import threading
-import time
 import weakref
 
 import pytest
@@ -11,6 +10,9 @@ import accelerator_graph as ag
 from accelerator_graph._core import ownership, update
 from accelerator_graph.backends.base import Misfit
 from accelerator_graph.backends.cpu import CpuBackend
+
+LIMIT = 120
+"""Seconds after which a test counts as hanging."""
 
 
 def failure(call):
@@ -44,10 +46,12 @@ class LaunchesAtOnce(Fails):
 
     serialises_replays = True
     guard = threading.RLock()
+    launching = threading.Event()
 
     def replay(self, executable, stream):
         if self.held is not None:
-            self.held.wait(10)
+            self.launching.set()
+            assert self.held.wait(LIMIT)
         with self.guard:
             super().replay(executable, stream)
 
@@ -188,9 +192,10 @@ def test_an_update_waits_for_launches_that_hold_no_lock(backend, capture, ran, m
     bound = graph.bind()
     assert graph._runner.executable.lock is None
     monkeypatch.setattr(Fails, "held", threading.Event())
+    monkeypatch.setattr(LaunchesAtOnce, "launching", threading.Event())
     launching = threading.Thread(target=bound)
     launching.start()
-    time.sleep(0.02)
+    assert LaunchesAtOnce.launching.wait(LIMIT)
     done = graph.update(other)
     assert done == (False, "a launch of the executable went on in another thread", None)
     Fails.held.set()
@@ -389,13 +394,13 @@ def test_a_launch_during_an_update_waits_for_it(backend, capture, ran, stream, l
 
     def slowly(self, executable, former, new):
         inside.set()
-        assert go_on.wait(10)
+        assert go_on.wait(LIMIT)
         return CpuBackend.update(self, executable, former, new)
 
     monkeypatch.setattr(Fails, "update", slowly)
     updating = threading.Thread(target=graph.update, args=(other,))
     updating.start()
-    assert inside.wait(10)
+    assert inside.wait(LIMIT)
     launching = threading.Thread(target=bound)
     launching.start()
     launching.join(0.05)

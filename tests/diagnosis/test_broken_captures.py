@@ -280,13 +280,13 @@ def test_two_captures_at_once_are_told_apart(stream):
             graph = ag.Graph(diagnose=True)
             with graph:
                 begun.set()
-                assert ended.wait(20)
+                assert ended.wait(120)
                 mine.launch(int)
             errors.append(graph.num_nodes)
 
     thread = threading.Thread(target=other)
     thread.start()
-    assert begun.wait(20)
+    assert begun.wait(120)
     named(waits, ag.Graph(diagnose=True), stream)
     ended.set()
     thread.join()

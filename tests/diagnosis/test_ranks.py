@@ -306,12 +306,12 @@ def test_two_ranks_over_a_store(graph, monkeypatch):
 
     def rank(number):
         for _ in range(3):
-            found[number] = ag.check_ranks(graph, (store, number, 2), timeout=30)
+            found[number] = ag.check_ranks(graph, (store, number, 2), timeout=120)
 
     threads = [threading.Thread(target=rank, args=(number,), name=str(number)) for number in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     assert [found[number].rank for number in range(2)] == [0, 1]
     assert all(each.agree and each.size == 2 for each in found.values())

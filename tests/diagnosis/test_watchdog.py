@@ -6,13 +6,15 @@ import io
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._core import progress
 from accelerator_graph.backends.cpu import CpuBackend
+
+LIMIT = 120
+"""Seconds after which a test counts as hanging."""
 
 
 class Gates:
@@ -23,10 +25,10 @@ class Gates:
 
     def stop(self):
         self.reached.release()
-        assert self.open.acquire(timeout=60)
+        assert self.open.acquire(timeout=LIMIT)
 
     def arrive(self):
-        assert self.reached.acquire(timeout=60)
+        assert self.reached.acquire(timeout=LIMIT)
 
 
 @pytest.fixture
@@ -187,10 +189,10 @@ def test_a_block_that_is_left_in_time(stream, gates):
     graph, file = captured(stream, gates), io.StringIO()
     for _ in range(5):
         gates.open.release()
-    with ag.watchdog(graph, 30, file=file) as dog:
+    with ag.watchdog(graph, LIMIT, file=file) as dog:
         graph.replay()
         stream.synchronize()
-    dog._thread.join(30)
+    dog._thread.join(LIMIT)
     assert not dog._thread.is_alive()
     assert (dog.report, file.getvalue()) == (None, "")
 
@@ -203,16 +205,20 @@ def test_a_replay_that_hangs(stream, gates):
     for _ in range(3):
         gates.arrive()
 
+    waiting = threading.Event()
+
     def waits_for_the_replay():
+        waiting.set()
         stream.synchronize()
 
     thread = threading.Thread(target=waits_for_the_replay, name="waiting")
+    thread.start()
+    assert waiting.wait(LIMIT)
     with ag.watchdog(graph, 0.2, file=file) as dog:
-        thread.start()
-        dog._thread.join(30)
+        dog._thread.join(LIMIT)
     for _ in range(3):
         gates.open.release()
-    thread.join(30)
+    thread.join(LIMIT)
     assert dog.report.places == {0: "in 'layer / all-reduce'"}
     assert (dog.report.rank, dog.report.seconds) == (0, 0.2)
     assert "waits_for_the_replay" in dog.report.stacks["waiting"]
@@ -226,7 +232,7 @@ def test_a_graph_without_markers_has_stacks(stream):
     with ag.Graph() as graph:
         stream.launch(str)
     with ag.watchdog(graph, 0.05, file=io.StringIO()) as dog:
-        dog._thread.join(30)
+        dog._thread.join(LIMIT)
     assert dog.report.places == {0: "not known, since its graph was made without progress=True"}
     assert "test_a_graph_without_markers" in dog.report.stacks[threading.current_thread().name]
 
@@ -239,7 +245,7 @@ def test_ranks_tell_each_other(stream, gates):
     gates.arrive()
     others = ["1 in 'layer'", "2 in no label"]
     with ag.watchdog(graph, 0.05, lambda text: [text, *others], file=io.StringIO()) as dog:
-        dog._thread.join(30)
+        dog._thread.join(LIMIT)
     for _ in range(4):
         gates.open.release()
     stream.synchronize()
@@ -252,7 +258,7 @@ def test_other_ranks_that_say_nothing(stream):
     with ag.Graph(progress=True) as graph:
         stream.launch(str)
     with ag.watchdog(graph, 0.05, (Store(), 1, 2), file=io.StringIO()) as dog:
-        dog._thread.join(30)
+        dog._thread.join(LIMIT)
     assert dog.report.rank == 1
     assert dog.report.places == {
         0: "its watchdog has said nothing: it is not waiting for a graph, or it has ended",
@@ -267,7 +273,7 @@ def test_ranks_that_can_not_be_asked(stream):
     with ag.Graph(progress=True) as graph:
         stream.launch(str)
     with ag.watchdog(graph, 0.05, gather, file=io.StringIO()) as dog:
-        dog._thread.join(30)
+        dog._thread.join(LIMIT)
     assert dog.report.places == {0: "no run has begun (the others can't be asked: the store is gone)"}
 
 
@@ -281,30 +287,30 @@ def test_a_rank_that_can_not_ask_says_which_it_is(stream):
     with ag.Graph(progress=True) as graph:
         stream.launch(str)
     with ag.watchdog(graph, 0.05, (Gone(), 3, 8), file=io.StringIO()) as dog:
-        dog._thread.join(30)
+        dog._thread.join(LIMIT)
     assert dog.report.rank == 3
     assert dog.report.places == {3: "no run has begun (the others can't be asked: the store is gone)"}
 
 
 def test_blocks_of_one_watchdog_may_be_nested(stream):
     file = io.StringIO()
-    dog = ag.watchdog(ag.Graph(), 0.2, file=file)
+    dog = ag.watchdog(ag.Graph(), LIMIT, file=file)
     with dog:
         outer = dog._thread
         with dog:
             inner = dog._thread
     for thread in (outer, inner):
-        thread.join(30)
+        thread.join(LIMIT)
         assert not thread.is_alive()
     assert (dog.report, file.getvalue()) == (None, "")
 
 
 def test_a_block_whose_end_is_skipped(stream):
-    dog = ag.watchdog(ag.Graph(), 0.2, file=io.StringIO())
+    dog = ag.watchdog(ag.Graph(), 2, file=io.StringIO())
     leave = dog.__exit__  # as the interpreter does
     dog.__enter__()
     del leave
-    dog._thread.join(30)
+    dog._thread.join(LIMIT)
     assert dog.report is None
 
 
@@ -340,30 +346,30 @@ import accelerator_graph as ag
 file = io.StringIO()
 file.close()
 with ag.watchdog(ag.Graph(), 0.2, file=file, exit=True):
-    threading.Event().wait(50)
+    threading.Event().wait()
 """
-    began = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=LIMIT, check=False)
     assert done.returncode == 1
-    assert time.monotonic() - began < 30
 
 
 def test_it_ends_the_process_if_it_is_to():
     program = """
 import threading
 import accelerator_graph as ag
+begun = threading.Event()
 with ag.Stream(backend="cpu") as stream, ag.Graph(progress=True) as graph, ag.label("forever"):
+    stream.launch(begun.set)
     stream.launch(threading.Event().wait)
 graph.replay()
+begun.wait()
 with ag.watchdog(graph, 0.2, exit=True):
     stream.synchronize()
 """
-    began = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LIMIT,
         check=False,
     )
     assert done.returncode == 1
@@ -371,4 +377,3 @@ with ag.watchdog(graph, 0.2, exit=True):
         "watchdog: rank 0 is still waiting after 0.2 s",
         "  rank 0: in 'forever'",
     ]
-    assert time.monotonic() - began < 30

@@ -34,7 +34,8 @@ class Outcomes:
         self.slice = slice(first - 1, None, step)
 
     def pytest_configure(self) -> None:
-        pytest.register_assert_rewrite("faults.bench", "faults.operations", "core.test_interrupts")
+        helpers = ("faults.bench", "faults.operations", "core.random_signals", "core.test_interrupts")
+        pytest.register_assert_rewrite(*helpers)
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = items[self.slice]

@@ -15,7 +15,7 @@ from accelerator_graph._interpreter.sure_exit import Section
 from .vendor import vendor
 
 _DRAIN = ownership.drain.__code__
-_SECTION = (Section.__enter__.__code__, Section.__exit__.__code__)
+_SECTION = (Section.run.__code__, Section.__enter__.__code__, Section.__exit__.__code__)
 """What sets the context or the mode of the thread, and what sets it back."""
 
 

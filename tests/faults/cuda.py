@@ -262,7 +262,8 @@ def noting(note: Callable[[str], None]) -> Iterator[None]:
     """Let every call of the backend be noted."""
     driver = registry.get("cuda")._driver
     api = driver.api
-    address, driver.launch_address = driver.launch_address, 0  # what C calls is not noted
+    launch = driver.launch_found
+    driver.launch_found = launch._replace(address=0)  # what C calls is not noted
     driver.api = _Api(api, note)
     calls = update.calls_of(driver)
     assert calls is not None
@@ -283,7 +284,7 @@ def noting(note: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         edges.Function = made
-        driver.launch_address = address
+        driver.launch_found = launch
         driver.api = api
         driver.calls = calls
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import signal
 import sys
 from itertools import count
@@ -11,6 +10,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._core import ownership
+from core import random_signals
 from core.test_interrupts import HandlerRaised, by_hand, with_graph, with_side_stream
 from lanes import step
 
@@ -176,35 +176,18 @@ def test_after_an_interrupt_at_any_moment_of_a_destruction_all_is_destroyed_once
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timer")
 def test_real_signals_at_random_moments_leave_no_trace():
-    def interrupt(number, frame):
-        if armed:  # a signal may come after the timer was stopped
-            raise KeyboardInterrupt
+    def capture():
+        with graph:
+            stream.fill(MEMORY, 1)
 
-    armed = True
-    rng = random.Random(20)
+    def look():
+        graph.reset()
+        no_capture()
+        assert vendor.place() == ELSEWHERE
+        vendor.exchange(MODE)  # not looked at: see vendor.NOT_COVERED
+        figures.states_checked += 1
+
     stream = ag.Stream(0, backend=BACKEND)
     graph = ag.Graph(stream=stream)
-    handler = signal.signal(signal.SIGALRM, interrupt)
-    struck = 0
-    try:
-        for _ in range(1000):
-            try:
-                armed = True
-                signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, 300e-6))
-                try:
-                    with graph:
-                        stream.fill(MEMORY, 1)
-                finally:
-                    signal.setitimer(signal.ITIMER_REAL, 0)
-                    armed = False
-            except KeyboardInterrupt:
-                struck += 1
-            graph.reset()
-            no_capture()
-            assert vendor.place() == ELSEWHERE
-            vendor.exchange(MODE)  # not looked at: see vendor.NOT_COVERED
-            figures.states_checked += 1
-    finally:
-        signal.signal(signal.SIGALRM, handler)
-    assert struck > 20
+    random_signals.interrupt(capture, look, rounds=1000)
     check(graph, stream, ag.graph_pool_handle())

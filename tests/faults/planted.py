@@ -76,6 +76,10 @@ class Entered:
         if not self.never and error == (None, None, None):
             self.block.__exit__(*error)
 
+    def run(self, work: Callable[..., Any], *args: Any) -> Any:
+        with self:
+            return work(*args)
+
 
 def never_leave(original: Any) -> Any:
     return lambda *args: Entered(original(*args), never=True)

@@ -18,7 +18,7 @@ from simulators.amd import runtime as amd
 from simulators.compiling import ROOT
 from simulators.cuda.build import environment as cuda_environment
 
-TIMEOUT = 240
+TIMEOUT = 500
 FAILED = 1
 """What pytest answers if tests fail: not if it is used wrongly, finds no test or can't collect them."""
 VERSION = "7.2"

@@ -19,7 +19,7 @@ from .vendor import BACKEND, vendor
 
 THREADS = 8
 ROUNDS = 12
-TIMEOUT = 30
+TIMEOUT = 120
 
 
 @pytest.fixture(autouse=True)

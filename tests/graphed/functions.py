@@ -13,7 +13,7 @@ import numpy as np
 
 import accelerator_graph as ag
 
-LIMIT = 60
+LIMIT = 120
 """Seconds after which a test counts as hanging."""
 
 Point = namedtuple("Point", "x y")

@@ -19,7 +19,7 @@ from accelerator_graph.interop import registry as interop
 from graphed import cuda_arrays
 from graphed.cuda_arrays import Tensor, empty_like, plus, tensor
 
-TIMEOUT = 60
+TIMEOUT = 120
 
 
 @pytest.fixture(autouse=True)

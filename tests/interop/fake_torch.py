@@ -55,7 +55,10 @@ class Stream(Generic):
             else:
                 made = kwargs.get("stream_ptr")  # 0 makes a new stream, as in torch
                 self.cuda_stream = made or int(call(driver.cuStreamCreate, 1))
-                Generic.__init__(self, self.cuda_stream | 1, get_device())
+                number = (
+                    self.cuda_stream if made else self.cuda_stream | 1
+                )  # odd if torch made it, as in torch
+                Generic.__init__(self, number, get_device())
         return self
 
     def __init__(self, *args, **kwargs):

@@ -14,7 +14,8 @@ pytestmark = lanes.require("software_cuda")
 import accelerator_graph as ag
 from accelerator_graph._core import ownership
 from accelerator_graph.interop import registry
-from interop.fakes import calls, cuda_core, install
+from interop.fake_warp import warp
+from interop.fakes import calls, install
 from interop.scene import Array, captured, clean_fixture, cupy_fixture, filled, value  # noqa: F401
 from simulators.cuda.faults import Faults
 
@@ -84,7 +85,7 @@ def test_memory_lives_until_the_last_graph_of_the_pool_is_reset(cupy):
 
 
 def test_frameworks_are_told_once_and_after_the_executables_are_gone(cupy, monkeypatch):
-    install(monkeypatch, "cuda.core", cuda_core())
+    install(monkeypatch, "warp", warp())
     told, count = [], Faults("libcuda.so.1").calls
     for there in registry.loaded():
 

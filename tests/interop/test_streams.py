@@ -115,6 +115,24 @@ def test_the_default_stream_is_entered_as_itself(frameworks):
         assert cuda.current_stream().cuda_stream == before.cuda_stream
 
 
+def test_streams_that_torch_has_made_are_kept(frameworks, monkeypatch):
+    there = sys.modules["torch"]
+    [torch] = (each for each in interop.loaded() if type(each).__name__ == "Torch")
+    own, other = there.cuda.Stream(), there.cuda.ExternalStream(made())
+    for stream, kept in ((own, True), (other, False), (there.cuda.default_stream(), False)):
+        there.cuda.set_stream(stream)
+        assert torch.keeps_stream(stream.cuda_stream, 0) is kept
+        assert not torch.keeps_stream(made(), 0)  # it is not current
+    there.cuda.set_stream(own)
+    assert torch.keeps_stream(own.cuda_stream, 0)
+    there.cuda.set_stream(there.cuda.ExternalStream(own.cuda_stream))
+    assert torch.keeps_stream(own.cuda_stream, 0)  # as it was seen to be
+    one = there.cuda.Stream()
+    there.cuda.set_stream(one)
+    monkeypatch.delattr(there._C, "_cuda_getCurrentStream")
+    assert not torch.keeps_stream(one.cuda_stream, 0)
+
+
 def test_a_torch_without_its_functions_in_c(frameworks, monkeypatch):
     there = sys.modules["torch"]
     for name in ("_cuda_getDevice", "_cuda_getCurrentStream", "_cuda_setStream"):
@@ -220,7 +238,18 @@ def raising(*_, **how):
     raise LookupError("no")
 
 
-@pytest.mark.parametrize("name", ["Torch", "CuPy", "Warp", "Numba"])
+def test_frameworks_that_only_have_streams_take_no_part_in_captures(frameworks):
+    assert {type(each).__name__ for each in registry.taking_part("cuda")} == {"Torch", "CuPy", "Warp"}
+    assert {type(each).__name__ for each in registry.active("cuda")} == {
+        "CudaCore",
+        "CuPy",
+        "Numba",
+        "Torch",
+        "Warp",
+    }
+
+
+@pytest.mark.parametrize("name", ["Torch", "CuPy", "Warp"])
 def test_if_one_raises_those_before_it_are_undone(frameworks, monkeypatch, name):
     [broken] = [each for each in interop.loaded() if type(each).__name__ == name]
     monkeypatch.setattr(broken, "use_stream", raising)

@@ -24,6 +24,7 @@ PARTS = {
         "core/test_liveness.py": 12,
         "torch_cpu/itself.py": 10,
         "torch_cpu/labels.py": 9,
+        "graphed/test_guards_torch.py": 26,
         "graphed/test_other_places.py": 5,
         "compat/test_compat.py": 3,
         "diagnosis/test_torch.py": 26,

@@ -84,8 +84,8 @@ class StatusFunction(Record):
         Called with the handle of a stream, as `handle_int` returns it, on any thread and with the GIL.
         Returns 0 on success. It must not wait for work.
     active : int
-        The status of a stream whose `capture_status` is ``"active"``. For any other, and after a code that is
-        not 0, the library calls `capture_status` instead.
+        The status of a stream whose `capture_status` is ``"active"``; 0 is that of one with ``"none"``. For
+        any other, and after a code that is not 0, the library calls `capture_status` instead.
     alive : int
         Address of a function of the same kind, called first; 0 if there is none. It returns 0 unless
         `address` must not be called, since the stream has been destroyed.

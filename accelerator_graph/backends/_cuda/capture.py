@@ -21,17 +21,16 @@ class Capture(Handle):
     __slots__ = ("over", "thread")
 
     def __init__(self, handle: Any, context: Any) -> None:
-        super().__init__(handle, context)
+        self.handle, self.context, self.destroyed = handle, context, None
         self.over: bool = False
         self.thread: ref[Identity] = ref(this_thread())
 
 
 def begin(driver: Driver, stream: Any, mode: CaptureMode) -> Capture:
     """Begin a capture. If anything is raised, no capture is left."""
-    driver_mode = getattr(driver.api.CUstreamCaptureMode, f"CU_STREAM_CAPTURE_MODE_{mode.upper()}")
     capture = Capture(stream, driver.context_of(stream))
     try:
-        driver.call_in(capture.context, "cuStreamBeginCapture", stream, driver_mode)
+        driver.call_in(capture.context, "cuStreamBeginCapture", stream, driver.capture_modes[mode])
         return capture
     except DriverError as error:
         # The code may be that of an earlier failure, and the capture begun. After 401 it is somebody else's.
@@ -47,8 +46,7 @@ def end(driver: Driver, capture: Capture) -> Graph:
     """End a capture and return its graph. If anything is raised, neither is left."""
     answer: list[tuple[Any, ...]] = []
     try:
-        with driver.current(capture.context):
-            driver.keep(answer, "cuStreamEndCapture", capture.handle)
+        driver.keep_in(capture.context, answer, "cuStreamEndCapture", capture.handle)
         handle = driver.checked("cuStreamEndCapture", answer[0])
         if not int(handle):
             raise no_graph(driver.name, "cuStreamEndCapture")

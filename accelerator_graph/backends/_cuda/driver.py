@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..._interpreter.sure_exit import Between, Section
 from ...errors import DriverError
-from .._shared.codes import NOT_READY, SPECIAL_STREAMS
+from .._shared.codes import CAPTURE_MODES, NOT_READY, SPECIAL_STREAMS
 from .._shared.keeping import ASKED
+from ..base import LaunchFunction
 from .errors import call_broke, call_failed
 from .probe import import_driver, version_text
 
@@ -41,7 +42,7 @@ class Graph(Handle):
     __slots__ = ("shape",)
 
     def __init__(self, handle: Any, context: Any) -> None:
-        super().__init__(handle, context)
+        self.handle, self.context, self.destroyed = handle, context, None
         self.shape: Shape | None = None
         """That with which it last updated an executable."""
 
@@ -68,13 +69,14 @@ class Driver:
         "api",
         "calls",
         "capture_info",
+        "capture_modes",
         "current_address",
         "device_count",
         "edges_address",
-        "launch_address",
-        "launch_answered",
+        "instantiate_flags",
         "launch_broke",
         "launch_failed",
+        "launch_found",
         "name",
         "pointer_type",
         "relaxed_mode",
@@ -89,7 +91,17 @@ class Driver:
         self.stream_type = self.api.CUstream
         self.pointer_type = self.api.CUdeviceptr
         self.success = self.api.CUresult.CUDA_SUCCESS
-        self.relaxed_mode = self.api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        modes = self.api.CUstreamCaptureMode
+        self.capture_modes = {
+            mode: getattr(modes, f"CU_STREAM_CAPTURE_MODE_{mode.upper()}") for mode in CAPTURE_MODES
+        }
+        self.relaxed_mode = self.capture_modes["relaxed"]
+        flags = self.api.CUgraphInstantiate_flags
+        self.instantiate_flags = (
+            flags.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
+            | flags.CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY
+        )
+        """Those that torch uses: each replay frees what the last one left."""
         self._primary: dict[int, Any] = {}
         self._ending: dict[int, Handle] = {}
         self._latest: tuple[Any, Any] = (None, None)
@@ -98,12 +110,12 @@ class Driver:
         self.call("cuInit", 0)
         self.device_count: int = self.call("cuDeviceGetCount")
         # made once, since every bound launch holds them
-        self.launch_answered = partial(self.answered, "cuGraphLaunch")
         self.launch_broke = partial(self.broke, "cuGraphLaunch")
         self.launch_failed = partial(self.failed, "cuGraphLaunch")
         self.calls: Calls | None = None
         """Those of `update`, once there was one."""
-        self.launch_address = self._address("cuGraphLaunch", 12000)
+        answered = partial(self.answered, "cuGraphLaunch")
+        self.launch_found = LaunchFunction(self._address("cuGraphLaunch", 12000), answered)
         self.current_address = self._address("cuCtxGetCurrent", 12000)
         self.status_address = self._address("cuStreamIsCapturing", 12000)
         self.edges_address = self._address("cuGraphGetEdges", 12030)
@@ -163,8 +175,11 @@ class Driver:
         """
         answers = handle.destroyed = handle.destroyed or []
         if not answers:
-            with self.relaxed(handle.context) if disturbs else _NOTHING_TO_DO:
-                self.keep(answers, function, handle.handle, ASKED)
+            what = answers, function, handle.handle, ASKED
+            if disturbs:
+                self.relaxed(handle.context).run(self.keep, *what)
+            else:
+                self.keep(*what)
         if answers[-1] is not ASKED:
             self.checked(function, answers[-1])
 
@@ -287,6 +302,15 @@ class Driver:
         with self._exchanged(before, context):
             return self.call(function, *args)
 
+    def keep_in(self, context: Any, answers: list[Any], function: str, arg: Any) -> None:
+        """Like `keep`, while a context is current."""
+        before = self.call("cuCtxGetCurrent")
+        if int(before) == int(context):
+            self.keep(answers, function, arg)
+        else:
+            with self._exchanged(before, context):
+                self.keep(answers, function, arg)
+
     def call_for(self, stream: Any, function: str, *args: Any) -> Any:
         """Like `call`, while the context of a stream is current."""
         if int(stream) not in SPECIAL_STREAMS:
@@ -308,11 +332,11 @@ class Driver:
         except (RuntimeError, ValueError):  # a code that the binding doesn't know
             pass
 
-    def relaxed(self, context: Any) -> AbstractContextManager[None]:
+    def relaxed(self, context: Any) -> Relaxed:
         """Like `current`; calls made meanwhile disturb no capture, not even this thread's."""
         return Relaxed(self, context)
 
-    def relaxed_for(self, stream: Any) -> AbstractContextManager[None]:
+    def relaxed_for(self, stream: Any) -> Relaxed:
         """Like `current_for`, and like `relaxed`."""
         return Relaxed(self, self.context_of(stream))
 

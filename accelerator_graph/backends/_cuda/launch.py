@@ -36,12 +36,13 @@ def launcher(driver: Driver, executable: Executable, stream: Any) -> Callable[[]
 
 def launch_function(driver: Driver, executable: Executable, stream: Any) -> LaunchFunction | None:
     """Return ``cuGraphLaunch``; for a special stream, on condition that the right context is current."""
-    address, guard = driver.launch_address, None
+    found = driver.launch_found
     if int(stream) in SPECIAL_STREAMS:
         guard = SameContext(driver.current_address, int(executable.context))
-    if not address or (guard is not None and not guard.address):
-        return None
-    return LaunchFunction(address, driver.launch_answered, guard)
+        if not guard.address:
+            return None
+        found = LaunchFunction(found.address, found.failed, guard)
+    return found if found.address else None
 
 
 def _launch_in_context(driver: Driver, executable: Executable, stream: Any) -> None:

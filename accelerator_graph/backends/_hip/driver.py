@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from ctypes import byref, c_int
+from functools import partial
 from typing import Any, NoReturn
 
 from ..._interpreter.sure_exit import Between
@@ -121,8 +122,8 @@ class Driver:
         """Destroy what a handle stands for, unless a call that was interrupted has done so."""
         answers = handle.destroyed = handle.destroyed or []
         if not answers:
-            with self.relaxed(handle.device):
-                keep(answers, self.function(function), handle.handle, before=(ASKED,))
+            call = partial(keep, answers, self.function(function), handle.handle, before=(ASKED,))
+            self.relaxed(handle.device).run(call)
         if answers[-1] is not ASKED:
             self.checked(function, (answers[-1],))
 
@@ -210,7 +211,7 @@ class Driver:
         """Make the device of a stream current."""
         return self.current(self.device_of(stream))
 
-    def relaxed(self, device: int) -> AbstractContextManager[None]:
+    def relaxed(self, device: int) -> Between:
         """Like `current`; calls made meanwhile disturb no capture, not even this thread's."""
         set_device = self.function("hipSetDevice")
         exchange = self.function("hipThreadExchangeStreamCaptureMode")
@@ -232,6 +233,6 @@ class Driver:
 
         return Between(begin, end)
 
-    def relaxed_for(self, stream: Any) -> AbstractContextManager[None]:
+    def relaxed_for(self, stream: Any) -> Between:
         """Like `current_for`, and like `relaxed`."""
         return self.relaxed(self.device_of(stream))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable
 from contextlib import ContextDecorator
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from ..._interpreter.environment import variable
 from ..._plugins.entry_points import is_name
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,7 +29,7 @@ def by_block() -> str | None:
 
 def by_environment() -> str | None:
     """Return the name that ``ACCELERATOR_GRAPH_BACKEND`` gives; ValueError if it can't be a name."""
-    name = os.environ.get(VARIABLE, "").strip()
+    name = variable(VARIABLE)
     if name and not is_name(name):
         raise ValueError(
             f"{VARIABLE} is {name!r}, which can't be the name of a backend; set it to one of "

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..._interpreter.process import after_fork
+from ..._interpreter.sure_exit import run_inside
 from ...backends import base
 from ...backends.base import (
     CaptureMode,
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     class Torch(Protocol):
         """What the recorder needs of torch's interop module."""
 
-        @property
-        def torch(self) -> Any: ...
         def current_stream(self, device: int | None = None) -> tuple[int, int]: ...
         def use_stream(self, handle: int, device: int) -> Undo: ...
 
@@ -52,11 +52,11 @@ class TorchRecorder(FrameworkRecorder):
     def __init__(
         self, backend: Lends, pool: PoolId, device: int, generators: Sequence[object], framework: Torch
     ) -> None:
-        super().__init__(backend, pool)
+        self.name, self.backend, self.pool = backend.name, backend, pool
         self._device = device
         self._generators = generators
         self._framework = framework
-        self._torch = framework.torch
+        self._torch = sys.modules["torch"]
         self._given = pool
         self.destroy_disturbs_captures: bool = backend.name == "hip" or hasattr(pool, "owner")
         """torch's graphs synchronise the device when they go, on ROCm; and wherever a `MemPool` goes with
@@ -72,7 +72,7 @@ class TorchRecorder(FrameworkRecorder):
         try:
             self._reserve(recording)
             recording.torch_graph = new_graph(torch)
-            if not decides_itself(recording.torch_graph):
+            if not decides_itself(recording.torch_graph.__class__):
                 recording.generators = [torch.cuda.default_generators[device], *self._generators]
                 for generator in self._generators:
                     recording.torch_graph.register_generator_state(generator)
@@ -180,12 +180,11 @@ class TorchRecorder(FrameworkRecorder):
     def instantiate(self, recording: Recording) -> Executable:
         """Let torch instantiate; its executable is borrowed."""
         graph = recording.torch_graph
-        with self.backend.relaxed_for(recording.handle):
-            try:
-                graph.instantiate()
-                handle = graph.raw_cuda_graph_exec()
-            except RuntimeError as error:
-                raise as_driver_error(error, self.backend, "instantiate") from error
+        try:
+            run_inside(self.backend.relaxed_for(recording.handle), graph.instantiate)
+            handle = graph.raw_cuda_graph_exec()
+        except RuntimeError as error:
+            raise as_driver_error(error, self.backend, "instantiate") from error
         executable = Executable(recording, self.backend.borrow_executable(handle, recording.handle))
         recording.executable = executable
         return executable
@@ -209,12 +208,14 @@ class TorchRecorder(FrameworkRecorder):
     def _destroy_unneeded(self, recording: Recording) -> None:
         if recording.graph_is_needed or recording.executable is not None:
             return
-        with self.backend.relaxed_for(recording.handle):
-            try:
-                recording.torch_graph.reset()
-            except RuntimeError as error:
-                raise as_driver_error(error, self.backend, "reset") from error
-            self.pool = self._given = (0, 0)  # they may have kept a MemPool alive
+        run_inside(self.backend.relaxed_for(recording.handle), self._reset, recording)
+
+    def _reset(self, recording: Recording) -> None:
+        try:
+            recording.torch_graph.reset()
+        except RuntimeError as error:
+            raise as_driver_error(error, self.backend, "reset") from error
+        self.pool = self._given = (0, 0)  # they may have kept a MemPool alive
 
     def replay(self, executable: Executable, stream: Any) -> None:
         """Replay through torch, or around it if that makes no difference."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import cache
 from typing import Any
 
 from ..._interpreter.threads import this_thread
@@ -45,14 +46,13 @@ def new_graph(torch: Any) -> Any:
     return getattr(named, "torchs_own", named)(keep_graph=True)
 
 
-def decides_itself(torch_graph: Any) -> bool:
+@cache
+def decides_itself(kind: Any) -> bool:
     """Return True if generators join a capture automatically and replays run hooks, as since torch 2.14.
 
     torch does not tell which generators have joined, so every replay must go through torch.
     """
-    return not hasattr(torch_graph, "register_generator_state") or hasattr(
-        torch_graph, "register_replay_start_hook"
-    )
+    return not hasattr(kind, "register_generator_state") or hasattr(kind, "register_replay_start_hook")
 
 
 def offsets(generators: list[Any]) -> list[int] | None:

@@ -89,11 +89,13 @@ class MemberRules(Case):
         functions = [prototype(address) for address in (found.alive, found.address) if address]
         handle = ctypes.c_void_p(backend.handle_int(stream.native))
 
-        def goes_on() -> bool:
-            status = ctypes.c_int(0)
+        def tells(wanted: int) -> bool:
+            status = ctypes.c_int(-1)
             answers = [function(handle, status) for function in functions]
-            return not any(answers) and status.value == found.active
+            return not any(answers) and status.value == wanted
 
+        goes_on = partial(tells, found.active)
+        assert tells(0)
         assert not goes_on()
         graph = self.graph(stream)
         graph.capture_begin()
@@ -102,6 +104,7 @@ class MemberRules(Case):
         self.refusal(stream.synchronize)
         assert goes_on() is (self.status(stream) is CaptureStatus.ACTIVE)
         graph.reset()
+        assert tells(0)
         assert not goes_on()
 
     def test_default_stream_can_not_be_captured(self) -> None:

@@ -25,7 +25,7 @@ def test_the_example_of_the_readme() -> None:
         [sys.executable, "-W", "error", "-c", example],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert (done.stdout, done.stderr) == ("5.0\n", "")

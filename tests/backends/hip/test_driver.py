@@ -49,7 +49,7 @@ def test_c_never_takes_another_stream_for_that_of_the_latest_run():
     assert executable.latest.value is executable.stream is None
     place = executable.latest = Place(lambda stream: settle(stream, done()))
     executable.move(5)
-    place.others[0].join(60)
+    place.others[0].join(120)
     assert place.value is executable.stream is None
 
     executable = Executable(31, 0)

@@ -271,6 +271,12 @@ class BrokenCapturesGoOnInC(EveryCapability):
 
 
 @caught_by("test_status_function_says_what_capture_status_does")
+class IdleStreamsHaveAStatusInC(EveryCapability):
+    def number_of(self, status: CaptureStatus) -> int:
+        return 7 if status is CaptureStatus.NONE else super().number_of(status)
+
+
+@caught_by("test_status_function_says_what_capture_status_does")
 class CapturesWithoutAStatusInC(EveryCapability):
     def number_of(self, status: CaptureStatus) -> int:
         return 0

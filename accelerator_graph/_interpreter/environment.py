@@ -1,0 +1,21 @@
+"""Environment variables, read for every graph: a notebook can set one after a failure."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+
+def variable(name: str) -> str:
+    """Return an environment variable without white space around it; empty if it is not set.
+
+    `os.environ.get` raises and catches two exceptions if a variable is not set, which takes five times as
+    long as to look into the dictionary beneath it first.
+    """
+    beneath = getattr(os.environ, "_data", None)
+    if beneath is not None and _key(name) not in beneath:
+        return ""
+    return os.environ.get(name, "").strip()
+
+
+_key = cache(os.environ.encodekey)
