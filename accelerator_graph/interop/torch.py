@@ -150,7 +150,7 @@ class Torch(Framework):
 
     def observe_collectives(self, note: Callable[[base.Collective], object]) -> Undo | None:
         """Call `note` for each collective that torch.distributed is asked for on a capturing stream."""
-        distributed = self.torch.__dict__.get("distributed")
+        distributed = sys.modules["torch"].__dict__.get("distributed")
         if distributed is None or not distributed.is_available() or not distributed.is_initialized():
             return None
         from ._torch.collectives import observe_collectives
