@@ -91,12 +91,15 @@ def extension_in_words() -> str:
     if extension.fast is not None:
         return "used"
     try:
-        importlib.import_module("accelerator_graph._core._fast")
+        found = importlib.import_module("accelerator_graph._core._fast")
     except ModuleNotFoundError:
         where = " in this source tree; an installed copy may have it" if in_source_tree() else ""
         return f"not built{where}, so replays go through Python, which is slower. {_install.with_extension()}"
     except ImportError as error:
         return f"can't be loaded ({error}), so replays go through Python. {_install.with_extension()}"
+    if not extension.fits(found):
+        why = "built from another version of the library and not used"
+        return f"{why}, so replays go through Python, which is slower. {_install.with_extension()}"
     return f"not used, since {extension.SWITCH} is set"
 
 

@@ -2,7 +2,7 @@
  * and of a stream. What is out of the ordinary is left to a callable in Python: a capture under way, a
  * graph that was reset, another thread that launches the same executable, an error.
  * Guard does the same for the calls of a graphed function, and Watch for the events of a capture that is
- * diagnosed.
+ * diagnosed. `call_each` reads a graph.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -12,6 +12,9 @@
 #define Py_BEGIN_CRITICAL_SECTION(op) {
 #define Py_END_CRITICAL_SECTION() }
 #endif
+
+/* As in extension.py. Raise both whenever Python can't work with the extension that was built before. */
+#define VERSION 1
 
 typedef int (*launch_function)(void *executable, void *stream);
 typedef int (*current_function)(void **context);
@@ -47,6 +50,7 @@ let_go(PyObject *op)
 #include "fast_layout.h"
 #include "fast_guard.h"
 #include "fast_guard_type.h"
+#include "fast_calls.h"
 #include "fast_watch.h"
 #if PY_VERSION_HEX >= 0x030C0000
 #include "fast_watch_monitoring.h"
@@ -80,7 +84,9 @@ module_exec(PyObject *module)
             return -1;
         Py_DECREF(type); /* the module holds it */
     }
-    return 0;
+    if (PyModule_AddIntConstant(module, "version", VERSION) < 0)
+        return -1;
+    return PyModule_AddFunctions(module, calls_functions);
 }
 
 static int

@@ -4,6 +4,9 @@ from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
 from typing import Any, final, overload
 
+version: int
+"""`extension.VERSION` of the library that it was built from."""
+
 @final
 class Lock:
     """A recursive lock, as `threading.RLock`, that a `Launch` takes without waiting."""
@@ -237,3 +240,14 @@ class Watch:
         """Become the profile function of this thread."""
 
     def __call__(self, frame: FrameType, event: str, arg: Any, /) -> Any: ...
+
+def call_each(
+    objects: bytes, questions: tuple[tuple[int, bytes, int], ...], other: int = 0, /
+) -> tuple[int, int, bytes]:
+    """Do what `_interpreter.many_calls.call_each` does."""
+
+def numbers_of(objects: bytes, wanted: bytes, /) -> bytes:
+    """Do what `_interpreter.many_calls.numbers_of` does."""
+
+def distinct(objects: bytes, /) -> bytes:
+    """Do what `_interpreter.many_calls.distinct` does."""

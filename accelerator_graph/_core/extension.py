@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, TypeVar, cast
 
+from .. import _interpreter
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 SWITCH = "ACCELERATOR_GRAPH_PURE_PYTHON"
+VERSION = 1
+"""As in `_fast.c`. Raise both whenever Python can't work with the extension that was built before."""
 
 
 def _extension() -> Any:
@@ -23,11 +28,26 @@ def _extension() -> Any:
         import accelerator_graph._core._fast as extension
     except ImportError:
         return None
-    return extension
+    if fits(extension):
+        return extension
+    warnings.warn(
+        "accelerator_graph: the C extension was built from another version of the library and is not used, "
+        "so replays go through Python; build it again by installing the library again.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return None
+
+
+def fits(extension: object) -> bool:
+    """Return True if an extension was built from this version of the library."""
+    return getattr(extension, "version", None) == VERSION
 
 
 fast = _extension()
-"""The extension; None if it was not built, or is switched off."""
+"""The extension; None if it was not built, was built from another version, or is switched off."""
+
+_interpreter.in_c = fast
 
 new_lock = threading.RLock if fast is None else fast.Lock
 """Makes the lock of an executable."""

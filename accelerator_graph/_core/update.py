@@ -173,10 +173,11 @@ def give(work: Work, graph: Lifecycle, what: str) -> GraphUpdate:
                 graph._launch = None
                 error.add_note("The executable may have been changed in part, and the graph has none now.")
             raise
+        taken = graph, runner, work, executable, misfit is not None, counted
         try:
-            _take(graph, runner, work, executable, counted)
+            _take(*taken)
         except BaseException:  # an interrupt
-            _take(graph, runner, work, executable, counted)
+            _take(*taken)
             raise
         runner.measured = measured
         graph._make_ready(runner)
@@ -184,9 +185,12 @@ def give(work: Work, graph: Lifecycle, what: str) -> GraphUpdate:
     return GraphUpdate(True) if misfit is None else GraphUpdate(False, *misfit)
 
 
-def _take(graph: Lifecycle, runner: Runner, work: Work, executable: Executable, counted: int | None) -> None:
-    """Take over work for which there is an executable. May be called again."""
-    runner.connect(executable)
+def _take(
+    graph: Lifecycle, runner: Runner, work: Work, executable: Executable, new: bool, counted: int | None
+) -> None:
+    """Take over work for which there is an executable, perhaps a new one. May be called again."""
+    if new:
+        runner.connect(executable)
     runner.captured = work.captured if runner.keeps_graph else None
     runner.lease, runner.retained, runner.counted = work.lease, work.retained, counted
     graph._collectives, graph._progress = work.collectives, work.progress
@@ -242,4 +246,6 @@ def _in_place(runner: Runner, new: Captured) -> tuple[Misfit | None, _Place | No
 def _native(made: Owned) -> Any | None:
     """Return the backend's own graph or executable; None if only a framework can run it."""
     recorder = made.recorder
-    return recorder.lend(made.value) if isinstance(recorder, FrameworkRecorder) else made.value
+    if recorder is made.backend or not isinstance(recorder, FrameworkRecorder):
+        return made.value
+    return recorder.lend(made.value)

@@ -1,12 +1,13 @@
-"""Which words of a graph's parameters are addresses of its inputs, by three captures of one function.
+"""Which words of a graph's parameters are addresses of its inputs, by several captures of one function.
 
-The first two captures have the same inputs, and in the third every input lies elsewhere. What follows the
-inputs is an argument. What differs between the first two is of no account: unused bytes, or memory of the
-capture's own. Whatever can't be explained makes the graph unfit, and its inputs have to be copied.
+Some captures have the inputs of the graph, in the others every input lies elsewhere. What follows the inputs
+is an argument. What differs between captures with the same inputs is of no account: unused bytes, or memory
+of the capture's own. Whatever can't be explained makes the graph unfit, and its inputs have to be copied.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -16,6 +17,9 @@ from ..backends.base import NodeParameters
 _WORD, _HALF = 8, 4
 _FAR = 0x100
 """The upper half of an address, if memory of a capture's own may lie there: from one tebibyte on."""
+
+_ENOUGH = 6
+"""How many captures show that addresses were left in bytes that nobody has set: most have none there."""
 
 Ranges = Sequence[tuple[int, int]]
 """Where each input begins and ends."""
@@ -38,14 +42,19 @@ class NotFollowing(Exception):
     """Why the inputs of a graph can't be replaced by others."""
 
 
-class Captures(NamedTuple):
-    """The parameters of three graphs, and where the inputs of the first two and of the third were."""
+class Doubt(NotFollowing):
+    """Why they can't be replaced, as far as so few captures show."""
 
-    first: Sequence[NodeParameters]
-    second: Sequence[NodeParameters]
-    third: Sequence[NodeParameters]
-    here: Ranges
-    there: Ranges
+
+class Captures(NamedTuple):
+    """The parameters of captured graphs, and where their inputs were."""
+
+    here: list[Sequence[NodeParameters]]
+    """With the inputs of the graph that is kept, which is the first."""
+    there: list[Sequence[NodeParameters]]
+    """With all inputs elsewhere."""
+    inputs_here: Ranges
+    inputs_there: Ranges
     names: Sequence[str] = ()
     """What messages call the nodes, such as the names of the kernels."""
 
@@ -71,12 +80,15 @@ def _check_known(subject: str, node: NodeParameters) -> None:
 
 
 def argument_words(captures: Captures) -> list[ArgumentWord]:
-    """Return all words that are arguments; raise `NotFollowing` if there is a doubt about any word."""
-    _check_ranges(captures.here, captures.there)
-    searches = Search(captures.here), Search(captures.there)
-    graphs = captures.first, captures.second, captures.third
+    """Return all words that are arguments.
+
+    Raises `NotFollowing` if there is a doubt about any word; `Doubt` if more captures may clear it.
+    """
+    _check_ranges(captures.inputs_here, captures.inputs_there)
+    searches = Searches(len(captures.here), Search(captures.inputs_here), Search(captures.inputs_there))
+    graphs = *captures.here, *captures.there
     if len({len(each) for each in graphs}) > 1:
-        raise NotFollowing(f"three captures have {', '.join(str(len(each)) for each in graphs)} nodes")
+        raise NotFollowing(f"its captures have {', '.join(str(len(each)) for each in graphs)} nodes")
     found: list[ArgumentWord] = []
     for number, nodes in enumerate(zip(*graphs, strict=True)):
         subject = _subject(number, nodes[0], captures.names)
@@ -99,27 +111,30 @@ Found = tuple[int, int, int, int]
 """A word: its block, its offset there, the number of the input, and the distance from its beginning."""
 
 
-def _words_of(
-    subject: str, nodes: Sequence[NodeParameters], searches: tuple[Search, Search]
-) -> Iterator[Found]:
-    first, second, third = nodes
+class Searches(NamedTuple):
+    """How addresses are found in the parameters of several captures."""
+
+    first: int
+    """How many captures are the first ones, with the inputs here."""
+    here: Search
+    there: Search
+
+
+def _words_of(subject: str, nodes: Sequence[NodeParameters], searches: Searches) -> Iterator[Found]:
     if len({(each.kind, each.rest) for each in nodes}) > 1:
         raise NotFollowing(f"{subject} is another one in every capture")
     for each in nodes:
         _check_known(subject, each)
-    assert first.blocks is not None
-    assert second.blocks is not None
-    assert third.blocks is not None
     _check_inside(subject, nodes, searches)
-    sizes = [[len(block) for block in blocks] for blocks in (first.blocks, second.blocks, third.blocks)]
-    if sizes[0] != sizes[1] or sizes[0] != sizes[2]:
+    captures = [each.blocks or () for each in nodes]
+    if len({tuple(map(len, blocks)) for blocks in captures}) > 1:
         raise NotFollowing(f"the parameters of {subject} have another size in every capture")
-    for number, blocks in enumerate(zip(first.blocks, second.blocks, third.blocks, strict=True)):
+    for number, blocks in enumerate(zip(*captures, strict=True)):
         for offset, argument, distance in _words_in(subject, blocks, searches):
             yield number, offset, argument, distance
 
 
-def _check_inside(subject: str, nodes: Sequence[NodeParameters], searches: tuple[Search, Search]) -> None:
+def _check_inside(subject: str, nodes: Sequence[NodeParameters], searches: Searches) -> None:
     """Raise if a graph inside a node has arguments: children are not changed."""
     inside = [each.inside for each in nodes]
     if len({len(each) for each in inside}) > 1:
@@ -129,41 +144,59 @@ def _check_inside(subject: str, nodes: Sequence[NodeParameters], searches: tuple
             raise NotFollowing(f"{subject} has a node inside that reads or writes an input")
 
 
-def _words_in(
-    subject: str, blocks: Sequence[bytes], searches: tuple[Search, Search]
-) -> Iterator[tuple[int, int, int]]:
+def _words_in(subject: str, blocks: Sequence[bytes], searches: Searches) -> Iterator[tuple[int, int, int]]:
     """Yield the words of one block, once every other word is explained."""
-    here, there = searches
-    first, second, third = blocks
-    alike = first == second == third
-    hits = [here.hits(first)] if alike else [here.hits(first), here.hits(second), there.hits(third)]
-    strange = there.hits(first) if alike else there.hits(first) | there.hits(second) | here.hits(third)
-    if strange or (alike and hits[0]) or any(each != hits[0] for each in hits):
-        raise NotFollowing(f"{subject} has an address in an input that does not follow the input")
-    if any(offset % _WORD for offset, _, _ in hits[0]):
-        raise NotFollowing(f"{subject} has the address of an input in a packed structure")
-    if alike:
+    count, here, there = searches
+    if len(set(blocks)) == 1 and not here.hits(blocks[0]) and not there.hits(blocks[0]):
         return
-    arguments = {offset for offset, _, _ in hits[0]}
-    for offset in range(0, len(first), _HALF):
-        if offset // _WORD * _WORD in arguments:
+    own = [(here if i < count else there).hits(block) for i, block in enumerate(blocks)]
+    strange = [(there if i < count else here).hits(block) for i, block in enumerate(blocks)]
+    following = set.intersection(*own)
+    _check_others(subject, [a | b for a, b in zip(own, strange, strict=True)], following, blocks, count)
+    if any(offset % _WORD for offset, _, _ in following):
+        raise NotFollowing(f"{subject} has the address of an input in a packed structure")
+    arguments = {offset for offset, _, _ in following}
+    for offset in range(0, len(blocks[0]), _HALF):
+        if offset // _WORD * _WORD in arguments or _varies(offset, _HALF, blocks, count):
             continue
-        halves = [each[offset : offset + _HALF] for each in blocks]
-        if halves[0] == halves[1] != halves[2] and not _is_far(offset, blocks):
-            raise NotFollowing(f"{subject} has a parameter that is derived from the address of an input")
-    yield from sorted(hits[0])
+        halves = {each[offset : offset + _HALF] for each in blocks}
+        if len(halves) > 1 and not _is_far(offset, blocks, count):
+            raise Doubt(f"{subject} has a parameter that is derived from the address of an input")
+    yield from sorted(following)
 
 
-def _is_far(offset: int, blocks: Sequence[bytes]) -> bool:
-    """Return True for the upper half of an address whose lower half differs between the first two captures.
+def _varies(offset: int, size: int, blocks: Sequence[bytes], count: int) -> bool:
+    """Return True if some bytes differ between captures with the same inputs."""
+    parts = [each[offset : offset + size] for each in blocks]
+    return len(set(parts[:count])) > 1 or len(set(parts[count:])) > 1
 
-    Memory of the captures' own lies at three places, of which the third alone may be some gigabytes away.
+
+def _check_others(
+    subject: str,
+    hits: Sequence[set[tuple[int, int, int]]],
+    following: set[tuple[int, int, int]],
+    blocks: Sequence[bytes],
+    count: int,
+) -> None:
+    """Raise if the captures have addresses in inputs that do not follow.
+
+    Some captures may find such addresses in bytes that nobody has set, where earlier work has left them.
     """
-    if offset % _WORD == 0:
+    why = f"{subject} has an address in an input that does not follow the input"
+    captures = Counter(offset for each in hits for offset in {offset for offset, _, _ in each - following})
+    for offset, number in captures.items():
+        if len(blocks) < _ENOUGH or 2 * number >= len(blocks) or not _varies(offset, _WORD, blocks, count):
+            raise (NotFollowing if number == len(blocks) else Doubt)(why)
+
+
+def _is_far(offset: int, blocks: Sequence[bytes], count: int) -> bool:
+    """Return True for the upper half of an address whose lower half is of no account.
+
+    Memory of the captures' own lies at other places each time, of which one may be some gigabytes away.
+    """
+    if offset % _WORD == 0 or not _varies(offset - _HALF, _HALF, blocks, count):
         return False
-    lower = [each[offset - _HALF : offset] for each in blocks]
-    upper = [int.from_bytes(each[offset : offset + _HALF], "little") for each in blocks]
-    return lower[0] != lower[1] and min(upper) >= _FAR
+    return all(int.from_bytes(each[offset : offset + _HALF], "little") >= _FAR for each in blocks)
 
 
 class Search:

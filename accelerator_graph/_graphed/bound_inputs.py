@@ -35,14 +35,14 @@ def bindables(
     statics: Sequence[Any],
     array_types: Sequence[ArrayType],
     firsts: Iterable[int],
-    outputs: Iterable[Any],
+    kept: Iterable[Any],
 ) -> list[Bindable]:
     """Return the arguments that a graph may use where they lie.
 
-    Those are dense arrays whose type tells the address. A view of an argument in the result has to be one of
-    the static array, so such an argument is copied.
+    Those are dense arrays whose type tells the address. A view of an argument that is in the result, or that
+    the function keeps, has to be one of the static array, so such an argument is copied.
     """
-    results = [extent(each) for each in outputs]
+    spans = [extent(each) for each in kept]
     found = []
     for i in firsts:
         address, altered = array_types[i].address, array_types[i].altered
@@ -50,7 +50,7 @@ def bindables(
         if address is None or not nbytes or (altered is not None and altered(leaves[i])):
             continue
         start = address(statics[i])
-        if all(each is not None and (each[1] <= start or start + nbytes <= each[0]) for each in results):
+        if all(each is not None and (each[1] <= start or start + nbytes <= each[0]) for each in spans):
             found.append(Bindable(i, address, altered, start, nbytes))
     return found
 
@@ -93,6 +93,7 @@ class BoundInputs:
         firsts: Iterable[int],
     ) -> None:
         self._bindables = bindables
+        self._own = [*own]
         self._own_starts, self._own_ends = _merged(own)
         self._nodes: dict[int, _Node] = {}
         self._nodes_of: list[set[int]] = [set() for _ in bindables]
@@ -119,6 +120,12 @@ class BoundInputs:
     def addresses(self, count: int) -> list[int] | None:
         """Return where the arrays of the latest call were, all `count` of them; None if any was copied."""
         return None if self._copied or len(self._latest) < count else self._latest
+
+    def add_own(self, memory: tuple[int, int]) -> None:
+        """Copy the arrays in this memory as well, from now on: the graph writes it."""
+        self._own.append(memory)
+        self._own_starts, self._own_ends = _merged(self._own)
+        self._latest = []
 
     def patch(self, leaves: Leaves) -> frozenset[int]:
         """Have the next run use these arrays; return the arguments that have to be copied all the same.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ from . import second_capture
 from .arrays import check_arguments
 from .call_order import CallOrder, current_stream
 from .options import CacheInfo, GraphInputs, Mode, Options
+from .python_state import PythonState
 from .recorded_call import RecordedCall, Swap, record
 from .signature import Call, Reader
 from .verified import check_first, why_unproven
@@ -155,16 +157,30 @@ class GraphCache:
         unbound = self._unbound.get(call.key)
         if mode == "bind" and unbound is not None:
             mode = "node"
-        recorded = self._record(call, run, labels, stream, mode, unbound or "")
-        if recorded.mode == "bind":
-            why = why_unproven(recorded, getattr(function, "__wrapped__", run), call, names, stream)
+        plain = getattr(function, "__wrapped__", run)
+        python = self._python_state(call, plain) if mode == "bind" else None
+        recorded = self._record(call, run, labels, stream, mode, unbound or "", python)
+        if python is not None and recorded.mode == "bind":
+            after = python.now()
+            why = why_unproven(recorded, plain, call, names, stream)
+            after.restore()
             if why:
                 recorded.close()
+                python.restore()
                 recorded = self._record(call, run, labels, stream, "node", why)
         if wanted == "bind" and recorded.mode != "bind":
             fact = f"{function!r} copies its inputs for arguments like these: {recorded.why}."
             warnings.warn(fact, RuntimeWarning, stacklevel=outside()[0])
         return recorded
+
+    def _python_state(self, call: Call, function: Callable[..., Any]) -> PythonState:
+        def is_array(x: Any) -> bool:
+            with suppress(Exception):  # an object that is not what it says
+                return not isinstance(x, type) and self.reader.array_type(x) is not None
+            return False
+
+        bound = partial(function, *call.instance) if call.instance else function
+        return PythonState(bound, is_array, grads=True)
 
     def _record(
         self,
@@ -174,6 +190,7 @@ class GraphCache:
         stream: Stream,
         mode: Mode,
         why: str = "",
+        python: PythonState | None = None,
     ) -> RecordedCall:
         """Capture a call beside the current stream, into the pool of the other graphs on that device."""
         shared = (each.pool for each in self.graphs.values() if each.is_on_device_of(stream))
@@ -188,6 +205,7 @@ class GraphCache:
             copies=self._options.outputs == "copy",
             mode=mode,
             why=why,
+            python=python,
         )
 
     def _add(self, key: Hashable, recorded: RecordedCall) -> None:

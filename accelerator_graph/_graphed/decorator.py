@@ -148,11 +148,12 @@ def graphed(
     the static array; so are results that share memory. A part of the result that is not an array stays as it
     was in the captured call.
 
-    **Without copies** (``inputs="bind"``), a capture runs the function's Python code three times, to find the
-    addresses of the arguments among the parameters of its work, and seven times or more eagerly, to compare
-    replays. Arguments, state that it can reach and random numbers are as before then. The function writes
-    its arguments where they lie, as it does eagerly. Arrays that share memory with each other or with the
-    graph, and those whose address is not that of the captured one modulo 512, are copied all the same.
+    **Without copies** (``inputs="bind"``), a capture runs the function's Python code three to ten times, to
+    find the addresses of the arguments among the parameters of its work, and seven times or more eagerly, to
+    compare replays. Arguments, state that it can reach and random numbers are as before then. The function
+    writes its arguments where they lie, as it does eagerly. Arrays that share memory with each other, with
+    the graph or with state that it writes, and those whose address is not that of the captured one modulo
+    512, are copied all the same.
 
     **Side effects**: the Python code of the function runs in the warm-up and in the capture, and not in
     replays; its work on the device runs once for every call. A capture that fails has run Python code up to

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from .arrays import ArrayType
@@ -33,6 +34,20 @@ def elsewhere(arrays: Sequence[Any], array_types: Sequence[ArrayType]) -> list[A
     return found
 
 
+def alias(x: Any, array_type: ArrayType) -> Any:
+    """Return another array with the memory of one whose type can tell its address.
+
+    Nothing else is shared: of torch, the storage is another one, too, and has the size of the array.
+    """
+    if array_type.kind != "tensor":
+        return x.view()
+    dlpack = getattr(getattr(array_type.package, "utils", None), "dlpack", None)
+    if dlpack is not None:
+        with suppress(BufferError, RuntimeError):  # a type that DLPack does not know
+            return dlpack.from_dlpack(dlpack.to_dlpack(x.detach()))
+    return x.detach()
+
+
 def _address(x: Any, array_type: ArrayType) -> int:
     assert array_type.address is not None
     return array_type.address(x)
@@ -48,5 +63,6 @@ def _buffer(package: Any, x: Any, array_type: ArrayType, nbytes: int) -> tuple[A
 def _within(package: Any, buffer: Any, start: int, x: Any, array_type: ArrayType) -> Any:
     """Return an array like another one at some place in a buffer."""
     if array_type.kind == "tensor":
-        return buffer[start : start + x.nbytes].view(x.dtype).as_strided(x.shape, x.stride())
+        view = buffer[start : start + x.nbytes].view(x.dtype).as_strided(x.shape, x.stride())
+        return alias(view, array_type)
     return package.ndarray(x.shape, x.dtype, buffer.data + start, x.strides)

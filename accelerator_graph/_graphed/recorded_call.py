@@ -17,7 +17,8 @@ from .array_placement import only_our_streams, works_on_host, writable
 from .arrays import clear_autocast_caches, copy_on_device, copy_on_host
 from .call_order import CallOrder, ReplayStream, ReplayStreams
 from .options import Mode
-from .recorded_work import RecordedWork, check_unwritten, nothing_recorded
+from .python_state import PythonState
+from .recorded_work import RecordedWork, check_unwritten, nothing_recorded, reachable
 from .results import Result
 from .signature import Call, Leaves, Reader
 from .static_inputs import StaticInputs
@@ -109,12 +110,14 @@ def record(
     copies: bool,
     mode: Mode,
     why: str = "",
+    python: PythonState | None = None,
 ) -> RecordedCall:
     """Capture a call beside the current stream, whose device can read the arrays in its arguments.
 
     `run` runs the function on other arrays; `names` are those of the arrays, for messages; `copies` says
     whether every call returns new arrays. The `mode` is the best for the arguments; if it is not possible,
-    the next one is taken, and `why` says so.
+    the next one is taken, and `why` says so. For ``"bind"``, `python` has the references that the function
+    can reach.
     Raises CaptureError if the function does what can't be captured or repeated, TypeError or ValueError if no
     call can return a copy of the result, or the function writes an argument that can't be written.
     """
@@ -164,12 +167,19 @@ def record(
         result = Result(value, indices, reader, copy, on_host=on_host, copies=copies, work=work)
         back = [i for i in written | result.returned if writable(leaves[i])]
         if mode == "bind":
+            assert python is not None
+            after = python.now()
             try:
-                rest = inputs.bind(captured, leaves, result, stream, capture_again)
+                kept = _kept_arrays([python.function, *result.objects], inputs.arrays)
+                rest = inputs.bind(captured, leaves, result, kept, stream, capture_again)
                 why = _why_copied([names[i] for i in rest])
+                if not after.complete:
+                    raise NotFollowing("it can reach more references than are looked at")
             except NotFollowing as error:
                 captured.reset()
+                python.restore()
                 return again(mode="node", why=str(error))
+            after.restore()
         elif not inputs.connect(captured):
             captured.reset()
             return again(mode="copy", why=why or "the sources of its copies can't be changed")
@@ -187,9 +197,14 @@ def _why_copied(names: Sequence[str]) -> str:
     """Return why arguments are copied beside others that are not."""
     if not names:
         return ""
-    return (
-        f"only dense arrays of which the result has no part need no copies, so copied are: {', '.join(names)}"
-    )
+    fact = "only dense arrays of which neither the result nor the function keeps a part need no copies"
+    return f"{fact}, so copied are: {', '.join(names)}"
+
+
+def _kept_arrays(roots: Sequence[object], arrays: Sequence[Any]) -> list[Any]:
+    """Return the arrays that can be reached from some objects, of the types of other arrays."""
+    types = {type(each) for each in arrays}
+    return [x for x in reachable(roots) if type(x) in types]
 
 
 def _recorded_work(captured: Graph, inputs: StaticInputs, passed: set[int]) -> RecordedWork | None:

@@ -38,7 +38,7 @@ class RecordedWork:
 
     def __init__(self, work: Sequence[object], passed: Iterable[int]) -> None:
         self._passed = frozenset(passed)
-        self._reached = {id(each): each for each in _reachable(work)}
+        self._reached = {id(each): each for each in reachable(work)}
         self._bases = {id(base) for each in self._reached.values() for base in _bases(each)}
         found = map(extent, self._reached.values())
         self._extents = [each for each in found if each is not None]
@@ -101,8 +101,8 @@ def _bases(x: Any) -> Iterator[object]:
             x = getattr(x, "base", None) if hasattr(type(x), "__array_interface__") else None
 
 
-def _reachable(roots: Sequence[object]) -> Iterator[object]:
-    """Yield all objects that recorded work can use: its arguments, and what its functions refer to."""
+def reachable(roots: Sequence[object]) -> Iterator[object]:
+    """Yield all objects that can be reached: for recorded work, its arguments, and what its functions use."""
     found: dict[int, object] = {}
     rest = list(roots)
     while rest and len(found) < _MOST:

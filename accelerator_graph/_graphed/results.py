@@ -51,6 +51,8 @@ class Result:
         """The indices of the arguments that are in the result."""
         self.outputs: list[tuple[Any, ArrayType]] = []
         """The function's own arrays in the result."""
+        self.objects: list[object] = []
+        """The parts of the result that are the same objects after every call."""
         outputs: dict[int, Output] = {}
 
         def place(part: Any) -> Any:
@@ -63,6 +65,7 @@ class Result:
             if work is not None:
                 work.check_result(part, is_array=array_type is not None)
             if array_type is None or not self._is_output(part, array_type):
+                self.objects.append(part)
                 return part
             if id(part) not in outputs:
                 outputs[id(part)] = Output(len(self.outputs))

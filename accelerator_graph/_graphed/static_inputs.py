@@ -85,18 +85,20 @@ class StaticInputs:
         graph: Graph,
         leaves: Leaves,
         result: Result,
+        kept: Iterable[Any],
         stream: Stream,
         capture: Callable[[Sequence[Any]], Graph],
     ) -> list[int]:
         """Find the arguments that need no copies, by capturing again with other arrays.
 
-        Return those that calls go on copying. Raises `NotFollowing` if there is a doubt.
+        `kept` are arrays that stay in use after a call. Return the arguments that calls go on copying.
+        Raises `NotFollowing` if there is a doubt.
         """
         from .in_flight import InFlight
-        from .three_captures import bound_inputs
+        from .repeated_captures import bound_inputs
 
         outputs = [array for array, _ in result.outputs]
-        found = bindables(leaves, self.arrays, self.array_types, self._firsts, outputs)
+        found = bindables(leaves, self.arrays, self.array_types, self._firsts, [*outputs, *kept])
         self.bound = bound_inputs(
             graph, self.arrays, self.array_types, found, self._firsts, outputs, stream, capture
         )

@@ -273,10 +273,9 @@ class CudaBackend(Lends):
 
     def single_executable(self, graph: Graph) -> bool:
         """Return True if the graph has nodes with which the driver allows it one executable at a time."""
-        return any(
-            _nodes.kind_of(self._driver, node) in ("mem_alloc", "mem_free", "conditional")
-            for node in _nodes.node_handles(self._driver, graph.handle)
-        )
+        from ._cuda.shape import single_executable
+
+        return single_executable(self._driver, int(graph.handle))
 
     def replay(self, executable: Executable, stream: Any) -> None:
         """Enqueue one run of the executable on the stream."""

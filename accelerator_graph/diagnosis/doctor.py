@@ -113,7 +113,7 @@ def of_facts(facts: Mapping[str, Any]) -> Iterator[Finding]:
     if facts["problem"]:
         advice = "Name a backend that can be used, in ACCELERATOR_GRAPH_BACKEND, or unset that variable."
         yield Finding("ACCELERATOR_GRAPH_BACKEND", sentence(facts["problem"]), advice)
-    if facts["extension"].startswith(("not built", "can't be loaded")):
+    if facts["extension"].startswith(("not built", "built from another", "can't be loaded")):
         fact, advice = parts(f"The C extension is {facts['extension']}".replace("is can't", "can't"))
         yield Finding("C extension", fact, advice)
 

@@ -211,6 +211,21 @@ sys.exit(main(["info", "--json"]))
     assert json.loads(done.stdout)["extension"].startswith(said)
 
 
+def test_info_says_that_the_c_extension_is_of_another_version() -> None:
+    code = """
+import sys, types, warnings
+warnings.simplefilter("ignore")
+sys.modules["accelerator_graph._core._fast"] = types.ModuleType("of an earlier version")
+from accelerator_graph.__main__ import main
+sys.exit(main(["info", "--json"]))
+"""
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "ACCELERATOR_GRAPH_PURE_PYTHON": ""}
+    done = execute([sys.executable, "-c", code], env=variables)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)["extension"]
+    assert said.startswith("built from another version of the library and not used, so replays go")
+
+
 def test_info_says_which_backend_has_to_be_named(plugin: Callable[[object], dict[str, str]]) -> None:
     variables = plugin(None)
     facts = json.loads(command_line("info", "--json", **variables).stdout)

@@ -20,7 +20,7 @@ from simulators.compiling import compiler
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = "address,undefined"
 THREADS = "thread"
-TESTS = ("test_fast", "test_fast_guard", "test_fast_objects", "test_fast_watch")
+TESTS = ("test_fast", "test_fast_calls", "test_fast_guard", "test_fast_objects", "test_fast_watch")
 LIBRARIES = {MEMORY: "libasan.so", THREADS: "libtsan.so"}
 
 
@@ -128,6 +128,12 @@ BUGS = {
     ),
     "a broken capture goes on": Bug("watch_goes_on", r"&& state == self->active", ""),
     "a watch hides from the collector": Bug("watch_traverse", r"Py_VISIT\(self->ask\);", ""),
+    "asks with the interpreter's lock": Bug("call_each", r"Py_(BEGIN|END)_ALLOW_THREADS", ""),
+    "asks on after an error": Bug("objects_ask", r"break;", ";"),
+    "has a number for everything": Bug("numbers_find", r"number == 0", "0"),
+    "has too little room for answers": Bug(
+        "call_each", r"\(NULL, count \* row\)", "(NULL, count * (row > 0))", MEMORY, "heap-buffer-overflow"
+    ),
     "reads what was freed": Bug("launch", LAUNCHED, rf"{FREED} \g<0>", MEMORY, "heap-use-after-free"),
     "overflows": Bug(
         "launch",

@@ -115,6 +115,27 @@ def test_a_known_defect_comes_with_the_way_out(tmp_path: Path) -> None:
     assert "has no work for the conformance kit" in found["trials"]["plug"]["detail"]
 
 
+@pytest.mark.parametrize(
+    ("said", "fact"),
+    [
+        ("used", None),
+        ("not used, since ACCELERATOR_GRAPH_PURE_PYTHON is set", None),
+        (
+            "not built, so replays are slower. Build it.",
+            "The C extension is not built, so replays are slower.",
+        ),
+        ("can't be loaded (wrong ABI). Build it.", "The C extension can't be loaded (wrong ABI)."),
+        (
+            "built from another version of the library and not used. Build it.",
+            "The C extension is built from another version of the library and not used.",
+        ),
+    ],
+)
+def test_an_extension_that_is_missing_is_found(said: str, fact: str | None) -> None:
+    found = list(doctor.of_facts({"problem": "", "extension": said}))
+    assert found == ([] if fact is None else [("C extension", fact, "Build it.")])
+
+
 def test_packages_that_disturb_are_found(tmp_path: Path) -> None:
     plugged(tmp_path, target="the_plugin:Nothing")
     installed(tmp_path, "hip-python-interop", "7.2.2.562.43")

@@ -12,7 +12,7 @@ from typing import Any
 from cuda.bindings import driver
 
 from accelerator_graph.backends import registry
-from accelerator_graph.backends._cuda import capture, edges, update
+from accelerator_graph.backends._cuda import capture, raw_calls, shape
 from accelerator_graph.backends.cuda import CudaBackend as Backend
 from accelerator_graph.testing.works.cuda import call, device
 from simulators.cuda.faults import Accounts
@@ -242,19 +242,15 @@ class _Api:
         return call
 
 
-def _noted(calls: update.Calls, note: Callable[[str], None]) -> update.Calls:
-    """Let those calls be noted that go around the binding."""
-
-    def noted(name: str, function: Callable[..., int]) -> Callable[..., int]:
-        def call(*args: Any) -> int:
-            note(name)
-            return function(*args)
-
-        return call
-
-    return update.Calls(
-        *(noted(name, each) for (name, *_), each in zip(update.FUNCTIONS, calls, strict=True))
-    )
+NAMES = {
+    "kind": "cuGraphNodeGetType",
+    "kernel": "cuGraphKernelNodeGetParams",
+    "attribute": "cuGraphKernelNodeGetAttribute",
+    "nodes": "cuGraphGetNodes",
+    "update": "cuGraphExecUpdate",
+    "edges": "cuGraphGetEdges",
+}
+"""What is called without the binding, by the fields of `raw_calls.Calls`."""
 
 
 @contextmanager
@@ -265,25 +261,37 @@ def noting(note: Callable[[str], None]) -> Iterator[None]:
     launch = driver.launch_found
     driver.launch_found = launch._replace(address=0)  # what C calls is not noted
     driver.api = _Api(api, note)
-    calls = update.calls_of(driver)
-    assert calls is not None
-    driver.calls = _noted(calls, note)
-    made = edges.Function
+    calls, call_each = raw_calls.calls_of(driver), shape.call_each
 
-    def noted(address: int) -> Callable[..., int]:
-        function = made(address)
-
+    def noted(name: str, function: Any) -> Any:
         def call(*args: Any) -> int:
-            note("cuGraphGetEdges")
+            note(name)
             return int(function(*args))
 
-        return call
+        return call if callable(function) else function
 
-    edges.Function = noted
+    def noted_each(objects: bytes, questions: tuple[Any, ...], other: int = 0) -> tuple[int, int, bytes]:
+        kept, nothing = b"", bytes(8 * sum(len(words) for _, words, _ in questions))
+        for at in range(0, len(objects), 8):
+            row = b""
+            for number, question in enumerate(questions):
+                note(NAMES[raw_calls.Calls._fields[calls.index(question[0])]])
+                code, _, answer = call_each(objects[at : at + 8], (question,))
+                if code and (number or code != other):
+                    return code, number, kept
+                if code:
+                    row = nothing
+                    break
+                row += answer
+            kept += row
+        return 0, 0, kept
+
+    driver.calls = raw_calls.Calls(*(noted(NAMES[field], each) for field, each in calls._asdict().items()))
+    shape.call_each = noted_each  # type: ignore[assignment]
     try:
         yield
     finally:
-        edges.Function = made
+        shape.call_each = call_each
         driver.launch_found = launch
         driver.api = api
         driver.calls = calls

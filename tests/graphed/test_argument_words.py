@@ -9,6 +9,7 @@ import pytest
 from accelerator_graph._graphed.argument_words import (
     ArgumentWord,
     Captures,
+    Doubt,
     NotFollowing,
     argument_words,
     check_known,
@@ -31,7 +32,7 @@ def kernel(*blocks, rest=("add", 1), **more):
 def found(*nodes, here=HERE, there=THERE):
     """Find the words of three captures, each node given as three."""
     first, second, third = zip(*nodes, strict=True) if nodes else ((), (), ())
-    return argument_words(Captures(first, second, third, here, there))
+    return argument_words(Captures([first, second], [third], here, there))
 
 
 ONE = kernel(word(1))
@@ -85,6 +86,34 @@ def test_memory_of_the_captures_own_may_cross_four_gibibytes():
         found(block((4, 7), (5, 7), (6, 8), pack="<II"))
 
 
+def found_in(here, there):
+    """Find the words of captures of one kernel with one parameter."""
+    nodes = [[[kernel(word(each))] for each in captures] for captures in (here, there)]
+    return argument_words(Captures(*nodes, HERE, THERE))
+
+
+def test_captures_with_the_same_inputs_clear_a_doubt():
+    for more in ([], [6], [6, 6, 6]):
+        with pytest.raises(Doubt, match="derived"):
+            found_in([5, 5, 5], [6, *more])
+    assert found_in([5, 5], [6, 7]) == []
+    assert found_in([5, 5, 6], [6]) == []
+    assert found_in([X, X, X], [THERE_X, THERE_X]) == [ArgumentWord(0, 0, 0, 0, 0)]
+
+
+def test_a_few_captures_may_have_addresses_in_bytes_that_nobody_has_set():
+    for here, there in (([X, 1], [2]), ([1, 1], [X]), ([1, X, 1], [2, 2]), ([X, Y, X, 1], [2, 2])):
+        with pytest.raises(Doubt, match="does not follow"):
+            found_in(here, there)
+    assert found_in([X, 1, 1], [2, 2, 2]) == []
+    assert found_in([1, 1, 1], [2, 2, X]) == []
+    assert found_in([X, 1, 1, Y], [2, 2, 2]) == []
+    for here, there in (([X, Y, X, Y], [THERE_Y, THERE_X]), ([X] * 4, [X] * 4)):
+        with pytest.raises(NotFollowing, match="does not follow") as info:
+            found_in(here, there)
+        assert not isinstance(info.value, Doubt)
+
+
 @pytest.mark.parametrize(
     ("node", "why"),
     [
@@ -132,8 +161,8 @@ def test_children_are_looked_through_and_not_changed():
 
 def test_captures_with_different_nodes():
     one = kernel(word(1))
-    with pytest.raises(NotFollowing, match="three captures have 1, 2, 1 nodes"):
-        argument_words(Captures([one], [one, one], [one], HERE, THERE))
+    with pytest.raises(NotFollowing, match="its captures have 1, 2, 1 nodes"):
+        argument_words(Captures([[one], [one, one]], [[one]], HERE, THERE))
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,24 @@ def test_structures_between_noise():
     assert is_bound(f)
 
 
+@pytest.mark.parametrize("left", [(5, 5, 6, 7), (5, 5, 6, 6, 5, 8), (5, 5, 6, 6, 5, 5, 6, 6, 5, 7)])
+def test_bytes_that_nobody_has_set_may_be_alike_in_some_captures(left):
+    captures = []
+
+    def function(x, y):
+        captures.append(1)
+        garbage = left[min(len(captures), len(left)) - 1]
+        new = empty_like(x)
+        block = struct.pack("<QQQQQI", garbage, new.data_ptr(), 0, x.data_ptr(), y.data_ptr(), 2)
+        launch("add_padded", bound_device.add_padded, block)
+        return new
+
+    f = bound(function)
+    for i in range(3):
+        assert f(tensor(i, 1), tensor(1, i)).tolist() == [i + 1, i + 1]
+    assert is_bound(f)
+
+
 def test_an_argument_is_written_in_the_callers_array_once():
     @bound
     def f(x, y):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from ctypes import CFUNCTYPE, c_int
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -19,7 +17,7 @@ from .probe import import_driver, version_text
 
 if TYPE_CHECKING:
     from .._shared.shapes import Shape
-    from .update import Calls
+    from .raw_calls import Calls
 
 _NOTHING_TO_DO = nullcontext()
 
@@ -39,18 +37,18 @@ class Handle:
 class Graph(Handle):
     """A recorded graph."""
 
-    __slots__ = ("shape",)
-
-    def __init__(self, handle: Any, context: Any) -> None:
-        self.handle, self.context, self.destroyed = handle, context, None
-        self.shape: Shape | None = None
-        """That with which it last updated an executable."""
+    __slots__ = ()
 
 
 class Executable(Handle):
     """An instantiated graph."""
 
-    __slots__ = ()
+    __slots__ = ("shape",)
+
+    def __init__(self, handle: Any, context: Any) -> None:
+        super().__init__(handle, context)
+        self.shape: Shape | None = None
+        """That of its work, once it was updated: the graph's may have changed since then."""
 
 
 class Event(Handle):
@@ -72,7 +70,6 @@ class Driver:
         "capture_modes",
         "current_address",
         "device_count",
-        "edges_address",
         "instantiate_flags",
         "launch_broke",
         "launch_failed",
@@ -113,14 +110,13 @@ class Driver:
         self.launch_broke = partial(self.broke, "cuGraphLaunch")
         self.launch_failed = partial(self.failed, "cuGraphLaunch")
         self.calls: Calls | None = None
-        """Those of `update`, once there was one."""
+        """Those of `raw_calls`, once they were asked for."""
         answered = partial(self.answered, "cuGraphLaunch")
-        self.launch_found = LaunchFunction(self._address("cuGraphLaunch", 12000), answered)
-        self.current_address = self._address("cuCtxGetCurrent", 12000)
-        self.status_address = self._address("cuStreamIsCapturing", 12000)
-        self.edges_address = self._address("cuGraphGetEdges", 12030)
+        self.launch_found = LaunchFunction(self.address("cuGraphLaunch", 12000), answered)
+        self.current_address = self.address("cuCtxGetCurrent", 12000)
+        self.status_address = self.address("cuStreamIsCapturing", 12000)
         # For CUDA 12 the binding has two functions. The one without the suffix refuses edges that have data.
-        newer = hasattr(self.api, "cuStreamGetCaptureInfo_v3") and self._address(
+        newer = hasattr(self.api, "cuStreamGetCaptureInfo_v3") and self.address(
             "cuStreamGetCaptureInfo", 12030
         )
         self.capture_info = "cuStreamGetCaptureInfo_v3" if newer else "cuStreamGetCaptureInfo"
@@ -221,12 +217,12 @@ class Driver:
             self.broke(function, error)
         self.failed(function, code)
 
-    def raw(self, function: str, version: int, *types: Any) -> Callable[..., int] | None:
-        """Return that version of a function as one of ctypes; None if the driver does not have it."""
-        address = self._address(function, version)
-        return CFUNCTYPE(c_int, *types)(address) if address else None
+    def check(self, function: str, number: int) -> None:
+        """Raise the error for the code of a call that was made without the binding, unless it is 0."""
+        if number:
+            self.answered(function, number)
 
-    def _address(self, function: str, version: int) -> int:
+    def address(self, function: str, version: int) -> int:
         """Return the address of a function as CUDA `version` has it; 0 if the driver does not tell it."""
         code, *found = self.answer("cuGetProcAddress", function.encode(), version, 0)
         return int(found[0] or 0) if code is self.success and found else 0

@@ -35,5 +35,17 @@ def kind_of(driver: Driver, node: Any) -> str:
         kind = driver.call("cuGraphNodeGetType", node)
     except ValueError:  # a driver that is newer than the binding
         return "unknown"
+    return _in_lower_case(kind)
+
+
+def kind_name(driver: Driver, number: int) -> str:
+    """Return the kind of the nodes that have this number as their type."""
+    try:
+        return _in_lower_case(driver.api.CUgraphNodeType(number))
+    except ValueError:  # a driver that is newer than the binding
+        return "unknown"
+
+
+def _in_lower_case(kind: Any) -> str:
     name: str = kind.name
     return name.removeprefix("CU_GRAPH_NODE_TYPE_").lower()

@@ -39,15 +39,15 @@ def update(driver: Driver, executable: Executable, former: Graph, graph: Graph) 
 def shape_of(driver: Driver, graph: int) -> Shape:
     """Return the shape of a graph."""
     handles, pairs = in_order(driver, graph)
-    nodes: list[str | int | None] = []
-    misfit = None
-    for number, handle in enumerate(handles):
-        kind = kind_of(driver, handle)
-        if kind not in _KINDS:
-            misfit = misfit or Misfit(f"a {kind} node is not updated in place", number)
-        nodes.append(_function(driver, handle) if kind == "kernel" else kind)
+    kinds = [kind_of(driver, handle) for handle in handles]
+    numbered = list(enumerate(kinds))
+    functions = [_function(driver, handles[n]) if kind == "kernel" else None for n, kind in numbered]
+    unfit = (
+        Misfit(f"a {kind} node is not updated in place", n) for n, kind in numbered if kind not in _KINDS
+    )
     number_of = {handle: number for number, handle in enumerate(handles)}
-    return Shape(nodes, sorted((number_of[a], number_of[b]) for a, b in pairs), misfit)
+    edges = sorted((number_of[a], number_of[b]) for a, b in pairs)
+    return Shape(kinds, functions, (), edges, next(unfit, None))
 
 
 def _function(driver: Driver, node: int) -> int | None:

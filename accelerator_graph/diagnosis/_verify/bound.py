@@ -25,7 +25,11 @@ class Unproven(Exception):
 
 
 class BoundProgram(RecordedProgram):
-    """A call with its arrays at other places. Each replay finds patterns in the captured arrays."""
+    """A call with its arrays elsewhere: at one place in eager runs, at another one in replays.
+
+    Each replay finds patterns in the captured arrays, and in those of the eager runs: work outside of the
+    graph may have noted their addresses.
+    """
 
     def __init__(
         self,
@@ -41,33 +45,39 @@ class BoundProgram(RecordedProgram):
         moved = sorted(bound.arguments)
         array_types = [recorded.inputs.array_types[i] for i in moved]
         statics = [recorded.inputs.arrays[i] for i in moved]
-        others = elsewhere(statics, array_types)
-        for i, other, array_type in zip(moved, others, array_types, strict=True):
+        given, fed = elsewhere(statics, array_types), elsewhere(statics, array_types)
+        for i, other, array_type in zip(moved, given, array_types, strict=True):
             array_type.assign(other, call.leaves[i])
-        instead = {id(call.leaves[i]): other for i, other in zip(moved, others, strict=True)}
-        leaves = [instead.get(id(leaf), leaf) for leaf in call.leaves]
-        values = [rebuild(value, lambda x: instead.get(id(x), x)) for value in call.values]
+        ids = [id(call.leaves[i]) for i in moved]
+        eager, replayed = dict(zip(ids, given, strict=True)), dict(zip(ids, fed, strict=True))
+        leaves = [replayed.get(id(leaf), leaf) for leaf in call.leaves]
+        values = [rebuild(value, lambda x: eager.get(id(x), x)) for value in call.values]
         wait(stream)
         super().__init__(function, call._replace(values=values, leaves=leaves), names, recorded, stream)
-        self._captured_places = [
-            Place(static, array_type, recorded.names[i])
-            for i, static, array_type in zip(moved, statics, array_types, strict=True)
+        self._given = {id(other): i for i, other in zip(moved, given, strict=True)}
+        places = {id(place.array): place for place in self.inputs}
+        self._moved = [places[id(other)] for other in given]
+        instead = {own: Place(x, own.array_type, own.name) for own, x in zip(self._moved, fed, strict=True)}
+        self.fed = [instead.get(place, place) for place in self.inputs]
+        self._unused = [
+            *self._moved,
+            *(Place(x, own.array_type, own.name) for own, x in zip(self._moved, statics, strict=True)),
         ]
-        self._given = {id(other): i for i, other in zip(moved, others, strict=True)}
+        """The arrays that no replay may use."""
         self.nan = False
 
     def replay(self) -> list[Place]:
-        """Replay with the captured arrays filled, and check that nobody has touched them."""
-        before = [self._filling(place) for place in self._captured_places]
-        for place, data in zip(self._captured_places, before, strict=True):
+        """Replay with the other arrays filled, and check that nobody has touched them."""
+        before = [self._filling(place) for place in self._unused]
+        for place, data in zip(self._unused, before, strict=True):
             place.write(self.stream, data)
         wait(self.stream)
         found = super().replay()
         if self._recorded.inputs.copied:
             raise Unproven("no other place could be had for its arrays")
-        after = [place.read(self.stream) for place in self._captured_places]
+        after = [place.read(self.stream) for place in self._unused]
         wait(self.stream)
-        for place, data, now in zip(self._captured_places, before, after, strict=True):
+        for place, data, now in zip(self._unused, before, after, strict=True):
             if bytes(now) != data:
                 raise Unproven(f"a replay writes to the captured array of argument {place.name}")
         return found
@@ -92,11 +102,27 @@ class BoundProgram(RecordedProgram):
                         f"argument {place.name} holds only zeros, with which nothing can be proven"
                     )
 
-    def note_written(self, saved: Sequence[bytes], after: Sequence[bytes]) -> None:
-        """Note the arguments that runs change, given their contents before and after."""
-        changed = zip(self.inputs, saved, after, strict=False)
-        found = [self._given.get(id(place.array)) for place, old, new in changed if old != new]
-        self._recorded.inputs.note_written(i for i in found if i is not None)
+    def unrelated(self, data: Sequence[bytes]) -> list[bytes]:
+        """Return contents of the arguments of which each was turned and scaled in a way of its own.
+
+        An argument that is written may hold the result for the others already, from the call before.
+        """
+        new = []
+        for i, (place, old) in enumerate(zip(self.inputs, data, strict=True)):
+            if place.elements.floating:
+                turn = (i + 1) * place.elements.size % max(len(old), 1)
+                old = place.elements.scaled(old[turn:] + old[:turn], (i + 3) / (i + 4))
+            new.append(old)
+        return new
+
+    def note_written(self, before: Sequence[bytes], after: Sequence[bytes]) -> None:
+        """Note which arguments and which state a run changes, given their contents before and after."""
+        changed = zip([*self.inputs, *self.state], before, after, strict=True)
+        for place in [place for place, old, new in changed if old != new]:
+            if id(place.array) in self._given:
+                self._recorded.inputs.note_written([self._given[id(place.array)]])
+            elif place.extent is not None:
+                self._bound.add_own(place.extent)
 
 
 def prove(program: BoundProgram) -> None:
@@ -108,19 +134,21 @@ def prove(program: BoundProgram) -> None:
         trial.warm_up()
         case.expected = case.expect()
         trial.capture()
-        for data in (None, *case.variations()):
+        for data in (None, *map(program.unrelated, case.variations())):
             expected = case.expected if data is None else case.expect(data)
             if any(expected.unstable):
                 raise Unproven("eager runs differ among themselves")
             for nan in (True, False):
                 program.nan = nan
                 wrong = case.mismatches(expected, trial.replay(data))
+                trial.forget(program.inputs)
                 if wrong:
                     place = trial.targets[wrong[0].target]
                     raise Unproven(
                         f"a replay with its arrays elsewhere gives another {place.name} than an eager run"
                     )
-        program.note_written(trial.saved, case.expected.contents[trial.results :])
+            before = trial.saved if data is None else [*data, *trial.saved[len(data) :]]
+            program.note_written(before, expected.contents[trial.results :])
     finally:
         trial.put_back()
         program.close()

@@ -13,11 +13,11 @@ from ..._core.streams import Stream
 from ..._graphed.arguments import Arguments
 from ..._graphed.arrays import clear_autocast_caches
 from ..._graphed.containers import rebuild
+from ..._graphed.python_state import PythonState
 from ..._graphed.signature import Reader
 from ...api import Graph, graph
 from .arrays import arrays_in, arrays_in_state, is_module, named_state
 from .places import Place, readable
-from .python_state import PythonState
 from .randomness import RandomState
 
 

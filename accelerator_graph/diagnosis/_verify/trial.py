@@ -123,6 +123,11 @@ class Trial:
         self._restore(fed, None, _NOTHING, python=True)
         self.program.random.restore()
 
+    def forget(self, places: Sequence[Place]) -> None:
+        """Take it that somebody has changed arrays."""
+        for place in places:
+            self._now.pop(place, None)
+
     def forget_changed(self, *runs: Sequence[bytes]) -> None:
         """Take it that the arguments and the state have changed that some runs change."""
         program = self.program

@@ -185,6 +185,7 @@ def kernels():
         store=store,
         geometry=call(driver.cuModuleGetFunction, module, b"geometry"),
         kernel=kernel,
+        other_kernel=call(driver.cuLibraryGetKernel, library, b"geometry"),
         same=(store, int(store), kernel, SimpleNamespace(handle=store)),
     )
     with current():

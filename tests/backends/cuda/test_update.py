@@ -16,7 +16,7 @@ from cuda.bindings import driver
 
 import accelerator_graph as ag
 from accelerator_graph.backends import registry
-from accelerator_graph.backends._cuda import update
+from accelerator_graph.backends._cuda import raw_calls, shape
 from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.testing.works.cuda import CudaWork
 from backends.cuda.bench import call, kernels
@@ -86,17 +86,22 @@ def test_another_kernel_is_never_updated_in_place(stream, adding):
                 record = partial(stream.launch, kernel, *arguments, grid=grid, block=1)
                 said.append(reason(graph, record))
             assert said == ["at node 0, the kernel is another one.", True]
+        record = partial(stream.launch, found.other_kernel, memory, grid=1, block=1)
+        assert reason(graph, record) == "at node 0, the kernel is another one."
         graph.reset()
+
+
+def give_cluster(node):
+    value = driver.CUkernelNodeAttrValue()
+    value.clusterDim.x = value.clusterDim.y = value.clusterDim.z = 1
+    call(driver.cuGraphKernelNodeSetAttribute, node, CLUSTER, value)
 
 
 @pytest.mark.parametrize("which", ["the former", "the new"])
 def test_clusters_are_never_updated_in_place(adding, which):
     graph, other = adding(1, 2), adding(3, 4)
     graph.instantiate()
-    changed = graph if which == "the former" else other
-    value = driver.CUkernelNodeAttrValue()
-    value.clusterDim.x = value.clusterDim.y = value.clusterDim.z = 1
-    call(driver.cuGraphKernelNodeSetAttribute, nodes(changed)[1], CLUSTER, value)
+    give_cluster(nodes(graph if which == "the former" else other)[1])
     done = graph.update(other)
     assert done == (False, "the driver does not update the clusters of a kernel reliably", 1)
 
@@ -105,8 +110,9 @@ def test_clusters_that_the_driver_can_not_read(adding, monkeypatch):
     graph, other = adding(1), adding(2)
     graph.instantiate()
     graph.update(adding(3))
-    calls = registry.get("cuda")._driver.calls
-    monkeypatch.setattr(registry.get("cuda")._driver, "calls", calls._replace(attribute=lambda *_: 1))
+    refuse = ctypes.CFUNCTYPE(ctypes.c_int, *(ctypes.c_void_p,) * 3)(lambda *_: 1)
+    own, address = registry.get("cuda")._driver, ctypes.cast(refuse, ctypes.c_void_p).value
+    monkeypatch.setattr(own, "calls", own.calls._replace(attribute=address))
     done = graph.update(other)
     assert (done.in_place, done.node) == (False, 0)
     assert "clusters" in done.reason
@@ -115,7 +121,7 @@ def test_clusters_that_the_driver_can_not_read(adding, monkeypatch):
 def test_a_kernel_that_was_made_for_clusters(adding, monkeypatch):
     graph, other = adding(1), adding(2)
     graph.instantiate()
-    monkeypatch.setattr(update, "_made_for_clusters", lambda driver, function, kernel: True)
+    monkeypatch.setattr(shape, "_made_for_clusters", lambda driver, handle, is_kernel: True)
     assert "clusters" in graph.update(other).reason
 
 
@@ -218,14 +224,81 @@ def test_graphs_inside(stream, work, cell, adding):
     graph.replay()
     stream.synchronize()
     assert work.read(cell) == 30
+    clustered = adding(3, 4)
+    give_cluster(nodes(clustered)[0])
+    done = graph.update(parent(clustered))
+    assert done == (False, "the driver does not update the clusters of a kernel reliably", 1)
+
+
+def test_an_executable_is_compared_by_what_it_does(adding):
+    """Its graph may have been changed since then, and have updated another executable."""
+
+    def with_a_child(graph):
+        call(driver.cuGraphAddChildGraphNode, graph.raw_graph(), [], 0, adding(3).raw_graph())
+        return graph
+
+    graph, other, second = adding(1), adding(2), with_a_child(adding(4))
+    graph.instantiate()
+    second.instantiate()
+    assert graph.update(other).in_place
+    assert second.update(with_a_child(other)).in_place
+    assert graph.update(with_a_child(adding(5))) == (False, "the graphs have 1 and 2 nodes", None)
+
+
+@pytest.mark.parametrize("clustered", [False, True])
+def test_the_node_is_named_among_others(stream, work, cell, clustered):
+    """Kernels are read apart from the rest."""
+    memory = work.buffer(8)
+
+    def captured(*grids):
+        with ag.Graph(keep_graph=True, stream=stream) as graph:
+            for grid in grids:
+                stream.fill(memory, 1, 8)
+                stream.launch(found.geometry if grid else found.store, *arguments, grid=1, block=1)
+        return graph
+
+    with kernels() as found:
+        arguments = ctypes.c_uint64(work.buffer(64).address), ctypes.c_int(0), ctypes.c_float(1)
+        arguments = *arguments, (ctypes.c_byte * 16)()
+        graph, same, other = captured(0, 0, 0), captured(0, 0, 0), captured(0, 0, 1)
+        graph.instantiate()
+        assert graph.update(same).in_place
+        if clustered:
+            give_cluster(nodes(same)[3])
+            done = graph.update(same)
+            assert (done.node, "clusters" in done.reason) == (3, True)
+        else:
+            assert graph.update(other) == (False, "the kernel is another one", 5)
+        for each in (graph, same, other):
+            each.reset()
+
+
+def test_the_same_kernels_in_another_order(stream, work, adding):
+    """As many of each kind, with the same dependencies."""
+    memory = work.buffer(8)
+
+    def captured(*first):
+        with ag.Graph(keep_graph=True, stream=stream) as graph:
+            for each in first:
+                if each == "kernel":
+                    work.enqueue(stream, cell, 1, 1)
+                else:
+                    stream.fill(memory, 1, 8)
+        return graph
+
+    cell = work.new()
+    graph = captured("kernel", "fill")
+    graph.instantiate()
+    assert graph.update(captured("kernel", "fill")).in_place
+    done = graph.update(captured("fill", "kernel"))
+    assert done == (False, "a kernel node has become a memset node", 0)
 
 
 def test_the_update_of_a_driver_that_can_not_say_why(adding, monkeypatch):
     graph = adding(1)
     graph.instantiate()
     own = registry.get("cuda")._driver
-    monkeypatch.setattr(own, "calls", None)
-    monkeypatch.setattr(type(own), "raw", lambda *_: None)
+    monkeypatch.setattr(own, "calls", raw_calls.calls_of(own)._replace(edges=None))
     assert graph.update(adding(2)).reason == "the driver does not support CUDA 12.3"
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import CellType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
-from ...interop import registry as interop
+from ..interop import registry as interop
 
 _MISSING = object()
 _SIMPLE = (int, float, complex, str, bytes, bool)
-_MOST = 20_000
+_MOST = 200_000
 """How many references are looked at."""
 
 
@@ -28,15 +29,23 @@ class PythonState:
     """The references that a function can reach, as they were when this was made.
 
     Followed are the variables and globals of the function and of functions of its own package, attributes,
-    and the items of lists and dicts.
+    and the items of lists and dicts; with `grads`, the gradients of tensors as well.
     """
 
-    def __init__(self, function: Any, is_array: Callable[[Any], bool]) -> None:
+    def __init__(self, function: Any, is_array: Callable[[Any], bool], *, grads: bool = False) -> None:
+        self.function: Any = function
         self._is_array = is_array
+        self._grads = grads
         package = getattr(function, "__module__", None) or ""
         package = package.partition(".")[0]
         self._package = None if package in (*interop.names(), "numpy") else package
+        self.complete: bool = True
+        """False if there are more references than are looked at."""
         self._saved = [(slot, slot.get()) for slot in self._slots(function)]
+
+    def now(self) -> PythonState:
+        """Return the references that the same function can reach now."""
+        return PythonState(self.function, self._is_array, grads=self._grads)
 
     def restore(self) -> None:
         """Put back the references that were changed since."""
@@ -63,11 +72,11 @@ class PythonState:
         return found
 
     def _slots(self, function: Any) -> Iterator[Slot]:
-        rest: list[tuple[str, Any]] = [("", function)]
+        rest: deque[tuple[str, Any]] = deque([("", function)])
         seen: set[int] = set()
         count = 0
         while rest and count < _MOST:
-            name, x = rest.pop(0)
+            name, x = rest.popleft()
             if id(x) in seen:
                 continue
             seen.add(id(x))
@@ -75,9 +84,12 @@ class PythonState:
                 value = slot.get()
                 count += 1
                 yield slot
+                if self._grads and self._is_array(value) and getattr(value, "is_leaf", False):
+                    yield _grad(slot.name, value)
                 if self._followed(value):
                     rest.append((slot.name, value))
             rest += _inside(name, x)
+        self.complete = not rest
 
     def _followed(self, value: Any) -> bool:
         """Return True for objects whose insides may be the state of a user's function."""
@@ -91,7 +103,9 @@ class PythonState:
             return (value.__module__ or "").partition(".")[0] == self._package
         package = type(value).__module__.partition(".")[0]
         ours = package not in sys.stdlib_module_names or package in ("__main__", "types")
-        return ours and package != __name__.partition(".")[0] and hasattr(value, "__dict__")
+        if not ours or package == __name__.partition(".")[0]:
+            return False
+        return hasattr(value, "__dict__") or any("__slots__" in vars(cls) for cls in type(value).__mro__)
 
 
 def _tells(x: Any) -> bool:
@@ -139,7 +153,9 @@ def _slots_of(name: str, x: Any) -> Iterator[Slot]:
             yield _item(f"{prefix}{key}", own, key)
         for cls in (x if isinstance(x, type) else type(x)).__mro__[:-1]:
             for key, value in list(vars(cls).items()):
-                if key not in own and not key.startswith("__") and not hasattr(value, "__get__"):
+                if isinstance(value, MemberDescriptorType) and "__slots__" in vars(cls):
+                    yield _member(f"{prefix}{key}", x, value)
+                elif key not in own and not key.startswith("__") and not hasattr(value, "__get__"):
                     yield _attribute(f"{prefix}{key}", cls, key)
 
 
@@ -167,6 +183,24 @@ def _attribute(name: str, cls: type, key: str) -> Slot:
             setattr(cls, key, value)
 
     return Slot(name, lambda: vars(cls).get(key, _MISSING), put)
+
+
+def _member(name: str, x: Any, member: MemberDescriptorType) -> Slot:
+    def get() -> Any:
+        try:
+            return member.__get__(x)
+        except AttributeError:  # it has no value yet
+            return _MISSING
+
+    def put(value: Any) -> None:
+        if value is not _MISSING:
+            member.__set__(x, value)
+
+    return Slot(name, get, put)
+
+
+def _grad(name: str, x: Any) -> Slot:
+    return Slot(f"{name}.grad", lambda: x.grad, lambda value: setattr(x, "grad", value))
 
 
 def _element(name: str, where: list[Any], i: int) -> Slot:

@@ -1,4 +1,4 @@
-"""Finding the arguments of a captured graph: by capturing the function twice more."""
+"""Finding the arguments of a captured graph: by capturing the function again, at least twice."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .._core.replay import Runner
 from .._core.streams import Stream
 from ..api import Graph
 from ..backends.base import NodeParameters, NodeSetter
-from .argument_words import ArgumentWord, Captures, NotFollowing, argument_words, check_known
+from .argument_words import ArgumentWord, Captures, Doubt, NotFollowing, argument_words, check_known
 from .array_placement import extent
 from .arrays import ArrayType
 from .bound_inputs import Bindable, BoundInputs
-from .other_places import elsewhere
+from .other_places import alias, elsewhere
 
 _COLLECTIVE = re.compile(
     r"nccl|rccl|nvshmem|rocshmem|symm_?mem|cross_device|multimem"
@@ -26,6 +26,10 @@ _COLLECTIVE = re.compile(
 """Kernels that may read memory of other devices, or memory that was registered with a library."""
 
 _SHOWN = 60
+
+_MORE = (False, True, True, False, False, True, False)
+"""Whether each further capture has the first one's inputs, in an order without a period: bytes that nobody
+has set hold what earlier captures have left there."""
 
 
 def bound_inputs(
@@ -54,19 +58,27 @@ def bound_inputs(
         moved = [each.argument for each in bindables]
         arrays, kinds = [statics[i] for i in moved], [array_types[i] for i in moved]
         others = stream_stack.within(stream, elsewhere, arrays, kinds)
-        instead = {id(x): other for x, other in zip(arrays, others, strict=True)}
-        for inputs in (statics, [instead.get(id(x), x) for x in statics]):
-            again.append(_captured(capture, inputs))
+        places = {True: arrays, False: others}
+        aliases: list[Any] = []
+
+        def capture_at(here: bool) -> Graph:
+            """Capture with arrays that are new, since bytes that nobody has set may be addresses of those."""
+            new = [alias(x, kind) for x, kind in zip(places[here], kinds, strict=True)]
+            aliases.extend(new)
+            instead = {id(x): other for x, other in zip(arrays, new, strict=True)}
+            return _captured(capture, [instead.get(id(x), x) for x in statics])
+
+        for here in (True, False):
+            again.append(capture_at(here))
         there = [each.address(x) for each, x in zip(bindables, others, strict=True)]
         captures = Captures(
-            first,
-            _parameters(again[0]),
-            _parameters(again[1]),
+            [first, _parameters(again[0])],
+            [_parameters(again[1])],
             _ranges([each.static for each in bindables], bindables),
             _ranges(there, bindables),
             names,
         )
-        words = argument_words(captures)
+        words = _words(captures, capture_at)
         own = [*_own_memory(captured, first), *filter(None, map(extent, [*statics, *outputs]))]
         return BoundInputs(bindables, words, _setters(captured, words, names), own, firsts)
     except NotFollowing:
@@ -76,6 +88,20 @@ def bound_inputs(
     finally:
         for each in again:
             each.reset()
+
+
+def _words(captures: Captures, capture_at: Callable[[bool], Graph]) -> list[ArgumentWord]:
+    """Return all words that are arguments, from as many captures as that takes."""
+    for here in _MORE:
+        try:
+            return argument_words(captures)
+        except Doubt:
+            graph = capture_at(here)
+            try:
+                (captures.here if here else captures.there).append(_parameters(graph))
+            finally:
+                graph.reset()
+    return argument_words(captures)
 
 
 def _captured(capture: Callable[[Sequence[Any]], Graph], arrays: Sequence[Any]) -> Graph:

@@ -1,0 +1,54 @@
+"""Functions of the driver that are called without the binding.
+
+The binding drops what the driver says about an update that it refuses, and for a thousand nodes it takes
+longer than the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ctypes import CFUNCTYPE, c_int, c_void_p
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from .driver import Driver
+
+Function = Callable[..., int]
+
+
+class Calls(NamedTuple):
+    """Addresses for `call_each`, and functions of ctypes."""
+
+    kind: int
+    kernel: int
+    attribute: int
+    nodes: Function
+    update: Function
+    edges: Function | None
+    """None before CUDA 12.3."""
+
+
+def calls_of(driver: Driver) -> Calls:
+    """Return the functions."""
+    if driver.calls is None:
+        edges = driver.address("cuGraphGetEdges", 12030)
+        driver.calls = Calls(
+            _address(driver, "cuGraphNodeGetType"),
+            _address(driver, "cuGraphKernelNodeGetParams"),
+            _address(driver, "cuGraphKernelNodeGetAttribute"),
+            _function(_address(driver, "cuGraphGetNodes"), 3),
+            _function(_address(driver, "cuGraphExecUpdate"), 3),
+            _function(edges, 5) if edges else None,
+        )
+    return driver.calls
+
+
+def _function(address: int, arguments: int) -> Function:
+    return CFUNCTYPE(c_int, *(c_void_p,) * arguments)(address)
+
+
+def _address(driver: Driver, name: str) -> int:
+    address = driver.address(name, 12000)
+    if not address:
+        driver.broke(name, RuntimeError(f"there is no {name}"))
+    return address

@@ -1,0 +1,202 @@
+"""`graphed(inputs="bind")` of functions that keep arrays, write state, or note addresses elsewhere."""
+
+from __future__ import annotations
+
+import struct
+from types import SimpleNamespace
+
+import pytest
+
+import accelerator_graph as ag
+from accelerator_graph.interop import registry as interop
+from graphed import bound_device, fakes
+from graphed.bound_device import Tensor, aligned, empty_like, launch, tensor
+
+MODES = ("copy", "node", "bind")
+pytestmark = pytest.mark.filterwarnings("ignore:.*copies its inputs:RuntimeWarning")
+
+
+@pytest.fixture(autouse=True)
+def device(monkeypatch):
+    backend = fakes.opened(monkeypatch, bound_device.PatchableDevice)
+    bound_device.install(monkeypatch)
+    yield backend
+    backend.synchronize(fakes.streams[0])
+    bound_device.free_all()
+    interop.unregister("fakeframe")
+    ag.backends.unregister("fakedevice")
+
+
+def graphed(function, mode, **options):
+    return ag.graphed(function, warmup=0, inputs=mode, **{"outputs": "static", **options})
+
+
+def inputs_of(f):
+    (explained,) = f.explain()
+    return explained.inputs, explained.why
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_array_that_the_function_keeps_beside_its_result(mode):
+    kept = SimpleNamespace(sum=None)
+
+    def function(x, y):
+        kept.sum = x + y
+        return kept.sum * 2
+
+    f = graphed(function, mode)
+    for i in range(4):
+        assert f(tensor(i, 1), tensor(2, i)).tolist() == [2 * i + 4, 2 * i + 2]
+        assert kept.sum.tolist() == [i + 2, i + 1]
+    assert inputs_of(f) == (mode, "")
+
+
+class Slotted:
+    __slots__ = ("sum",)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_attribute_in_a_slot(mode):
+    kept = Slotted()
+
+    def function(x, y):
+        kept.sum = x + y
+        return kept.sum * 2
+
+    f = graphed(function, mode)
+    for i in range(4):
+        assert f(tensor(i, 1), tensor(2, i)).tolist() == [2 * i + 4, 2 * i + 2]
+        assert kept.sum.tolist() == [i + 2, i + 1]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_gradient_of_a_tensor(mode):
+    """As that of a parameter, whose gradient is another tensor after every run, and is used between calls."""
+    weight = tensor(1, 1)
+    weight.is_leaf, weight.grad = True, None
+
+    def function(x, y):
+        weight.grad = x + y
+        return weight.grad * 2
+
+    f = graphed(function, mode)
+    for i in range(4):
+        assert f(tensor(i, 1), tensor(2, i)).tolist() == [2 * i + 4, 2 * i + 2]
+        assert weight.grad.tolist() == [i + 2, i + 1]
+    assert inputs_of(f) == (mode, "")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("part", [slice(0, 1), slice(None)], ids=["a part", "the whole"])
+def test_an_argument_that_the_function_keeps(mode, part):
+    kept = SimpleNamespace(x=())
+
+    def function(x, y):
+        kept.x = (x[part] if part.stop else x,)
+        return x + y
+
+    f = graphed(function, mode)
+    for i in range(4):
+        assert f(tensor(i, 1), tensor(2, i)).tolist() == [i + 2, i + 1]
+        assert kept.x[0].tolist()[0] == i
+    inputs, why = inputs_of(f)
+    assert inputs == mode
+    assert why.endswith("the function keeps a part need no copies, so copied are: x") == (mode == "bind")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_object_in_the_result_that_holds_a_part_of_an_argument(mode):
+    f = graphed(lambda x, y: SimpleNamespace(sum=x + y, parts=[x[1:]]), mode)
+    for i in range(4):
+        result = f(tensor(i, 1, i), tensor(2, i, 2))
+        assert result.sum.tolist() == [i + 2, i + 1, i + 2]
+        assert result.parts[0].tolist() == [1, i]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_state_that_the_first_run_makes(mode):
+    kept = SimpleNamespace(three=None)
+
+    def function(x, y):
+        if kept.three is None:
+            kept.three = empty_like(x)
+            launch("fill", fill, kept.three.ptr, x.size)
+        return x + y + kept.three
+
+    def fill(out, n):
+        bound_device.floats(bound_device.number(out), bound_device.number(n))[:] = 3
+
+    f = graphed(function, mode)
+    for i in range(4):
+        assert f(tensor(i, 1), tensor(2, i)).tolist() == [i + 5, i + 4]
+
+
+def test_state_that_the_first_run_makes_where_nothing_can_be_bound():
+    kept = SimpleNamespace(three=None, runs=0)
+
+    def function(x, y):
+        if kept.three is None:
+            kept.three = x * 0.0
+        kept.runs += 1
+        if kept.runs > 1:
+            raise RuntimeError("once is enough")
+        return x + y + kept.three
+
+    f = graphed(function, "bind")
+    for i in range(4):
+        assert f(tensor(i, 1), tensor(2, i)).tolist() == [i + 2, i + 1]
+
+
+def test_a_table_that_no_reference_leads_to():
+    """It is written by the Python code of every run, as a library in C may do."""
+    memory = aligned(2, "u8").ctypes.data
+
+    def function(x, y):
+        new = empty_like(x)
+        bound_device.array_at(memory, 2, "u8")[:] = x.data_ptr(), y.data_ptr()
+        launch("add_from_table", bound_device.add_from_table, new.ptr, struct.pack("<Q", memory), x.size)
+        return new
+
+    f = graphed(function, "bind")
+    for i in range(4):
+        assert f(tensor(i, 1), tensor(2, i)).tolist() == [i + 2, i + 1]
+    inputs, why = inputs_of(f)
+    assert inputs == "node"
+    assert "another result than an eager run" in why
+
+
+def test_an_argument_that_holds_its_result_before_the_capture():
+    def function(x, out):
+        launch("scale", bound_device.scale, out.ptr, x.ptr, struct.pack("<d", 2.0), x.size)
+
+    f = graphed(function, "bind")
+    f(tensor(1, 2), tensor(2, 4))
+    assert inputs_of(f) == ("bind", "")
+    for offset in (0, 8, 0, 16):
+        out = tensor(0, 0, offset=offset)
+        f(tensor(5, offset), out)
+        assert out.tolist() == [10, 2 * offset]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_argument_that_is_a_part_of_the_state_that_is_written(mode):
+    state = Tensor(aligned(256))
+
+    def function(x):
+        launch("shift", shift, state[32:96].ptr, x.ptr, x.size)
+
+    def shift(out, x, n):
+        n = bound_device.number(n)
+        target, source = (bound_device.floats(bound_device.number(each), n) for each in (out, x))
+        for i in range(n):
+            target[i] = source[i]
+
+    f = graphed(function, mode)
+    f(Tensor(aligned(64)))
+    for _ in range(2):
+        fakes.DEVICE[0].synchronize(fakes.streams[0])
+        state.data[:] = range(256)
+        f(Tensor(state.data[:64]))
+        fakes.DEVICE[0].synchronize(fakes.streams[0])
+        assert state.tolist()[32:96] == list(range(64))
+    assert inputs_of(f) == (mode, "")
