@@ -7,24 +7,21 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack, cast
 
-from . import inspection
-from ._core import capture_table, ownership, pools, states, update
+from . import _core, inspection
+from ._core import capture_table, ownership, pools, states
 from ._core.call_site import caller
 from ._core.capture_plan import CapturePlan
 from ._core.extension import calling
 from ._core.graph_base import GraphBase
 from ._core.lifecycle import Lifecycle
 from ._core.modes import CaptureMode, check_mode
-from ._core.node_change import NodeChange
-from ._core.recapture import Recapture
 from ._core.side_capture import graph as graph
 from ._core.streams import Stream
 from ._core.switches import diagnosing
-from ._core.update import GraphUpdate
 from ._interpreter.sure_exit import if_skipped
 from .errors import AcceleratorGraphError
+from .interop import base as frameworks
 from .interop import registry as interop
-from .interop.base import Collective
 
 if TYPE_CHECKING:
     from ._core.capture import Observer
@@ -247,7 +244,7 @@ class Graph(Lifecycle):
 
     # ---- other work ----------------------------------------------------------------------------
 
-    def update(self, other: Graph) -> GraphUpdate:
+    def update(self, other: Graph) -> _core.GraphUpdate:
         """Do the work of another graph, a kept one, from now on; callables from `bind` go on.
 
         If both graphs are kept and alike, the executable is changed in place, else there is a new one. This
@@ -266,9 +263,11 @@ class Graph(Lifecycle):
             No executable could be made. The graph does what it did before; or it has no executable any more,
             which the error says.
         """
-        return update.update(self, other)
+        from ._core.update import update
 
-    def recapture(self, pool: pools.AnyPool | None = None) -> Recapture:
+        return update(self, other)
+
+    def recapture(self, pool: pools.AnyPool | None = None) -> _core.Recapture:
         """Return a context manager that captures again, and then updates this graph with the new work.
 
         It captures the graph's stream, or a side stream if that was captured before, into the graph's pool or
@@ -276,7 +275,7 @@ class Graph(Lifecycle):
         `current_graph` is another graph meanwhile. Raises as `update` does.
         """
         self._check("recapture()")
-        return Recapture(self, self._like(self.pool() if pool is None else pool))
+        return _core.Recapture(self, self._like(self.pool() if pool is None else pool))
 
     def clone(self) -> Graph:
         """Return another graph, kept and without an executable, that does the same work.
@@ -284,12 +283,13 @@ class Graph(Lifecycle):
         Raises `GraphStateError` if nothing was captured or the graph was not kept, and `UnsupportedError` as
         `update` does.
         """
+        from ._core.update import clone
+
         self._kept("clone()")
-        copy = self._like(None)
-        update.clone(self, copy)
+        clone(self, copy := self._like(None))
         return copy
 
-    def set_node(self, node: int, **change: Unpack[NodeChange]) -> None:
+    def set_node(self, node: int, **change: Unpack[_core.NodeChange]) -> None:
         """Change a node of the executable, for the runs to come, without capturing again.
 
         ``describe().nodes[node]`` says what can be changed, and what was. Runs that are under way are as they
@@ -317,7 +317,7 @@ class Graph(Lifecycle):
 
         set_nodes(self, "set_node()", {node: change})
 
-    def set_nodes(self, changes: Mapping[int, NodeChange]) -> None:
+    def set_nodes(self, changes: Mapping[int, _core.NodeChange]) -> None:
         """Change several nodes as `set_node` does: all of them, or none. No run sees only some changes."""
         from ._core.set_nodes import set_nodes
 
@@ -325,7 +325,7 @@ class Graph(Lifecycle):
 
     def _like(self, pool: pools.AnyPool | None) -> Graph:
         """Return an empty graph with the same options, which keeps graphs."""
-        fresh = Graph(keep_graph=True, pool=pool, **update.options(self))
+        fresh = Graph(keep_graph=True, pool=pool, **self._options())
         fresh._generators = self._generators
         return fresh
 
@@ -376,7 +376,7 @@ class Graph(Lifecycle):
         return Fingerprint.of(self.describe())
 
     @property
-    def collectives(self) -> tuple[Collective, ...]:
+    def collectives(self) -> tuple[frameworks.Collective, ...]:
         """What the captured work asks other ranks for, in order, as far as that was seen or noted.
 
         Seen is what goes through torch.distributed; `note_collective` notes everything else. Those of a graph

@@ -7,7 +7,9 @@ and sent to another process. ``docs/errors.md`` has a heading for each class and
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
+
+from ._interpreter.record import Record
 
 Reason = Literal[
     "out_of_memory",
@@ -156,23 +158,46 @@ class OutOfMemoryError(DriverError, MemoryError):
     """Raised when the driver, or the device, is out of memory."""
 
 
-class BreakingCall(NamedTuple):
-    """A call that broke a capture, or may have, as `diagnose` finds it."""
+class BreakingCall(Record):
+    """A call that broke a capture, or may have, as `diagnose` finds it.
 
-    file: str
-    """The file of the user's code."""
-    line: int
-    """The line in that file."""
-    function: str
-    """The function that the line is in."""
-    call: str = ""
-    """What the line called, down to the call that broke the capture; empty if that is not known."""
-    library: tuple[str, int, str] | None = None
-    """File, line and function of the library that made the call; None if the user's code made it."""
-    thread: str = ""
-    """The name of the thread; empty if it is the one that captured."""
-    stack: str = ""
-    """The thread's stack, as in a traceback."""
+    Attributes
+    ----------
+    file : str
+        The file of the user's code.
+    line : int
+        The line in that file.
+    function : str
+        The function that the line is in.
+    call : str
+        What the line called, down to the call that broke the capture; empty if that is not known.
+    library : tuple of (str, int, str), or None
+        File, line and function of the library that made the call; None if the user's code made it.
+    thread : str
+        The name of the thread; empty if it is the one that captured.
+    stack : str
+        The thread's stack, as in a traceback.
+    """
+
+    __slots__ = ("file", "line", "function", "call", "library", "thread", "stack")  # noqa: RUF023
+
+    def __init__(
+        self,
+        file: str,
+        line: int,
+        function: str,
+        call: str = "",
+        library: tuple[str, int, str] | None = None,
+        thread: str = "",
+        stack: str = "",
+    ) -> None:
+        self.file: str = file
+        self.line: int = line
+        self.function: str = function
+        self.call: str = call
+        self.library: tuple[str, int, str] | None = library
+        self.thread: str = thread
+        self.stack: str = stack
 
 
 class CaptureError(AcceleratorGraphError, RuntimeError):

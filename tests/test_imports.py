@@ -24,6 +24,80 @@ COLD = [
 ]  # fmt: skip
 
 
+ON_DEMAND = [
+    "_cli",
+    "_core.captured_events",
+    "_core.collectives",
+    "_core.empty",
+    "_core.events",
+    "_core.files",
+    "_core.labels",
+    "_core.liveness",
+    "_core.marks",
+    "_core.measuring",
+    "_core.memory",
+    "_core.module_labels",
+    "_core.node_arguments",
+    "_core.node_change",
+    "_core.node_changes",
+    "_core.profiling",
+    "_core.progress",
+    "_core.recapture",
+    "_core.sections",
+    "_core.update",
+    "_demo",
+    "_graphed",
+    "_plugins.hooks",
+    "backends._contract.contents",
+    "backends._contract.memory",
+    "backends._contract.misfit",
+    "backends._contract.parameters",
+    "backends._contract.report",
+    "backends._cuda.changes",
+    "backends._cuda.contents",
+    "backends._cuda.edges",
+    "backends._cuda.layouts",
+    "backends._cuda.parameters",
+    "backends._cuda.profiler",
+    "backends._cuda.timing",
+    "backends._cuda.update",
+    "backends._hip",
+    "backends._registry.choice",
+    "backends._shared.event_nodes",
+    "backends._shared.kernels",
+    "backends._shared.shapes",
+    "backends.cpu",
+    "backends.hip",
+    "backends.memory",
+    "compat",
+    "diagnosis",
+    "inspection.description",
+    "inspection.fingerprint",
+    "inspection.memory",
+    "inspection.profile",
+    "interop._contract.collective",
+    "interop._contract.pools",
+    "interop._contract.report",
+    "testing",
+]
+"""Modules and folders that a first capture does without. Each would take 0.1 to 1 ms of a program's start."""
+
+EXPENSIVE = """
+def expensive(module):
+    for name, value in vars(module).items():
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            named = issubclass(value, tuple) and hasattr(value, "_fields")
+            if named or issubclass(value, dict) or hasattr(value, "__dataclass_fields__"):
+                yield f"{module.__name__}.{name}"
+"""
+
+
+def not_on_demand(loaded: list[str]) -> list[str]:
+    """Return which of the modules that were loaded should have waited."""
+    names = [name.removeprefix("accelerator_graph.") for name in loaded]
+    return [name for name in names for each in ON_DEMAND if name == each or name.startswith(f"{each}.")]
+
+
 def fresh(code: str) -> str:
     """Run code in an interpreter that has the checkout and the environment's packages; return its output."""
     paths = [str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
@@ -43,6 +117,40 @@ def test_import_loads_nothing_cold() -> None:
 def test_public_name_loads_no_vendor(name: str) -> None:
     code = f"import accelerator_graph; accelerator_graph.{name}; print(*sorted(set(sys.modules) - before))"
     assert sorted(set(fresh(code).split()) & {"cuda", "hip", "rocm", "torch", "cupy", "numpy"}) == []
+
+
+def test_graph_imports_nothing_that_only_other_operations_use() -> None:
+    loaded = fresh(
+        "from accelerator_graph import Graph, graph; print(*sorted(set(sys.modules) - before))"
+    ).split()
+    assert "accelerator_graph._core.capture" in loaded
+    assert not_on_demand(loaded) == []
+    assert "numpy" not in loaded
+
+
+def test_the_backends_of_vendors_import_only_what_a_capture_needs() -> None:
+    for backend in ("cuda", "hip"):
+        code = f"import accelerator_graph.backends.{backend}; print(*sorted(set(sys.modules) - before))"
+        own = (f"backends.{backend}", f"backends._{backend}")
+        found = [name for name in not_on_demand(fresh(code).split()) if not name.startswith(own)]
+        assert found == []
+
+
+def test_no_class_that_takes_long_to_define_is_defined_for_a_capture() -> None:
+    """A named tuple or a dataclass takes ten times as long to define as a class with slots."""
+    assert (
+        fresh(
+            f"""{EXPENSIVE}
+from accelerator_graph import Graph, graph
+import accelerator_graph.backends.cuda, accelerator_graph.interop.torch
+modules = [module for name, module in sys.modules.items() if name.startswith("accelerator_graph")]
+print(*(name for module in modules for name in expensive(module)))
+from accelerator_graph.backends.base import GraphNode
+assert list(expensive(sys.modules[GraphNode.__module__])), "the test sees nothing"
+"""
+        ).strip()
+        == ""
+    )
 
 
 def test_a_graph_loads_nothing_cold() -> None:

@@ -237,7 +237,7 @@ def _launch_in_c(executable: Executable, stream: Stream, known: LaunchFunction |
         return None
     guard = found.guard
     latest = guard.address if isinstance(guard, SameStream) else 0
-    current, context = guard if isinstance(guard, SameContext) else (0, 0)
+    current, context = (guard.address, guard.context) if isinstance(guard, SameContext) else (0, 0)
     handles = recorder.handle_int(executable.value), backend.handle_int(stream._native)
     conditions = latest, current, context, found.capturing
     launch: Launch = fast.Launch(

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from .._interpreter.threads import this_thread
-from ..backends.base import Recorder
 from ..errors import AcceleratorGraphError, GraphStateError
-from ..interop.base import Collective, Undo
 from .stream_messages import describe
 
 if TYPE_CHECKING:
+    from ..backends.base import Recorder
+    from ..interop.base import Collective, Undo
     from . import capture_table
     from .call_site import Site
     from .captured_events import CapturedEvents

@@ -4,52 +4,52 @@ from __future__ import annotations
 
 import threading
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from .._interpreter.process import after_fork
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from ..backends.base import Backend
     from ..interop.base import Collective
     from .marks import Mark
     from .progress import Progress
 
+    class Retaining(Protocol):
+        """A graph, for those who keep objects alive with it."""
 
-class Retaining(Protocol):
-    """A graph, for those who keep objects alive with it."""
+        def retain(self, obj: Any) -> Any:
+            """Keep an object alive until the graph is reset."""
 
-    def retain(self, obj: Any) -> Any:
-        """Keep an object alive until the graph is reset."""
+    class LiveCapture(Protocol):
+        """A capture that has begun and not ended."""
 
+        backend: Backend
+        """The backend of the captured stream, even where a framework records."""
+        native: Any
+        """The captured stream, as the backend knows it."""
+        labels: list[Mark]
+        """The labels, in the order in which they began."""
+        collectives: list[Collective]
+        """What the captured work asks other ranks for, in order."""
+        progress: Progress | None
+        """Marks which labels a replay has reached, if that was asked for."""
 
-class LiveCapture(Protocol):
-    """A capture that has begun and not ended."""
+        def relaxed(self) -> AbstractContextManager[object]:
+            """Return a context in which this thread does not disturb the capture."""
 
-    backend: Backend
-    """The backend of the captured stream, even where a framework records."""
-    native: Any
-    """The captured stream, as the backend knows it."""
-    labels: list[Mark]
-    """The labels, in the order in which they began."""
-    collectives: list[Collective]
-    """What the captured work asks other ranks for, in order."""
-    progress: Progress | None
-    """Marks which labels a replay has reached, if that was asked for."""
+        def recorded(self) -> int | None:
+            """Return how many nodes there are so far; None if that is not known."""
 
-    def relaxed(self) -> AbstractContextManager[object]:
-        """Return a context in which this thread does not disturb the capture."""
+        def record_border(self) -> int | None:
+            """Record an event at the border of a label, if that was asked for; return its number."""
 
-    def recorded(self) -> int | None:
-        """Return how many nodes there are so far; None if that is not known."""
+        def who(self) -> str:
+            """Return who is capturing, and the way out: a clause for a message."""
 
-    def record_border(self) -> int | None:
-        """Record an event at the border of a label, if that was asked for; return its number."""
-
-    def who(self) -> str:
-        """Return who is capturing, and the way out: a clause for a message."""
-
-    def thread_ended(self) -> None:
-        """Abandon the capture, since its thread has ended."""
+        def thread_ended(self) -> None:
+            """Abandon the capture, since its thread has ended."""
 
 
 class _Thread(threading.local):

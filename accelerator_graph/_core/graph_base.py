@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ..backends import registry
 from ..errors import GraphStateError
-from ..interop.base import Collective
 from . import ownership, pools, states, switches
 from .modes import CaptureMode, check_mode
 from .states import GraphState
@@ -15,6 +14,7 @@ from .stream_messages import describe
 from .streams import as_stream
 
 if TYPE_CHECKING:
+    from ..interop.base import Collective
     from .capture import Capture
     from .captured import Captured
     from .liveness import Watchlist
@@ -179,3 +179,16 @@ class GraphBase:
             self._runner.refuse(states.CAPTURED_BEFORE_FORK)
         self._empty()
         self._lost = why
+
+    def _options(self) -> dict[str, Any]:
+        """Return the arguments with which another graph is like this one. The mode is that of its capture."""
+        captured = None if self._runner is None else self._runner.captured
+        return {
+            "capture_error_mode": self._mode if captured is None else captured.mode,
+            "stream": self._given_stream,
+            "backend": self._backend_name,
+            "check_input_liveness": self._finds_inputs,
+            "diagnose": self._diagnose,
+            "progress": self._shows_progress,
+            "timing": self._timing,
+        }

@@ -1,18 +1,11 @@
-"""Whether a thread measures the executables that it makes."""
+"""Measuring the executables that a thread makes."""
 
 from __future__ import annotations
 
-import threading
 from types import TracebackType
 from typing import Self
 
-
-class _Thread(threading.local):
-    depth = 0
-
-
-measuring = _Thread()
-"""`measuring.depth`: how many blocks this thread is in."""
+from .switches import measuring
 
 
 class measure_memory:

@@ -13,18 +13,19 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from itertools import starmap
 from sys import getrefcount
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from .._interpreter.process import after_fork, at_exit
 from ..errors import DriverError
 from .capture_table import disturbed_by, live
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from ..backends.base import Backend, Recorder
 
-
-class _Tracked(Protocol):
-    def _after_fork(self) -> None: ...
+    class _Tracked(Protocol):
+        def _after_fork(self) -> None: ...
 
 
 _tracked: dict[int, weakref.ref[_Tracked]] = {}

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from .._interpreter.process import after_fork
-from ..backends.base import Capability, GraphContents, unsupported
+from ..backends.base import Capability, unsupported
 from ..errors import GraphStateError, UnsupportedError
 from .binding import Binding, Executable, refuse_capturing, refuse_in_graph
 from .extension import fast
-from .measuring import measuring
 from .ownership import drain
 from .states import RESET_MEANWHILE
 from .stream_messages import describe
 from .stream_owners import FrameworkCurrent
 from .streams import Stream, as_stream
+from .switches import measuring
 
 if TYPE_CHECKING:
+    from ..backends.base import GraphContents
     from ..interop.base import Framework
     from .captured import Captured
     from .memory import Measured
@@ -231,7 +232,7 @@ class Runner:
             if here is None:
                 raise GraphStateError(f"{RESET_MEANWHILE}.")
             make_room(launchers)
-            call = launchers[handle] = here.bind(here._of_framework(handle), None)
+            call = launchers[handle] = here._bind(here._of_framework(handle), None).launcher()
             return call
 
         def launch() -> None:

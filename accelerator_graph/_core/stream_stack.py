@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..backends.base import Capability
 from ..interop import registry as interop
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from ..backends.base import Backend
     from ..interop.base import Framework
 
+    class Entered(Protocol):
+        """A stream, as far as this module knows it."""
+
+        _backend: Backend
+        _native: Any
+        _device: int
+
+        @property
+        def _dead(self) -> str: ...
+
+
 T = TypeVar("T")
-
-
-class Entered(Protocol):
-    """A stream, as far as this module knows it."""
-
-    _backend: Backend
-    _native: Any
-    _device: int
-
-    @property
-    def _dead(self) -> str: ...
 
 
 class Entry:

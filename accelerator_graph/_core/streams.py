@@ -6,13 +6,13 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
+from .. import _core
 from .._interpreter.integers import integer
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..backends import registry
 from ..backends.base import Backend, Capability, CaptureStatus, unsupported
 from ..errors import GraphStateError
 from . import ownership, stream_stack
-from .events import Event
 from .framework_streams import placed
 from .stream_base import StreamBase
 from .stream_messages import captured_by, describe
@@ -89,7 +89,7 @@ class Stream(StreamBase):
         _held = self._in_use()
         return self._backend.query(self._native)
 
-    def record(self, *, timing: bool = False) -> Event:
+    def record(self, *, timing: bool = False) -> _core.Event:
         """Mark the present end of the stream's work.
 
         Parameters
@@ -112,9 +112,9 @@ class Stream(StreamBase):
                 "record events around replay() instead."
             )
         native = (backend.record_timed_event if timing else backend.record_event)(self._native)
-        return Event(backend, native, self._device, timed=timing, captured=captured)
+        return _core.Event(backend, native, self._device, timed=timing, captured=captured)
 
-    def wait(self, other: Event | Stream | Any) -> None:
+    def wait(self, other: _core.Event | Stream | Any) -> None:
         """Let later work on this stream wait for an event, or for all work so far on another stream.
 
         `other` may be anything that stands for a stream. If it is being captured, this stream takes part
@@ -122,16 +122,16 @@ class Stream(StreamBase):
         this one.
         """
         _held = self._in_use()
-        if not isinstance(other, Event):
+        if not isinstance(other, _core.Event):
             other = as_stream(other, self.backend, f"as the stream that waits; {_WAIT_ON_HOST}")
-        source = other._native.backend if isinstance(other, Event) else other._backend
+        source = other._native.backend if isinstance(other, _core.Event) else other._backend
         if source is not self._backend:
-            which = "event" if isinstance(other, Event) else describe(other)
+            which = "event" if isinstance(other, _core.Event) else describe(other)
             fact = f"is of backend {source.name!r}"
             if source.name == self.backend:
                 fact = f"was made before a fork, or before backend {source.name!r} was registered anew"
             raise ValueError(f"the {describe(self)} can't wait: the {which} {fact}; {_WAIT_ON_HOST}.")
-        if isinstance(other, Event):
+        if isinstance(other, _core.Event):
             source.wait_event(self._native, other._native.value)
             return
         _other_held = other._in_use()

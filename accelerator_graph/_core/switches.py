@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from contextvars import ContextVar
 
 from .._interpreter.environment import variable
 
 diagnosing: ContextVar[bool] = ContextVar("diagnosing", default=False)
 """True inside ``with diagnose():``."""
+
+
+class _Thread(threading.local):
+    depth = 0
+
+
+measuring = _Thread()
+"""`measuring.depth`: how many `measure_memory` blocks this thread is in."""
 
 LIVENESS = "check_input_liveness"
 """Whether captures find and watch their inputs."""

@@ -120,20 +120,6 @@ def check_shareable(captured: Captured, what: str) -> None:
         )
 
 
-def options(graph: Lifecycle) -> dict[str, Any]:
-    """Return the arguments with which another graph is like this one. The mode is that of its capture."""
-    captured = None if graph._runner is None else graph._runner.captured
-    return {
-        "capture_error_mode": graph._mode if captured is None else captured.mode,
-        "stream": graph._given_stream,
-        "backend": graph._backend_name,
-        "check_input_liveness": graph._finds_inputs,
-        "diagnose": graph._diagnose,
-        "progress": graph._shows_progress,
-        "timing": graph._timing,
-    }
-
-
 def update(graph: Lifecycle, other: Lifecycle) -> GraphUpdate:
     """Let a graph do the work of another one: `Graph.update`."""
     runner = graph._runner_for("update()")

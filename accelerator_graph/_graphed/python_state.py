@@ -147,13 +147,14 @@ def _slots_of(name: str, x: Any) -> Iterator[Slot]:
         for i in range(len(x)):
             yield _element(f"{name}[{i}]", x, i)
     else:
-        own: dict[str, Any] = {} if isinstance(x, type) else getattr(x, "__dict__", {})
+        is_class = isinstance(x, type)
+        own: dict[str, Any] = {} if is_class else getattr(x, "__dict__", {})
         prefix = f"{name}." if name else ""
         for key in list(own):
             yield _item(f"{prefix}{key}", own, key)
-        for cls in (x if isinstance(x, type) else type(x)).__mro__[:-1]:
+        for cls in (x if is_class else type(x)).__mro__[:-1]:
             for key, value in list(vars(cls).items()):
-                if isinstance(value, MemberDescriptorType) and "__slots__" in vars(cls):
+                if isinstance(value, MemberDescriptorType) and "__slots__" in vars(cls) and not is_class:
                     yield _member(f"{prefix}{key}", x, value)
                 elif key not in own and not key.startswith("__") and not hasattr(value, "__get__"):
                     yield _attribute(f"{prefix}{key}", cls, key)

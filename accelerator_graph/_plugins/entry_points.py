@@ -11,9 +11,10 @@ import sys
 from collections.abc import Callable, Iterable, Set
 from importlib import import_module, invalidate_caches
 from importlib.machinery import PathFinder
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .._interpreter.exceptions import text_of
+from .._interpreter.record import Record
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -22,22 +23,33 @@ SWITCH = "ACCELERATOR_GRAPH_DISABLE_PLUGINS"
 """The environment variable is read when entry points are scanned: at first use, and after a `refresh`."""
 
 
-class Names(NamedTuple):
+_METADATA = (".dist-info", "egg-info")
+
+
+class Names:
     """Which names are allowed."""
 
-    allows: Callable[[str], bool]
-    rule: str
-    """The rule in words, for a sentence that begins with "the name does not"."""
+    __slots__ = ("allows", "rule")
+
+    def __init__(self, allows: Callable[[str], bool], rule: str) -> None:
+        self.allows = allows
+        self.rule = rule
+        """The rule in words, for a sentence that begins with "the name does not"."""
 
 
-class Candidate(NamedTuple):
-    """An implementation that is offered under a name."""
+class Candidate(Record):
+    """An implementation that is offered under a name.
 
-    name: str
-    target: str | type
-    """``"module:Class"``, or the class itself."""
-    origin: str
-    """``"built-in"``, ``"registered"``, or the distribution and its version."""
+    `target` is ``"module:Class"``, or the class itself; `origin` is ``"built-in"``, ``"registered"``, or the
+    distribution and its version.
+    """
+
+    __slots__ = ("name", "origin", "target")
+
+    def __init__(self, name: str, target: str | type, origin: str) -> None:
+        self.name = name
+        self.target = target
+        self.origin = origin
 
     @property
     def path(self) -> str:
@@ -53,19 +65,25 @@ class Candidate(NamedTuple):
         return distribution if version[:1].isdigit() else self.path.partition(":")[0].partition(".")[0]
 
 
-class Ignored(NamedTuple):
+class Ignored:
     """An entry point that the library ignores, and why."""
 
-    name: str
-    origin: str
-    reason: str
+    __slots__ = ("name", "origin", "reason")
+
+    def __init__(self, name: str, origin: str, reason: str) -> None:
+        self.name = name
+        self.origin = origin
+        self.reason = reason
 
 
-class Scan(NamedTuple):
+class Scan:
     """The result of reading all entry points of a group."""
 
-    offers: dict[str, list[Candidate]]
-    ignored: list[Ignored]
+    __slots__ = ("ignored", "offers")
+
+    def __init__(self, offers: dict[str, list[Candidate]], ignored: list[Ignored]) -> None:
+        self.offers = offers
+        self.ignored = ignored
 
 
 def is_name(name: str) -> bool:
@@ -109,14 +127,22 @@ def may_be_installed(group: str) -> bool:
         except OSError:  # an archive, for example
             return True
         for name in names:
-            if name.lower().endswith((".dist-info", "egg-info")):
-                try:
-                    with open(os.path.join(folder, name, "entry_points.txt"), "rb") as file:
-                        if section in file.read():
-                            return True
-                except (FileNotFoundError, NotADirectoryError):
-                    continue
+            path = f"{folder or '.'}/{name}/entry_points.txt"
+            if name.lower().endswith(_METADATA) and section in _contents(path):
+                return True
     return False
+
+
+def _contents(path: str) -> bytes:
+    """Return the contents of a file; nothing if there is none. Takes half the time of `open`."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except (FileNotFoundError, NotADirectoryError):
+        return b""
+    try:
+        return os.read(file, os.fstat(file).st_size)
+    finally:
+        os.close(file)
 
 
 def installed(group: str) -> list[EntryPoint]:
@@ -144,13 +170,15 @@ def sort_out(entry_points: Iterable[EntryPoint], reserved: Set[str], names: Name
     """Group entry points by name, in an order that does not depend on the file system."""
     offers: dict[str, list[Candidate]] = {}
     ignored = []
-    for name, target, origin in sorted(map(candidate, entry_points)):
+    found = map(candidate, entry_points)
+    for each in sorted(found, key=lambda each: (each.name, each.path, each.origin)):
+        name, origin = each.name, each.origin
         if not names.allows(name):
             ignored.append(Ignored(name, origin, f"the name {name!r} does not {names.rule}"))
         elif name in reserved:
             ignored.append(Ignored(name, origin, f"the name {name!r} is reserved for the built-in one"))
         else:
-            offers.setdefault(name, []).append(Candidate(name, target, origin))
+            offers.setdefault(name, []).append(each)
     return Scan({name: distinct(offered) for name, offered in offers.items()}, ignored)
 
 

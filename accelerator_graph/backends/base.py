@@ -42,29 +42,35 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext, suppress
-from enum import StrEnum
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from .._interpreter.lazy import imported_on_use
 from ..errors import AcceleratorGraphError, UnsupportedError
+from . import _contract as contract
 from ._contract.answers import Availability as Availability
+from ._contract.answers import Capability as Capability
 from ._contract.answers import CaptureInfo as CaptureInfo
 from ._contract.answers import CaptureStatus as CaptureStatus
-from ._contract.contents import GraphContents as GraphContents
-from ._contract.contents import GraphEdge as GraphEdge
-from ._contract.contents import GraphNode as GraphNode
 from ._contract.launch import LaunchFunction as LaunchFunction
 from ._contract.launch import SameContext as SameContext
 from ._contract.launch import SameStream as SameStream
 from ._contract.launch import StatusFunction as StatusFunction
-from ._contract.memory import DeviceMemory as DeviceMemory
-from ._contract.misfit import Misfit as Misfit
-from ._contract.parameters import Argument as Argument
-from ._contract.parameters import Change as Change
-from ._contract.parameters import NodeParameters as NodeParameters
-from ._contract.parameters import NodeSetter as NodeSetter
-from ._contract.parameters import addresses_in as addresses_in
-from ._contract.parameters import word as word
+
+if TYPE_CHECKING:
+    from ._contract import Argument as Argument
+    from ._contract import Change as Change
+    from ._contract import DeviceMemory as DeviceMemory
+    from ._contract import GraphContents as GraphContents
+    from ._contract import GraphEdge as GraphEdge
+    from ._contract import GraphNode as GraphNode
+    from ._contract import Misfit as Misfit
+    from ._contract import NodeParameters as NodeParameters
+    from ._contract import NodeSetter as NodeSetter
+    from ._contract import addresses_in as addresses_in
+    from ._contract import word as word
+else:  # no capture needs these
+    __getattr__ = imported_on_use(__name__, contract.HOMES)
 
 BACKEND_API_VERSIONS = (1,)
 """The versions of this contract that the library supports, in ascending order.
@@ -75,30 +81,6 @@ library keeps supporting the previous version for a while, so a plug-in written 
 CaptureMode = Literal["default", "global", "thread_local", "relaxed"]
 """What the driver refuses while a capture is in progress: illegal calls of all threads, of the capturing
 thread, or none, as CUDA's modes do. ``"default"`` is the backend's first one."""
-
-
-class Capability(StrEnum):
-    """What a backend may be able to do. If not, its methods raise `unsupported`, as the defaults do."""
-
-    EVENTS = "events"
-    """`record_event`, `wait_event` and `query`: streams can be forked and joined."""
-    ENQUEUE = "enqueue"
-    """`fill`, `copy` and `launch`: work can be enqueued through the library."""
-    HANDLES = "handles"
-    """`handle_int`, and `as_stream` of an int: streams, graphs and executables have handles that other
-    libraries understand."""
-    NODES = "nodes"
-    """`nodes` and `node_count`: the nodes of a graph and their dependencies can be listed."""
-    CHILD_GRAPHS = "child_graphs"
-    """`replay` onto a capturing stream is recorded into that capture."""
-    UPLOAD = "upload"
-    """`upload` moves an executable to the device ahead of its first replay."""
-    TIMING = "timing"
-    """`record_timed_event`, `query_event`, ...: the host can wait for events, and time what is between."""
-    GRAPH_EVENTS = "graph_events"
-    """`instantiate_timed`: an executable can record timed events, so that parts of a graph can be timed."""
-    CAPTURED_EVENTS = "captured_events"
-    """`record_timed_event` on a capturing stream: for parts of graphs that can't be copied."""
 
 
 class Recorder(ABC):
@@ -224,7 +206,7 @@ class Recorder(ABC):
         """Move the executable to the device, in stream order, without running it."""
         raise unsupported(self, Capability.UPLOAD)
 
-    def node_setter(self, graph: Any, executable: Any, node: int) -> NodeSetter | None:
+    def node_setter(self, graph: Any, executable: Any, node: int) -> contract.NodeSetter | None:
         """Return what changes a node, by its number in `nodes`, in later runs; None if nothing can.
 
         The library keeps graph and executable alive, asks for one setter of a node, and launches nothing in
@@ -232,14 +214,14 @@ class Recorder(ABC):
         """
         return None
 
-    def update(self, executable: Any, former: Any, graph: Any) -> Misfit | None:
+    def update(self, executable: Any, former: Any, graph: Any) -> contract.Misfit | None:
         """Give an executable, which does the work of `former`, that of another graph in place.
 
         Returns None if that is done, else what did not fit, and nothing has changed then. After a
         `DriverError` the executable may have changed in part. Runs enqueued before are not affected. The
         library launches nothing meanwhile, and keeps `graph` as long as the executable.
         """
-        return Misfit(f"backend {self.name!r} does not update executables")
+        return contract.Misfit(f"backend {self.name!r} does not update executables")
 
     @abstractmethod
     def destroy_graph(self, graph: Any) -> None:
@@ -266,7 +248,7 @@ class Recorder(ABC):
         """Return the number of nodes; None if it is not known."""
         return None
 
-    def nodes(self, graph: Any) -> GraphContents:
+    def nodes(self, graph: Any) -> contract.GraphContents:
         """List the nodes and the dependencies of a graph."""
         raise unsupported(self, Capability.NODES)
 
@@ -291,11 +273,11 @@ class Recorder(ABC):
         """
         raise UnsupportedError(f"backend {self.name!r} has no profiler that sees nodes; time labels instead.")
 
-    def parameters(self, graph: Any) -> Sequence[NodeParameters] | None:
+    def parameters(self, graph: Any) -> Sequence[contract.NodeParameters] | None:
         """Return the parameters of a graph's nodes, in the order of `nodes`; None if none are told."""
         return None
 
-    def device_memory(self, obj: Any) -> DeviceMemory | None:
+    def device_memory(self, obj: Any) -> contract.DeviceMemory | None:
         """Return what the driver tells of the memory of a graph's or an executable's device; None if nothing.
 
         Disturbs no capture in progress.

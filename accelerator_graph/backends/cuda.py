@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any, ClassVar
 
+from . import base
 from ._cuda import capture as _capture
 from ._cuda import nodes as _nodes
 from ._cuda.capture import Capture
@@ -33,24 +34,16 @@ from ._shared.codes import (
     is_handle,
     refuse_legacy,
 )
-from ._shared.event_nodes import release
-from ._shared.kernels import Arguments, geometry, kernel_handle
 from ._shared.opening import open_driver
 from .base import (
     Availability,
     CaptureInfo,
     CaptureMode,
     CaptureStatus,
-    DeviceMemory,
-    GraphContents,
     LaunchFunction,
     Lends,
-    Misfit,
-    NodeParameters,
-    NodeSetter,
     StatusFunction,
 )
-from .memory import memory_of
 
 
 class CudaBackend(Lends):
@@ -176,6 +169,8 @@ class CudaBackend(Lends):
 
     def fill(self, stream: Any, dst: Any, value: int, nbytes: int | None) -> None:
         """Set `nbytes` bytes at `dst` to `value`."""
+        from .memory import memory_of
+
         target = memory_of(self._address(dst), nbytes, writable=True, device=True)
         if target.nbytes:
             with self._driver.current_for(stream):
@@ -183,6 +178,8 @@ class CudaBackend(Lends):
 
     def copy(self, stream: Any, dst: Any, src: Any, nbytes: int | None) -> None:
         """Copy `nbytes` bytes between any two memories of the host and its devices."""
+        from .memory import memory_of
+
         source = memory_of(self._address(src), nbytes, writable=False, device=True)
         target = memory_of(self._address(dst), source.nbytes, writable=True, device=True)
         if source.nbytes:
@@ -200,6 +197,8 @@ class CudaBackend(Lends):
         shared_bytes: int = 0,
     ) -> None:
         """Enqueue a kernel. The values of its arguments are copied before this returns."""
+        from ._shared.kernels import Arguments, geometry, kernel_handle
+
         driver = self._driver
         kernel = driver.api.CUfunction(kernel_handle(work))
         shape = geometry(grid, block, shared_bytes)
@@ -295,14 +294,14 @@ class CudaBackend(Lends):
         driver = self._driver
         driver.relaxed_for(stream).run(driver.call, "cuGraphUpload", executable.handle, stream)
 
-    def node_setter(self, graph: Graph, executable: Executable, node: int) -> NodeSetter | None:
+    def node_setter(self, graph: Graph, executable: Executable, node: int) -> base.NodeSetter | None:
         """Return a callable that changes parameters of a kernel, a copy or a fill."""
         from ._cuda.changes import node_setter
 
         with self._driver.current(graph.context):
             return node_setter(self._driver, graph, executable, node)
 
-    def update(self, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
+    def update(self, executable: Executable, former: Graph, graph: Graph) -> base.Misfit | None:
         """Update the executable in place, unless kernels differ or run in clusters."""
         from ._cuda.update import update
 
@@ -326,16 +325,19 @@ class CudaBackend(Lends):
         """Return the number of nodes."""
         return _nodes.node_count(self._driver, graph.handle)
 
-    def nodes(self, graph: Graph) -> GraphContents:
+    def nodes(self, graph: Graph) -> base.GraphContents:
         """List the nodes, with their parameters, and the dependencies."""
+        from ._cuda.contents import list_nodes
+
         with self._driver.current(graph.context):
-            return _nodes.list_nodes(self._driver, graph.handle)
+            return list_nodes(self._driver, graph.handle)
 
     def instantiate_timed(
         self, graph: Graph, before: Sequence[int], after: Sequence[int]
     ) -> tuple[Executable, Sequence[Event]]:
         """Make an executable of a copy that has nodes which record events."""
         from ._cuda.timing import add_events
+        from ._shared.event_nodes import release
 
         driver = self._driver
         with driver.relaxed(graph.context), ExitStack() as undo:
@@ -355,6 +357,7 @@ class CudaBackend(Lends):
     def time_nodes(self, graph: Graph, stream: Any, runs: int) -> Sequence[Mapping[int, tuple[float, float]]]:
         """Run a copy under CUPTI, which ``cupti-python`` binds."""
         from ._cuda import profiler
+        from ._shared.event_nodes import release
 
         nodes, _ = self.nodes(graph)
         with profiler.recording() as records:
@@ -367,14 +370,14 @@ class CudaBackend(Lends):
                 release(self.destroy_executable, executable)
         return profiler.matched(records, nodes, runs)
 
-    def parameters(self, graph: Graph) -> Sequence[NodeParameters]:
+    def parameters(self, graph: Graph) -> Sequence[base.NodeParameters]:
         """Return the parameters of the nodes."""
         from ._cuda.parameters import parameters
 
         with self._driver.current(graph.context):
             return parameters(self._driver, graph.handle)
 
-    def device_memory(self, obj: Graph | Executable) -> DeviceMemory:
+    def device_memory(self, obj: Graph | Executable) -> base.DeviceMemory:
         """Return what the driver tells of the memory of the device. These calls disturb no capture."""
         driver = self._driver
         kinds = driver.api.CUgraphMem_attribute
@@ -385,7 +388,7 @@ class CudaBackend(Lends):
                 int(driver.call("cuDeviceGetGraphMemAttribute", device, each)) for each in wanted
             )
             free, total = driver.call("cuMemGetInfo")
-        return DeviceMemory(int(free), int(total), used, reserved)
+        return base.DeviceMemory(int(free), int(total), used, reserved)
 
     def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
         """Let the driver write the graph to `path` in the DOT language."""

@@ -15,9 +15,9 @@ from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import Any, ClassVar
 
+from . import base
 from ._hip import capture as _capture
 from ._hip import events as _events
-from ._hip import nodes as _nodes
 from ._hip import topology as _topology
 from ._hip.arrays import plain
 from ._hip.capture import Capture
@@ -41,22 +41,16 @@ from ._shared.codes import (
     is_handle,
     refuse_legacy,
 )
-from ._shared.event_nodes import release
-from ._shared.kernels import Arguments, geometry, kernel_handle
 from ._shared.opening import open_driver
 from .base import (
     Availability,
     CaptureInfo,
     CaptureMode,
     CaptureStatus,
-    DeviceMemory,
-    GraphContents,
     LaunchFunction,
     Lends,
-    Misfit,
     StatusFunction,
 )
-from .memory import memory_of
 
 _LEGACY = 1
 
@@ -197,6 +191,8 @@ class HipBackend(Lends):
 
     def fill(self, stream: Any, dst: Any, value: int, nbytes: int | None) -> None:
         """Set `nbytes` bytes at `dst` to `value`."""
+        from .memory import memory_of
+
         target = memory_of(plain(dst, self._driver.pointer_type), nbytes, writable=True, device=True)
         if target.nbytes:
             with self._driver.current_for(stream):
@@ -204,6 +200,8 @@ class HipBackend(Lends):
 
     def copy(self, stream: Any, dst: Any, src: Any, nbytes: int | None) -> None:
         """Copy `nbytes` bytes between any two memories of the host and its devices."""
+        from .memory import memory_of
+
         source = memory_of(plain(src, self._driver.pointer_type), nbytes, writable=False, device=True)
         target = memory_of(plain(dst, self._driver.pointer_type), source.nbytes, writable=True, device=True)
         if source.nbytes:
@@ -224,6 +222,8 @@ class HipBackend(Lends):
         shared_bytes: int = 0,
     ) -> None:
         """Enqueue a kernel. The values of its arguments are copied before this returns."""
+        from ._shared.kernels import Arguments, geometry, kernel_handle
+
         driver = self._driver
         kernel = kernel_handle(work)
         shape = geometry(grid, block, shared_bytes)
@@ -323,7 +323,7 @@ class HipBackend(Lends):
         driver = self._driver
         driver.relaxed_for(stream).run(driver.call, "hipGraphUpload", executable.handle, int(stream))
 
-    def update(self, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
+    def update(self, executable: Executable, former: Graph, graph: Graph) -> base.Misfit | None:
         """Update the executable in place, unless kernels differ."""
         from ._hip.update import update
 
@@ -352,16 +352,19 @@ class HipBackend(Lends):
         """Return the number of nodes."""
         return _topology.node_count(self._driver, graph.handle)
 
-    def nodes(self, graph: Graph) -> GraphContents:
+    def nodes(self, graph: Graph) -> base.GraphContents:
         """List the nodes, with their parameters, and the dependencies."""
+        from ._hip.nodes import list_nodes
+
         with self._driver.current(graph.device):
-            return _nodes.list_nodes(self._driver, graph.handle)
+            return list_nodes(self._driver, graph.handle)
 
     def instantiate_timed(
         self, graph: Graph, before: Sequence[int], after: Sequence[int]
     ) -> tuple[Executable, Sequence[Event]]:
         """Make an executable of a copy that has nodes which record events."""
         from ._hip.timing import add_events
+        from ._shared.event_nodes import release
 
         driver = self._driver
         timed = int(driver.api.hipEventDefault)
@@ -380,7 +383,7 @@ class HipBackend(Lends):
             undo.pop_all()
         return executable, events
 
-    def device_memory(self, obj: Graph | Executable) -> DeviceMemory:
+    def device_memory(self, obj: Graph | Executable) -> base.DeviceMemory:
         """Return what the runtime tells of the memory of the device. These calls disturb no capture."""
         driver = self._driver
         kinds = driver.api.hipGraphMemAttributeType
@@ -390,7 +393,7 @@ class HipBackend(Lends):
                 driver.call("hipDeviceGetGraphMemAttribute", obj.device, int(each)) for each in wanted
             )
             free, total = driver.call("hipMemGetInfo")
-        return DeviceMemory(free, total, used, reserved)
+        return base.DeviceMemory(free, total, used, reserved)
 
     def host_bytes(self, obj: Graph | Executable) -> int | None:
         """Return how much memory a copy of a graph takes. Nothing is known of executables."""

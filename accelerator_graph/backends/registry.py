@@ -9,15 +9,21 @@ probe or an open.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from .._interpreter.lazy import imported_on_use
 from .._plugins.catalogue import Catalogue
 from ..errors import BackendContractError, BackendLoadError, UnknownBackendError
-from ._registry.choice import AutomaticChoice, nothing_usable, problem_of
-from ._registry.choice import claim as _claim
-from ._registry.instances import BackendReport, Instances
+from . import _contract as contract
+from ._registry.instances import Instances, problem_of
 from ._registry.naming import VARIABLE, Block, by_block, by_environment
 from .base import BACKEND_API_VERSIONS, Backend
+
+if TYPE_CHECKING:
+    from ._contract import BackendReport as BackendReport
+    from ._registry.choice import AutomaticChoice
+else:
+    __getattr__ = imported_on_use(__name__, {contract.__name__: "BackendReport"})
 
 BUILTINS = {
     "cpu": "accelerator_graph.backends.cpu:CpuBackend",
@@ -44,7 +50,16 @@ class Registry:
             refreshed_by="accelerator_graph.backends.refresh()",
         )
         self._instances = Instances(self._catalogue.load)
-        self._choice = AutomaticChoice(self._catalogue, self._instances)
+        self._made: dict[str, AutomaticChoice] = {}
+
+    def _choice(self) -> AutomaticChoice:
+        """Return the automatic choice. Programs whose streams say which backend is meant need none."""
+        choice = self._made.get("choice")
+        if choice is None:
+            from ._registry.choice import AutomaticChoice
+
+            choice = self._made.setdefault("choice", AutomaticChoice(self._catalogue, self._instances))
+        return choice
 
     # ---- by name -------------------------------------------------------------------------------
 
@@ -122,7 +137,9 @@ class Registry:
                 if by_block() is not None:
                     raise
                 raise UnknownBackendError(f"{VARIABLE} is set, but {error}") from None
-        decision = self._choice.decide()
+        from ._registry.choice import nothing_usable
+
+        decision = self._choice().decide()
         if decision.backend is not None:
             return decision.backend
         if cpu_fallback:
@@ -135,7 +152,7 @@ class Registry:
         Opens nothing. Raises UnknownBackendError for an unknown name; a broken plug-in is not usable.
         """
         if name is None:
-            return self._choice.any_usable()
+            return self._choice().any_usable()
         try:
             return self._instances.availability(name).usable
         except (BackendLoadError, BackendContractError):
@@ -149,9 +166,9 @@ class Registry:
         not change. `reasons` gets the reasons why plug-ins could not be asked, by name. If a backend for the
         package can't be used or refuses the object, and no other claims it, raises that backend's error.
         """
-        return _claim(
-            obj, self.chosen(), self._catalogue, self._instances, {} if reasons is None else reasons
-        )
+        from ._registry.choice import claim
+
+        return claim(obj, self.chosen(), self._catalogue, self._instances, {} if reasons is None else reasons)
 
     def use_backend(self, name: str) -> Block:
         """Name the backend for a ``with`` block, for all calls in it that have no `backend` argument.
@@ -195,13 +212,13 @@ class Registry:
         """
         self._catalogue.register(name, target, replace=replace)
         self._instances.forget(name)
-        self._choice.start_over()
+        self._choice().start_over()
 
     def unregister(self, name: str) -> None:
         """Forget a registered backend; its graphs keep it. Raise ValueError if the name is not registered."""
         self._catalogue.unregister(name)
         self._instances.forget(name)
-        self._choice.start_over()
+        self._choice().start_over()
 
     def refresh(self) -> None:
         """Forget which plug-ins are installed, which backends failed, and the automatic choice.
@@ -210,16 +227,16 @@ class Registry:
         """
         self._catalogue.refresh()
         self._instances.forget_failures()
-        self._choice.start_over()
+        self._choice().start_over()
 
-    def report(self) -> list[BackendReport]:
+    def report(self) -> list[contract.BackendReport]:
         """Load every backend and return a row of facts about each. Opens none and never raises.
 
         Entry points that are ignored because of their names come last.
         """
         rows = [self._instances.report(name, self._catalogue.origin(name)) for name in self.names()]
         ignored = self._catalogue.ignored()
-        return rows + [BackendReport(name, origin, reason=reason) for name, origin, reason in ignored]
+        return rows + [contract.BackendReport(each.name, each.origin, reason=each.reason) for each in ignored]
 
 
 _registry = Registry(BUILTINS)

@@ -18,9 +18,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from .._interpreter.lazy import imported_on_use
 from ..backends.base import Backend, Recorder
+from . import _contract as contract
+
+if TYPE_CHECKING:
+    from ._contract import Collective as Collective
+    from ._contract import PoolContents as PoolContents
+    from ._contract import PoolSegment as PoolSegment
+else:  # most captures need none of these
+    __getattr__ = imported_on_use(__name__, contract.HOMES)
 
 INTEROP_API_VERSIONS = (1,)
 """The versions of this contract that the library supports, in ascending order, as `BACKEND_API_VERSIONS`."""
@@ -29,44 +38,8 @@ PoolId = tuple[int, int]
 """The id of a memory pool, as in torch: ``(0, n)`` or ``(n, 0)``."""
 
 
-class PoolSegment(NamedTuple):
-    """A piece of the device's memory that a pool has got from the driver as a whole."""
-
-    address: int
-    nbytes: int
-
-
-class PoolContents(NamedTuple):
-    """What a pool holds."""
-
-    segments: tuple[PoolSegment, ...] = ()
-    """In ascending order."""
-    used: int | None = 0
-    """How many bytes of them arrays occupy that are alive; None if that is not known."""
-
-
 Undo = Callable[[], object]
 """Undoes a call. Called on the same thread, even after an error, and again if an interrupt cut it short."""
-
-
-class Collective(NamedTuple):
-    """A collective operation, or one half of a transfer between two ranks, as a program asked for it."""
-
-    kind: str
-    """``"all_reduce"``, ``"all_gather"``, ..., as torch.distributed names them; ``"send"`` or ``"recv"``."""
-    group: str = ""
-    """The name of the group. All its ranks use the same name, and no other group of these ranks has it."""
-    ranks: tuple[int, ...] = ()
-    """The group's ranks, counted in the whole program; empty if all ranks are in the group."""
-    dtype: str = ""
-    """The type of the elements."""
-    elements: int | None = None
-    """How many elements, by a measure that is the same on all ranks; None if that differs rightly."""
-    peer: int | None = None
-    """The root, or the other rank of a transfer, counted in the whole program."""
-    file: str = ""
-    line: int = 0
-    """Where the program asked for it, if that is known."""
 
 
 class Framework(ABC):
@@ -149,7 +122,7 @@ class Framework(ABC):
         Called at most once for a pool, by any thread, even if `route` was never called or raised.
         """
 
-    def pool_contents(self, pool: PoolId, device: int) -> PoolContents | None:
+    def pool_contents(self, pool: PoolId, device: int) -> contract.PoolContents | None:
         """Return what a pool holds on a device at this moment, which may be nothing; None if not known.
 
         Called by any thread, even during captures, which it must not disturb. The default knows that a
@@ -157,7 +130,7 @@ class Framework(ABC):
         """
         kind = type(self)
         idle = kind.route is Framework.route and kind.recorder is Framework.recorder
-        return PoolContents() if idle else None
+        return contract.PoolContents() if idle else None
 
     def recorder(
         self, backend: Backend, pool: PoolId, device: int, generators: Sequence[object]
@@ -234,7 +207,7 @@ class Framework(ABC):
         """
         return False
 
-    def observe_collectives(self, note: Callable[[Collective], object]) -> Undo | None:
+    def observe_collectives(self, note: Callable[[contract.Collective], object]) -> Undo | None:
         """Call `note` for each collective that this thread's captured work asks for; return the undo.
 
         Called before every capture. None if the framework has no collectives, or they are not set up.

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any, ClassVar
 
-from .base import Framework, PoolContents, PoolId, PoolSegment, Undo
+from . import base
+from .base import Framework, PoolId, Undo
 
 _KERNELS = frozenset(("ufunc", "ElementwiseKernel", "ReductionKernel", "RawKernel"))
 _METHODS = frozenset(
@@ -123,10 +124,10 @@ class CuPy(Framework):
             return kind.__module__.startswith("cupy._core")
         return getattr(function, "__name__", None) in _METHODS and isinstance(first, self.cupy.ndarray)
 
-    def pool_contents(self, pool: PoolId, device: int) -> PoolContents:
+    def pool_contents(self, pool: PoolId, device: int) -> base.PoolContents:
         """Return the blocks that the pool has got from the driver, and what arrays occupy of them."""
         memory = self._pools.get(pool)
-        return PoolContents() if memory is None else memory.contents(device)
+        return base.PoolContents() if memory is None else memory.contents(device)
 
     def _sweep(self) -> None:
         for memory in list(self._ended):
@@ -147,7 +148,7 @@ class _Memory:
         self.end = end
         self.relaxed: Callable[[], AbstractContextManager[object]]
         self.devices: set[int] = set()
-        self._segments: list[tuple[int, PoolSegment]] = []  # with their devices
+        self._segments: list[tuple[int, base.PoolSegment]] = []  # with their devices
         self.pool = cuda.MemoryPool(self._grow)
 
     def _grow(self, size: int) -> Any:
@@ -162,14 +163,14 @@ class _Memory:
                 # on the runtime's own error the pool would free blocks that Python does not use, and retry
                 raise cuda.memory.OutOfMemoryError(size, self.pool.total_bytes()) from error
         self.devices.add(int(block.device_id))
-        self._segments.append((int(block.device_id), PoolSegment(int(block.ptr), int(block.size))))
+        self._segments.append((int(block.device_id), base.PoolSegment(int(block.ptr), int(block.size))))
         return cuda.MemoryPointer(block, 0)
 
-    def contents(self, device: int) -> PoolContents:
+    def contents(self, device: int) -> base.PoolContents:
         """Return what is in the pool. Nothing has been given back to the driver while the pool is in use."""
         segments = sorted(segment for where, segment in self._segments if where == device)
         with self._cuda.Device(device):
-            return PoolContents(tuple(segments), int(self.pool.used_bytes()))
+            return base.PoolContents(tuple(segments), int(self.pool.used_bytes()))
 
     def free(self) -> bool:
         """Free the memory that no array uses; return True if that was all of it."""

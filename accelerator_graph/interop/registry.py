@@ -13,15 +13,22 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import index
 from threading import RLock
-from typing import Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from .._interpreter.exceptions import message_of, raises_again, text_of
+from .._interpreter.lazy import imported_on_use
 from .._interpreter.process import after_fork
 from .._plugins.catalogue import Catalogue
 from .._plugins.entry_points import IMPORT_NAMES
 from ..errors import BackendError, BackendLoadError
-from .base import INTEROP_API_VERSIONS, Framework, PoolContents, PoolId
+from . import _contract as contract
+from .base import INTEROP_API_VERSIONS, Framework, PoolId
 from .hooks import has_hooks
+
+if TYPE_CHECKING:
+    from ._contract import FrameworkReport as FrameworkReport
+else:
+    __getattr__ = imported_on_use(__name__, {contract.__name__: "FrameworkReport"})
 
 T = TypeVar("T")
 
@@ -50,25 +57,6 @@ _complaints: dict[tuple[str, str], str] = {}
 _lock = RLock()
 
 
-class FrameworkReport(NamedTuple):
-    """The facts about one framework."""
-
-    name: str
-    """The name that it is imported by."""
-    origin: str
-    """``"built-in"``, ``"registered"``, or the distribution and its version."""
-    imported: bool = False
-    """The program has imported the framework."""
-    loaded: bool = False
-    """Its class is imported and fulfils the contract."""
-    usable: bool = False
-    """It takes part in captures on `backend`, and none of its methods has failed."""
-    reason: str = ""
-    """Why it is not usable."""
-    backend: str | None = None
-    """The backend that it has initialised."""
-
-
 # ---- the tables --------------------------------------------------------------------------------
 
 
@@ -94,26 +82,28 @@ def refresh() -> None:
     _initialised.clear()
 
 
-def report() -> list[FrameworkReport]:
+def report() -> list[contract.FrameworkReport]:
     """Return a row of facts about every framework. Imports no framework and never raises.
 
     Entry points that are ignored because of their names come last.
     """
     rows = [_row(name) for name in names()]
-    rows += [FrameworkReport(name, origin, reason=reason) for name, origin, reason in _catalogue.ignored()]
+    rows += [
+        contract.FrameworkReport(each.name, each.origin, reason=each.reason) for each in _catalogue.ignored()
+    ]
     return rows
 
 
-def _row(name: str) -> FrameworkReport:
+def _row(name: str) -> contract.FrameworkReport:
     origin = _catalogue.origin(name)
     imported = name in sys.modules
     if not imported and len(_catalogue.find(name)) == 1:
-        return FrameworkReport(name, origin, reason="it is not imported")
+        return contract.FrameworkReport(name, origin, reason="it is not imported")
     try:
         framework = _instance(name)
     except BackendError as error:
         reason = message_of(error).removeprefix(f"framework {name!r}: ")
-        return FrameworkReport(name, origin, imported, reason=reason)
+        return contract.FrameworkReport(name, origin, imported, reason=reason)
     question = framework, "backend", _backend_name
     try:
         backend = _answer(*question)
@@ -125,7 +115,7 @@ def _row(name: str) -> FrameworkReport:
     reason = "" if backend else "it has not initialised a device"
     if problems:
         reason = problems[0].removeprefix(f"framework {name!r}: ")
-    return FrameworkReport(name, origin, imported, True, not reason, reason, backend)
+    return contract.FrameworkReport(name, origin, imported, True, not reason, reason, backend)
 
 
 def _forget(name: str) -> None:
@@ -212,7 +202,7 @@ def as_stream(framework: Framework, obj: object) -> int | None:
     return _ask(framework, "as_stream", index, obj)
 
 
-def pool_contents(frameworks: Iterable[Framework], pool: PoolId, device: int) -> PoolContents | None:
+def pool_contents(frameworks: Iterable[Framework], pool: PoolId, device: int) -> contract.PoolContents | None:
     """Return what these frameworks together have in a pool; None if one of them does not tell."""
     found = [_ask(each, "pool_contents", _contents, pool, device) for each in frameworks]
     known = [each for each in found if each is not None]
@@ -220,7 +210,7 @@ def pool_contents(frameworks: Iterable[Framework], pool: PoolId, device: int) ->
         return None
     used = [each.used for each in known if each.used is not None]
     segments = sorted(segment for each in known for segment in each.segments)
-    return PoolContents(tuple(segments), sum(used) if len(used) == len(known) else None)
+    return contract.PoolContents(tuple(segments), sum(used) if len(used) == len(known) else None)
 
 
 def complain(framework: Framework, method: str, problem: str) -> None:
@@ -290,8 +280,8 @@ def _handle_and_device(answer: tuple[int, int]) -> tuple[int, int]:
     return index(handle), index(device)
 
 
-def _contents(answer: PoolContents) -> PoolContents:
-    if not isinstance(answer, PoolContents):
+def _contents(answer: contract.PoolContents) -> contract.PoolContents:
+    if not isinstance(answer, contract.PoolContents):
         raise TypeError(f"the contents of a pool must be PoolContents, not {answer!r}")
     return answer
 

@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from ..backends.base import Backend, Lends
+from . import base
+from ._torch import recorder as _recorder
 from ._torch import streams
 from ._torch.pools import contents, spend
-from ._torch.recorder import TorchRecorder
-from .base import Collective, Framework, PoolContents, PoolId, Undo
+from .base import Framework, PoolId, Undo
 
 
 class Torch(Framework):
@@ -93,17 +94,17 @@ class Torch(Framework):
         if not pool[0] and not hasattr(pool, "owner"):
             spend(self.torch, pool)
 
-    def pool_contents(self, pool: PoolId, device: int) -> PoolContents:
+    def pool_contents(self, pool: PoolId, device: int) -> base.PoolContents:
         """Return the segments of the pool that the caching allocator has."""
         return contents(self.torch, pool, device)
 
     def recorder(
         self, backend: Backend, pool: PoolId, device: int, generators: Sequence[object]
-    ) -> TorchRecorder | None:
+    ) -> _recorder.TorchRecorder | None:
         """Return a recorder: torch's own graph class."""
         if not isinstance(backend, Lends):
             return None
-        return TorchRecorder(backend, pool, device, generators, self)
+        return _recorder.TorchRecorder(backend, pool, device, generators, self)
 
     def takes_generator(self, obj: object) -> bool:
         """Return True if `obj` is a ``torch.Generator`` of a device."""
@@ -147,9 +148,10 @@ class Torch(Framework):
 
         return operations(self.torch, seen)
 
-    def observe_collectives(self, note: Callable[[Collective], object]) -> Undo | None:
+    def observe_collectives(self, note: Callable[[base.Collective], object]) -> Undo | None:
         """Call `note` for each collective that torch.distributed is asked for on a capturing stream."""
-        if "distributed" not in sys.modules["torch"].__dict__:
+        distributed = sys.modules["torch"].__dict__.get("distributed")
+        if distributed is None or not distributed.is_available() or not distributed.is_initialized():
             return None
         from ._torch.collectives import observe_collectives
 

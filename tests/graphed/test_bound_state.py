@@ -55,6 +55,12 @@ class Slotted:
     __slots__ = ("sum",)
 
 
+def test_a_class_with_slots_is_no_state():
+    f = graphed(lambda x, y: x + y if Slotted else None, "bind")
+    assert f(tensor(1, 1), tensor(2, 3)).tolist() == [3, 4]
+    assert inputs_of(f) == ("bind", "")
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_an_attribute_in_a_slot(mode):
     kept = Slotted()

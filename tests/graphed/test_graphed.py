@@ -311,7 +311,7 @@ def test_a_capture_error_means_eager_from_then_on(stream):
 
 @pytest.fixture
 def no_frameworks(monkeypatch):
-    monkeypatch.setattr(registry, "loaded", list)
+    monkeypatch.setattr(registry, "initialised", list)
 
 
 def test_no_current_stream(no_frameworks):

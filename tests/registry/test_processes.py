@@ -257,7 +257,7 @@ def test_a_fork_during_an_open_leaves_no_lock_and_no_half_opened_backend():
             go_on.wait(120)
 
         def hold():
-            with backends._choice._lock, backends._instances._lock, backends._catalogue._lock:
+            with backends._choice()._lock, backends._instances._lock, backends._catalogue._lock:
                 held.set()
                 go_on.wait(120)
 

@@ -39,7 +39,9 @@ def launch_function(driver: Driver, executable: Executable, stream: Any) -> Laun
     found = driver.launch_found
     if int(stream) in SPECIAL_STREAMS:
         guard = SameContext(driver.current_address, int(executable.context))
-        return found._replace(guard=guard) if found.address and guard.address else None
+        if not guard.address:
+            return None
+        found = LaunchFunction(found.address, found.failed, guard)
     return found if found.address else None
 
 

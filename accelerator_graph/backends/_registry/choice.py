@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import partial
-from numbers import Real
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..._interpreter.exceptions import raises_again, text_of
 from ..._interpreter.process import after_fork
@@ -19,12 +18,15 @@ ACCELERATORS = ("cuda", "hip")
 """These built-in backends are tried first, in this order, before any third party is loaded."""
 
 
-class Decision(NamedTuple):
+class Decision:
     """The result of automatic choice."""
 
-    backend: Backend | None
-    reasons: dict[str, str]
-    """Why each backend that was tried can't be used, by name."""
+    __slots__ = ("backend", "reasons")
+
+    def __init__(self, backend: Backend | None, reasons: dict[str, str]) -> None:
+        self.backend = backend
+        self.reasons = reasons
+        """Why each backend that was tried can't be used, by name."""
 
 
 class AutomaticChoice:
@@ -165,19 +167,3 @@ def _claim_order(chosen: str | None, catalogue: Catalogue[Backend], reasons: dic
         yield chosen
     yield from (name for name in catalogue.builtins if name != chosen)
     yield from (name for name, _ in third_parties(catalogue, reasons) if name != chosen)
-
-
-def problem_of(backend: type[Backend]) -> str:
-    """Return the end of a sentence that begins with the class, or an empty string if all is well."""
-    priority: Any = backend.priority
-    wrong = isinstance(priority, bool) or not isinstance(priority, Real) or priority != priority
-    if priority is not None and wrong:
-        return f"has a wrong priority: priority must be a number or None, not {priority!r}"
-    modules: object = backend.stream_modules
-    if (
-        isinstance(modules, str)
-        or not isinstance(modules, Collection)
-        or not all(isinstance(module, str) for module in modules)
-    ):
-        return f"has wrong stream_modules: stream_modules must be a set of names, not {modules!r}"
-    return ""

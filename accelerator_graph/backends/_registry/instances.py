@@ -2,45 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from numbers import Integral
+from collections.abc import Callable, Collection, Mapping
+from numbers import Integral, Real
 from threading import Event, RLock, get_ident
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..._interpreter.exceptions import message_of, raises_again, text_of
 from ..._interpreter.process import after_fork
 from ...errors import BackendError, BackendUnavailableError
+from .. import _contract as contract
 from ..base import Availability, Backend
 
 _FORKED = (
     "it was opened before this process was forked, and its driver does not survive a fork; start the "
     "process with the spawn or forkserver method"
 )
-
-
-class BackendReport(NamedTuple):
-    """The facts about one backend."""
-
-    name: str
-    origin: str
-    """``"built-in"``, ``"registered"``, or the distribution and its version."""
-    loaded: bool = False
-    """Its class is imported and fulfils the contract."""
-    opened: bool = False
-    """Its one instance is opened in this process."""
-    usable: bool = False
-    """Its probe says usable, and opening it has not failed."""
-    reason: str = ""
-    """Why it is not usable."""
-    versions: Mapping[str, str] = MappingProxyType({})
-    """Versions by component, from its probe."""
-    devices: int | None = None
-    """The number of devices, from its probe; None if the probe can't tell."""
-    only_named: bool = False
-    """It is used only if you name it: its `priority` is None."""
-    warning: str = ""
-    """A known defect of the installed software, with the way out, from its probe."""
 
 
 class _Opening:
@@ -103,14 +79,14 @@ class Instances:
             raise unavailable(name, availability.reason)
         return backend
 
-    def report(self, name: str, origin: str) -> BackendReport:
+    def report(self, name: str, origin: str) -> contract.BackendReport:
         """Load a backend and return the facts about it. Never raises."""
         try:
             backend = self._load(name)
         except BackendError as error:
-            return BackendReport(name, origin, reason=reason_of(error, name))
+            return contract.BackendReport(name, origin, reason=reason_of(error, name))
         found, failure = self._availability(backend), self._failures.get(name, "")
-        return BackendReport(
+        return contract.BackendReport(
             name,
             origin,
             loaded=True,
@@ -221,7 +197,9 @@ def _checked(found: Any) -> Availability:
     """Return the result of a probe in plain types; TypeError if it is not an `Availability`."""
     if not isinstance(found, Availability):
         raise TypeError(f"{type(found).__name__}, not Availability")
-    usable, reason, versions, devices, warning = tuple[Any, ...](found)
+    usable, reason, versions = found.usable, found.reason, found.versions
+    devices: Any = found.devices
+    warning = found.warning
     if type(usable) is not bool:
         raise TypeError(f"usable={usable!r}, which must be True or False")
     for name, text in (("reason", reason), ("warning", warning)):
@@ -236,3 +214,19 @@ def _checked(found: Any) -> Availability:
             raise TypeError(f"devices={devices!r}, which must be a number of devices or None")
         devices = int(devices)
     return Availability(usable, reason, dict(versions), devices, warning)
+
+
+def problem_of(backend: type[Backend]) -> str:
+    """Return the end of a sentence that begins with the class, or an empty string if all is well."""
+    priority: Any = backend.priority
+    wrong = isinstance(priority, bool) or not isinstance(priority, Real) or priority != priority
+    if priority is not None and wrong:
+        return f"has a wrong priority: priority must be a number or None, not {priority!r}"
+    modules: object = backend.stream_modules
+    if (
+        isinstance(modules, str)
+        or not isinstance(modules, Collection)
+        or not all(isinstance(module, str) for module in modules)
+    ):
+        return f"has wrong stream_modules: stream_modules must be a set of names, not {modules!r}"
+    return ""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ...errors import BackendUnavailableError
 from ..base import Availability
 
+if TYPE_CHECKING:
+    from typing import Protocol
 
-class _Driver(Protocol):
-    device_count: int
+    class _Driver(Protocol):
+        device_count: int
 
 
-Driver = TypeVar("Driver", bound=_Driver)
+Driver = TypeVar("Driver", bound="_Driver")
 
 
 def open_driver(

@@ -48,14 +48,9 @@ _WHOLE = {
 
 def observe_collectives(
     torch: Any, note: Callable[[Collective], object], captured: Callable[[Any], bool]
-) -> Undo | None:
-    """Call `note` for each collective on tensors for which `captured` is True; return the undo.
-
-    None if torch.distributed has not been initialised.
-    """
-    distributed = sys.modules.get(f"{torch.__name__}.distributed")
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-        return None
+) -> Undo:
+    """Call `note` for each collective on tensors for which `captured` is True; return the undo."""
+    distributed = torch.distributed
 
     def seen(operator: Any, args: Any, kwargs: Any, result: Any) -> None:
         if operator.namespace not in _NAMESPACES:

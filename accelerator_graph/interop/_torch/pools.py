@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import CaptureError
-from ..base import PoolContents, PoolId, PoolSegment
+from .. import base
+from ..base import PoolId
 
 _instead: dict[PoolId, PoolId | None] = {}
 
@@ -38,15 +39,15 @@ def spend(torch: Any, pool: PoolId) -> None:
     _instead[first, second] = None if hasattr(pool, "owner") else torch.cuda.graph_pool_handle()
 
 
-def contents(torch: Any, pool: PoolId, device: int) -> PoolContents:
+def contents(torch: Any, pool: PoolId, device: int) -> base.PoolContents:
     """Return the segments that torch's caching allocator has in a pool, and what arrays occupy of them."""
     found = [
         segment
         for segment in _snapshot(torch.cuda.memory_snapshot)
         if segment["device"] == device and tuple(segment["segment_pool_id"]) == tuple(pool)
     ]
-    segments = sorted(PoolSegment(segment["address"], segment["total_size"]) for segment in found)
-    return PoolContents(tuple(segments), sum(segment["allocated_size"] for segment in found))
+    segments = sorted(base.PoolSegment(segment["address"], segment["total_size"]) for segment in found)
+    return base.PoolContents(tuple(segments), sum(segment["allocated_size"] for segment in found))
 
 
 def _snapshot(ask: Any) -> list[dict[str, Any]]:

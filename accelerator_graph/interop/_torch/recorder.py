@@ -7,18 +7,15 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..._interpreter.process import after_fork
 from ..._interpreter.sure_exit import run_inside
+from ...backends import base
 from ...backends.base import (
     CaptureMode,
-    DeviceMemory,
-    GraphContents,
     LaunchFunction,
     Lends,
-    NodeParameters,
-    NodeSetter,
 )
 from ...errors import CaptureError
 from ..base import FrameworkRecorder, PoolId, Undo
@@ -26,18 +23,21 @@ from .errors import as_driver_error
 from .pools import spend, usable
 from .recording import Executable, Recording, decides_itself, new_graph, offsets
 
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Torch(Protocol):
+        """What the recorder needs of torch's interop module."""
+
+        def current_stream(self, device: int | None = None) -> tuple[int, int]: ...
+        def use_stream(self, handle: int, device: int) -> Undo: ...
+
+
 _recording: dict[int, Recording] = {}
 """By device: what torch is recording. A second one would end the process."""
 _asked_for_ever: list[Any] = []
 """Graphs whose capture failed. torch's allocator for pinned memory goes on asking them, gone or not."""
 _lock = threading.RLock()  # a signal handler may capture, too
-
-
-class Torch(Protocol):
-    """What the recorder needs of torch's interop module."""
-
-    def current_stream(self, device: int | None = None) -> tuple[int, int]: ...
-    def use_stream(self, handle: int, device: int) -> Undo: ...
 
 
 class TorchRecorder(FrameworkRecorder):
@@ -269,7 +269,7 @@ class TorchRecorder(FrameworkRecorder):
         """Move the executable to the device."""
         self.backend.upload(executable.handle, stream)
 
-    def node_setter(self, graph: Recording, executable: Executable, node: int) -> NodeSetter | None:
+    def node_setter(self, graph: Recording, executable: Executable, node: int) -> base.NodeSetter | None:
         """Return a callable that changes parameters of a node."""
         return self.backend.node_setter(graph.handle, executable.handle, node)
 
@@ -285,7 +285,7 @@ class TorchRecorder(FrameworkRecorder):
         """Return the number of nodes."""
         return self.backend.node_count(recording.handle)
 
-    def nodes(self, recording: Recording) -> GraphContents:
+    def nodes(self, recording: Recording) -> base.GraphContents:
         """List the nodes and the dependencies."""
         return self.backend.nodes(recording.handle)
 
@@ -301,11 +301,11 @@ class TorchRecorder(FrameworkRecorder):
         """Let the backend run a copy of its own."""
         return self.backend.time_nodes(recording.handle, stream, runs)
 
-    def parameters(self, recording: Recording) -> Sequence[NodeParameters] | None:
+    def parameters(self, recording: Recording) -> Sequence[base.NodeParameters] | None:
         """Return the parameters of the nodes."""
         return self.backend.parameters(recording.handle)
 
-    def device_memory(self, obj: Recording | Executable) -> DeviceMemory | None:
+    def device_memory(self, obj: Recording | Executable) -> base.DeviceMemory | None:
         """Return what the driver tells of the memory of the device."""
         return self.backend.device_memory(obj.handle)
 

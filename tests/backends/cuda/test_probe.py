@@ -8,6 +8,7 @@ import pytest
 
 from accelerator_graph import errors
 from accelerator_graph.backends._cuda import probe
+from accelerator_graph.backends.base import Availability
 from accelerator_graph.backends.cuda import CudaBackend
 from backends.cuda.fakes import FakeApi
 
@@ -49,7 +50,8 @@ def machine(monkeypatch):
 
 
 def test_probe_of_a_whole_machine(machine):
-    assert CudaBackend.probe() == (True, "", {"cuda-bindings": "13.0.1", "driver": "13.0"}, 1, "")
+    versions = {"cuda-bindings": "13.0.1", "driver": "13.0"}
+    assert CudaBackend.probe() == Availability(True, "", versions, 1, "")
 
 
 def unusable(machine, monkeypatch, how):
@@ -127,12 +129,16 @@ def test_probe_and_open_give_the_reason(machine, monkeypatch, how):
 
 
 def test_probe_where_the_system_does_not_tell(machine, monkeypatch):
+    def told():
+        found = CudaBackend.probe()
+        return found.usable, found.devices
+
     machine.folders.clear()
-    assert CudaBackend.probe()[::3] == (True, None)
+    assert told() == (True, None)
     machine.folders["/proc/driver/nvidia/gpus"] = ["a", "b"]
-    assert CudaBackend.probe()[::3] == (True, 2)
+    assert told() == (True, 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    assert CudaBackend.probe()[::3] == (True, None)
+    assert told() == (True, None)
 
 
 def test_open_says_why_the_driver_cannot_be_initialised(machine, monkeypatch):

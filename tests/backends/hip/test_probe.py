@@ -86,7 +86,8 @@ def machine(monkeypatch):
 
 def test_probe_of_a_whole_machine(machine):
     found = HipBackend.probe()
-    assert found[:4] == (True, "", {"hip-python": "7.2.1", "runtime": "7.2.70201"}, 2)
+    versions = {"hip-python": "7.2.1", "runtime": "7.2.70201"}
+    assert (found.usable, found.reason, found.versions, found.devices) == (True, "", versions, 2)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +226,8 @@ def test_devices_as_the_system_shows_them(machine, monkeypatch, nodes, variable,
     machine.nodes = nodes
     if variable:
         monkeypatch.setenv(variable, "1")
-    assert HipBackend.probe()[::3] == (devices != 0, devices)
+    found = HipBackend.probe()
+    assert (found.usable, found.devices) == (devices != 0, devices)
 
 
 def test_a_system_without_the_device_file_may_still_do(machine):

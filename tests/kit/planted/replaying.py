@@ -217,7 +217,8 @@ class UploadRuns(EveryCapability):
 class LaunchesNothingInC(EveryCapability):
     def launch_function(self, executable: Any, stream: Any) -> LaunchFunction:
         found = super().launch_function(executable, stream)
-        return found._replace(address=ctypes.cast(ctypes.pythonapi.Py_IsInitialized, ctypes.c_void_p).value)
+        found.address = ctypes.cast(ctypes.pythonapi.Py_IsInitialized, ctypes.c_void_p).value
+        return found
 
 
 @caught_by("test_replay_onto_a_capturing_stream")
