@@ -122,24 +122,25 @@ class Stream(StreamBase):
         this one.
         """
         _held = self._in_use()
-        if not isinstance(other, _core.Event):
-            other = as_stream(other, self.backend, f"as the stream that waits; {_WAIT_ON_HOST}")
-        source = other._native.backend if isinstance(other, _core.Event) else other._backend
+        if not isinstance(other, Stream) and isinstance(other, _core.Event):
+            self._check_same(other._native.backend, "event")
+            self._backend.wait_event(self._native, other._native.value)
+            return
+        stream = as_stream(other, self.backend, f"as the stream that waits; {_WAIT_ON_HOST}")
+        self._check_same(stream._backend, describe(stream))
+        _other_held = stream._in_use()
+        event = self._backend.record_event(stream._native)
+        try:
+            self._backend.wait_event(self._native, event)
+        finally:
+            self._backend.destroy_event(event)
+
+    def _check_same(self, source: Backend, what: str) -> None:
         if source is not self._backend:
-            which = "event" if isinstance(other, _core.Event) else describe(other)
             fact = f"is of backend {source.name!r}"
             if source.name == self.backend:
                 fact = f"was made before a fork, or before backend {source.name!r} was registered anew"
-            raise ValueError(f"the {describe(self)} can't wait: the {which} {fact}; {_WAIT_ON_HOST}.")
-        if isinstance(other, _core.Event):
-            source.wait_event(self._native, other._native.value)
-            return
-        _other_held = other._in_use()
-        event = source.record_event(other._native)
-        try:
-            source.wait_event(self._native, event)
-        finally:
-            source.destroy_event(event)
+            raise ValueError(f"the {describe(self)} can't wait: the {what} {fact}; {_WAIT_ON_HOST}.")
 
     def held(self) -> Stream:
         """Return another hold on the same stream, which `close` of this one does not end."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from .._core import profiling
+from .._core.lifecycle import Lifecycle
 from .._core.marks import if_in_order
-from .._core.profiling import checked_replays, measure
 from .contents import Label
 from .description import GraphDescription
 from .profile import GraphProfile
-
-if TYPE_CHECKING:
-    from .._core.lifecycle import Lifecycle
 
 
 def describe(graph: Lifecycle) -> GraphDescription:
@@ -30,10 +27,10 @@ def describe(graph: Lifecycle) -> GraphDescription:
 
 def profile(graph: Lifecycle, replays: int, state: Iterable[object] | None, kernels: bool) -> GraphProfile:
     """Return how long a graph's work takes; run it to find out."""
-    runner, replays = graph._runner_for("profile()"), checked_replays(replays)
+    runner, replays = graph._runner_for("profile()"), profiling.checked_replays(replays)
     traced, arrays = graph._kept("profile()") if kernels else None, [] if state is None else list(state)
     graph._make_ready(runner)
-    stream, nodes, found, (times, spans, seen) = measure(runner, graph, replays, arrays, traced)
+    stream, nodes, found, (times, spans, seen) = profiling.measure(runner, graph, replays, arrays, traced)
     labels = [Label._make(each) for each in found.labels]
     measured = GraphProfile.of(
         stream.backend, stream.device, nodes, times, labels, spans, found.cut, found.why_not, found.notes
