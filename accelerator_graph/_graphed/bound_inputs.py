@@ -114,7 +114,7 @@ class BoundInputs:
         self._copied: frozenset[int] = frozenset()
         """Which of them were copied."""
         self.arguments: frozenset[int] = frozenset(each.argument for each in bindables)
-        self.in_order = sorted(self.arguments)
+        self.in_order: list[int] = sorted(self.arguments)
         self._others = [i for i in firsts if i not in self.arguments]
 
     def addresses(self, count: int) -> list[int] | None:

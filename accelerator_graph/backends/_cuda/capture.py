@@ -21,7 +21,7 @@ class Capture(Handle):
     __slots__ = ("over", "thread")
 
     def __init__(self, handle: Any, context: Any) -> None:
-        self.handle, self.context, self.destroyed = handle, context, None
+        super().__init__(handle, context)
         self.over: bool = False
         self.thread: ref[Identity] = ref(this_thread())
 

@@ -52,7 +52,9 @@ class TorchRecorder(FrameworkRecorder):
     def __init__(
         self, backend: Lends, pool: PoolId, device: int, generators: Sequence[object], framework: Torch
     ) -> None:
-        self.name, self.backend, self.pool = backend.name, backend, pool
+        self.name: str = backend.name
+        self.backend = backend
+        self.pool = pool
         self._device = device
         self._generators = generators
         self._framework = framework
