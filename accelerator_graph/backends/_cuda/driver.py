@@ -46,7 +46,9 @@ class Executable(Handle):
     __slots__ = ("shape",)
 
     def __init__(self, handle: Any, context: Any) -> None:
-        super().__init__(handle, context)
+        self.handle: Any = handle  # not by `super`: each capture makes one
+        self.context: Any = context
+        self.destroyed: list[Any] | None = None
         self.shape: Shape | None = None
         """That of its work, once it was updated: the graph's may have changed since then."""
 
