@@ -259,7 +259,7 @@ def noting(note: Callable[[str], None]) -> Iterator[None]:
     driver = registry.get("cuda")._driver
     api = driver.api
     launch = driver.launch_found
-    driver.launch_found = launch._replace(address=0)  # what C calls is not noted
+    driver.launch_found = type(launch)(0, launch.failed)  # what C calls is not noted
     driver.api = _Api(api, note)
     calls, call_each = raw_calls.calls_of(driver), shape.call_each
 
