@@ -5,7 +5,6 @@ Everything works without the extension, through Python.
 
 from __future__ import annotations
 
-import os
 import threading
 import warnings
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from functools import update_wrapper
 from typing import Any, TypeVar, cast
 
 from .. import _interpreter
+from .._interpreter.environment import variable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -22,7 +22,7 @@ VERSION = 1
 
 
 def _extension() -> Any:
-    if os.environ.get(SWITCH, "").strip() not in ("", "0"):
+    if variable(SWITCH) not in ("", "0"):
         return None
     try:
         import accelerator_graph._core._fast as extension

@@ -137,7 +137,7 @@ place_of(const uint32_t *table, size_t mask, void *const *objects, const void *o
     }
 }
 
-/* Write the number of each wanted object; return 0 if one is none of the objects. */
+/* Write the number of each wanted object; return 0 if one of them is not among the objects. */
 static int
 numbers_find(uint32_t *table, size_t mask, void *const *objects, Py_ssize_t count, void *const *wanted,
              Py_ssize_t many, uint32_t *numbers)

@@ -126,7 +126,7 @@ guard_fits(Guard *self, PyObject *args, PyObject *kwargs, PyObject **arrays, uin
     return answered(self->modes);
 }
 
-/* Say whether the arrays hold what their bytes say, and are those that are kept, if any are. */
+/* Return 1 if the arrays are the ones that are kept, if any are, and their elements are what their bytes say. */
 static int
 guard_takes(Guard *self, PyObject **arrays, PyObject *kept)
 {
@@ -149,7 +149,7 @@ guard_takes(Guard *self, PyObject **arrays, PyObject *kept)
     return 1;
 }
 
-/* Say whether the stream is the current one, and does not capture. */
+/* Return 1 if the stream is the current one and is not capturing. */
 static int
 target_is_ready(Target *target)
 {

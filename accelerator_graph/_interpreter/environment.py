@@ -1,4 +1,4 @@
-"""Environment variables, read for every graph: a notebook can set one after a failure."""
+"""Environment variables. Some are read for every graph: a notebook can set one after a failure."""
 
 from __future__ import annotations
 

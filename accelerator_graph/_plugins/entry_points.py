@@ -13,6 +13,7 @@ from importlib import import_module, invalidate_caches
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
 
+from .._interpreter.environment import variable
 from .._interpreter.exceptions import text_of
 from .._interpreter.record import Record
 
@@ -108,7 +109,7 @@ def is_target(target: str) -> bool:
 
 def switched_off() -> bool:
     """Return True if the environment variable switches plug-ins off."""
-    return os.environ.get(SWITCH, "").strip() not in ("", "0")
+    return variable(SWITCH) not in ("", "0")
 
 
 def may_be_installed(group: str) -> bool:

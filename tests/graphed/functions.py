@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import sys
 import threading
 import time
 from collections import OrderedDict, namedtuple
@@ -13,6 +14,7 @@ import numpy as np
 
 import accelerator_graph as ag
 
+ROOT = ag.__path__[0]
 LIMIT = 120
 """Seconds after which a test counts as hanging."""
 
@@ -111,3 +113,19 @@ def microseconds(call, count):
         rounds.append((time.perf_counter() - begin) / count * 1e6)
         torch.cuda.synchronize()
     return statistics.median(rounds)
+
+
+def calls(f, *args, **kwargs):
+    """Return what a call of a function returned, and the functions of the library that it ran in Python."""
+    found = []
+
+    def note(frame, event, arg):
+        if event == "call" and frame.f_code.co_filename.startswith(ROOT):
+            found.append(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        result = f(*args, **kwargs)
+    finally:
+        sys.setprofile(None)
+    return result, found

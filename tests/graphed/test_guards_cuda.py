@@ -20,11 +20,11 @@ from accelerator_graph.interop import registry as interop
 from core.fast_arrays import exchange
 from graphed import cuda_arrays
 from graphed.cuda_arrays import Tensor, current, plus
+from graphed.functions import calls
 
 if fast is None:
     pytest.skip("the C extension is not there", allow_module_level=True)
 
-ROOT = ag.__path__[0]
 CODES = {"f": 2, "i": 0, "u": 1}
 
 
@@ -84,22 +84,6 @@ def settled(f, *args, **kwargs):
     for _ in range(3):
         f(*args, **kwargs)
     cuda_arrays.backend.synchronize(cuda_arrays.backend.as_stream(current.handle))
-
-
-def calls(f, *args, **kwargs):
-    """Return what a call of a function returned, and the functions of the library that it ran in Python."""
-    found = []
-
-    def note(frame, event, arg):
-        if event == "call" and frame.f_code.co_filename.startswith(ROOT):
-            found.append(frame.f_code.co_name)
-
-    sys.setprofile(note)
-    try:
-        result = f(*args, **kwargs)
-    finally:
-        sys.setprofile(None)
-    return result, found
 
 
 @pytest.mark.parametrize("inputs", ["node", "bind"])

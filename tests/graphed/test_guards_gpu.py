@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 
 import pytest
 
@@ -15,8 +14,7 @@ torch = pytest.importorskip("torch")
 
 from accelerator_graph._core.extension import fast
 from accelerator_graph.interop import registry as interop
-
-ROOT = ag.__path__[0]
+from graphed.functions import calls
 
 if fast is None or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
     pytest.skip("C sees no call that is like another one here", allow_module_level=True)
@@ -42,22 +40,6 @@ def tensors(n=4, size=64):
     return [torch.rand(size, size, device="cuda") for _ in range(n)]
 
 
-def ran(f, *args):
-    """Return the functions of the library that a call runs in Python."""
-    found = []
-
-    def note(frame, event, arg):
-        if event == "call" and frame.f_code.co_filename.startswith(ROOT):
-            found.append(frame.f_code.co_name)
-
-    sys.setprofile(note)
-    try:
-        f(*args)
-    finally:
-        sys.setprofile(None)
-    return found
-
-
 @pytest.mark.parametrize("inputs", ["node", "bind"])
 @pytest.mark.parametrize("own", [False, True], ids=["default", "torchs"])
 def test_a_call_whose_tensors_have_not_moved_is_one_call_of_python(inputs, own):
@@ -69,7 +51,7 @@ def test_a_call_whose_tensors_have_not_moved_is_one_call_of_python(inputs, own):
         f(*xs)
         for _ in range(3):
             xs[0].add_(1)
-            assert [name for name in ran(f, *xs) if name != "capture_status"] == ["__call__"]
+            assert [name for name in calls(f, *xs)[1] if name != "capture_status"] == ["__call__"]
             assert torch.equal(f(*xs), step(*xs))
 
 

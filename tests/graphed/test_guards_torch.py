@@ -1,4 +1,4 @@
-"""Which of torch's tensors C takes for alike: what it must not miss."""
+"""The differences between torch's tensors that C must not miss."""
 
 from __future__ import annotations
 
