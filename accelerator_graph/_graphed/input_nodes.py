@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .._core.streams import Stream
@@ -38,7 +38,7 @@ class InputNodes:
         Beside it the graph is captured.
     leaves, statics : sequence of arrays
         The arrays of the call that is captured, and the static ones.
-    array_types : sequence of ArrayType
+    array_types : sequence of ArrayType, or a mapping
         Their types.
     indices : sequence of int
         Which of them are copied.
@@ -49,7 +49,7 @@ class InputNodes:
         stream: Stream,
         leaves: Leaves,
         statics: Sequence[Any],
-        array_types: Sequence[ArrayType],
+        array_types: Sequence[ArrayType] | Mapping[int, ArrayType],
         indices: Sequence[int],
     ) -> None:
         self._nodes: list[InputNode] = []  # in the order of recording
@@ -60,6 +60,9 @@ class InputNodes:
         """The arguments that are copied by nodes."""
         self._sources = [0] * len(self._nodes)
         self._setters: list[Callable[[int], None]] = []
+        self._enablers: list[Callable[[bool], None] | None] = []
+        self._left_out: set[int] = set()
+        """The nodes that later runs leave out, or may: their arrays are the static ones."""
 
     def _add(self, i: int, leaf: Any, static: Any, array_type: ArrayType) -> None:
         address, altered = array_type.address, array_type.altered
@@ -84,7 +87,9 @@ class InputNodes:
         assert runner.executable is not None
         made = runner.captured.value, runner.executable.value
         found = [runner.captured.recorder.node_setter(*made, node) for node in range(len(self._nodes))]
-        self._setters = [each.words([_SOURCE]) for each in found if each is not None and each.blocks]
+        settable = [each for each in found if each is not None and each.blocks]
+        self._setters = [each.words([_SOURCE]) for each in settable]
+        self._enablers = [each.enable for each in settable]
         return len(self._setters) == len(self._nodes)
 
     def read_from(self, leaves: Leaves) -> None:
@@ -97,23 +102,42 @@ class InputNodes:
                 address = 0
             if address != sources[number] or address == 0:
                 sources[number] = 0  # nobody knows, if this is interrupted
-                if address in (0, static) or not self._set(number, address):
+                if self._leave_out(number) if address == static else self._set(number, address):
+                    sources[number] = address
+                else:
                     copy = array_type.empty_like(leaf)  # freed in the order of the stream
                     array_type.assign(copy, leaf)
+                    self._put_back(number)
                     self._setters[number](address_of(copy))
-                else:
-                    sources[number] = address
 
     def addresses(self, count: int) -> list[int] | None:
         """Return where the nodes read `count` arrays; None if they do not, or from copies of them."""
         return self._sources if len(self._sources) == count and all(self._sources) else None
 
     def _set(self, number: int, address: int) -> bool:
+        if address == 0:
+            return False
+        self._put_back(number)
         try:
             self._setters[number](address)
         except DriverError:  # memory of another kind than that of the first call
             return False
         return True
+
+    def _leave_out(self, number: int) -> bool:
+        """Have later runs copy nothing, if nodes can be left out: the array is the static one."""
+        enable = self._enablers[number]
+        if enable is None:
+            return False
+        self._left_out.add(number)
+        enable(False)
+        return True
+
+    def _put_back(self, number: int) -> None:
+        enable = self._enablers[number]
+        if enable is not None and number in self._left_out:
+            enable(True)
+            self._left_out.discard(number)
 
 
 def same_bytes(x: Any, y: Any) -> int:

@@ -1,4 +1,4 @@
-"""Random functions of torch tensors, and random arguments for them: what `graphed` is compared with eager on."""
+"""Random functions of torch tensors, and arguments for them: `graphed` is compared with eager runs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,24 @@ import torch
 
 import accelerator_graph as ag
 
+MODES = "copy", "node", "bind", "auto"
 SHAPE = 4, 8
 SIZE = 32
 OFFSETS = (0, 0, 512, 128, 4, 1)
 """In elements."""
 
-LAYOUTS = ("dense", "dense", "wandering", "shared", "gaps", "transposed", "broadcast", "empty", "scalar", "parameter")
+LAYOUTS = (
+    "dense",
+    "dense",
+    "wandering",
+    "shared",
+    "gaps",
+    "transposed",
+    "broadcast",
+    "empty",
+    "scalar",
+    "parameter",
+)
 """How an argument lies in memory."""
 
 DTYPES = (
@@ -84,7 +96,11 @@ STEPS = {
 
 def assign(x, y):
     if x.numel() == SIZE and not x.is_complex() and x.dtype is not torch.float8_e4m3fn:
-        x.copy_((y.clamp(-3, 3).abs() > 1).reshape(x.shape) if x.dtype is torch.bool else y.clamp(0, 3).reshape(x.shape))
+        x.copy_(
+            (y.clamp(-3, 3).abs() > 1).reshape(x.shape)
+            if x.dtype is torch.bool
+            else y.clamp(0, 3).reshape(x.shape)
+        )
     elif x.numel():
         x.zero_()
 
@@ -184,7 +200,9 @@ class Arguments:
 
     def tensors(self, memories):
         found = []
-        for (memory, start, shape, steps), (layout, dtype) in zip(self.views, self.program.arguments, strict=True):
+        for (memory, start, shape, steps), (layout, dtype) in zip(
+            self.views, self.program.arguments, strict=True
+        ):
             x = memories[memory].as_strided(shape, steps, start)
             if layout == "parameter" and dtype.is_floating_point and dtype.itemsize > 1:
                 x = torch.nn.Parameter(x, requires_grad=False)
