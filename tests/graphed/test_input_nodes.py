@@ -50,7 +50,8 @@ class Wrapped:
     """A node's setter whose words are set by a function."""
 
     def __init__(self, setter, function):
-        self.setter, self.function, self.blocks = setter, function, setter.blocks
+        self.setter, self.function = setter, function
+        self.blocks, self.enable = setter.blocks, setter.enable
 
     def words(self, places):
         return partial(self.function, self.setter.words(places))
