@@ -43,6 +43,7 @@ class Program:
         for _ in range(draw.randint(1, 5)):
             how = draw.choice([*hows, *hows, "clone", "write", "clear", "state"])
             self.steps.append((how, draw.randrange(8), draw.randrange(8)))
+        self.writes = any(how in ("write", "clear") for how, _, _ in self.steps)
         self.returns_argument = draw.random() < 0.2
         self.state = tensor(*[0.0] * SIZE)
 
@@ -93,14 +94,14 @@ def compare(draw, mode, hows, calls=12):
     program = Program(draw, hows)
     f = ag.graphed(program, warmup=draw.choice([0, 1]), inputs=mode, outputs=draw.choice(["copy", "static"]))
     space, state = Tensor(empty_like(Tensor(0, (SPACE,))).address, (SPACE,)), [0.0] * SIZE
-    places = draw.choice([1, 64])
+    places = draw.choice([1, 8, 64])
     for _ in range(calls):
         numbers = [float(draw.randrange(100)) for _ in range(SPACE)]
         space.copy_(tensor(*numbers))
-        starts = [SIZE * draw.randrange(0, SPACE // SIZE // places) * places for _ in range(program.count)]
-        while len(set(starts)) < len(starts):
-            starts = [start + i * SIZE * places for i, start in enumerate(starts)]
-            starts = [start % SPACE for start in starts]
+        if program.writes:
+            starts = [SIZE * place for place in draw.sample(range(0, SPACE // SIZE, places), program.count)]
+        else:  # arguments may overlap
+            starts = [draw.randrange(0, SPACE - SIZE, places) for _ in range(program.count)]
         xs = [numbers[start : start + SIZE] for start in starts]
         want = program.on_lists(state, *xs)
         got = f(*(Tensor(space.address + 8 * start, (SIZE,)) for start in starts))
