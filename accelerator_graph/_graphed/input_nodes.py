@@ -61,8 +61,8 @@ class InputNodes:
         self._sources = [0] * len(self._nodes)
         self._setters: list[Callable[[int], None]] = []
         self._enablers: list[Callable[[bool], None] | None] = []
-        self._left_out: set[int] = set()
-        """The nodes that later runs leave out, or may: their arrays are the static ones."""
+        self._enabled: list[bool | None] = [True] * len(self._nodes)
+        """Whether later runs have each node; None if an interrupt has left that unknown."""
 
     def _add(self, i: int, leaf: Any, static: Any, array_type: ArrayType) -> None:
         address, altered = array_type.address, array_type.altered
@@ -102,12 +102,14 @@ class InputNodes:
                 address = 0
             if address != sources[number] or address == 0:
                 sources[number] = 0  # nobody knows, if this is interrupted
-                if self._leave_out(number) if address == static else self._set(number, address):
+                if address == static and self._enable(number, wanted=False):
+                    continue
+                self._enable(number, wanted=True)
+                if address not in (0, static) and self._set(number, address):
                     sources[number] = address
                 else:
                     copy = array_type.empty_like(leaf)  # freed in the order of the stream
                     array_type.assign(copy, leaf)
-                    self._put_back(number)
                     self._setters[number](address_of(copy))
 
     def addresses(self, count: int) -> list[int] | None:
@@ -115,29 +117,20 @@ class InputNodes:
         return self._sources if len(self._sources) == count and all(self._sources) else None
 
     def _set(self, number: int, address: int) -> bool:
-        if address == 0:
-            return False
-        self._put_back(number)
         try:
             self._setters[number](address)
         except DriverError:  # memory of another kind than that of the first call
             return False
         return True
 
-    def _leave_out(self, number: int) -> bool:
-        """Have later runs copy nothing, if nodes can be left out: the array is the static one."""
+    def _enable(self, number: int, *, wanted: bool) -> bool:
+        """Have later runs make a copy or leave it out; return False if that can't be changed."""
         enable = self._enablers[number]
-        if enable is None:
-            return False
-        self._left_out.add(number)
-        enable(False)
-        return True
-
-    def _put_back(self, number: int) -> None:
-        enable = self._enablers[number]
-        if enable is not None and number in self._left_out:
-            enable(True)
-            self._left_out.discard(number)
+        if enable is not None and self._enabled[number] is not wanted:
+            self._enabled[number] = None
+            enable(wanted)
+            self._enabled[number] = wanted
+        return enable is not None
 
 
 def same_bytes(x: Any, y: Any) -> int:
