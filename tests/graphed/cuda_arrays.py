@@ -309,8 +309,48 @@ def plus(how, x, y):
         table = Tensor(memory.take(16), (2,), "u8")
         launch(known.put_down, *words(table, x, y))
         launch(known.plus_table, *words(new, table), n)
+    elif how.startswith("child"):
+        in_child(lambda: new.copy_(plus("plus", x, y)), depth=2 if how == "child_of_child" else 1)
     return new
 
 
 held = []
 """Memory of the host that graphs read."""
+
+
+def in_child(work, depth):
+    """Do some work; in a capture, as a child graph in as many others."""
+    status, graph, after, count = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
+    answers = map(ctypes.byref, (status, ctypes.c_uint64(), graph, after, count))
+    outer = ctypes.c_void_p(current.handle)
+    called("cuStreamGetCaptureInfo_v2", outer, *answers)
+    if not status.value:
+        work()
+        return
+    inner = ctypes.c_void_p()
+    called("cuStreamCreate", ctypes.byref(inner), 1)
+    current.handle = inner.value
+    try:
+        called("cuStreamBeginCapture_v2", inner, 2)
+        work()
+        child = ctypes.c_void_p()
+        called("cuStreamEndCapture", inner, ctypes.byref(child))
+    finally:
+        current.handle = outer.value
+        called("cuStreamDestroy_v2", inner)
+    for _ in range(depth - 1):
+        parent = ctypes.c_void_p()
+        called("cuGraphCreate", ctypes.byref(parent), 0)
+        called("cuGraphAddChildGraphNode", ctypes.byref(ctypes.c_void_p()), parent, None, 0, child)
+        called("cuGraphDestroy", child)
+        child = parent
+    node = ctypes.c_void_p()
+    called("cuGraphAddChildGraphNode", ctypes.byref(node), graph, after, count, child)
+    called("cuGraphDestroy", child)
+    called("cuStreamUpdateCaptureDependencies", outer, ctypes.byref(node), ctypes.c_size_t(1), 1)
+
+
+def called(name, *args):
+    call(driver.cuCtxSetCurrent, context())
+    code = getattr(LIBRARY, name)(*args)
+    assert code == 0, (name, code)

@@ -17,7 +17,7 @@ from accelerator_graph.interop import registry as interop
 from graphed import cuda_arrays
 from graphed.cuda_arrays import Tensor, empty_like, plus, tensor
 
-OPEN = "plus", "kernel", "block", "plus_struct", "table_in_the_graph"
+OPEN = "plus", "kernel", "block", "plus_struct", "table_in_the_graph", "child", "child_of_child"
 HIDDEN = "plus_packed", "plus_table", "plus_from", "plus_halves", "masked", "randomly_masked", "plus_until"
 SIZE, SPACE = 8, 1 << 11
 MODES = "copy", "node", "bind", "auto"
