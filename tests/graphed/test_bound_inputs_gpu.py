@@ -131,6 +131,14 @@ def foreach():
     return function, [((33,), torch.float32)] * 64
 
 
+def foreach_in_place():
+    def function(*xs):
+        torch._foreach_mul_(list(xs), 0.5)
+        return xs[0].sum()
+
+    return function, [((33,), torch.float32)] * 110
+
+
 def in_place():
     def function(x, y):
         x.mul_(2).add_(y)
@@ -156,7 +164,7 @@ def fft():
 
 MODELS = [
     *(transformer, resnet, perceptron, large_product, batched_product, embedding, scatter, sort, reductions),
-    *(cat_and_clone, foreach, in_place, autocast, fft),
+    *(cat_and_clone, foreach, foreach_in_place, in_place, autocast, fft),
 ]
 UNBOUND = {"fft": "its kernels may have descriptors that no parameter shows"}
 """Models of which it is not said that nothing is copied."""
@@ -243,6 +251,43 @@ def test_a_training_step(mode):
         torch.testing.assert_close(step(x, y), eager(x, y).detach(), rtol=1e-4, atol=1e-5)
     for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def rate():
+    return torch.tensor(0.1, device="cuda")
+
+
+OPTIMIZERS = {
+    "sgd": lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9, foreach=True),
+    "adam": lambda params: torch.optim.Adam(params, lr=rate(), foreach=True, capturable=True),
+    "fused adam": lambda params: torch.optim.Adam(params, lr=rate(), fused=True, capturable=True),
+    "adamw": lambda params: torch.optim.AdamW(params, lr=rate(), foreach=True, capturable=True),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_steps_of_optimizers(name, mode):
+    def make():
+        torch.manual_seed(0)
+        params = [torch.nn.Parameter(torch.randn(33, device="cuda")) for _ in range(40)]
+        opt = OPTIMIZERS[name](params)
+
+        def step(*grads):
+            for param, grad in zip(params, grads, strict=True):
+                param.grad = grad
+            opt.step()
+
+        return params, step
+
+    (ours, step), (theirs, eager) = make(), make()
+    step = ag.graphed(step, warmup=2, inputs=mode)
+    for _ in range(12):
+        grads = [torch.randn(33, device="cuda") for _ in range(40)]
+        step(*grads)
+        eager(*grads)
+        for one, other in zip(ours, theirs, strict=True):
+            assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("mode", MODES)
