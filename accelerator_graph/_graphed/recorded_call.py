@@ -202,9 +202,15 @@ def _why_copied(names: Sequence[str]) -> str:
 
 
 def _kept_arrays(roots: Sequence[object], arrays: Sequence[Any]) -> list[Any]:
-    """Return the arrays that can be reached from some objects, of the types of other arrays."""
+    """Return the arrays that can be reached from some objects, of the types of other arrays.
+
+    Raises `NotFollowing` if one of them has a graph of autograd.
+    """
     types = {type(each) for each in arrays}
-    return [x for x in reachable(roots) if type(x) in types]
+    found = [x for x in reachable(roots) if type(x) in types]
+    if any(getattr(x, "grad_fn", None) is not None for x in found):
+        raise NotFollowing("it keeps a tensor with a graph of autograd, which may have saved its arguments")
+    return found
 
 
 def _recorded_work(captured: Graph, inputs: StaticInputs, passed: set[int]) -> RecordedWork | None:

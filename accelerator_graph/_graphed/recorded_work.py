@@ -104,7 +104,7 @@ def _bases(x: Any) -> Iterator[object]:
 def reachable(roots: Sequence[object]) -> Iterator[object]:
     """Yield all objects that can be reached: for recorded work, its arguments, and what its functions use."""
     found: dict[int, object] = {}
-    rest = list(roots)
+    rest: list[Any] = list(roots)
     while rest and len(found) < _MOST:
         x = rest.pop()
         if id(x) in found or isinstance(x, type | ModuleType):
@@ -116,6 +116,8 @@ def reachable(roots: Sequence[object]) -> Iterator[object]:
             rest += [x.__globals__[name] for name in _names(x.__code__) if name in x.__globals__]
         else:
             rest += gc.get_referents(x)
+            if hasattr(type(x), "grad_fn") and x.is_leaf:
+                rest.append(x.grad)  # which torch holds outside of Python
 
 
 def _names(code: CodeType) -> Iterator[str]:

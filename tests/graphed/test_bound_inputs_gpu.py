@@ -288,6 +288,7 @@ def test_steps_of_optimizers(name, mode):
         eager(*grads)
         for one, other in zip(ours, theirs, strict=True):
             assert torch.equal(one, other)
+            assert torch.equal(one.grad, other.grad)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -207,3 +207,56 @@ def test_an_argument_that_is_a_part_of_the_state_that_is_written(mode):
         fakes.DEVICE[0].synchronize(fakes.streams[0])
         assert state.tolist()[32:96] == list(range(64))
     assert inputs_of(f) == (mode, "")
+
+
+# ---- what torch holds in C++ -------------------------------------------------------------------
+
+
+grads = {}
+
+
+class Weight(Tensor):
+    """A tensor whose gradient no reference of Python leads to."""
+
+    is_leaf, grad_fn = True, None
+
+    @property
+    def grad(self):
+        return grads.get(id(self))
+
+    @grad.setter
+    def grad(self, grad):
+        grads[id(self)] = grad
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_argument_that_becomes_a_gradient(mode):
+    weight = Weight(aligned(2))
+
+    def function(x, y):
+        weight.grad = x
+        return x + y
+
+    f = graphed(function, mode)
+    for i in range(4):
+        assert f(tensor(i, 1), tensor(2, i)).tolist() == [i + 2, i + 1]
+        assert weight.grad.tolist() == [i, 1]
+    assert inputs_of(f)[0] == mode
+
+
+def test_a_tensor_with_a_graph_of_autograd(monkeypatch):
+    monkeypatch.setattr(Tensor, "grad_fn", None, raising=False)
+    monkeypatch.setattr(Tensor, "is_leaf", False, raising=False)
+    kept = []
+
+    def function(x, y):
+        kept[:] = [x + y]
+        kept[0].grad_fn = "AddBackward0"
+        return x + y
+
+    f = graphed(function, "bind")
+    assert f(tensor(1, 2), tensor(3, 4)).tolist() == [4, 6]
+    assert inputs_of(f) == (
+        "node",
+        "it keeps a tensor with a graph of autograd, which may have saved its arguments",
+    )
