@@ -22,7 +22,7 @@ class Node:
         self.setter = NodeSetter("kernel", [(start + 8 * i, 8) for i in range(len(words))], self.apply)
 
     def apply(self):
-        if list(self.memory)[0] == self.refused:
+        if self.memory[0] == self.refused:
             raise self.error
         self.applied.append(list(self.memory))
 
@@ -49,10 +49,11 @@ def test_if_one_node_is_refused_no_node_is_changed(refusing, error):
     nodes[refusing].refused, nodes[refusing].error = 99, error()
     wanted = [10, 20, 30]
     wanted[refusing] = 99
-    with pytest.raises(error):
-        set_words(*wanted)
-    assert [each.applied[-1] for each in nodes] == [[1], [2], [3]]
-    assert whole.blocks == tuple(map(word, (1, 2, 3)))
+    for _ in range(2):
+        with pytest.raises(error):
+            set_words(*wanted)
+        assert [each.applied[-1] for each in nodes] == [[1], [2], [3]]
+        assert whole.blocks == tuple(map(word, (1, 2, 3)))
     set_words(10, 20, 30)
     assert [each.applied[-1] for each in nodes] == [[10], [20], [30]]
 
