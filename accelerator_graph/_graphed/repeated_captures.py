@@ -11,7 +11,7 @@ from .._core.memory import pool_contents
 from .._core.replay import Runner
 from .._core.streams import Stream
 from ..api import Graph
-from ..backends.base import NodeParameters, NodeSetter
+from ..backends.base import GraphNode, NodeParameters, NodeSetter
 from . import unset_bytes
 from .argument_words import ArgumentWord, Captures, Doubt, NotFollowing, argument_words, check_known
 from .array_placement import extent
@@ -136,9 +136,16 @@ def _names_of_nodes(graph: Graph) -> list[str]:
         raise NotFollowing("its work asks for a collective, which may know memory by other means")
     nodes, _ = captured.recorder.nodes(captured.value)
     for node in nodes:
-        if _COLLECTIVE.search(node.name):
-            raise NotFollowing(f"node {node.id} ({node.name[:_SHOWN]}) is a collective")
+        _check_name(f"node {node.id}", node)
     return [node.name[:_SHOWN] for node in nodes]
+
+
+def _check_name(subject: str, node: GraphNode) -> None:
+    if _COLLECTIVE.search(node.name):
+        raise NotFollowing(f"{subject} ({node.name[:_SHOWN]}) is a collective")
+    for nodes, _ in node.bodies:
+        for each in nodes:
+            _check_name(f"a {each.kind} inside {subject}", each)
 
 
 def _parameters(graph: Graph) -> Sequence[NodeParameters]:

@@ -106,9 +106,16 @@ def test_traps(how, why):
     assert why in reason
 
 
-def test_a_child_with_a_trap_inside():
-    f = bound(lambda x, y: in_child_with(x, y, "plus_packed"))
-    with pytest.warns(RuntimeWarning, match="inside node 0, a graph .*in a packed structure"):
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("plus_packed", "a kernel inside node 0, a graph has the address of an input in a packed structure"),
+        ("ncclDevKernel_plus", "a kernel inside node 0 .ncclDevKernel_plus. is a collective"),
+    ],
+)
+def test_a_child_with_a_trap_inside(how, why):
+    f = bound(lambda x, y: in_child_with(x, y, how))
+    with pytest.warns(RuntimeWarning, match=why):
         f(tensor(1, 2), tensor(3, 4))
     for i in range(3):
         assert f(tensor(i, 2), tensor(3, i)).tolist() == [i + 3, 2 + i]
