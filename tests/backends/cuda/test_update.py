@@ -16,7 +16,7 @@ from cuda.bindings import driver
 
 import accelerator_graph as ag
 from accelerator_graph.backends import registry
-from accelerator_graph.backends._cuda import raw_calls, shape
+from accelerator_graph.backends._cuda import shape
 from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.testing.works.cuda import CudaWork
 from backends.cuda.bench import call, kernels
@@ -298,7 +298,7 @@ def test_the_update_of_a_driver_that_can_not_say_why(adding, monkeypatch):
     graph = adding(1)
     graph.instantiate()
     own = registry.get("cuda")._driver
-    monkeypatch.setattr(own, "calls", raw_calls.calls_of(own)._replace(edges=None))
+    monkeypatch.setattr(own, "_raw_calls", own.raw_calls()._replace(edges=None))
     assert graph.update(adding(2)).reason == "the driver does not support CUDA 12.3"
 
 
