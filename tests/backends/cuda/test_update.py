@@ -112,7 +112,7 @@ def test_clusters_that_the_driver_can_not_read(adding, monkeypatch):
     graph.update(adding(3))
     refuse = ctypes.CFUNCTYPE(ctypes.c_int, *(ctypes.c_void_p,) * 3)(lambda *_: 1)
     own, address = registry.get("cuda")._driver, ctypes.cast(refuse, ctypes.c_void_p).value
-    monkeypatch.setattr(own, "calls", own.calls._replace(attribute=address))
+    monkeypatch.setattr(own, "_raw_calls", own.raw_calls()._replace(attribute=address))
     done = graph.update(other)
     assert (done.in_place, done.node) == (False, 0)
     assert "clusters" in done.reason
