@@ -96,20 +96,14 @@ RULES = [
         "pytest",
     ),
     (
-        "diagnosis.doctor diagnosis._doctor",
-        f"{PACKAGE} errors testing diagnosis.doctor diagnosis._doctor",
-        "",
-    ),
-    (
         "diagnosis.ranks diagnosis.ranks_comparison diagnosis.ranks_groups diagnosis.ranks_report "
         "diagnosis.watchdog",
         "errors _interpreter interop.base inspection _core api diagnosis",
         "",
     ),
-    ("diagnosis", f"{PACKAGE}", ""),
+    ("diagnosis", "", ""),
     ("__main__", "_cli.command", ""),
-    ("_cli.environment", "_core _graphed.verified", ""),
-    ("_cli", f"{PACKAGE} _install _interpreter _core inspection diagnosis _cli _demo testing", ""),
+    ("_cli", f"{PACKAGE} _install _interpreter _core inspection _cli _demo testing", ""),
     ("_demo.cuda", f"{PACKAGE} _demo", "cuda"),
     ("_demo.hip", f"{PACKAGE} _demo", "hip"),
     ("_demo", f"{PACKAGE} _interpreter _plugins _demo", ""),
@@ -120,7 +114,7 @@ NAMES = {"cuda", "hip", "rocm", "torch", "cupy", "numba", "warp", "triton", "jax
 MAY_NAME = (
     "_install backends.registry backends._registry interop.registry _demo backends.cuda backends._cuda "
     "backends.hip backends._hip interop.torch interop._torch interop.cupy interop.numba interop.warp "
-    "interop.cuda_core compat _graphed.torch testing.works diagnosis._doctor diagnosis.ranks_groups"
+    "interop.cuda_core compat _graphed.torch testing.works _cli._doctor diagnosis.ranks_groups"
 )
 LISTS = {"backends", "interop"}
 """Packages, without their modules, that list these by name."""
