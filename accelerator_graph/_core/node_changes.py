@@ -1,4 +1,4 @@
-"""What was changed in the nodes of an executable, and the steps that change more."""
+"""The changes made to the nodes of an executable, and the steps that make more."""
 
 from __future__ import annotations
 

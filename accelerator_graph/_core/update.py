@@ -56,7 +56,7 @@ class Lent(Captured):
 
 
 class Work(NamedTuple):
-    """What a graph does, and what has to live as long as it does that."""
+    """The work of a graph, and the objects that must live as long as the graph does this work."""
 
     captured: Captured
     lease: Lease
