@@ -191,6 +191,8 @@ def _take(
     """Take over work for which there is an executable, perhaps a new one. May be called again."""
     if new:
         runner.connect(executable)
+    else:
+        executable.changes = None
     runner.captured = work.captured if runner.keeps_graph else None
     runner.lease, runner.retained, runner.counted = work.lease, work.retained, counted
     graph._collectives, graph._progress = work.collectives, work.progress

@@ -119,6 +119,16 @@ def test_a_description_shows_what_was_set(scene):
     assert described[0].id == 0
 
 
+def test_an_update_in_place_ends_what_was_set(scene):
+    graph, other = scene.graph, bytearray(b"\x07" * 8)
+    graph.set_nodes({0: {"value": 3}, 1: {"source": other}})
+    assert graph.update(graph.clone()).in_place
+    assert [node.changed for node in scene.nodes()] == [()] * 3
+    assert scene.nodes()[0].value == 1
+    graph.set_node(0, enabled=True)
+    assert scene.run() == (1, 5)
+
+
 WRONG = [
     (0, {}, TypeError, "pass what to change"),
     (0, {"colour": 1}, TypeError, "pass what to change, of arguments, source, target, value, enabled"),
