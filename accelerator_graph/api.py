@@ -326,6 +326,7 @@ class Graph(Lifecycle):
         """Return an empty graph with the same options, which keeps graphs."""
         fresh = Graph(keep_graph=True, pool=pool, **self._options())
         fresh._generators = self._generators
+        fresh._given_stream = fresh._home = self._given_stream
         return fresh
 
     # ---- facts ---------------------------------------------------------------------------------

@@ -181,11 +181,13 @@ class GraphBase:
         self._lost = why
 
     def _options(self) -> dict[str, Any]:
-        """Return the arguments with which another graph is like this one. The mode is that of its capture."""
+        """Return arguments for another graph like this one. The mode is that of its capture.
+
+        The stream is not among them: it may have been closed.
+        """
         captured = None if self._runner is None else self._runner.captured
         return {
             "capture_error_mode": self._mode if captured is None else captured.mode,
-            "stream": self._given_stream,
             "backend": self._backend_name,
             "check_input_liveness": self._finds_inputs,
             "diagnose": self._diagnose,

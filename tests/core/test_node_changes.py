@@ -119,6 +119,16 @@ def test_a_description_shows_what_was_set(scene):
     assert described[0].id == 0
 
 
+def test_memory_that_was_set_keeps_its_place(scene):
+    other = bytearray(b"\x07" * 8)
+    scene.graph.set_node(1, source=other)
+    with pytest.raises(BufferError):
+        other.extend(bytes(1 << 20))
+    scene.graph.set_node(1, source=scene.source)
+    other.extend(bytes(1 << 20))
+    assert scene.run() == (1, 5)
+
+
 def test_an_update_in_place_ends_what_was_set(scene):
     graph, other = scene.graph, bytearray(b"\x07" * 8)
     graph.set_nodes({0: {"value": 3}, 1: {"source": other}})
