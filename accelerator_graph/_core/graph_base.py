@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from .._interpreter.integers import boolean
 from ..backends import registry
 from ..errors import GraphStateError
 from . import ownership, pools, states, switches
@@ -73,14 +74,11 @@ class GraphBase:
     ) -> None:
         if not isinstance(keep_graph, bool):
             raise TypeError(f"keep_graph must be True or False, not {keep_graph!r}; a pool goes to pool=.")
-        for name, given in (("progress", progress), ("timing", timing)):
-            if not isinstance(given, bool):
-                raise TypeError(f"{name} must be True or False, not {given!r}.")
         if pool is not None:
             pools.check_pool(pool)
         self._keep_graph = keep_graph
-        self._shows_progress = progress
-        self._timing = timing
+        self._shows_progress = boolean(progress, "progress")
+        self._timing = boolean(timing, "timing")
         self._debug = False
         self._graph_pool = pool
         self._mode = check_mode(capture_error_mode)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._interpreter.integers import integer
+from .._interpreter.integers import boolean, integer
 from ..backends.base import Change, GraphContents, GraphNode, NodeSetter, Recorder, word
 from ..backends.memory import memory_of
 from .node_arguments import argument_changes, arguments_by_position
@@ -117,9 +117,7 @@ class NodeChanges:
                     f"{where} has no {name} that can be changed; of this node, "
                     f"{', '.join(setter.settable)} can be."
                 )
-        enabled = change.get("enabled", True)
-        if not isinstance(enabled, bool):
-            raise TypeError(f"{where}: enabled must be True or False, not {enabled!r}.")
+        enabled = boolean(change.get("enabled", True), f"{where}: enabled")
         parameters = {name: given for name, given in change.items() if name != "enabled"}
         changes: list[Change] = []
         kept: dict[tuple[int, str], object] = {}
