@@ -55,7 +55,7 @@ def test_a_race_may_show_only_beside_other_work(stream, monkeypatch, joined):
         if busy:
             busy.clear()
             was_read.clear()
-            was_read.wait(0.1 if joined else 5)
+            was_read.wait(0.1 if joined else 1)
         np.copyto(out, x)
 
     def read(source, out):
