@@ -59,7 +59,7 @@ class _Changing(Section):
 
 
 def set_nodes(graph: Lifecycle, what: str, wanted: Mapping[int, NodeChange]) -> None:
-    """Change nodes of a graph's executable: all that is wanted, or nothing.
+    """Change nodes of a graph's executable: all changes, or none.
 
     If changes can't be undone, the graph has no executable any more.
     """

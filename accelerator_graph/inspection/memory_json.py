@@ -1,4 +1,4 @@
-"""What graphs take as JSON, and back."""
+"""Memory reports as JSON, and back."""
 
 from __future__ import annotations
 

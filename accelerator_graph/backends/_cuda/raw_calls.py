@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from ctypes import CFUNCTYPE, c_int, c_void_p
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from .driver import Driver
+from typing import NamedTuple
 
 Function = Callable[..., int]
 
@@ -28,27 +25,17 @@ class Calls(NamedTuple):
     """None before CUDA 12.3."""
 
 
-def calls_of(driver: Driver) -> Calls:
-    """Return the functions."""
-    if driver.calls is None:
-        edges = driver.address("cuGraphGetEdges", 12030)
-        driver.calls = Calls(
-            _address(driver, "cuGraphNodeGetType"),
-            _address(driver, "cuGraphKernelNodeGetParams"),
-            _address(driver, "cuGraphKernelNodeGetAttribute"),
-            _function(_address(driver, "cuGraphGetNodes"), 3),
-            _function(_address(driver, "cuGraphExecUpdate"), 3),
-            _function(edges, 5) if edges else None,
-        )
-    return driver.calls
+def look_up(address: Callable[[str], int], edges: int) -> Calls:
+    """Return the functions, whose addresses `address` tells; that of ``cuGraphGetEdges``, or 0, is given."""
+    return Calls(
+        address("cuGraphNodeGetType"),
+        address("cuGraphKernelNodeGetParams"),
+        address("cuGraphKernelNodeGetAttribute"),
+        _function(address("cuGraphGetNodes"), 3),
+        _function(address("cuGraphExecUpdate"), 3),
+        _function(edges, 5) if edges else None,
+    )
 
 
 def _function(address: int, arguments: int) -> Function:
     return CFUNCTYPE(c_int, *(c_void_p,) * arguments)(address)
-
-
-def _address(driver: Driver, name: str) -> int:
-    address = driver.address(name, 12000)
-    if not address:
-        driver.broke(name, RuntimeError(f"there is no {name}"))
-    return address

@@ -6,7 +6,6 @@ import ctypes
 
 import pytest
 
-from accelerator_graph.backends._contract.parameters import whole_setter
 from accelerator_graph.backends.base import Change, NodeSetter, word
 
 
@@ -29,7 +28,7 @@ class Node:
 
 def test_blocks_follow_one_another_and_only_nodes_that_differ_are_changed():
     nodes = Node(1, 2), Node(3), Node(4, 5)
-    whole = whole_setter("graph", [each.setter for each in nodes])
+    whole = NodeSetter.together("graph", [each.setter for each in nodes])
     assert whole.blocks == tuple(map(word, (1, 2, 3, 4, 5)))
     assert whole.settable == ()
     whole([Change(2, 0, word(30)), Change(4, 0, word(50))])
@@ -44,7 +43,7 @@ def test_blocks_follow_one_another_and_only_nodes_that_differ_are_changed():
 @pytest.mark.parametrize("refusing", range(3))
 def test_if_one_node_is_refused_no_node_is_changed(refusing, error):
     nodes = Node(1), Node(2), Node(3)
-    whole = whole_setter("graph", [each.setter for each in nodes])
+    whole = NodeSetter.together("graph", [each.setter for each in nodes])
     set_words = whole.words([(0, 0), (1, 0), (2, 0)])
     nodes[refusing].refused, nodes[refusing].error = 99, error()
     wanted = [10, 20, 30]
@@ -60,7 +59,7 @@ def test_if_one_node_is_refused_no_node_is_changed(refusing, error):
 
 def test_after_an_interrupt_behind_a_change_everything_is_set_again():
     node = Node(1)
-    whole = whole_setter("graph", [node.setter])
+    whole = NodeSetter.together("graph", [node.setter])
     set_word, apply = whole.words([(0, 0)]), node.apply
 
     def interrupted():
