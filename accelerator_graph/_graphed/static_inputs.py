@@ -10,6 +10,7 @@ from .._core import capture_table, stream_stack
 from .._core.ownership import Callback
 from .._core.streams import Stream
 from ..api import Graph
+from .argument_words import NotFollowing
 from .array_placement import works_on_host, writable
 from .arrays import ArrayType, Copy
 from .bound_inputs import BoundInputs, bindables
@@ -99,7 +100,10 @@ class StaticInputs:
         from .repeated_captures import bound_inputs
 
         outputs = [array for array, _ in result.outputs]
-        found = bindables(leaves, self.arrays, self.array_types, self._firsts, [*outputs, *kept])
+        arrays = leaves, self.arrays, self.array_types, self._firsts
+        found = bindables(*arrays, [*outputs, *kept])
+        if not found and bindables(*arrays, ()):
+            raise NotFollowing("the result or the function keeps a part of every dense argument")
         self.bound = bound_inputs(
             graph, self.arrays, self.array_types, found, self._firsts, outputs, stream, capture
         )

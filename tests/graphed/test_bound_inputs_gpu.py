@@ -396,6 +396,28 @@ def test_kernels_of_cupy():
         assert f.explain()[0].inputs == "bind"
 
 
+@pytest.mark.parametrize("mode", ["copy", *MODES])
+def test_arrays_of_two_libraries_that_share_memory(mode):
+    cupy = pytest.importorskip("cupy")
+
+    def function(x, y):
+        return x * 2, cupy.sin(y) + 1
+
+    with ag.Stream(backend="cuda"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        f = ag.graphed(function, warmup=1, inputs=mode)
+        for i in range(40):
+            memory = torch.randn(4096, device="cuda")
+            x = memory[:1024]
+            start = 0 if i % 3 == 1 else 512 if i % 3 == 2 else 2048
+            y = cupy.from_dlpack(memory)[start : start + 1024]
+            want = function(x, y)
+            got = f(x, y)
+            assert torch.equal(got[0], want[0])
+            assert cupy.array_equal(got[1], want[1])
+            del memory, x, y
+
+
 def test_kernels_of_triton():
     triton = pytest.importorskip("triton")
     import triton.language as tl

@@ -111,6 +111,20 @@ def test_an_argument_that_the_function_keeps(mode, part):
     assert why.endswith("the function keeps a part need no copies, so copied are: x") == (mode == "bind")
 
 
+def test_where_every_argument_is_kept():
+    kept = []
+
+    def function(x, y):
+        kept[:] = x, y
+        return x + y
+
+    f = graphed(function, "bind")
+    for i in range(4):
+        assert f(tensor(i, 1), tensor(2, i)).tolist() == [i + 2, i + 1]
+        assert [each.tolist() for each in kept] == [[i, 1], [2, i]]
+    assert inputs_of(f) == ("node", "the result or the function keeps a part of every dense argument")
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_an_object_in_the_result_that_holds_a_part_of_an_argument(mode):
     f = graphed(lambda x, y: SimpleNamespace(sum=x + y, parts=[x[1:]]), mode)
