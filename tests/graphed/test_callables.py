@@ -549,6 +549,17 @@ def test_where_sources_can_not_be_changed_torch_copies(refused, monkeypatch):
         same([x.grad, g(x, y)], [y, x * y])
 
 
+def test_static_inputs_and_others_by_turns():
+    static = x_of(), x_of()
+    g = make(lambda x, y: x * 2 + y, static)
+    for one, other in [(1, 1), (0, 1), (0, 0), (1, 0), (0, 0), (1, 1), (0, 1)]:
+        given = static[0] if one else x_of(), static[1] if other else x_of()
+        for each in static:
+            each.copy_(x_of())
+        want = given[0] * 2 + given[1]
+        same([g(*given)], [want])
+
+
 def test_arguments_of_another_type_or_order():
     g = make(lambda x: x * 2, (torch.zeros(6, 4),))
     for x in (

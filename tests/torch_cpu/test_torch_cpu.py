@@ -18,7 +18,7 @@ TIMEOUT = 300
 pytestmark = pytest.mark.starts("torch_cpu")
 
 PARTS = {
-    "callables": {"graphed/test_callables.py": 94},
+    "callables": {"graphed/test_callables.py": 96},
     "refused": {"graphed/test_callables_refused.py": 58},
     "others": {
         "core/test_liveness.py": 12,

@@ -10,8 +10,7 @@ from ..._core.streams import Stream
 from ...api import Graph, graph
 from ...backends.base import Recorder
 from ...errors import UnsupportedError
-from ..arrays import array_type_of
-from ..input_nodes import InputNodes
+from .copy_nodes import CopyNodes
 
 
 class CapturedPass:
@@ -21,7 +20,7 @@ class CapturedPass:
         self._side = side
         self._pool = pool
         self.graph: Graph = Graph()
-        self.nodes: InputNodes | None = None
+        self.nodes: CopyNodes | None = None
         """The copies that are nodes of the graph, if there are any."""
 
     def capture(self, run: Callable[[], None]) -> None:
@@ -35,9 +34,7 @@ class CapturedPass:
         Then the pass is captured without them, if it can run `again`.
         """
         statics = [each.detach() for each in targets]
-        types = {i: array_type_of(each) for i, each in enumerate(statics)}
-        known = {i: each for i, each in types.items() if each is not None}
-        nodes = InputNodes(self._side, statics, statics, known, [*known])
+        nodes = CopyNodes(self._side, statics)
         sources = [each.clone() if i in nodes.arguments else each for i, each in enumerate(statics)]
         self.graph = Graph(keep_graph=True)
         with graph(self.graph, self._pool, self._side):
