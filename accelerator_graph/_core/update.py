@@ -148,7 +148,7 @@ def give(work: Work, graph: Lifecycle, what: str) -> GraphUpdate:
     runner = graph._runner
     assert runner is not None
     with nullcontext() if runner.captured is None else runner.lock:
-        intact = True
+        intact, taken = True, None
         try:
             counted = None if runner.keeps_graph else work.captured.recorder.node_count(work.captured.value)
             misfit, place = _in_place(runner, work.captured)
@@ -167,17 +167,15 @@ def give(work: Work, graph: Lifecycle, what: str) -> GraphUpdate:
                 executable, measured = runner.make(work.captured, work.lease)
                 executable.lock = executable.lock or new_lock()
             assert executable is not None
+            taken = graph, runner, work, executable, misfit is not None, counted
+            _take(*taken)
         except BaseException as error:
-            if not intact:
+            if taken is not None:  # an interrupt
+                _take(*taken)
+            elif not intact:
                 runner.refuse("an update of the graph has failed; call instantiate() or replay()")
                 graph._launch = None
                 error.add_note("The executable may have been changed in part, and the graph has none now.")
-            raise
-        taken = graph, runner, work, executable, misfit is not None, counted
-        try:
-            _take(*taken)
-        except BaseException:  # an interrupt
-            _take(*taken)
             raise
         runner.measured = measured
         graph._make_ready(runner)
@@ -191,6 +189,8 @@ def _take(
     """Take over work for which there is an executable, perhaps a new one. May be called again."""
     if new:
         runner.connect(executable)
+    else:
+        executable.changes = None
     runner.captured = work.captured if runner.keeps_graph else None
     runner.lease, runner.retained, runner.counted = work.lease, work.retained, counted
     graph._collectives, graph._progress = work.collectives, work.progress

@@ -295,8 +295,8 @@ class CudaBackend(Lends):
         driver.relaxed_for(stream).run(driver.call, "cuGraphUpload", executable.handle, stream)
 
     def node_setter(self, graph: Graph, executable: Executable, node: int) -> base.NodeSetter | None:
-        """Return a callable that changes parameters of a kernel, a copy or a fill."""
-        from ._cuda.changes import node_setter
+        """Return a callable that changes parameters of a kernel, a copy, a fill or a child graph."""
+        from ._cuda.child_changes import node_setter
 
         with self._driver.current(graph.context):
             return node_setter(self._driver, graph, executable, node)

@@ -32,12 +32,13 @@ from ._tools import (
     is_same,
     lacks,
     needs,
+    only_if,
     raises,
 )
 from ._watch import Watch
 from ._work import Work
 
-__all__ = ["Case", "Number", "applied", "expect", "folder", "is_same", "lacks", "needs", "raises"]
+__all__ = ["Case", "Number", "applied", "expect", "folder", "is_same", "lacks", "needs", "only_if", "raises"]
 
 
 PIECES = 10

@@ -387,6 +387,23 @@ def test_a_clone_has_the_same_options(capture):
     assert clone.stream is graph.stream
 
 
+def test_graphs_of_a_stream_that_was_closed(capture, stream, log):
+    graph, other = capture("a"), capture("b")
+    stream.close()
+    graph.update(other)
+    clone = graph.clone()
+    clone.replay()
+    clone.stream.synchronize()
+    assert log == ["b"]
+    with pytest.raises(ag.GraphStateError, match="the stream was closed"), graph.recapture():
+        pass
+    assert (graph.state, clone.state) == ("ready", "ready")
+    clone.reset()
+    with pytest.raises(ag.GraphStateError, match="the stream was closed"):
+        clone.capture_begin()
+    assert clone.state == "empty"
+
+
 def test_a_launch_during_an_update_waits_for_it(backend, capture, ran, stream, log, monkeypatch):
     """Patch and launch exclude each other."""
     graph, other = capture("a"), capture("b")

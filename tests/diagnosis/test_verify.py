@@ -48,18 +48,20 @@ def test_a_right_program_is_not_accused(name):
 
 @pytest.mark.parametrize("joined", [True, False])
 def test_a_race_may_show_only_beside_other_work(stream, monkeypatch, joined):
-    side, busy = ag.Stream(backend="cpu"), []
+    side, busy, was_read = ag.Stream(backend="cpu"), [], threading.Event()
     monkeypatch.setattr(repeating, "keep_busy", lambda case, stream: busy.append(stream))
 
     def write(x, out):
         if busy:
             busy.clear()
-            time.sleep(0.2)
+            was_read.clear()
+            was_read.wait(0.1 if joined else 1)
         np.copyto(out, x)
 
     def read(source, out):
         time.sleep(0.05)
         np.copyto(out, source)
+        was_read.set()
 
     def f(x):
         here, between, out = ag.current_stream(), np.empty_like(x), np.empty_like(x)
