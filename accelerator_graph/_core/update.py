@@ -90,8 +90,8 @@ def shared_work(graph: Lifecycle, what: str) -> Work:
         native = _native(captured)
         if native is None:
             raise UnsupportedError(
-                f"Graph.{what}: this work may draw random numbers, so only the framework that recorded it can "
-                "replay it; replay the graph once before, or capture the work again with recapture()."
+                f"Graph.{what}: this work may draw random numbers, so only the framework that recorded it "
+                "can replay it; replay the graph once before, or capture the work again with recapture()."
             )
         lent = Lent(captured.backend, captured.backend, native, captured)
         lent.events, lent.labels, lent.mode = captured.events, captured.labels, captured.mode

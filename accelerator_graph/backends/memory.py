@@ -182,7 +182,7 @@ class _PyBuffer(ctypes.Structure):
     )
 
 
-# Prototypes of our own: those that hang on `ctypes.pythonapi` belong to everyone.
+# Prototypes of our own: those of `ctypes.pythonapi` are shared with other libraries.
 _get_buffer = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(_PyBuffer), ctypes.c_int)(
     ("PyObject_GetBuffer", ctypes.pythonapi)
 )
