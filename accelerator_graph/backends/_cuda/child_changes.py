@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._contract.parameters import whole_setter
 from ..base import NodeSetter
 from . import changes, nodes
 from .driver import Driver, Executable, Graph
@@ -18,7 +17,11 @@ def node_setter(driver: Driver, graph: Graph, executable: Executable, index: int
     if nodes.kind_of(driver, handle) != "graph":
         return changes.node_setter(driver, graph, executable, index)
     inside = _setters(driver, handle, executable, graph.context)
-    return None if None in inside else whole_setter("graph", [each for each in inside if each is not None])
+    return (
+        None
+        if None in inside
+        else NodeSetter.together("graph", [each for each in inside if each is not None])
+    )
 
 
 def _setters(driver: Driver, handle: Any, executable: Executable, context: Any) -> list[NodeSetter | None]:
