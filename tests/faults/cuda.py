@@ -261,7 +261,7 @@ def noting(note: Callable[[str], None]) -> Iterator[None]:
     launch = driver.launch_found
     driver.launch_found = type(launch)(0, launch.failed)  # what C calls is not noted
     driver.api = _Api(api, note)
-    calls, call_each = driver.raw_calls(), shape.call_each
+    calls, call_each = raw_calls.calls_of(driver), shape.call_each
 
     def noted(name: str, function: Any) -> Any:
         def call(*args: Any) -> int:
@@ -286,9 +286,7 @@ def noting(note: Callable[[str], None]) -> Iterator[None]:
             kept += row
         return 0, 0, kept
 
-    driver._raw_calls = raw_calls.Calls(
-        *(noted(NAMES[field], each) for field, each in calls._asdict().items())
-    )
+    driver.calls = raw_calls.Calls(*(noted(NAMES[field], each) for field, each in calls._asdict().items()))
     shape.call_each = noted_each  # type: ignore[assignment]
     try:
         yield
@@ -296,7 +294,7 @@ def noting(note: Callable[[str], None]) -> Iterator[None]:
         shape.call_each = call_each
         driver.launch_found = launch
         driver.api = api
-        driver._raw_calls = calls
+        driver.calls = calls
 
 
 def forget_contexts(_: object) -> None:

@@ -94,7 +94,7 @@ def replaying(
         values: Sequence[Any]
         values, spec = flatten(args)
         if spec != args_spec:
-            raise TypeError(f"{name}: the number or the nesting of the arguments is not as in sample_args.")
+            raise TypeError(f"{name}: the number or the nesting of the arguments differs from sample_args.")
         return values
 
     def filled(found: tuple[Any, ...]) -> Any:

@@ -66,8 +66,8 @@ class Driver:
         "_ending",
         "_latest",
         "_primary",
-        "_raw_calls",
         "api",
+        "calls",
         "capture_info",
         "capture_modes",
         "current_address",
@@ -111,7 +111,8 @@ class Driver:
         # made once, since every bound launch holds them
         self.launch_broke = partial(self.broke, "cuGraphLaunch")
         self.launch_failed = partial(self.failed, "cuGraphLaunch")
-        self._raw_calls: Calls | None = None
+        self.calls: Calls | None = None
+        """Those of `raw_calls`, once they were asked for."""
         answered = partial(self.answered, "cuGraphLaunch")
         self.launch_found = LaunchFunction(self.address("cuGraphLaunch", 12000), answered)
         self.current_address = self.address("cuCtxGetCurrent", 12000)
@@ -227,20 +228,6 @@ class Driver:
         """Return the address of a function as CUDA `version` has it; 0 if the driver does not tell it."""
         code, *found = self.answer("cuGetProcAddress", function.encode(), version, 0)
         return int(found[0] or 0) if code is self.success and found else 0
-
-    def raw_calls(self) -> Calls:
-        """Return the functions that are called without the binding."""
-        if self._raw_calls is None:
-            from .raw_calls import look_up
-
-            self._raw_calls = look_up(self._needed, self.address("cuGraphGetEdges", 12030))
-        return self._raw_calls
-
-    def _needed(self, function: str) -> int:
-        address = self.address(function, 12000)
-        if not address:
-            self.broke(function, RuntimeError(f"there is no {function}"))
-        return address
 
     def _version(self) -> str:
         code, version = self.api.cuDriverGetVersion()

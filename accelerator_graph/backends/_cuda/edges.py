@@ -13,6 +13,7 @@ from ctypes import byref, c_ubyte
 from typing import Any, NamedTuple
 
 from .driver import Driver
+from .raw_calls import calls_of
 
 _NAME = "cuGraphGetEdges"
 _WORD = 8
@@ -35,7 +36,7 @@ class Dependency(NamedTuple):
 
 def raw_edges(driver: Driver, graph: int) -> tuple[bytes, bytes, bytes]:
     """Return the sources, the targets and the data of a graph's dependencies."""
-    function, count = driver.raw_calls().edges, array("Q", (0,))
+    function, count = calls_of(driver).edges, array("Q", (0,))
     if function is None:
         driver.broke(_NAME, RuntimeError(f"there is no {_NAME} of CUDA 12.3"))
     place = count.buffer_info()[0]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from ctypes import CFUNCTYPE, c_int, c_void_p
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn, Protocol
 
 Function = Callable[..., int]
 
@@ -25,17 +25,39 @@ class Calls(NamedTuple):
     """None before CUDA 12.3."""
 
 
-def look_up(address: Callable[[str], int], edges: int) -> Calls:
-    """Return the functions, whose addresses `address` tells; that of ``cuGraphGetEdges``, or 0, is given."""
-    return Calls(
-        address("cuGraphNodeGetType"),
-        address("cuGraphKernelNodeGetParams"),
-        address("cuGraphKernelNodeGetAttribute"),
-        _function(address("cuGraphGetNodes"), 3),
-        _function(address("cuGraphExecUpdate"), 3),
-        _function(edges, 5) if edges else None,
-    )
+class Addresses(Protocol):
+    """The part of the driver that the functions are looked up with."""
+
+    calls: Calls | None
+
+    def address(self, function: str, version: int) -> int:
+        """Return the address of a function as CUDA `version` has it; 0 if the driver does not tell it."""
+
+    def broke(self, function: str, error: Exception) -> NoReturn:
+        """Raise the error for a function that is missing."""
+
+
+def calls_of(driver: Addresses) -> Calls:
+    """Return the functions, which are looked up once."""
+    if driver.calls is None:
+        edges = driver.address("cuGraphGetEdges", 12030)
+        driver.calls = Calls(
+            _address(driver, "cuGraphNodeGetType"),
+            _address(driver, "cuGraphKernelNodeGetParams"),
+            _address(driver, "cuGraphKernelNodeGetAttribute"),
+            _function(_address(driver, "cuGraphGetNodes"), 3),
+            _function(_address(driver, "cuGraphExecUpdate"), 3),
+            _function(edges, 5) if edges else None,
+        )
+    return driver.calls
 
 
 def _function(address: int, arguments: int) -> Function:
     return CFUNCTYPE(c_int, *(c_void_p,) * arguments)(address)
+
+
+def _address(driver: Addresses, name: str) -> int:
+    address = driver.address(name, 12000)
+    if not address:
+        driver.broke(name, RuntimeError(f"there is no {name}"))
+    return address

@@ -10,7 +10,7 @@ from ..base import Misfit
 from .driver import Driver
 from .edges import raw_edges
 from .nodes import kind_name
-from .raw_calls import Calls
+from .raw_calls import Calls, calls_of
 
 _CLUSTER_DIMENSION = 4
 _KIND = bytes((0,))
@@ -61,7 +61,7 @@ def kinds_of(driver: Driver, calls: Calls, handles: bytes) -> list[str]:
 
 def single_executable(driver: Driver, graph: int) -> bool:
     """Return True if a graph has nodes with which the driver allows it one executable at a time."""
-    calls = driver.raw_calls()
+    calls = calls_of(driver)
     return not _SINGLE.isdisjoint(kinds_of(driver, calls, handles_of(driver, calls, graph)))
 
 

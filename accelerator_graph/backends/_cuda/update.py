@@ -8,6 +8,7 @@ from ctypes import c_int, c_void_p
 from .._shared.shapes import difference
 from ..base import Misfit
 from .driver import Driver, Executable, Graph
+from .raw_calls import calls_of
 from .shape import handles_of, shape_of
 
 _NOT_UPDATED = 910
@@ -21,7 +22,7 @@ class _Result(ctypes.Structure):
 
 def update(driver: Driver, executable: Executable, former: Graph, graph: Graph) -> Misfit | None:
     """Update an executable in place; or return what does not fit, with nothing changed."""
-    calls = driver.raw_calls()
+    calls = calls_of(driver)
     if calls.edges is None:
         return Misfit("the driver does not support CUDA 12.3")
     with driver.current(graph.context):

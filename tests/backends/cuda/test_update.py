@@ -16,7 +16,7 @@ from cuda.bindings import driver
 
 import accelerator_graph as ag
 from accelerator_graph.backends import registry
-from accelerator_graph.backends._cuda import shape
+from accelerator_graph.backends._cuda import raw_calls, shape
 from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.testing.works.cuda import CudaWork
 from backends.cuda.bench import call, kernels
@@ -112,7 +112,7 @@ def test_clusters_that_the_driver_can_not_read(adding, monkeypatch):
     graph.update(adding(3))
     refuse = ctypes.CFUNCTYPE(ctypes.c_int, *(ctypes.c_void_p,) * 3)(lambda *_: 1)
     own, address = registry.get("cuda")._driver, ctypes.cast(refuse, ctypes.c_void_p).value
-    monkeypatch.setattr(own, "_raw_calls", own.raw_calls()._replace(attribute=address))
+    monkeypatch.setattr(own, "calls", own.calls._replace(attribute=address))
     done = graph.update(other)
     assert (done.in_place, done.node) == (False, 0)
     assert "clusters" in done.reason
@@ -298,7 +298,7 @@ def test_the_update_of_a_driver_that_can_not_say_why(adding, monkeypatch):
     graph = adding(1)
     graph.instantiate()
     own = registry.get("cuda")._driver
-    monkeypatch.setattr(own, "_raw_calls", own.raw_calls()._replace(edges=None))
+    monkeypatch.setattr(own, "calls", raw_calls.calls_of(own)._replace(edges=None))
     assert graph.update(adding(2)).reason == "the driver does not support CUDA 12.3"
 
 
