@@ -18,7 +18,7 @@ from . import base
 from ._cuda import capture as _capture
 from ._cuda import nodes as _nodes
 from ._cuda.capture import Capture
-from ._cuda.driver import Driver, Event, Executable, Graph, Handle, Relaxed
+from ._cuda.driver import Driver, Event, Executable, Graph, Handle
 from ._cuda.launch import launch_function, launcher
 from ._cuda.probe import probe
 from ._shared.codes import (
@@ -244,7 +244,7 @@ class CudaBackend(Lends):
 
     def relaxed(self, stream: Any) -> AbstractContextManager[None]:
         """Return a context in which this thread disturbs no capture on the stream's device."""
-        return Relaxed(self._driver, self._driver.context_of(stream))
+        return self._driver.relaxed_for(stream)
 
     def capture_begin(self, stream: Any, mode: CaptureMode) -> Capture:
         """Begin a capture on an idle stream."""
@@ -420,4 +420,4 @@ class CudaBackend(Lends):
 
     def relaxed_for(self, graph: Graph) -> AbstractContextManager[None]:
         """Return a context in which this thread disturbs no capture on the graph's device."""
-        return Relaxed(self._driver, graph.context)
+        return self._driver.relaxed(graph.context)

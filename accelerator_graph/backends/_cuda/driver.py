@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn
+
+import accelerator_graph._interpreter as interpreter
 
 from ..._interpreter.sure_exit import Between, Section
 from ...errors import DriverError
@@ -16,10 +19,16 @@ from .errors import call_broke, call_failed
 from .probe import import_driver, version_text
 
 if TYPE_CHECKING:
+    from ..._core._fast import Relaxed as RelaxedInC
     from .._shared.shapes import Shape
     from .raw_calls import Calls
 
+    Relaxes = RelaxedInC | "Relaxed"
+    Relaxing = Callable[[Any], Relaxes]
+
 _NOTHING_TO_DO = nullcontext()
+_RELAXING = {"cuCtxGetCurrent": 12000, "cuCtxSetCurrent": 12000, "cuThreadExchangeStreamCaptureMode": 12000}
+"""The functions that `Relaxed` calls, numbered as in `fast_relaxed.h`, and the versions of CUDA to ask for."""
 
 
 class Handle:
@@ -78,6 +87,7 @@ class Driver:
         "launch_found",
         "name",
         "pointer_type",
+        "relaxed",
         "relaxed_mode",
         "status_address",
         "stream_type",
@@ -122,6 +132,21 @@ class Driver:
             "cuStreamGetCaptureInfo", 12030
         )
         self.capture_info = "cuStreamGetCaptureInfo_v3" if newer else "cuStreamGetCaptureInfo"
+        self.relaxed = self._relaxing()
+        """Takes a context, and returns what makes it current as `current` does. Calls made meanwhile disturb no
+        capture, not even this thread's."""
+
+    def _relaxing(self) -> Relaxing:
+        """Return a type of sections in C; one in Python without the extension."""
+        functions = [self.address(name, version) for name, version in _RELAXING.items()]
+        if interpreter.in_c is None or not all(functions):
+            return partial(Relaxed, self)
+
+        def failed(which: int, code: int) -> NoReturn:
+            self.answered(tuple(_RELAXING)[which], code)
+
+        made: Relaxing = interpreter.in_c.Relaxing(*functions, int(self.relaxed_mode), failed)
+        return made
 
     # ---- calls ---------------------------------------------------------------------------------
 
@@ -330,13 +355,9 @@ class Driver:
         except (RuntimeError, ValueError):  # a code that the binding doesn't know
             pass
 
-    def relaxed(self, context: Any) -> Relaxed:
-        """Like `current`; calls made meanwhile disturb no capture, not even this thread's."""
-        return Relaxed(self, context)
-
-    def relaxed_for(self, stream: Any) -> Relaxed:
+    def relaxed_for(self, stream: Any) -> Relaxes:
         """Like `current_for`, and like `relaxed`."""
-        return Relaxed(self, self.context_of(stream))
+        return self.relaxed(self.context_of(stream))
 
 
 class Relaxed(Section):

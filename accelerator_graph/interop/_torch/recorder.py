@@ -6,7 +6,7 @@ import contextlib
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..._interpreter.process import after_fork
@@ -17,7 +17,7 @@ from ...backends.base import (
     LaunchFunction,
     Lends,
 )
-from ...errors import CaptureError
+from ...errors import AcceleratorGraphError, CaptureError
 from ..base import FrameworkRecorder, PoolId, Undo
 from .errors import as_driver_error
 from .pools import spend, usable
@@ -38,6 +38,7 @@ _recording: dict[int, Recording] = {}
 _asked_for_ever: list[Any] = []
 """Graphs whose capture failed. torch's allocator for pinned memory goes on asking them, gone or not."""
 _lock = threading.RLock()  # a signal handler may capture, too
+_NOTHING_TO_HIDE = contextlib.nullcontext()
 
 
 class TorchRecorder(FrameworkRecorder):
@@ -106,8 +107,8 @@ class TorchRecorder(FrameworkRecorder):
     def capture_end(self, recording: Recording) -> Recording:
         """Let torch end the capture; its graph is borrowed."""
         try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", r"The \w+ Graph is empty")
+            recording.nodes = self._recorded(recording)
+            with _NOTHING_TO_HIDE if recording.nodes else _no_warning():
                 try:
                     recording.torch_graph.capture_end()
                 except RuntimeError as error:
@@ -119,6 +120,12 @@ class TorchRecorder(FrameworkRecorder):
             raise
         self._over(recording)
         return recording
+
+    def _recorded(self, recording: Recording) -> int | None:
+        try:
+            return self.backend.recorded_on(recording.stream)
+        except AcceleratorGraphError:  # the end of the capture says what is wrong
+            return None
 
     def capture_abandon(self, recording: Recording) -> None:
         """End the capture in torch, throw its graph away, and put its random numbers right again."""
@@ -281,11 +288,11 @@ class TorchRecorder(FrameworkRecorder):
 
     def is_empty(self, recording: Recording) -> bool:
         """Return True if nothing was recorded."""
-        return self.backend.is_empty(recording.handle)
+        return self.node_count(recording) == 0
 
     def node_count(self, recording: Recording) -> int | None:
         """Return the number of nodes."""
-        return self.backend.node_count(recording.handle)
+        return self.backend.node_count(recording.handle) if recording.nodes is None else recording.nodes
 
     def nodes(self, recording: Recording) -> base.GraphContents:
         """List the nodes and the dependencies."""
@@ -322,6 +329,14 @@ class TorchRecorder(FrameworkRecorder):
     def handle_int(self, obj: Any) -> int:
         """Return the driver's handle."""
         return self.backend.handle_int(obj.handle if isinstance(obj, Recording | Executable) else obj)
+
+
+@contextlib.contextmanager
+def _no_warning() -> Iterator[None]:
+    """Hide torch's warning of an empty graph: the library has one of its own."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"The \w+ Graph is empty")
+        yield
 
 
 def _after_fork() -> None:

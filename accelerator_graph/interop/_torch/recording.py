@@ -21,6 +21,8 @@ class Recording:
         """The generators that a replay may use, if torch must be told about them; otherwise empty."""
         self.handle: Any = None
         """The backend's graph."""
+        self.nodes: int | None = None
+        """How many nodes were recorded; None if that was not known at the end."""
         self.routed = False
         """True once torch's allocator uses the pool."""
         self.over = False
