@@ -73,7 +73,7 @@ class Capture(CaptureBase):
             fact = captured_by(self.stream)
             raise capture_error(f"{self.subject} did not begin", reason="foreign_capture", fact=fact)
         self.lease.begin(backend.name, self.stream._device)
-        frameworks = stream_stack.taking_part(backend)
+        frameworks = stream_stack.taking_part(backend) if self.frameworks is None else self.frameworks
         if prepare is not None:
             self._prepare(prepare, idle, frameworks)
         pool = self.lease.id if frameworks else (0, 0)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .modes import CaptureMode
 from .pools import AnyPool
 from .streams import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..interop.base import Framework
 
 
 class CapturePlan:
@@ -27,9 +34,11 @@ class CapturePlan:
         The device has been waited for already.
     finds_inputs : bool or None
         Watch the arrays that captured work uses.
+    frameworks : sequence or None
+        Those that take part. None if they were not looked for.
     """
 
-    __slots__ = ("finds_inputs", "home", "idle", "mode", "pool", "prepare", "stream")
+    __slots__ = ("finds_inputs", "frameworks", "home", "idle", "mode", "pool", "prepare", "stream")
 
     def __init__(
         self,
@@ -46,3 +55,4 @@ class CapturePlan:
         self.prepare = prepare
         self.idle = False
         self.finds_inputs: bool | None = None
+        self.frameworks: Sequence[Framework] | None = None

@@ -92,6 +92,7 @@ class Lifecycle(GraphBase):
             if prepare is not None and home is not target and home._is_capturing():
                 prepare = target
             uses = used if finds_inputs else None
+            capture.frameworks = plan.frameworks
             capture.begin(mode, prepare, plan.idle, self._generators, uses, self._observer())
             self._home, self._lost = home, ""
         except BaseException:

@@ -43,7 +43,7 @@ class Recapture:
         fresh._check("capture_begin()")
         stream, home = graph._given_stream, None
         if stream is None and runner.beside:
-            stream, home = beside_current(graph._backend_name, wait=False)
+            stream, home, _ = beside_current(graph._backend_name, wait=False)
         elif stream is None and isinstance(runner.home._owner, FrameworkCurrent):
             stream = stream_to_capture(graph._backend_name)
         elif stream is None:

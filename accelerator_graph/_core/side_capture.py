@@ -62,10 +62,11 @@ class graph(Generic[G]):
         g = self._graph
         g._check("capture_begin()")
         g._guard = if_skipped(self, g._recover)
-        stream, home = self._stream, None
-        if stream is None and g._given_stream is None:
-            stream, home = beside_current(g._backend_name, wait=not self._prepare)
-        g._enter(CapturePlan(stream, home, self._pool, self._mode, self._prepare))
+        plan = CapturePlan(self._stream, None, self._pool, self._mode, self._prepare)
+        if plan.stream is None and g._given_stream is None:
+            found = beside_current(g._backend_name, wait=not self._prepare)
+            plan.stream, plan.home, plan.frameworks = found
+        g._enter(plan)
         return g
 
     @sure_exit

@@ -10,17 +10,48 @@ import threading
 from typing import TYPE_CHECKING
 
 from ..backends import registry
-from . import capture_table, ownership
+from ..interop import registry as interop
+from . import capture_table, ownership, stream_stack
 from .current_stream import current
+from .stream_owners import FrameworkCurrent
 from .streams import Stream
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..backends.base import Backend
+    from ..interop.base import Framework
+
+
+class _Default:
+    """A framework's default stream, found to be the current one, and everything that it was found by."""
+
+    __slots__ = ("answers", "chosen", "frameworks", "stream", "taking_part")
+
+    def __init__(self, stream: Stream, chosen: str | None) -> None:
+        self.stream = stream
+        self.chosen = chosen
+        self.frameworks = interop.initialised()
+        self.answers = [interop.current_stream(framework) for framework, _ in self.frameworks]
+        self.taking_part = stream_stack.taking_part(stream._backend)
+
+    def is_current(self, chosen: str | None) -> bool:
+        """Return True if looking for the current stream would find the same one."""
+        stream, frameworks = self.stream, interop.initialised()
+        return (
+            not stream_stack.thread.entries
+            and chosen == self.chosen
+            and frameworks == self.frameworks
+            and stream._forks == ownership.forks
+            and registry.get(stream.backend) is stream._backend
+            and [interop.current_stream(framework) for framework, _ in frameworks] == self.answers
+        )
 
 
 class _Thread(threading.local):
     def __init__(self) -> None:
         self.streams: dict[tuple[Backend, int], tuple[int | None, Stream]] = {}
+        self.default: _Default | None = None
 
 
 _thread = _Thread()
@@ -39,15 +70,26 @@ def side_of(stream: Stream) -> Stream:
     return side.held()
 
 
-def beside_current(backend: str | None, *, wait: bool) -> tuple[Stream, Stream | None]:
+def beside_current(
+    backend: str | None, *, wait: bool
+) -> tuple[Stream, Stream | None, Sequence[Framework] | None]:
     """Return a stream to capture on and the current stream, which it waits for on request.
 
     Without a current stream: a new stream on the named backend or the automatically chosen one, and None.
+    The frameworks that take part are the third; None if they were not looked for.
     """
-    home = current(backend, or_default=True)
-    if home is None:
-        return Stream(backend=registry.resolve(backend).name), None
+    chosen = backend or registry.chosen()
+    known = _thread.default
+    if known is not None and known.is_current(chosen):
+        home, frameworks = known.stream.held(), known.taking_part
+    else:
+        found = current(backend, or_default=True)
+        if found is None:
+            return Stream(backend=registry.resolve(backend).name), None, None
+        home, frameworks = found, None
+        if isinstance(home._owner, FrameworkCurrent) and not home._backend.handle_int(home._native):
+            _thread.default = _Default(home.held(), chosen)
     side = side_of(home)
     if wait and not home._is_capturing():
         side._follow(home)
-    return side, home
+    return side, home, frameworks
