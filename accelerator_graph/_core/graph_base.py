@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from .._interpreter.environment import is_unset
 from ..backends import registry
 from ..errors import GraphStateError
 from . import ownership, pools, states, switches
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from .replay import Runner
 
 T = TypeVar("T")
+
+_VARIABLES = switches.VARIABLES.values()
 
 
 class GraphBase:
@@ -83,11 +86,13 @@ class GraphBase:
         self._timing = timing
         self._debug = False
         self._graph_pool = pool
-        self._mode = check_mode(capture_error_mode)
+        self._mode = "default" if capture_error_mode == "default" else check_mode(capture_error_mode)
         self._backend_name = None if backend is None else registry.get(backend).name
         self._given_stream = None if stream is None else as_stream(stream, backend)
-        self._finds_inputs = switches.is_on(check_input_liveness, switches.LIVENESS)
-        self._diagnose = switches.is_on(diagnose, switches.DIAGNOSE)
+        self._finds_inputs = self._diagnose = False
+        if check_input_liveness is not None or diagnose is not None or not is_unset(*_VARIABLES):
+            self._finds_inputs = switches.is_on(check_input_liveness, switches.LIVENESS)
+            self._diagnose = switches.is_on(diagnose, switches.DIAGNOSE)
         self._watched: Watchlist | None = None
         self._retained: list[object] | None = None
         self._generators: tuple[object, ...] = ()

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from .._interpreter.sure_exit import sure_exit
+from .._interpreter.threads import this_thread
 from ..errors import EmptyGraphWarning, GraphStateError
 from . import ownership, pools, states
 from .capture import Capture
@@ -41,7 +42,8 @@ class Lifecycle(GraphBase):
         EmptyGraphWarning
             Nothing was captured.
         """
-        self._check("capture_end()")
+        if self._capture is None:
+            self._check("capture_end()")
         self._end()
 
     def _exit(
@@ -116,7 +118,8 @@ class Lifecycle(GraphBase):
             if self._retained:
                 runner.retained = tuple(self._retained[capture.retained :])
                 del self._retained[capture.retained :]
-            if runner.is_empty(capture.own_nodes()):
+            events = capture.progress is not None or capture.events is not None
+            if runner.is_empty(capture.own_nodes() if events else 0):
                 self._found_empty(capture.subject)
             if capture.observation is not None:
                 capture.observation.succeeded()
@@ -144,7 +147,7 @@ class Lifecycle(GraphBase):
         """Return the capture that is under way, if this thread may end it."""
         capture = self._capture
         assert capture is not None
-        if not capture.is_here():
+        if capture._identity() is not this_thread():
             capture.check_thread(what)
         return capture
 

@@ -24,28 +24,32 @@ if TYPE_CHECKING:
 
 
 class _Default:
-    """A framework's default stream, found to be the current one, and everything that it was found by."""
+    """A framework's default stream, which was the current one, and everything that it was found by.
 
-    __slots__ = ("answers", "chosen", "frameworks", "stream", "taking_part")
+    Nobody destroys such a stream, and nobody replaces a built-in backend.
+    """
+
+    __slots__ = ("answers", "chosen", "forks", "frameworks", "stream", "taking_part")
 
     def __init__(self, stream: Stream, chosen: str | None) -> None:
         self.stream = stream
         self.chosen = chosen
         self.frameworks = interop.initialised()
         self.answers = [interop.current_stream(framework) for framework, _ in self.frameworks]
+        self.forks = ownership.forks
         self.taking_part = stream_stack.taking_part(stream._backend)
 
     def is_current(self, chosen: str | None) -> bool:
         """Return True if looking for the current stream would find the same one."""
-        stream, frameworks = self.stream, interop.initialised()
-        return (
-            not stream_stack.thread.entries
-            and chosen == self.chosen
-            and frameworks == self.frameworks
-            and stream._forks == ownership.forks
-            and registry.get(stream.backend) is stream._backend
-            and [interop.current_stream(framework) for framework, _ in frameworks] == self.answers
-        )
+        if stream_stack.thread.entries or chosen != self.chosen or ownership.forks != self.forks:
+            return False
+        frameworks = interop.initialised()
+        if frameworks != self.frameworks:
+            return False
+        try:
+            return [framework.current_stream() for framework, _ in frameworks] == self.answers
+        except Exception:  # whoever looks for the stream again leaves the framework out
+            return False
 
 
 class _Thread(threading.local):
@@ -87,7 +91,11 @@ def beside_current(
         if found is None:
             return Stream(backend=registry.resolve(backend).name), None, None
         home, frameworks = found, None
-        if isinstance(home._owner, FrameworkCurrent) and not home._backend.handle_int(home._native):
+        if (
+            isinstance(home._owner, FrameworkCurrent)
+            and home.backend in registry.BUILTINS
+            and not home.handle
+        ):
             _thread.default = _Default(home.held(), chosen)
     side = side_of(home)
     if wait and not home._is_capturing():

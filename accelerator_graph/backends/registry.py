@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from .._interpreter.environment import is_unset
 from .._interpreter.lazy import imported_on_use
 from .._plugins.catalogue import Catalogue
 from ..errors import BackendContractError, BackendLoadError, UnknownBackendError
@@ -103,7 +104,7 @@ class Registry:
         ValueError
             The value of ``ACCELERATOR_GRAPH_BACKEND`` can't be a name. Empty counts as unset.
         """
-        return by_block() or by_environment()
+        return by_block() or (None if is_unset(VARIABLE) else by_environment())
 
     def resolve(self, name: str | None = None, *, cpu_fallback: bool = False) -> Backend:
         """Return the opened backend that is meant.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from functools import cache
+from typing import Any, ClassVar, cast
 
 from ..backends.base import Backend, Lends
 from . import base
@@ -16,6 +17,12 @@ from ._torch import recorder as _recorder
 from ._torch import streams
 from ._torch.pools import contents, spend
 from .base import Framework, PoolId, Undo
+
+
+@cache
+def _lends(kind: type[Backend]) -> bool:
+    """Return True if torch can record a backend's captures: for classes of `abc`, `isinstance` is slow."""
+    return issubclass(kind, Lends)
 
 
 class Torch(Framework):
@@ -54,7 +61,13 @@ class Torch(Framework):
 
     def current_stream(self, device: int | None = None) -> tuple[int, int]:
         """Return torch's current stream."""
-        return streams.current(sys.modules["torch"], device)
+        torch = sys.modules["torch"]
+        native = torch._C.__dict__
+        where, which = native.get("_cuda_getDevice"), native.get("_cuda_getCurrentRawStream")
+        if where is None or which is None:
+            return streams.current(torch, device)
+        device = where() if device is None else device
+        return which(device), device
 
     def current_handle(self, device: int) -> tuple[Callable[[int], int], int] | None:
         """Return torch's raw getter."""
@@ -102,9 +115,9 @@ class Torch(Framework):
         self, backend: Backend, pool: PoolId, device: int, generators: Sequence[object]
     ) -> _recorder.TorchRecorder | None:
         """Return a recorder: torch's own graph class."""
-        if not isinstance(backend, Lends):
+        if not _lends(type(backend)):
             return None
-        return _recorder.TorchRecorder(backend, pool, device, generators, self)
+        return _recorder.TorchRecorder(cast("Lends", backend), pool, device, generators, self)
 
     def takes_generator(self, obj: object) -> bool:
         """Return True if `obj` is a ``torch.Generator`` of a device."""

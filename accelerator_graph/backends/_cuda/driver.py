@@ -19,12 +19,8 @@ from .errors import call_broke, call_failed
 from .probe import import_driver, version_text
 
 if TYPE_CHECKING:
-    from ..._core._fast import Relaxed as RelaxedInC
     from .._shared.shapes import Shape
     from .raw_calls import Calls
-
-    Relaxes = RelaxedInC | "Relaxed"
-    Relaxing = Callable[[Any], Relaxes]
 
 _NOTHING_TO_DO = nullcontext()
 _RELAXING = {"cuCtxGetCurrent": 12000, "cuCtxSetCurrent": 12000, "cuThreadExchangeStreamCaptureMode": 12000}
@@ -133,11 +129,11 @@ class Driver:
         )
         self.capture_info = "cuStreamGetCaptureInfo_v3" if newer else "cuStreamGetCaptureInfo"
         self.relaxed = self._relaxing()
-        """Takes a context, and returns what makes it current as `current` does. Calls made meanwhile disturb no
-        capture, not even this thread's."""
+        """Takes a context, and returns a section that makes it current, as `current` does. Calls made meanwhile
+        disturb no capture, not even this thread's."""
 
-    def _relaxing(self) -> Relaxing:
-        """Return a type of sections in C; one in Python without the extension."""
+    def _relaxing(self) -> Callable[[Any], Relaxed]:
+        """Return what makes sections in C, which have the methods of `Relaxed`; in Python without it."""
         functions = [self.address(name, version) for name, version in _RELAXING.items()]
         if interpreter.in_c is None or not all(functions):
             return partial(Relaxed, self)
@@ -145,7 +141,7 @@ class Driver:
         def failed(which: int, code: int) -> NoReturn:
             self.answered(tuple(_RELAXING)[which], code)
 
-        made: Relaxing = interpreter.in_c.Relaxing(*functions, int(self.relaxed_mode), failed)
+        made: Callable[[Any], Relaxed] = interpreter.in_c.Relaxing(*functions, int(self.relaxed_mode), failed)
         return made
 
     # ---- calls ---------------------------------------------------------------------------------
@@ -355,7 +351,7 @@ class Driver:
         except (RuntimeError, ValueError):  # a code that the binding doesn't know
             pass
 
-    def relaxed_for(self, stream: Any) -> Relaxes:
+    def relaxed_for(self, stream: Any) -> Relaxed:
         """Like `current_for`, and like `relaxed`."""
         return self.relaxed(self.context_of(stream))
 
