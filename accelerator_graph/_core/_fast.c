@@ -2,7 +2,7 @@
  * and of a stream. What is out of the ordinary is left to a callable in Python: a capture under way, a
  * graph that was reset, another thread that launches the same executable, an error.
  * Guard does the same for the calls of a graphed function, and Watch for the events of a capture that is
- * diagnosed. `call_each` reads a graph. Relaxed lets a thread make calls that a capture does not permit.
+ * diagnosed. `call_each` reads a graph, Ask and Recorded ask for one number. Relaxed lets a thread make calls that a capture does not permit.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -52,6 +52,7 @@ let_go(PyObject *op)
 #include "fast_guard.h"
 #include "fast_guard_type.h"
 #include "fast_calls.h"
+#include "fast_ask.h"
 #include "fast_relaxed.h"
 #include "fast_watch.h"
 #if PY_VERSION_HEX >= 0x030C0000
@@ -81,7 +82,8 @@ module_exec(PyObject *module)
     if (state->lock_type == NULL || state->launch_type == NULL || state->launcher_type == NULL
         || state->relaxed_type == NULL)
         return -1;
-    PyType_Spec *others[] = {&follower_spec, &method_spec, &guard_spec, &watch_spec, &relaxing_spec};
+    PyType_Spec *others[] = {&follower_spec, &method_spec, &guard_spec,   &watch_spec,
+                             &ask_spec,      &recorded_spec, &relaxing_spec};
     for (size_t i = 0; i < Py_ARRAY_LENGTH(others); i++) {
         PyTypeObject *type = add_type(module, others[i]);
         if (type == NULL)

@@ -127,11 +127,7 @@ relaxing_call(PyObject *op, PyObject *const *args, size_t count, PyObject *names
         PyErr_SetString(PyExc_TypeError, "the only argument must be a context.");
         return NULL;
     }
-    PyObject *number = PyNumber_Long(args[0]);
-    if (number == NULL)
-        return NULL;
-    void *context = PyLong_AsVoidPtr(number);
-    Py_DECREF(number);
+    void *context = handle_of(args[0]);
     if (context == NULL && PyErr_Occurred())
         return NULL;
     Relaxed *made = (Relaxed *)self->section_type->tp_alloc(self->section_type, 0);

@@ -11,6 +11,7 @@ from typing import Any
 
 from cuda.bindings import driver
 
+import accelerator_graph._interpreter as interpreter
 from accelerator_graph.backends import registry
 from accelerator_graph.backends._cuda import capture, raw_calls, shape
 from accelerator_graph.backends.cuda import CudaBackend as Backend
@@ -261,6 +262,7 @@ def noting(note: Callable[[str], None]) -> Iterator[None]:
     launch = driver.launch_found
     driver.launch_found = type(launch)(0, launch.failed)  # what C calls is not noted
     driver.api = _Api(api, note)
+    driver.use(None)
     calls, call_each = raw_calls.calls_of(driver), shape.call_each
 
     def noted(name: str, function: Any) -> Any:
@@ -295,6 +297,7 @@ def noting(note: Callable[[str], None]) -> Iterator[None]:
         driver.launch_found = launch
         driver.api = api
         driver.calls = calls
+        driver.use(interpreter.in_c)
 
 
 def forget_contexts(_: object) -> None:

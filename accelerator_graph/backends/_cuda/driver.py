@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain
@@ -10,12 +9,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import accelerator_graph._interpreter as interpreter
 
-from ..._interpreter.sure_exit import Between, Section
+from ..._interpreter.sure_exit import Between
 from ...errors import DriverError
 from .._shared.codes import CAPTURE_MODES, NOT_READY, SPECIAL_STREAMS
 from .._shared.keeping import ASKED
 from ..base import LaunchFunction
 from .errors import call_broke, call_failed
+from .hot_calls import Relaxed, hot_calls
 from .probe import import_driver, version_text
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .raw_calls import Calls
 
 _NOTHING_TO_DO = nullcontext()
-_RELAXING = {"cuCtxGetCurrent": 12000, "cuCtxSetCurrent": 12000, "cuThreadExchangeStreamCaptureMode": 12000}
-"""The functions that `Relaxed` calls, numbered as in `fast_relaxed.h`, and the versions of CUDA to ask for."""
 
 
 class Handle:
@@ -72,6 +70,9 @@ class Driver:
         "_latest",
         "_primary",
         "api",
+        "ask_context",
+        "ask_current",
+        "ask_status",
         "calls",
         "capture_info",
         "capture_modes",
@@ -83,6 +84,7 @@ class Driver:
         "launch_found",
         "name",
         "pointer_type",
+        "recorded",
         "relaxed",
         "relaxed_mode",
         "status_address",
@@ -128,21 +130,12 @@ class Driver:
             "cuStreamGetCaptureInfo", 12030
         )
         self.capture_info = "cuStreamGetCaptureInfo_v3" if newer else "cuStreamGetCaptureInfo"
-        self.relaxed = self._relaxing()
-        """Takes a context, and returns a section that makes it current, as `current` does. Calls made meanwhile
-        disturb no capture, not even this thread's."""
+        self.use(interpreter.in_c)
 
-    def _relaxing(self) -> Callable[[Any], Relaxed]:
-        """Return what makes sections in C, which have the methods of `Relaxed`; in Python without it."""
-        functions = [self.address(name, version) for name, version in _RELAXING.items()]
-        if interpreter.in_c is None or not all(functions):
-            return partial(Relaxed, self)
-
-        def failed(which: int, code: int) -> NoReturn:
-            self.answered(tuple(_RELAXING)[which], code)
-
-        made: Callable[[Any], Relaxed] = interpreter.in_c.Relaxing(*functions, int(self.relaxed_mode), failed)
-        return made
+    def use(self, extension: Any) -> None:
+        """Make the calls of which each capture needs several in C; without the extension in Python."""
+        hot = hot_calls(self, extension)
+        self.ask_current, self.ask_context, self.ask_status, self.recorded, self.relaxed = hot
 
     # ---- calls ---------------------------------------------------------------------------------
 
@@ -287,8 +280,7 @@ class Driver:
                 context = self.call("cuStreamGetCtx", stream)
                 self._latest = stream, context
             return context
-        current = self.call("cuCtxGetCurrent")
-        return current if int(current) else self.primary_context(0)
+        return self.ask_current() or self.primary_context(0)
 
     def device_of(self, stream: Any) -> int:
         """Return the ordinal of a stream's device: the current one for the special streams.
@@ -305,26 +297,26 @@ class Driver:
         The context is set, not pushed, because setting can be undone wherever an interrupt strikes. On a
         thread without a context, setting null empties the stack again.
         """
-        before = self.call("cuCtxGetCurrent")
-        if int(before) == int(context):
+        before = self.ask_current()
+        if before == int(context):
             return _NOTHING_TO_DO
         return self._exchanged(before, context)
 
-    def _exchanged(self, before: Any, context: Any) -> AbstractContextManager[None]:
+    def _exchanged(self, before: int, context: Any) -> AbstractContextManager[None]:
         return Between(partial(self.call, "cuCtxSetCurrent", context), partial(self.set_back, before))
 
     def call_in(self, context: Any, function: str, *args: Any) -> Any:
         """Like `call`, while a context is current."""
-        before = self.call("cuCtxGetCurrent")
-        if int(before) == int(context):
+        before = self.ask_current()
+        if before == int(context):
             return self.call(function, *args)
         with self._exchanged(before, context):
             return self.call(function, *args)
 
     def keep_in(self, context: Any, answers: list[Any], function: str, arg: Any) -> None:
         """Like `keep`, while a context is current."""
-        before = self.call("cuCtxGetCurrent")
-        if int(before) == int(context):
+        before = self.ask_current()
+        if before == int(context):
             self.keep(answers, function, arg)
         else:
             with self._exchanged(before, context):
@@ -334,17 +326,17 @@ class Driver:
         """Like `call`, while the context of a stream is current."""
         if int(stream) not in SPECIAL_STREAMS:
             return self.call_in(self.context_of(stream), function, *args)
-        if int(self.call("cuCtxGetCurrent")):  # such a stream is one of the current context
+        if self.ask_current():  # such a stream is one of the current context
             return self.call(function, *args)
         return self.call_in(self.primary_context(0), function, *args)
 
     def current_for(self, stream: Any) -> AbstractContextManager[None]:
         """Make the context of a stream current."""
-        if int(stream) in SPECIAL_STREAMS and int(self.call("cuCtxGetCurrent")):
+        if int(stream) in SPECIAL_STREAMS and self.ask_current():
             return _NOTHING_TO_DO  # such a stream is one of the current context
         return self.current(self.context_of(stream))
 
-    def set_back(self, context: Any) -> None:
+    def set_back(self, context: int) -> None:
         """Make a context current again, whatever the driver answers."""
         try:  # noqa: SIM105 (an interrupt in `suppress` would come before the restoring)
             self.api.cuCtxSetCurrent(context)
@@ -354,37 +346,3 @@ class Driver:
     def relaxed_for(self, stream: Any) -> Relaxed:
         """Like `current_for`, and like `relaxed`."""
         return self.relaxed(self.context_of(stream))
-
-
-class Relaxed(Section):
-    """Makes a context current, and exchanges the thread's capture mode for the relaxed one."""
-
-    __slots__ = ("_before", "_context", "_driver", "_mode")
-
-    def __init__(self, driver: Driver, context: Any) -> None:
-        self._driver = driver
-        self._context = context
-        self._before: Any = None
-        self._mode: list[tuple[Any, ...]] = []
-
-    def begin(self) -> None:
-        """Do both."""
-        driver, mode = self._driver, self._mode
-        current = driver.call("cuCtxGetCurrent")
-        if int(current) != int(self._context):
-            self._before = current
-            driver.call("cuCtxSetCurrent", self._context)
-        driver.keep(mode, "cuThreadExchangeStreamCaptureMode", driver.relaxed_mode)
-        if mode[0][0] is not driver.success:
-            driver.failed("cuThreadExchangeStreamCaptureMode", mode[0][0])
-
-    def end(self) -> None:
-        """Undo both, as far as they were done."""
-        driver, mode = self._driver, self._mode
-        if mode and mode[0][1] is not None:
-            try:  # noqa: SIM105
-                driver.api.cuThreadExchangeStreamCaptureMode(mode[0][1])
-            except (RuntimeError, ValueError):
-                pass
-        if self._before is not None:
-            driver.set_back(self._before)
