@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .._interpreter.sure_exit import run_inside
 from ..backends.base import Backend, CaptureStatus
 from ..errors import (
     AcceleratorGraphError,
@@ -68,7 +67,7 @@ class Capture(CaptureBase):
             Makes the observation that watches the capture once it has begun.
         """
         backend, native = self.backend, self.native
-        self.mode = mode = native_mode(backend, mode)
+        self.mode = mode = backend.capture_modes[0] if mode == "default" else native_mode(backend, mode)
         if backend.capture_status(native) is not CaptureStatus.NONE:
             fact = captured_by(self.stream)
             raise capture_error(f"{self.subject} did not begin", reason="foreign_capture", fact=fact)
@@ -90,7 +89,7 @@ class Capture(CaptureBase):
         except DriverError as error:
             raise capture_error(f"{self.subject} did not begin", error) from error
         if recorder is not None:
-            self.lease.shown = recorder.pool
+            self.lease.recorded = recorder.pool
         if used is not None:
             for framework in frameworks:
                 self._undos.extend(filter(None, (framework.observe(self.lease.shown, used),)))
@@ -108,7 +107,8 @@ class Capture(CaptureBase):
             for framework in frameworks:
                 framework.prepare(self.stream._device)
         if not idle:
-            run_inside(self.backend.relaxed(stream._native), self.backend.synchronize, stream._native)
+            with self.backend.relaxed(stream._native):
+                self.backend.synchronize(stream._native)
 
     def _enter(self, frameworks: Sequence[Framework], pool: PoolId) -> None:
         """Take this thread and the frameworks into the capture, until `_leave`."""

@@ -36,9 +36,21 @@ class CapturePlan:
         Watch the arrays that captured work uses.
     frameworks : sequence or None
         Those that take part. None if they were not looked for.
+    home_is_default : bool
+        `home` is known to be a framework's default stream, which never captures.
     """
 
-    __slots__ = ("finds_inputs", "frameworks", "home", "idle", "mode", "pool", "prepare", "stream")
+    __slots__ = (
+        "finds_inputs",
+        "frameworks",
+        "home",
+        "home_is_default",
+        "idle",
+        "mode",
+        "pool",
+        "prepare",
+        "stream",
+    )
 
     def __init__(
         self,
@@ -56,3 +68,4 @@ class CapturePlan:
         self.idle = False
         self.finds_inputs: bool | None = None
         self.frameworks: Sequence[Framework] | None = None
+        self.home_is_default = False

@@ -73,7 +73,8 @@ class Lifecycle(GraphBase):
         finds_inputs = self._finds_inputs if plan.finds_inputs is None else plan.finds_inputs
         ownership.drain()
         target = plan.stream or self._given_stream or stream_to_capture(self._backend_name)
-        target._check()
+        if target._closed or target._forks != ownership.forks:
+            target._check()
         home = plan.home or target
         try:
             capture = self._capture = Capture(self, target, home, lease, len(self._retained or ()))
@@ -91,7 +92,7 @@ class Lifecycle(GraphBase):
                 self._watched = Watchlist()
             used = None if self._watched is None else self._watched.begin()
             prepare = home if plan.prepare else None
-            if prepare is not None and home is not target and home._is_capturing():
+            if not (prepare is None or home is target or plan.home_is_default) and home._is_capturing():
                 prepare = target
             uses = used if finds_inputs else None
             capture.frameworks = plan.frameworks
@@ -119,7 +120,8 @@ class Lifecycle(GraphBase):
                 runner.retained = tuple(self._retained[capture.retained :])
                 del self._retained[capture.retained :]
             events = capture.progress is not None or capture.events is not None
-            if runner.is_empty(capture.own_nodes() if events else 0):
+            own = capture.own_nodes() if events else 0
+            if runner.counted == own or (runner.counted is None and runner.is_empty(own)):
                 self._found_empty(capture.subject)
             if capture.observation is not None:
                 capture.observation.succeeded()

@@ -93,10 +93,6 @@ class Finalizer:
             return False
         return self.disturbs_captures() and disturbed_by(self.backend)
 
-    def is_void(self) -> bool:
-        """Return True if this was made before a fork, or an interrupt left it half made."""
-        return getattr(self, "_forks", None) != forks
-
 
 class Callback(Finalizer):
     """Has `drain` call ``action(value)`` once nobody holds this object any more.
@@ -138,8 +134,12 @@ class Owned(Finalizer):
     backend: Backend
 
     def __init__(self, recorder: Recorder, backend: Backend, value: Any, *keeps: object) -> None:
-        self.recorder = recorder
-        Finalizer.__init__(self, backend, value, *keeps)
+        self.recorder = recorder  # the rest as in `Finalizer`: each capture makes two
+        self.backend = backend
+        self.value = value
+        self.keeps = keeps and (*keeps, *[each._hold for each in keeps if isinstance(each, Finalizer)])
+        self._hold = object()
+        self._forks = forks
 
     def disturbs_captures(self) -> bool:
         """Return what the recorder says."""
@@ -172,8 +172,8 @@ def drain() -> None:
             _move(_queue, taken)
             due = taken[0]
             try:
-                if due.is_void():
-                    pass
+                if getattr(due, "_forks", None) != forks:
+                    pass  # it was made before a fork, or an interrupt left it half made
                 elif due.has_to_wait():
                     waiting += 1
                     _move(taken, _queue)

@@ -66,6 +66,7 @@ class graph(Generic[G]):
         if plan.stream is None and g._given_stream is None:
             found = beside_current(g._backend_name, wait=not self._prepare)
             plan.stream, plan.home, plan.frameworks = found
+            plan.home_is_default = plan.frameworks is not None
         g._enter(plan)
         return g
 

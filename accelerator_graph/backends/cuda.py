@@ -109,7 +109,9 @@ class CudaBackend(Lends):
 
     def synchronize(self, stream: Any) -> None:
         """Wait until all work on the stream is done."""
-        self._driver.call_for(stream, "cuStreamSynchronize", stream)
+        driver = self._driver
+        with driver.current_for(stream):
+            driver.call("cuStreamSynchronize", stream)
 
     def as_stream(self, obj: object) -> Any | None:
         """Recognise handles and the stream objects of cuda.bindings' driver and runtime."""
@@ -411,9 +413,9 @@ class CudaBackend(Lends):
     def recorded_on(self, stream: Any) -> int | None:
         """Return the number of nodes so far; None if the stream's capture is broken."""
         driver = self._driver
+        if driver.recorded is not None and driver.ask_current() == int(driver.context_of(stream)):
+            return driver.recorded(stream)
         with driver.current_for(stream):
-            if driver.recorded is not None:
-                return driver.recorded(stream)
             graph = _capture.graph_of(driver, stream)
             return None if graph is None else _nodes.node_count(driver, graph)
 

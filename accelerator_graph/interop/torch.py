@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeGuard
 
 from ..backends.base import Backend, Lends
 from . import base
@@ -19,10 +18,9 @@ from ._torch.pools import contents, spend
 from .base import Framework, PoolId, Undo
 
 
-@cache
-def _lends(kind: type[Backend]) -> bool:
-    """Return True if torch can record a backend's captures: for classes of `abc`, `isinstance` is slow."""
-    return issubclass(kind, Lends)
+def _lends(backend: Backend) -> TypeGuard[Lends]:
+    """Return True if torch can record a backend's captures: `isinstance` is slow for classes of `abc`."""
+    return Lends in type(backend).__mro__
 
 
 class Torch(Framework):
@@ -115,9 +113,9 @@ class Torch(Framework):
         self, backend: Backend, pool: PoolId, device: int, generators: Sequence[object]
     ) -> _recorder.TorchRecorder | None:
         """Return a recorder: torch's own graph class."""
-        if not _lends(type(backend)):
+        if not _lends(backend):
             return None
-        return _recorder.TorchRecorder(cast("Lends", backend), pool, device, generators, self)
+        return _recorder.TorchRecorder(backend, pool, device, generators, self)
 
     def takes_generator(self, obj: object) -> bool:
         """Return True if `obj` is a ``torch.Generator`` of a device."""

@@ -322,14 +322,6 @@ class Driver:
             with self._exchanged(before, context):
                 self.keep(answers, function, arg)
 
-    def call_for(self, stream: Any, function: str, *args: Any) -> Any:
-        """Like `call`, while the context of a stream is current."""
-        if int(stream) not in SPECIAL_STREAMS:
-            return self.call_in(self.context_of(stream), function, *args)
-        if self.ask_current():  # such a stream is one of the current context
-            return self.call(function, *args)
-        return self.call_in(self.primary_context(0), function, *args)
-
     def current_for(self, stream: Any) -> AbstractContextManager[None]:
         """Make the context of a stream current."""
         if int(stream) in SPECIAL_STREAMS and self.ask_current():

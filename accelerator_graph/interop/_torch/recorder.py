@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..._interpreter.process import after_fork
-from ..._interpreter.sure_exit import run_inside
 from ...backends import base
 from ...backends.base import (
     CaptureMode,
@@ -107,7 +106,8 @@ class TorchRecorder(FrameworkRecorder):
     def capture_end(self, recording: Recording) -> Recording:
         """Let torch end the capture; its graph is borrowed."""
         try:
-            recording.nodes = self._recorded(recording)
+            with contextlib.suppress(AcceleratorGraphError):  # the end of the capture says what is wrong
+                recording.nodes = self.backend.recorded_on(recording.stream)
             with _NOTHING_TO_HIDE if recording.nodes else _no_warning():
                 try:
                     recording.torch_graph.capture_end()
@@ -120,12 +120,6 @@ class TorchRecorder(FrameworkRecorder):
             raise
         self._over(recording)
         return recording
-
-    def _recorded(self, recording: Recording) -> int | None:
-        try:
-            return self.backend.recorded_on(recording.stream)
-        except AcceleratorGraphError:  # the end of the capture says what is wrong
-            return None
 
     def capture_abandon(self, recording: Recording) -> None:
         """End the capture in torch, throw its graph away, and put its random numbers right again."""
@@ -190,7 +184,8 @@ class TorchRecorder(FrameworkRecorder):
         """Let torch instantiate; its executable is borrowed."""
         graph = recording.torch_graph
         try:
-            run_inside(self.backend.relaxed_for(recording.handle), graph.instantiate)
+            with self.backend.relaxed_for(recording.handle):
+                graph.instantiate()
             handle = graph.raw_cuda_graph_exec()
         except RuntimeError as error:
             raise as_driver_error(error, self.backend, "instantiate") from error
@@ -217,7 +212,8 @@ class TorchRecorder(FrameworkRecorder):
     def _destroy_unneeded(self, recording: Recording) -> None:
         if recording.graph_is_needed or recording.executable is not None:
             return
-        run_inside(self.backend.relaxed_for(recording.handle), self._reset, recording)
+        with self.backend.relaxed_for(recording.handle):
+            self._reset(recording)
 
     def _reset(self, recording: Recording) -> None:
         try:
