@@ -43,7 +43,7 @@ class CaptureBase:
     stream : Stream
         The stream to capture.
     home : Stream
-        Where replays will go.
+        Where replays will go: a hold that nobody else can close.
     lease : Lease
         The graph's part in a pool.
     retained : int
@@ -86,7 +86,7 @@ class CaptureBase:
     ) -> None:
         self._graph = ref(graph)  # which holds this capture; the thread holds the graph
         self.stream = stream
-        self.home = home.held()
+        self.home = home
         self.lease = lease
         self.retained = retained
         self.backend = stream._backend

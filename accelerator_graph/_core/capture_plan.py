@@ -36,15 +36,16 @@ class CapturePlan:
         Watch the arrays that captured work uses.
     frameworks : sequence or None
         Those that take part. None if they were not looked for.
-    home_is_default : bool
-        `home` is known to be a framework's default stream, which never captures.
+    default : Stream or None
+        A hold on `home` that nobody closes, if that is known to be a framework's default stream, which never
+        captures.
     """
 
     __slots__ = (
+        "default",
         "finds_inputs",
         "frameworks",
         "home",
-        "home_is_default",
         "idle",
         "mode",
         "pool",
@@ -68,4 +69,4 @@ class CapturePlan:
         self.idle = False
         self.finds_inputs: bool | None = None
         self.frameworks: Sequence[Framework] | None = None
-        self.home_is_default = False
+        self.default: Stream | None = None

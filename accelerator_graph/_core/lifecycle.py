@@ -77,7 +77,8 @@ class Lifecycle(GraphBase):
             target._check()
         home = plan.home or target
         try:
-            capture = self._capture = Capture(self, target, home, lease, len(self._retained or ()))
+            hold = plan.default or home.held()
+            capture = self._capture = Capture(self, target, hold, lease, len(self._retained or ()))
             if self._shows_progress:
                 from .progress import Progress
 
@@ -92,7 +93,7 @@ class Lifecycle(GraphBase):
                 self._watched = Watchlist()
             used = None if self._watched is None else self._watched.begin()
             prepare = home if plan.prepare else None
-            if not (prepare is None or home is target or plan.home_is_default) and home._is_capturing():
+            if not (prepare is None or home is target or plan.default is not None) and home._is_capturing():
                 prepare = target
             uses = used if finds_inputs else None
             capture.frameworks = plan.frameworks

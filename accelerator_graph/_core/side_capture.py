@@ -64,9 +64,9 @@ class graph(Generic[G]):
         g._guard = if_skipped(self, g._recover)
         plan = CapturePlan(self._stream, None, self._pool, self._mode, self._prepare)
         if plan.stream is None and g._given_stream is None:
-            found = beside_current(g._backend_name, wait=not self._prepare)
-            plan.stream, plan.home, plan.frameworks = found
-            plan.home_is_default = plan.frameworks is not None
+            plan.stream, plan.home, known = beside_current(g._backend_name, wait=not self._prepare)
+            if known is not None:
+                plan.default, plan.frameworks = known.stream, known.taking_part
         g._enter(plan)
         return g
 

@@ -17,16 +17,20 @@ from .stream_owners import FrameworkCurrent
 from .streams import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ..backends.base import Backend
-    from ..interop.base import Framework
 
 
-class _Default:
+class Default:
     """A framework's default stream, which was the current one, and everything that it was found by.
 
     Nobody destroys such a stream, and nobody replaces a built-in backend.
+
+    Attributes
+    ----------
+    stream : Stream
+        A hold that nobody closes.
+    taking_part : sequence
+        The frameworks that take part in captures of the stream's backend.
     """
 
     __slots__ = ("answers", "chosen", "forks", "frameworks", "stream", "taking_part")
@@ -55,7 +59,7 @@ class _Default:
 class _Thread(threading.local):
     def __init__(self) -> None:
         self.streams: dict[tuple[Backend, int], tuple[int | None, Stream]] = {}
-        self.default: _Default | None = None
+        self.default: Default | None = None
 
 
 _thread = _Thread()
@@ -74,30 +78,28 @@ def side_of(stream: Stream) -> Stream:
     return side.held()
 
 
-def beside_current(
-    backend: str | None, *, wait: bool
-) -> tuple[Stream, Stream | None, Sequence[Framework] | None]:
+def beside_current(backend: str | None, *, wait: bool) -> tuple[Stream, Stream | None, Default | None]:
     """Return a stream to capture on and the current stream, which it waits for on request.
 
     Without a current stream: a new stream on the named backend or the automatically chosen one, and None.
-    The frameworks that take part are the third; None if they were not looked for.
+    The third is not None if the current stream is known to be a framework's default stream.
     """
     chosen = backend or registry.chosen()
     known = _thread.default
     if known is not None and known.is_current(chosen):
-        home, frameworks = known.stream.held(), known.taking_part
+        home = known.stream.held()
     else:
         found = current(backend, or_default=True)
         if found is None:
             return Stream(backend=registry.resolve(backend).name), None, None
-        home, frameworks = found, None
+        home, known = found, None
         if (
             isinstance(home._owner, FrameworkCurrent)
             and home.backend in registry.BUILTINS
             and not home.handle
         ):
-            _thread.default = _Default(home.held(), chosen)
+            _thread.default = Default(home.held(), chosen)
     side = side_of(home)
     if wait and not home._is_capturing():
         side._follow(home)
-    return side, home, frameworks
+    return side, home, known
