@@ -11,9 +11,9 @@ from typing import Any
 
 from cuda.bindings import driver
 
-import accelerator_graph._interpreter as interpreter
 from accelerator_graph.backends import registry
 from accelerator_graph.backends._cuda import capture, raw_calls, shape
+from accelerator_graph.backends._cuda.hot_calls import HotCalls, hot_calls
 from accelerator_graph.backends.cuda import CudaBackend as Backend
 from accelerator_graph.testing.works.cuda import call, device
 from simulators.cuda.faults import Accounts
@@ -262,7 +262,8 @@ def noting(note: Callable[[str], None]) -> Iterator[None]:
     launch = driver.launch_found
     driver.launch_found = type(launch)(0, launch.failed)  # what C calls is not noted
     driver.api = _Api(api, note)
-    driver.use(None)
+    hot = HotCalls(driver.ask_current, driver.ask_context, driver.ask_status, driver.recorded, driver.relaxed)
+    driver.use(hot_calls(driver, None))  # in Python, which does the same
     calls, call_each = raw_calls.calls_of(driver), shape.call_each
 
     def noted(name: str, function: Any) -> Any:
@@ -297,7 +298,7 @@ def noting(note: Callable[[str], None]) -> Iterator[None]:
         driver.launch_found = launch
         driver.api = api
         driver.calls = calls
-        driver.use(interpreter.in_c)
+        driver.use(hot)
 
 
 def forget_contexts(_: object) -> None:

@@ -15,7 +15,7 @@ from .._shared.codes import CAPTURE_MODES, NOT_READY, SPECIAL_STREAMS
 from .._shared.keeping import ASKED
 from ..base import LaunchFunction
 from .errors import call_broke, call_failed
-from .hot_calls import Relaxed, hot_calls
+from .hot_calls import HotCalls, Relaxed, hot_calls
 from .probe import import_driver, version_text
 
 if TYPE_CHECKING:
@@ -130,11 +130,10 @@ class Driver:
             "cuStreamGetCaptureInfo", 12030
         )
         self.capture_info = "cuStreamGetCaptureInfo_v3" if newer else "cuStreamGetCaptureInfo"
-        self.use(interpreter.in_c)
+        self.use(hot_calls(self, interpreter.in_c))
 
-    def use(self, extension: Any) -> None:
-        """Make the calls of which each capture needs several in C; without the extension in Python."""
-        hot = hot_calls(self, extension)
+    def use(self, hot: HotCalls) -> None:
+        """Make calls in this way from now on."""
         self.ask_current, self.ask_context, self.ask_status, self.recorded, self.relaxed = hot
 
     # ---- calls ---------------------------------------------------------------------------------
