@@ -34,7 +34,8 @@ WATCHED = (inspect.getfile(type(driver.CUresult)),)
 NOT_COVERED = (
     "answers.extend(chain(before, map(getattr(self.api, function), (arg,)))) > __new__: the capture mode"
 )
-"""An interrupt in the binding's own Python, which loses the former capture mode (docs/decisions.md)."""
+"""An interrupt in the binding's own Python, which loses the former capture mode where there is no extension
+(docs/decisions.md)."""
 
 
 def memory(nbytes: int) -> Any:
