@@ -38,6 +38,7 @@ class _Ref(weakref.ref["_Tracked"]):
 
 _tracked: set[_Ref] = set()
 """The graphs. A `WeakSet` would take ten times as long, in Python."""
+_forget = _tracked.discard
 
 forks = 0
 """The number of forks between this process and the first one."""
@@ -148,7 +149,7 @@ class Owned(Finalizer):
 
 def track(graph: _Tracked) -> None:
     """Have a forked child tell this graph that it can't be used any more."""
-    _tracked.add(_Ref(graph, _tracked.discard))
+    _tracked.add(_Ref(graph, _forget))
 
 
 def tracked() -> list[_Tracked]:
