@@ -45,7 +45,11 @@ class Executable:
 def new_graph(torch: Any) -> Any:
     """Make a graph of torch's own class, even while `accelerator_graph.compat` has replaced its name."""
     named = torch.cuda.CUDAGraph
-    return getattr(named, "torchs_own", named)(keep_graph=True)
+    for kind in named.__mro__:  # for a class of torch, `getattr` takes long to say that there is none
+        if "torchs_own" in kind.__dict__:
+            named = kind.__dict__["torchs_own"]
+            break
+    return named(keep_graph=True)
 
 
 @cache
