@@ -80,8 +80,8 @@ class GraphBase:
         if pool is not None:
             pools.check_pool(pool)
         self._keep_graph = keep_graph
-        self._shows_progress = boolean(progress, "progress")
-        self._timing = boolean(timing, "timing")
+        self._shows_progress = progress is not False and boolean(progress, "progress")
+        self._timing = timing is not False and boolean(timing, "timing")
         self._debug = False
         self._graph_pool = pool
         self._mode = "default" if capture_error_mode == "default" else check_mode(capture_error_mode)
