@@ -134,7 +134,8 @@ class Driver:
 
     def use(self, hot: HotCalls) -> None:
         """Make calls in this way from now on."""
-        self.ask_current, self.ask_context, self.ask_status, self.recorded, self.relaxed = hot
+        self.ask_current, self.ask_context, self.ask_status = hot.current, hot.context, hot.status
+        self.recorded, self.relaxed = hot.recorded, hot.relaxed
 
     # ---- calls ---------------------------------------------------------------------------------
 

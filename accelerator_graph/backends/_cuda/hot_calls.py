@@ -4,14 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..._interpreter.sure_exit import Section
 
 if TYPE_CHECKING:
-    from .driver import Driver
+    from typing import Protocol
 
     Number = Callable[..., int]
+
+    class Driver(Protocol):
+        """What the calls need of `driver.Driver`."""
+
+        @property
+        def api(self) -> Any: ...
+        @property
+        def success(self) -> Any: ...
+        @property
+        def relaxed_mode(self) -> Any: ...
+        @property
+        def capture_info(self) -> str: ...
+        @property
+        def ask_current(self) -> Number: ...
+        def address(self, function: str, version: int) -> int: ...
+        def call(self, function: str, *args: Any) -> Any: ...
+        def keep(self, answers: list[Any], function: str, arg: Any, *before: Any) -> None: ...
+        def failed(self, function: str, code: Any) -> NoReturn: ...
+        def answered(self, function: str, number: int) -> NoReturn: ...
+        def set_back(self, context: int) -> None: ...
+
 
 _RELAXING = ("cuCtxGetCurrent", "cuCtxSetCurrent", "cuThreadExchangeStreamCaptureMode")
 """The functions that `Relaxed` calls, numbered as in `fast_relaxed.h`."""
@@ -20,20 +41,39 @@ _CUDA = 12000
 """The version of CUDA whose functions are called."""
 
 
-class HotCalls(NamedTuple):
-    """The calls. Those in C do the same as those in Python."""
+class HotCalls:
+    """The calls. Those in C do the same as those in Python.
 
-    current: Number
-    """Returns the address of the current context; 0 if there is none."""
-    context: Number
-    """Returns the number of a context, which no other context ever gets."""
-    status: Number
-    """Returns the capture status of a stream."""
-    recorded: Callable[[Any], int | None] | None
-    """Returns how many nodes a stream's capture has; None if it is broken. None without the extension."""
-    relaxed: Callable[[Any], Relaxed]
-    """Takes a context, and returns a section that makes it current, as `Driver.current` does. Calls made
-    meanwhile disturb no capture, not even this thread's."""
+    Attributes
+    ----------
+    current : callable
+        Returns the address of the current context; 0 if there is none.
+    context : callable
+        Returns the number of a context, which no other context ever gets.
+    status : callable
+        Returns the capture status of a stream.
+    recorded : callable or None
+        Returns how many nodes a stream's capture has; None if it is broken. None without the extension.
+    relaxed : callable
+        Takes a context, and returns a section that makes it current, as `Driver.current` does. Calls made
+        meanwhile disturb no capture, not even this thread's.
+    """
+
+    __slots__ = ("context", "current", "recorded", "relaxed", "status")
+
+    def __init__(
+        self,
+        current: Number,
+        context: Number,
+        status: Number,
+        recorded: Callable[[Any], int | None] | None,
+        relaxed: Callable[[Any], Relaxed],
+    ) -> None:
+        self.current = current
+        self.context = context
+        self.status = status
+        self.recorded = recorded
+        self.relaxed = relaxed
 
 
 def hot_calls(driver: Driver, extension: Any) -> HotCalls:
