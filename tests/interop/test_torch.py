@@ -795,3 +795,18 @@ def test_one_more_capture_makes_few_calls(torch):
     finally:
         sys.setprofile(before)
     assert len(names) <= MOST_CALLS, Counter(names).most_common()
+
+
+def test_a_default_stream_that_is_known_is_not_taken_for_another(torch):
+    x, other = Array(), torch.cuda.Stream()
+    work = partial(torch.fill, x, 5)
+    graphs = [captured(ag.Graph(), work)]
+    with torch.cuda.stream(other):
+        graphs.append(captured(ag.Graph(), work))
+    graphs.append(captured(ag.Graph(), work))
+    with ag.Stream(backend="cuda") as entered:
+        graphs.append(captured(ag.Graph(), work))
+    with ag.use_backend("cpu"), pytest.warns(ag.EmptyGraphWarning):
+        graphs.append(captured(ag.Graph(), lambda: None))
+    assert [g.stream.handle for g in graphs[:4]] == [0, other.cuda_stream, 0, entered.handle]
+    assert graphs[4].backend == "cpu"
