@@ -115,9 +115,10 @@ class GraphBase:
         """``"empty"``, ``"capturing"``, ``"captured"`` (no executable yet) or ``"ready"``."""
         if self._capture is not None:
             return "capturing"
-        if self._runner is None:
+        runner = self._runner
+        if runner is None:
             return "empty"
-        return "captured" if self._runner.executable is None else "ready"
+        return "captured" if runner.executable is None else "ready"
 
     def _check(self, what: str) -> None:
         """Raise `GraphStateError` if an operation is not allowed in the present state."""
