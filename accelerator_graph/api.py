@@ -11,7 +11,7 @@ from . import _core, inspection
 from ._core import capture_table, ownership, pools, states
 from ._core.call_site import caller
 from ._core.capture_plan import CapturePlan
-from ._core.changing import Changing, change_lock, refuse_in_a_change
+from ._core.changing import Changing, refuse_in_a_change
 from ._core.extension import calling
 from ._core.graph_base import GraphBase
 from ._core.lifecycle import Lifecycle
@@ -149,7 +149,7 @@ class Graph(Lifecycle):
         runner = self._runner_for("instantiate()")
         if runner.executable is not None and not self._keep_graph:
             raise self._refusal("instantiate()", states.HAS_EXECUTABLE)
-        with change_lock(runner), Changing(runner, "instantiate()"):
+        with Changing(runner, "instantiate()"):
             self._instantiate(runner)
 
     @calling(vars(GraphBase)["_launch"])
