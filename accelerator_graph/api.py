@@ -382,10 +382,10 @@ class Graph(Lifecycle):
 
     @property
     def collectives(self) -> tuple[frameworks.Collective, ...]:
-        """What the captured work asks other ranks for, in order, as far as that was seen or noted.
+        """The collectives of the captured work, in order, as far as they were seen or noted.
 
-        Seen is what goes through torch.distributed; `note_collective` notes everything else. Those of a graph
-        that is replayed into the capture are not among them.
+        The library sees those that go through torch.distributed; `note_collective` notes all others. Those of
+        a graph that is replayed into the capture are not among them.
         """
         return self._collectives
 

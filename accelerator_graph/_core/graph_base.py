@@ -1,4 +1,4 @@
-"""What a graph was made with, and which operations its present state allows."""
+"""The arguments of a graph, and the operations that its present state allows."""
 
 from __future__ import annotations
 

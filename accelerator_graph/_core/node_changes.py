@@ -1,4 +1,4 @@
-"""What was changed in the nodes of an executable, and the steps that change more."""
+"""The changes made to the nodes of an executable, and the steps that make more."""
 
 from __future__ import annotations
 
@@ -107,7 +107,9 @@ class NodeChanges:
 
     def _of_node(self, where: str, number: int, change: NodeChange) -> Iterable[Step]:
         if not isinstance(change, Mapping) or not change or not set(change) <= set(_NAMES):
-            raise TypeError(f"{where}: pass what to change, of {', '.join(_NAMES)}; not {change!r}.")
+            raise TypeError(
+                f"{where}: pass what to change: one or more of {', '.join(_NAMES)}, not {change!r}."
+            )
         setter = self._setter(number)
         if setter is None:
             raise ValueError(f"{where} can't be changed; see describe().nodes[{number}].")

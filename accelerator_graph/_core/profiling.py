@@ -38,7 +38,7 @@ class Labelled(NamedTuple):
     """Programmatic dependencies that are ordinary ones in the copy that is timed."""
     why_not: str = ""
     notes: Sequence[str] = ()
-    """What has to be known to read the times, in sentences."""
+    """Remarks that are needed to read the times, in sentences."""
 
 
 class Measured(NamedTuple):

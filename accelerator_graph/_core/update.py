@@ -56,7 +56,7 @@ class Lent(Captured):
 
 
 class Work(NamedTuple):
-    """What a graph does, and what has to live as long as it does that."""
+    """The work of a graph, and the objects that must live as long as the graph does this work."""
 
     captured: Captured
     lease: Lease
@@ -86,9 +86,8 @@ def shared_work(graph: Lifecycle, runner: Runner, captured: Captured, what: str)
         native = _native(captured)
         if native is None:
             raise UnsupportedError(
-                f"Graph.{what}: only the framework that recorded this work can replay it, as far as known: "
-                "it may draw random numbers; replay the graph once before, or capture the work again "
-                "with recapture()."
+                f"Graph.{what}: this work may draw random numbers, so only the framework that recorded it "
+                "can replay it; replay the graph once before, or capture the work again with recapture()."
             )
         lent = Lent(captured.backend, captured.backend, native, captured)
         lent.events, lent.labels, lent.mode = captured.events, captured.labels, captured.mode
@@ -236,7 +235,7 @@ def _in_place(runner: Runner, new: Captured) -> tuple[Misfit | None, _Place | No
         return Misfit("the framework that recorded the work may draw random numbers in it"), None
     lock = launch_lock(runner)
     if lock is None:
-        return Misfit("a launch of the executable went on in another thread"), None
+        return Misfit("another thread was launching the executable"), None
     return None, _Place(lock, values)
 
 

@@ -1,4 +1,4 @@
-"""Where does a replay hang?"""
+"""A time limit for waiting, and a report that says where a replay hangs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SILENT = "its watchdog has said nothing: it is not waiting for a graph, or it h
 
 
 class WatchdogReport(NamedTuple):
-    """What a watchdog has seen. ``str()`` is the text that it writes."""
+    """The report of a watchdog. ``str()`` is the text that it writes."""
 
     rank: int
     """This rank, counted in the whole program; 0 if there are no others."""

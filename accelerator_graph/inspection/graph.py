@@ -1,4 +1,4 @@
-"""What `Graph.describe` and `Graph.profile` find out about a graph."""
+"""How `Graph.describe` and `Graph.profile` read a graph."""
 
 from __future__ import annotations
 

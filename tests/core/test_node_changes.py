@@ -141,7 +141,12 @@ def test_an_update_in_place_ends_what_was_set(scene):
 
 WRONG = [
     (0, {}, TypeError, "pass what to change"),
-    (0, {"colour": 1}, TypeError, "pass what to change, of arguments, source, target, value, enabled"),
+    (
+        0,
+        {"colour": 1},
+        TypeError,
+        "pass what to change: one or more of arguments, source, target, value, enabled",
+    ),
     (0, {"source": bytearray(8)}, ValueError, r"node 0 has no source that can be changed"),
     (2, {"enabled": False}, ValueError, r"node 2 can't be changed; see describe\(\)"),
     (0, {"value": 256}, ValueError, "value must be 0 to 255, not 256"),

@@ -197,7 +197,7 @@ def test_an_update_waits_for_launches_that_hold_no_lock(backend, capture, ran, m
     launching.start()
     assert LaunchesAtOnce.launching.wait(LIMIT)
     done = graph.update(other)
-    assert done == (False, "a launch of the executable went on in another thread", None)
+    assert done == (False, "another thread was launching the executable", None)
     Fails.held.set()
     launching.join()
     assert graph._runner.executable.lock is not None

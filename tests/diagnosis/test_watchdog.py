@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
 import sys
 import threading
 
@@ -12,6 +11,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph._core import progress
 from accelerator_graph.backends.cpu import CpuBackend
+from processes import execute
 
 LIMIT = 120
 """Seconds after which a test counts as hanging."""
@@ -349,7 +349,7 @@ file.close()
 with ag.watchdog(ag.Graph(), 0.2, file=file, exit=True):
     threading.Event().wait()
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=LIMIT, check=False)
+    done = execute([sys.executable, "-c", program], timeout=LIMIT)
     assert done.returncode == 1
 
 
@@ -366,13 +366,7 @@ begun.wait()
 with ag.watchdog(graph, 0.2, exit=True):
     stream.synchronize()
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
-    )
+    done = execute([sys.executable, "-W", "error", "-c", program], timeout=LIMIT)
     assert done.returncode == 1
     assert done.stderr.splitlines()[:2] == [
         "watchdog: rank 0 is still waiting after 0.2 s",
