@@ -10,7 +10,17 @@ from .._interpreter.sure_exit import Section
 from ..errors import GraphStateError
 
 if TYPE_CHECKING:
-    from .replay import Runner
+    from typing import Protocol
+
+    class Changeable(Protocol):
+        """What replays a graph."""
+
+        changing: Changing | None
+        ended: str
+        keeps_graph: bool
+
+        @property
+        def lock(self) -> AbstractContextManager[object]: ...
 
 
 class Changing(Section):
@@ -18,7 +28,7 @@ class Changing(Section):
 
     __slots__ = ("_runner", "_what", "thread")
 
-    def __init__(self, runner: Runner, what: str) -> None:
+    def __init__(self, runner: Changeable, what: str) -> None:
         self._runner = runner
         self._what = what
         self.thread = get_ident()
@@ -34,7 +44,7 @@ class Changing(Section):
             self._runner.changing = None
 
 
-def refuse_in_a_change(runner: Runner, what: str) -> None:
+def refuse_in_a_change(runner: Changeable, what: str) -> None:
     """Raise `GraphStateError` if this thread is changing the graph already, or the graph was reset."""
     change = runner.changing
     if change is not None and change.thread == get_ident():
@@ -46,6 +56,6 @@ def refuse_in_a_change(runner: Runner, what: str) -> None:
         raise GraphStateError(f"{runner.ended}.")
 
 
-def change_lock(runner: Runner) -> AbstractContextManager[object]:
+def change_lock(runner: Changeable) -> AbstractContextManager[object]:
     """Return what changes of a graph hold. Other threads wait for it, if the graph was kept."""
     return runner.lock if runner.keeps_graph else nullcontext()

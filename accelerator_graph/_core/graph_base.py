@@ -74,11 +74,14 @@ class GraphBase:
     ) -> None:
         if not isinstance(keep_graph, bool):
             raise TypeError(f"keep_graph must be True or False, not {keep_graph!r}; a pool goes to pool=.")
+        if progress is not False or timing is not False:
+            boolean(progress, "progress")
+            boolean(timing, "timing")
         if pool is not None:
             pools.check_pool(pool)
         self._keep_graph = keep_graph
-        self._shows_progress = boolean(progress, "progress")
-        self._timing = boolean(timing, "timing")
+        self._shows_progress = progress
+        self._timing = timing
         self._debug = False
         self._graph_pool = pool
         self._mode = check_mode(capture_error_mode)
