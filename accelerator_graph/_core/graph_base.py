@@ -77,11 +77,14 @@ class GraphBase:
     ) -> None:
         if not isinstance(keep_graph, bool):
             raise TypeError(f"keep_graph must be True or False, not {keep_graph!r}; a pool goes to pool=.")
+        if progress is not False or timing is not False:
+            boolean(progress, "progress")
+            boolean(timing, "timing")
         if pool is not None:
             pools.check_pool(pool)
         self._keep_graph = keep_graph
-        self._shows_progress = progress is not False and boolean(progress, "progress")
-        self._timing = timing is not False and boolean(timing, "timing")
+        self._shows_progress = progress
+        self._timing = timing
         self._debug = False
         self._graph_pool = pool
         self._mode = "default" if capture_error_mode == "default" else check_mode(capture_error_mode)
@@ -120,9 +123,10 @@ class GraphBase:
         """``"empty"``, ``"capturing"``, ``"captured"`` (no executable yet) or ``"ready"``."""
         if self._capture is not None:
             return "capturing"
-        if self._runner is None:
+        runner = self._runner
+        if runner is None:
             return "empty"
-        return "captured" if self._runner.executable is None else "ready"
+        return "captured" if runner.executable is None else "ready"
 
     def _check(self, what: str) -> None:
         """Raise `GraphStateError` if an operation is not allowed in the present state."""

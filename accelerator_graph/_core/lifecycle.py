@@ -176,9 +176,10 @@ class Lifecycle(GraphBase):
 
     def _release(self) -> None:
         """Release what was captured, and everything that is kept for it. May be called again."""
-        if self._runner is not None:
-            self._runner.end("the graph was reset; capture again, and bind() again")
-            self._runner.lease.release()
+        runner = self._runner
+        if runner is not None:
+            runner.end("the graph was reset; capture again, and bind() again")
+            runner.lease.release()
         self._retained = None
         self._watched = None
         self._empty()

@@ -173,9 +173,9 @@ class Lease:
         """The id of the pool. A new pool gets one when this is first read."""
         with _lock:
             if self._id is None:
-                self._id = (_new_number(), 0)
-                if self._pool is not None:
-                    _pools[self._id] = self._pool
+                self._id, pool = (_new_number(), 0), self._pool
+                if pool is not None:
+                    _pools[self._id] = pool
             return self._id
 
     @property

@@ -57,7 +57,7 @@ class graph(Generic[G]):
         self._stream = stream
         self._pool = pool
         self._mode = capture_error_mode
-        self._prepare = boolean(prepare, "graph: prepare")
+        self._prepare = prepare is True or boolean(prepare, "graph: prepare")
 
     def __enter__(self) -> G:
         g = self._graph
