@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._core.streams import Stream
 from ..api import Graph
 from ..backends.base import Recorder
 from ..errors import DriverError
 from .arrays import ArrayType
+from .patches import addresses, patches
 from .signature import Leaves
+
+if TYPE_CHECKING:
+    from .._core._fast import Patches
 
 _SOURCE = (1, 0)
 """The block and the offset of the address that a copy reads from."""
@@ -58,8 +63,10 @@ class InputNodes:
                 self._add(i, leaves[i], statics[i], array_types[i])
         self.arguments = {node.argument for node in self._nodes}
         """The arguments that are copied by nodes."""
-        self._sources = [0] * len(self._nodes)
+        self._sources = addresses([0] * len(self._nodes))
+        """Where each node reads; 0 if that is not known, or a copy."""
         self._setters: list[Callable[[int], None]] = []
+        self._patches: Patches | None = None
 
     def _add(self, i: int, leaf: Any, static: Any, array_type: ArrayType) -> None:
         address, altered = array_type.address, array_type.altered
@@ -84,8 +91,16 @@ class InputNodes:
         assert runner.executable is not None
         made = runner.captured.value, runner.executable.value
         found = [runner.captured.recorder.node_setter(*made, node) for node in range(len(self._nodes))]
-        self._setters = [each.words([_SOURCE]) for each in found if each is not None and each.blocks]
-        return len(self._setters) == len(self._nodes)
+        setters = [each for each in found if each is not None and each.blocks]
+        self._setters = [each.words([_SOURCE]) for each in setters]
+        if len(setters) < len(self._nodes):
+            return False
+        statics = [each.static for each in self._nodes]
+        sizes = [each.nbytes for each in self._nodes]
+        own = [(start, start + nbytes) for start, nbytes in zip(statics, sizes, strict=True)]
+        words = [(each, [(*_SOURCE, number, 0)]) for number, each in enumerate(setters)]
+        self._patches = patches(self._sources, sizes, statics, 1, own, words)
+        return True
 
     def read_from(self, leaves: Leaves) -> None:
         """Have the next run read these arrays."""
@@ -104,9 +119,13 @@ class InputNodes:
                 else:
                     sources[number] = address
 
-    def addresses(self, count: int) -> list[int] | None:
+    def addresses(self, count: int) -> array[int] | None:
         """Return where the nodes read `count` arrays; None if they do not, or from copies of them."""
         return self._sources if len(self._sources) == count and all(self._sources) else None
+
+    def patches(self) -> Patches | None:
+        """Return what has the nodes read elsewhere in C."""
+        return self._patches
 
     def _set(self, number: int, address: int) -> bool:
         try:

@@ -57,6 +57,7 @@ def arrays(monkeypatch):
     package.is_inference_mode_enabled = lambda: modes.inference
     package.is_autocast_enabled = lambda kind: modes.autocast
     package.get_autocast_dtype = lambda kind: "half"
+    package.accelerator = SimpleNamespace(current_stream=lambda device: "here")
     with ag.Stream(backend="cuda") as stream:
         yield
         stream.synchronize()
@@ -97,6 +98,34 @@ def test_a_call_whose_arrays_have_not_moved_is_one_call_of_python(inputs):
         assert result.tolist() == [10 + i, 25]
     assert f.cache_info()._replace(eager=0) == (6, 0, 1, 0, 1, 16)
     assert calls(f, x, y)[0] is result
+
+
+@pytest.mark.parametrize("outputs", ["copy", "static"])
+@pytest.mark.parametrize("inputs", ["node", "bind"])
+def test_a_call_whose_arrays_have_moved_changes_nodes_in_c(inputs, outputs):
+    f, x, y = graphed(inputs, outputs=outputs), tensor(1, 2), tensor(10, 20)
+    settled(f, x, y)
+    own = ["__call__"] if outputs == "static" else ["__call__", "for_call", "_new_arrays"]
+    for i in range(3):
+        for pair in [(tensor(i, i), y), (tensor(i, i), tensor(7, 8)), (x, y)]:
+            result, ran = calls(f, *pair)
+            expected = [a + b for a, b in zip(*(each.tolist() for each in pair), strict=True)]
+            assert ran[: len(own)] == own
+            assert not {"copy_in", "read_from", "patch", "ready", "follow"} & set(ran)
+            assert result.tolist() == expected
+    assert f.cache_info().replays == 12
+
+
+def test_arrays_that_have_moved_are_told_that_they_are_used():
+    f, x, y, used = graphed(), tensor(1, 2), tensor(10, 20), tensor(3, 4)
+    settled(f, x, y)
+    for each in (x, y, used):
+        each.used_on.clear()
+    f(x, y), f(x, used), f(x, used), f(x, y)
+    assert [each.used_on for each in (x, y, used)] == [[], ["here"], ["here"]]
+    same = Tensor(x.address, x.shape, x.dtype)  # another array with the same memory
+    f(same, y)
+    assert same.used_on == ["here"]
 
 
 @pytest.mark.parametrize("inputs", ["copy", "node", "bind"])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ...errors import UnsupportedError
-from ..base import Argument, NodeSetter
+from ..base import Argument, NodeSetter, SameContext, SetFunction
 from . import nodes
 from .driver import Driver, Executable, Graph
 from .layouts import POINTER, SIZE, Layouts, address_field, is_plain, kernel_blocks, places
@@ -51,7 +51,16 @@ class _Node(NamedTuple):
         apply = _call(self, function, params, self.context)
         check = _Check(self.driver, params, self.context)
         blocks = [(start + at, size) for at, size in fields]
-        return NodeSetter(kind, blocks, apply, self.enable, check, nbytes=nbytes)
+        in_c = self.in_c(function, start, int(self.context))
+        return NodeSetter(kind, blocks, apply, self.enable, check, nbytes=nbytes, function=in_c)
+
+    def in_c(self, function: str, *arguments: int) -> SetFunction | None:
+        """Return a function that sets the parameters, as it is called from C; None if the driver has none."""
+        address = self.driver.address(function, 12000)
+        if not address or not self.driver.current_address:
+            return None
+        arguments = int(self.executable), int(self.handle), *arguments
+        return SetFunction(address, arguments, SameContext(self.driver.current_address, int(self.context)))
 
 
 def _kernel_setter(node: _Node) -> NodeSetter:
@@ -78,7 +87,8 @@ def _kernel_setter(node: _Node) -> NodeSetter:
     function, kept = "cuGraphExecKernelNodeSetParams", (buffers, array, size)
     apply = _call(node, function, params, keeps=kept)
     places_of = zip(starts, map(len, blocks), strict=True)
-    return NodeSetter("kernel", places_of, apply, node.enable, arguments=arguments)
+    in_c = node.in_c(function, params.getPtr())
+    return NodeSetter("kernel", places_of, apply, node.enable, arguments=arguments, function=in_c)
 
 
 def _copy_setter(node: _Node) -> NodeSetter:
