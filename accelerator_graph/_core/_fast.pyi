@@ -152,6 +152,11 @@ class Patches:
         current: int = 0,
         context: int = 0,
     ) -> None: ...
+    def move(self, addresses: array[int], /) -> bool:
+        """Have later runs use arrays at these addresses, wherever that is.
+
+        Return False if the driver refuses: nothing has changed then, or some present addresses are 0.
+        """
 
 @final
 class Guard:

@@ -130,21 +130,6 @@ target_take(Guard *self, Target *target, PyObject *how)
     return 0;
 }
 
-/* Copy addresses from memory of 8-byte words. */
-static int
-guard_take_addresses(Guard *self, PyObject *given)
-{
-    Py_buffer buffer = {0};
-    if (take_words(given, &buffer, self->arrays, PyBUF_SIMPLE) < 0) {
-        PyBuffer_Release(&buffer);
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < self->arrays; i++)
-        self->addresses[i] = (uintptr_t)((uint64_t *)buffer.buf)[i];
-    PyBuffer_Release(&buffer);
-    return 0;
-}
-
 static PyObject *
 guard_follow(PyObject *op, PyObject *args)
 {
@@ -164,7 +149,7 @@ guard_follow(PyObject *op, PyObject *args)
             return NULL;
         }
         guard_set_target(self, (Target){0});
-        if (target_take(self, &target, how) < 0 || guard_take_addresses(self, addresses) < 0
+        if (target_take(self, &target, how) < 0 || take_addresses(addresses, self->addresses, self->arrays) < 0
             || (arrays != Py_None && (target.kept = references_to(arrays)) == NULL))
             return NULL;
     }

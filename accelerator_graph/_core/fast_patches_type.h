@@ -13,6 +13,21 @@ take_words(PyObject *object, Py_buffer *buffer, Py_ssize_t count, int flags)
     return -1;
 }
 
+/* Copy addresses from memory of 8-byte words. */
+static int
+take_addresses(PyObject *given, uintptr_t *addresses, Py_ssize_t count)
+{
+    Py_buffer buffer = {0};
+    int taken = take_words(given, &buffer, count, PyBUF_SIMPLE);
+    for (Py_ssize_t i = 0; taken == 0 && i < count; i++) {
+        uint64_t address;
+        memcpy(&address, (char *)buffer.buf + i * (Py_ssize_t)sizeof address, sizeof address);
+        addresses[i] = (uintptr_t)address;
+    }
+    PyBuffer_Release(&buffer);
+    return taken;
+}
+
 static int
 word_init(Patches *self, Word *word, PyObject *given)
 {
@@ -105,6 +120,25 @@ patches_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
+static PyObject *
+patches_move_to(PyObject *op, PyObject *given)
+{
+    Patches *self = (Patches *)op;
+    const uint64_t *now = self->now.buf;
+    uintptr_t addresses[MOST_ARRAYS];
+    int done = patches_ready(self);
+    if (take_addresses(given, addresses, self->arrays) < 0)
+        return NULL;
+    for (Py_ssize_t i = 0; i < self->arrays; i++)
+        done = done && now[i] != 0; /* else it could not be undone */
+    if (done) {
+        Py_BEGIN_ALLOW_THREADS
+        done = patches_move(self, addresses);
+        Py_END_ALLOW_THREADS
+    }
+    return PyBool_FromLong(done);
+}
+
 /* No tp_clear: like a tuple, it refers only to what was there before, so something else closes a cycle. */
 static int
 patches_traverse(PyObject *op, visitproc visit, void *arg)
@@ -130,11 +164,17 @@ patches_dealloc(PyObject *op)
     let_go(op);
 }
 
+static PyMethodDef patches_methods[] = {
+    {"move", patches_move_to, METH_O, NULL},
+    {NULL},
+};
+
 static PyType_Slot patches_slots[] = {
     {Py_tp_doc, "The nodes of an executable that have addresses of arrays, and what changes them."},
     {Py_tp_new, patches_new},
     {Py_tp_traverse, patches_traverse},
     {Py_tp_dealloc, patches_dealloc},
+    {Py_tp_methods, patches_methods},
     {0, NULL},
 };
 

@@ -101,7 +101,6 @@ class BoundInputs:
     ) -> None:
         self._bindables = bindables
         self._setters = setters
-        self._patches: Patches | None = None
         self._own = [*own]
         self._own_starts, self._own_ends = _merged(own)
         self._nodes: dict[int, _Node] = {}
@@ -120,33 +119,34 @@ class BoundInputs:
         self._addresses = [(each.argument, each.address) for each in bindables]
         self._altered = [(each.argument, each.altered) for each in bindables if each.altered is not None]
         self._latest = addresses(())
-        """Where the arrays of the latest call were, `_now` itself if none was copied; empty if those of the next
-        can't be compared."""
+        """Where the arrays of the latest call were, `_now` itself if none was copied.
+
+        Empty if those of the next can't be compared.
+        """
         self._copied: frozenset[int] = frozenset()
         """Which of them were copied."""
         self.arguments: frozenset[int] = frozenset(each.argument for each in bindables)
         self.in_order: list[int] = sorted(self.arguments)
         self._others = [i for i in firsts if i not in self.arguments]
+        self.patches: Patches | None = self._in_c()
+        """What changes the nodes in C."""
 
     def addresses(self, count: int) -> array[int] | None:
         """Return where the arrays of the latest call were, all `count` of them; None if any was copied."""
         return None if self._copied or len(self._latest) < count else self._latest
 
-    def patches(self) -> Patches | None:
-        """Return what changes the nodes in C."""
-        if self._patches is None:
-            nodes = [
-                (self._setters[number], [(*at, *of) for at, of in zip(places, words, strict=True)])
-                for number, (_, places, words) in self._nodes.items()
-            ]
-            self._patches = patches(self._now, self._sizes, self._statics, ALIGNMENT, self._own, nodes)
-        return self._patches
+    def _in_c(self) -> Patches | None:
+        nodes = [
+            (self._setters[number], [(*at, *of) for at, of in zip(places, words, strict=True)])
+            for number, (_, places, words) in self._nodes.items()
+        ]
+        return patches(self._now, self._sizes, self._statics, ALIGNMENT, self._own, nodes)
 
     def add_own(self, memory: tuple[int, int]) -> None:
         """Copy the arrays in this memory as well, from now on: the graph writes it."""
         self._own.append(memory)
         self._own_starts, self._own_ends = _merged(self._own)
-        self._latest, self._patches = addresses(()), None
+        self._latest, self.patches = addresses(()), self._in_c()
 
     def patch(self, leaves: Leaves) -> frozenset[int]:
         """Have the next run use these arrays; return the arguments that have to be copied all the same.
@@ -221,6 +221,8 @@ class BoundInputs:
 
     def _set(self, wanted: array[int]) -> bool:
         """Write addresses into the nodes that have others; return False if the driver refuses one."""
+        if self.patches is not None and self.patches.move(wanted):
+            return True
         moved = [i for i, address in enumerate(wanted) if address != self._now[i]]
         for i in moved:
             self._now[i] = 0

@@ -66,7 +66,8 @@ class InputNodes:
         self._sources = addresses([0] * len(self._nodes))
         """Where each node reads; 0 if that is not known, or a copy."""
         self._setters: list[Callable[[int], None]] = []
-        self._patches: Patches | None = None
+        self.patches: Patches | None = None
+        """What has the nodes read elsewhere in C."""
 
     def _add(self, i: int, leaf: Any, static: Any, array_type: ArrayType) -> None:
         address, altered = array_type.address, array_type.altered
@@ -99,23 +100,24 @@ class InputNodes:
         sizes = [each.nbytes for each in self._nodes]
         own = [(start, start + nbytes) for start, nbytes in zip(statics, sizes, strict=True)]
         words = [(each, [(*_SOURCE, number, 0)]) for number, each in enumerate(setters)]
-        self._patches = patches(self._sources, sizes, statics, 1, own, words)
+        self.patches = patches(self._sources, sizes, statics, 1, own, words)
         return True
 
     def read_from(self, leaves: Leaves) -> None:
         """Have the next run read these arrays."""
-        sources = self._sources
-        for number, (argument, address_of, altered, static, _, array_type) in enumerate(self._nodes):
-            leaf = leaves[argument]
-            address = address_of(leaf)
-            if altered is not None and altered(leaf):
-                address = 0
+        sources, move = self._sources, self.patches and self.patches.move
+        given = addresses([_address(node, leaves[node.argument]) for node in self._nodes])
+        if 0 not in given and (given == sources or (move is not None and move(given))):
+            return
+        for number, node in enumerate(self._nodes):
+            address = given[number]
             if address != sources[number] or address == 0:
                 sources[number] = 0  # nobody knows, if this is interrupted
-                if address in (0, static) or not self._set(number, address):
-                    copy = array_type.empty_like(leaf)  # freed in the order of the stream
-                    array_type.assign(copy, leaf)
-                    self._setters[number](address_of(copy))
+                if address == 0 or not self._set(number, address):
+                    leaf = leaves[node.argument]
+                    copy = node.array_type.empty_like(leaf)  # freed in the order of the stream
+                    node.array_type.assign(copy, leaf)
+                    self._setters[number](node.address(copy))
                 else:
                     sources[number] = address
 
@@ -123,16 +125,18 @@ class InputNodes:
         """Return where the nodes read `count` arrays; None if they do not, or from copies of them."""
         return self._sources if len(self._sources) == count and all(self._sources) else None
 
-    def patches(self) -> Patches | None:
-        """Return what has the nodes read elsewhere in C."""
-        return self._patches
-
     def _set(self, number: int, address: int) -> bool:
         try:
             self._setters[number](address)
         except DriverError:  # memory of another kind than that of the first call
             return False
         return True
+
+
+def _address(node: InputNode, leaf: Any) -> int:
+    """Return where a node can read an array; 0 if it can't."""
+    address = node.address(leaf)
+    return 0 if address == node.static or (node.altered is not None and node.altered(leaf)) else address
 
 
 def same_bytes(x: Any, y: Any) -> int:

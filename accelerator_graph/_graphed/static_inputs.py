@@ -191,14 +191,14 @@ class StaticInputs:
         return None if self._copies_in else self._nodes.addresses(len(self.arrays))
 
     def patches(self) -> tuple[Patches | None, object]:
-        """Return what has the graph use other arrays in C, and the stream that these are told they are used on.
+        """Return what has the graph use other arrays in C, and the stream that those are told of, or None.
 
         The framework's current stream has to be that of the calls.
         """
         if self.bound is None:
-            return self._nodes.patches(), None
+            return self._nodes.patches, None
         user = self._in_flight.user(self.arrays[0].device)
-        return None if user is None else self.bound.patches(), user
+        return None if user is None else self.bound.patches, user
 
     def copy_back(self, leaves: Leaves, stream: Stream) -> None:
         """Copy the static arrays that the function writes or returns to the caller's arrays."""

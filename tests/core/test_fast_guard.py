@@ -368,7 +368,7 @@ def test_refuses_what_it_can_not_read(fast):
         (launcher, (RESULT,), never, None, None),
         (launcher, (RESULT,), None, 5, None),
     ]:
-        with pytest.raises(TypeError, match="Launcher|a result in a tuple"):
+        with pytest.raises(TypeError, match=r"Launcher|a result in a tuple"):
             guard.follow(place, wrong, one, None)
         guard.follow(place, wrong, None, None)
         assert guard((x,), {}) == [x, WHERE]

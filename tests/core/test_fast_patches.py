@@ -77,7 +77,7 @@ def address_of(function):
 
 
 class Bench:
-    """A guard of three arrays, whose addresses stand in two nodes: two in the first, one more in the second."""
+    """A guard of three arrays, whose addresses stand in two nodes: two in each, one of them in both."""
 
     WORDS = (((0, 0, 0), (1, 1, 8)), ((2, 2, 0), (3, 1, 0)))
     """Of each node: the number of the word, that of the array, and the distance."""
@@ -220,6 +220,20 @@ def test_does_not_know_what_a_node_has_that_can_not_be_undone(bench):
     assert bench.calls == 0
 
 
+def test_moves_from_python(bench):
+    assert bench.patches.move(array("Q", [4096, 8, 1 << 20])) is True  # wherever that is
+    assert bench.set_to == [[4096, 16, 0, 0], [0, 0, 1 << 20, 8]]
+    bench.nodes[1].refused = 2
+    assert bench.patches.move(array("Q", [4096, 16, 1 << 20])) is False
+    assert bench.set_to[0] == [4096, 16, 0, 0]
+    bench.now[0] = 0
+    assert bench.patches.move(array("Q", [4096, 16, 1 << 20])) is False
+    assert bench.sets == [3, 2]
+    for wrong in (array("Q", [1]), array("I", [1, 2, 3])):
+        with pytest.raises(ValueError, match="an address"):
+            bench.patches.move(wrong)
+
+
 def test_passes_a_context(fast, vendor, nodes_in_c):
     bench = Bench(fast, vendor, nodes_in_c, in_context=99)
     assert bench(4096, 8192, 16384) == (RESULT,)
@@ -233,6 +247,7 @@ def test_changes_nodes_in_one_context_only(fast, vendor, nodes_in_c, code, conte
     try:
         assert (bench(4096, 8192, 16384) == (RESULT,)) is changes
         assert bench.sets == [0, int(changes)]
+        assert bench.patches.move(array("Q", [4096, 8192, 4096])) is changes
     finally:
         vendor.go_to(0, None)
 
@@ -360,7 +375,7 @@ def test_threads_that_move_arrays_and_follow(fast, vendor, nodes_in_c):
 
     def call(first):
         for i in range(2000):
-            answers.append(bench(first + 32 * (i % 50), 8192, 12288) == (RESULT,))  # noqa: PERF401
+            answers.append(bench(first + 32 * (i % 50), 8192, 12288) == (RESULT,))
 
     threads = [Background(lambda first=first: call(first)) for first in (1 << 14, 1 << 15, 1 << 16)]
     for _ in range(300):

@@ -49,11 +49,13 @@ def dense(*values):
 class Wrapped:
     """A node's setter whose words are set by a function."""
 
-    def __init__(self, setter, function):
-        self.setter, self.function, self.blocks = setter, function, setter.blocks
+    function = None
+
+    def __init__(self, setter, set_words):
+        self.setter, self.set_words, self.blocks = setter, set_words, setter.blocks
 
     def words(self, places):
-        return partial(self.function, self.setter.words(places))
+        return partial(self.set_words, self.setter.words(places))
 
 
 @pytest.fixture
