@@ -21,6 +21,7 @@ from core.fast_arrays import exchange
 from graphed import cuda_arrays
 from graphed.cuda_arrays import Tensor, current, plus
 from graphed.functions import calls
+from simulators.cuda.faults import Faults
 
 if fast is None:
     pytest.skip("the C extension is not there", allow_module_level=True)
@@ -114,6 +115,49 @@ def test_a_call_whose_arrays_have_moved_changes_nodes_in_c(inputs, outputs):
             assert not {"copy_in", "read_from", "patch", "ready", "follow"} & set(ran)
             assert result.tolist() == expected
     assert f.cache_info().replays == 12
+
+
+SETS = {"node": "cuGraphExecMemcpyNodeSetParams", "bind": "cuGraphExecKernelNodeSetParams"}
+
+
+@lanes.require("software_cuda")
+@pytest.mark.filterwarnings("ignore:.*copies its inputs:RuntimeWarning")
+@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("times", [1, 2, 3, 4])
+@pytest.mark.parametrize("inputs", ["node", "bind"])
+def test_whatever_the_driver_refuses_no_result_is_wrong(inputs, nth, times):
+    """A call may raise the driver's error, and is not replayed then."""
+
+    def function(x, y):
+        return (x + y) + (y + x)
+
+    f, pairs = graphed(inputs, function), [(tensor(1, 2), tensor(10, 20)), (tensor(3, 4), tensor(7, 8))]
+    settled(f, *pairs[0])
+    faults = Faults("libcuda.so.1")
+    before = faults.calls()[SETS[inputs]]
+    faults.fail(SETS[inputs], code=1, nth=nth, times=times)
+    try:
+        result = f(*pairs[1])
+    except ag.DriverError as error:
+        assert error.code == 1
+    else:
+        assert result.tolist() == [20, 24]
+    assert faults.calls()[SETS[inputs]] >= before + nth
+    faults.reset()
+    for pair, expected in zip(pairs * 2, [[22, 44], [20, 24]] * 2, strict=True):
+        assert f(*pair).tolist() == expected
+    assert calls(f, *pairs[0])[1][0] == "__call__"
+
+
+@pytest.mark.parametrize("inputs", ["node", "bind"])
+def test_without_a_current_context_nodes_are_changed_by_python(inputs):
+    f, x, y, z = graphed(inputs), tensor(1, 2), tensor(10, 20), tensor(3, 4)
+    settled(f, x, y)
+    cuda_arrays.call(cuda_arrays.driver.cuCtxSetCurrent, 0)
+    result, ran = calls(f, z, y)
+    assert "copy_in" in ran
+    cuda_arrays.call(cuda_arrays.driver.cuCtxSetCurrent, cuda_arrays.context())
+    assert result.tolist() == [13, 24]
 
 
 def test_arrays_that_have_moved_are_told_that_they_are_used():
