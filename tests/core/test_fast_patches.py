@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import sys
 import weakref
 from array import array
 
@@ -69,7 +70,7 @@ class Moving(Array):
         self.used_on.append(stream)
 
 
-SIZE = 24
+SIZE = 32
 
 
 def address_of(function):
@@ -285,10 +286,11 @@ def test_tells_arrays_that_are_new_that_they_are_used(fast, vendor, nodes_in_c):
     for arrays in [(x, y, z), (x, y, other), (x, y, other), (x, again, other), (x, y, z)]:
         assert bench.guard(arrays, {}) == (RESULT,)
     assert [each.used_on for each in (x, y, z, other, again)] == [[], *[["stream"]] * 4]
+    assert bench.guard((x, y, other), {}) == (RESULT,)
     other.told = (20480, *other.told[1:])  # the same object with other memory
     assert bench.guard((x, y, other), {}) == (RESULT,)
-    assert other.used_on == ["stream"] * 2
-    assert bench.calls == 6
+    assert other.used_on == ["stream"] * 3
+    assert bench.calls == 7
 
 
 def test_holds_no_array(fast, vendor, nodes_in_c):
@@ -300,6 +302,11 @@ def test_holds_no_array(fast, vendor, nodes_in_c):
     gc.collect()
     assert [each() for each in gone] == [None] * 3
     assert bench(4096, 8192, 16384) == (RESULT,)
+    references = [weakref.ref(each) for each in bench.arrays]
+    before = [sys.getrefcount(each) for each in references]
+    for last in (12288, 16384) * 50:
+        assert bench.guard((*bench.arrays[:2], Moving(last)), {}) == (RESULT,)
+    assert max(sys.getrefcount(each) for each in references) < max(before) + 10
 
 
 def test_changes_nothing_if_an_array_can_not_be_told(fast, vendor, nodes_in_c):
