@@ -11,6 +11,7 @@ from ..base import Argument, NodeSetter, SameContext, SetFunction
 from . import nodes
 from .driver import Driver, Executable, Graph
 from .layouts import POINTER, SIZE, Layouts, address_field, is_plain, kernel_blocks, places
+from .raw_calls import calls_of
 
 _TARGET, _VALUE = (0, 8), (16, 4)
 """Offset and size of what can be changed in ``CUDA_MEMSET_NODE_PARAMS``."""
@@ -47,20 +48,20 @@ class _Node(NamedTuple):
         self, kind: str, params: Any, fields: Sequence[tuple[int, int]], function: str, nbytes: int
     ) -> NodeSetter:
         """Return a setter that writes into a struct of the binding."""
+        calls = calls_of(self.driver)
         start = params.getPtr()
         apply = _call(self, function, params, self.context)
         check = _Check(self.driver, params, self.context)
         blocks = [(start + at, size) for at, size in fields]
-        in_c = self.in_c(function, start, int(self.context))
+        address = calls.set_memcpy if kind == "memcpy" else calls.set_memset
+        in_c = self.in_c(address, start, int(self.context))
         return NodeSetter(kind, blocks, apply, self.enable, check, nbytes=nbytes, function=in_c)
 
-    def in_c(self, function: str, *arguments: int) -> SetFunction | None:
-        """Return a function that sets the parameters, as it is called from C; None if the driver has none."""
-        address = self.driver.address(function, 12000)
-        if not address or not self.driver.current_address:
-            return None
+    def in_c(self, address: int, *arguments: int) -> SetFunction | None:
+        """Return a function that sets the parameters, as it is called from C; None without a condition."""
+        current = self.driver.current_address
         arguments = int(self.executable), int(self.handle), *arguments
-        return SetFunction(address, arguments, SameContext(self.driver.current_address, int(self.context)))
+        return SetFunction(address, arguments, SameContext(current, int(self.context))) if current else None
 
 
 def _kernel_setter(node: _Node) -> NodeSetter:
@@ -87,7 +88,7 @@ def _kernel_setter(node: _Node) -> NodeSetter:
     function, kept = "cuGraphExecKernelNodeSetParams", (buffers, array, size)
     apply = _call(node, function, params, keeps=kept)
     places_of = zip(starts, map(len, blocks), strict=True)
-    in_c = node.in_c(function, params.getPtr())
+    in_c = node.in_c(calls_of(driver).set_kernel, params.getPtr())
     return NodeSetter("kernel", places_of, apply, node.enable, arguments=arguments, function=in_c)
 
 
