@@ -112,11 +112,14 @@ target_take(Guard *self, Target *target, PyObject *how)
 {
     State *state = PyType_GetModuleState(Py_TYPE(self));
     PyObject *result, *finish, *patches, *user;
-    if (state == NULL || !PyArg_ParseTuple(how, "O!OOOO:follow", state->launcher_type, &target->launcher, &result, &finish, &patches, &user))
+    if (state == NULL
+        || !PyArg_ParseTuple(how, "O!OOOO:follow", state->launcher_type, &target->launcher, &result, &finish,
+                             &patches, &user))
         return -1;
     if ((result != Py_None && !PyTuple_CheckExact(result)) || (result == Py_None) != (finish != Py_None)
         || (patches != Py_None && !Py_IS_TYPE(patches, state->patches_type))) {
-        PyErr_SetString(PyExc_TypeError, "calls are repeated with a result in a tuple or with what makes it, and with Patches or None.");
+        PyErr_SetString(PyExc_TypeError,
+                        "calls are repeated with a result in a tuple or what makes it; pass Patches or None, too.");
         return -1;
     }
     target->result = result == Py_None ? NULL : result;

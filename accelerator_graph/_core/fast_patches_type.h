@@ -75,7 +75,8 @@ patches_init(Patches *self, PyObject *now, PyObject *sizes, PyObject *captured, 
         return -1;
     self->arrays = self->now.len / (Py_ssize_t)sizeof(uint64_t);
     if (self->arrays > MOST_ARRAYS || self->alignment == 0) {
-        PyErr_Format(PyExc_ValueError, "patches take at most %d arrays, and an alignment of at least 1.", MOST_ARRAYS);
+        PyErr_Format(PyExc_ValueError, "patches take at most %d arrays, and an alignment of at least 1.",
+                     MOST_ARRAYS);
         return -1;
     }
     if (take_words(sizes, &self->sizes, self->arrays, PyBUF_SIMPLE) < 0
