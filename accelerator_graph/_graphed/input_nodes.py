@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from operator import eq
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._core.streams import Stream
 from ..api import Graph
 from ..backends.base import Recorder
 from ..errors import DriverError
 from .arrays import ArrayType
+from .patches import addresses, patches
 from .signature import Leaves
+
+if TYPE_CHECKING:
+    from .._core._fast import Patches
 
 _SOURCE = (1, 0)
 """The block and the offset of the address that a copy reads from."""
@@ -38,7 +44,7 @@ class InputNodes:
         Beside it the graph is captured.
     leaves, statics : sequence of arrays
         The arrays of the call that is captured, and the static ones.
-    array_types : sequence of ArrayType
+    array_types : sequence of ArrayType, or a mapping
         Their types.
     indices : sequence of int
         Which of them are copied.
@@ -49,7 +55,7 @@ class InputNodes:
         stream: Stream,
         leaves: Leaves,
         statics: Sequence[Any],
-        array_types: Sequence[ArrayType],
+        array_types: Sequence[ArrayType] | Mapping[int, ArrayType],
         indices: Sequence[int],
     ) -> None:
         self._nodes: list[InputNode] = []  # in the order of recording
@@ -58,8 +64,15 @@ class InputNodes:
                 self._add(i, leaves[i], statics[i], array_types[i])
         self.arguments = {node.argument for node in self._nodes}
         """The arguments that are copied by nodes."""
-        self._sources = [0] * len(self._nodes)
+        self._sources = addresses([0] * len(self._nodes))
+        """Where each node reads; 0 if that is not known, or a copy."""
         self._setters: list[Callable[[int], None]] = []
+        self._enablers: list[Callable[[bool], None] | None] = []
+        self._enabled: list[bool | None] = [True] * len(self._nodes)
+        """Whether later runs have each node; None if an interrupt has left that unknown."""
+        self._statics = [node.static for node in self._nodes]
+        self.patches: Patches | None = None
+        """What has the nodes read elsewhere in C."""
 
     def _add(self, i: int, leaf: Any, static: Any, array_type: ArrayType) -> None:
         address, altered = array_type.address, array_type.altered
@@ -84,29 +97,46 @@ class InputNodes:
         assert runner.executable is not None
         made = runner.captured.value, runner.executable.value
         found = [runner.captured.recorder.node_setter(*made, node) for node in range(len(self._nodes))]
-        self._setters = [each.words([_SOURCE]) for each in found if each is not None and each.blocks]
-        return len(self._setters) == len(self._nodes)
+        settable = [each for each in found if each is not None and each.blocks]
+        self._setters = [each.words([_SOURCE]) for each in settable]
+        self._enablers = [each.enable for each in settable]
+        if len(settable) < len(self._nodes):
+            return False
+        sizes = [node.nbytes for node in self._nodes]
+        own = [(start, start + nbytes) for start, nbytes in zip(self._statics, sizes, strict=True)]
+        words = [(each, [(*_SOURCE, number, 0)]) for number, each in enumerate(settable)]
+        self.patches = patches(self._sources, sizes, self._statics, 1, own, words)
+        return True
 
     def read_from(self, leaves: Leaves) -> None:
         """Have the next run read these arrays."""
         sources = self._sources
-        for number, (argument, address_of, altered, static, _, array_type) in enumerate(self._nodes):
-            leaf = leaves[argument]
-            address = address_of(leaf)
-            if altered is not None and altered(leaf):
-                address = 0
+        given = addresses([_address(node, leaves[node.argument]) for node in self._nodes])
+        if 0 not in given and (given == sources or self._move(given)):
+            return
+        for number, node in enumerate(self._nodes):
+            address = given[number]
             if address != sources[number] or address == 0:
                 sources[number] = 0  # nobody knows, if this is interrupted
-                if address in (0, static) or not self._set(number, address):
-                    copy = array_type.empty_like(leaf)  # freed in the order of the stream
-                    array_type.assign(copy, leaf)
-                    self._setters[number](address_of(copy))
-                else:
+                if address == node.static and self._enable(number, wanted=False):
+                    continue
+                self._enable(number, wanted=True)
+                if address not in (0, node.static) and self._set(number, address):
                     sources[number] = address
+                else:
+                    leaf = leaves[node.argument]
+                    copy = node.array_type.empty_like(leaf)  # freed in the order of the stream
+                    node.array_type.assign(copy, leaf)
+                    self._setters[number](node.address(copy))
 
-    def addresses(self, count: int) -> list[int] | None:
+    def addresses(self, count: int) -> array[int] | None:
         """Return where the nodes read `count` arrays; None if they do not, or from copies of them."""
         return self._sources if len(self._sources) == count and all(self._sources) else None
+
+    def _move(self, given: array[int]) -> bool:
+        """Have all nodes read at these addresses; return False if that can't be done at once."""
+        in_place = any(map(eq, given, self._statics))
+        return self.patches is not None and not in_place and self.patches.move(given)
 
     def _set(self, number: int, address: int) -> bool:
         try:
@@ -114,6 +144,20 @@ class InputNodes:
         except DriverError:  # memory of another kind than that of the first call
             return False
         return True
+
+    def _enable(self, number: int, *, wanted: bool) -> bool:
+        """Have later runs make a copy or leave it out; return False if that can't be changed."""
+        enable = self._enablers[number]
+        if enable is not None and self._enabled[number] is not wanted:
+            self._enabled[number] = None
+            enable(wanted)
+            self._enabled[number] = wanted
+        return enable is not None
+
+
+def _address(node: InputNode, leaf: Any) -> int:
+    """Return where an array is; 0 if its elements are not what its bytes say."""
+    return 0 if node.altered is not None and node.altered(leaf) else node.address(leaf)
 
 
 def same_bytes(x: Any, y: Any) -> int:

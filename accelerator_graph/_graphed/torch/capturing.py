@@ -10,7 +10,8 @@ from ..._core.streams import Stream
 from ...api import Graph, graph
 from ...backends.base import Recorder
 from ...errors import UnsupportedError
-from .copy_nodes import CopyNodes
+from ..arrays import array_type_of
+from ..input_nodes import InputNodes
 
 
 class CapturedPass:
@@ -20,7 +21,7 @@ class CapturedPass:
         self._side = side
         self._pool = pool
         self.graph: Graph = Graph()
-        self.nodes: CopyNodes | None = None
+        self.nodes: InputNodes | None = None
         """The copies that are nodes of the graph, if there are any."""
 
     def capture(self, run: Callable[[], None]) -> None:
@@ -34,7 +35,9 @@ class CapturedPass:
         Then the pass is captured without them, if it can run `again`.
         """
         statics = [each.detach() for each in targets]
-        nodes = CopyNodes(self._side, statics)
+        types = {i: array_type_of(each) for i, each in enumerate(statics)}
+        known = {i: each for i, each in types.items() if each is not None}
+        nodes = InputNodes(self._side, statics, statics, known, [*known])
         sources = [each.clone() if i in nodes.arguments else each for i, each in enumerate(statics)]
         self.graph = Graph(keep_graph=True)
         with graph(self.graph, self._pool, self._side):

@@ -8,8 +8,8 @@ from operator import is_
 from typing import Any
 
 from ...errors import GraphStateError
+from ..input_nodes import InputNodes
 from .captured_passes import Passes
-from .copy_nodes import CopyNodes
 from .fixed_addresses import FixedAddresses
 from .static_tensors import GradAliases, copying, storage_of
 
@@ -33,7 +33,7 @@ def replaying(
     forward: Prepare,
     backward: Prepare,
     aliases: GradAliases,
-    nodes: tuple[CopyNodes | None, CopyNodes | None],
+    nodes: tuple[InputNodes | None, InputNodes | None],
 ) -> Callable[..., Any]:
     """Return the callable that replays captured passes, and drop the graph that autograd has made.
 
@@ -112,7 +112,7 @@ def _forward(
     outputs: list[Any],
     calls: _Calls,
     aliases: GradAliases,
-    nodes: CopyNodes | None,
+    nodes: InputNodes | None,
 ) -> Run:
     """Return what replays the forward pass on arguments, which parameters may follow."""
     copy_in = copying(passes.torch, f"{passes.name}: argument", passes.statics, nodes)
@@ -140,7 +140,7 @@ def _backward(
     outputs: list[Any],
     constant: list[int],
     aliases: GradAliases,
-    nodes: CopyNodes | None,
+    nodes: InputNodes | None,
 ) -> Run:
     """Return what replays the backward pass on gradients of all outputs, and returns those of the inputs.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
 
-from .copy_nodes import CopyNodes
+from ..input_nodes import InputNodes
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -35,7 +35,7 @@ def grad_aliases_of(pool: Hashable) -> GradAliases:
 
 
 def copying(
-    torch: Any, what: str, targets: Sequence[Any], nodes: CopyNodes | None = None
+    torch: Any, what: str, targets: Sequence[Any], nodes: InputNodes | None = None
 ) -> Callable[[Sequence[Any]], None]:
     """Return what copies values to static tensors, except values that are those tensors already.
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ...errors import UnsupportedError
-from ..base import Argument, NodeSetter
+from ..base import Argument, NodeSetter, SameContext, SetFunction
 from . import nodes
 from .driver import Driver, Executable, Graph
 from .layouts import POINTER, SIZE, Layouts, address_field, is_plain, kernel_blocks, places
+from .raw_calls import calls_of
 
 _TARGET, _VALUE = (0, 8), (16, 4)
 """Offset and size of what can be changed in ``CUDA_MEMSET_NODE_PARAMS``."""
@@ -20,10 +21,11 @@ _ADDRESSES = {"srcHost": 40, "srcDevice": 48, "dstHost": 128, "dstDevice": 136}
 
 
 def node_setter(driver: Driver, graph: Graph, executable: Executable, index: int) -> NodeSetter | None:
-    """Return what changes one kernel, copy or fill; None for other nodes.
+    """Return what changes one kernel, copy or fill; None for other nodes, and for fills of several rows.
 
-    Copies and fills of several rows, and copies of arrays, can only be enabled and disabled; kernels as well
-    if the driver is too old to tell their arguments.
+    Copies of several rows and of arrays can only be enabled and disabled; kernels as well if the driver is
+    too old to tell their arguments. Fills can't be disabled: with driver 580 their neighbours lose their
+    order, and the context can be lost.
     """
     handle = nodes.node_handles(driver, graph.handle)[index]
     return setter_of(driver, handle, executable, graph.context)
@@ -49,14 +51,30 @@ class _Node(NamedTuple):
         self.driver.call_in(self.context, *args)
 
     def in_struct(
-        self, kind: str, params: Any, fields: Sequence[tuple[int, int]], function: str, nbytes: int
+        self,
+        kind: str,
+        params: Any,
+        fields: Sequence[tuple[int, int]],
+        function: str,
+        nbytes: int,
+        can_be_disabled: bool = True,
     ) -> NodeSetter:
         """Return a setter that writes into a struct of the binding."""
+        calls = calls_of(self.driver)
         start = params.getPtr()
         apply = _call(self, function, params, self.context)
         check = _Check(self.driver, params, self.context)
         blocks = [(start + at, size) for at, size in fields]
-        return NodeSetter(kind, blocks, apply, self.enable, check, nbytes=nbytes)
+        enable = self.enable if can_be_disabled else None
+        address = calls.set_memcpy if kind == "memcpy" else calls.set_memset
+        in_c = self.in_c(address, start, int(self.context))
+        return NodeSetter(kind, blocks, apply, enable, check, nbytes=nbytes, function=in_c)
+
+    def in_c(self, address: int, *arguments: int) -> SetFunction | None:
+        """Return a function that sets the parameters, as it is called from C; None without a condition."""
+        current = self.driver.current_address
+        arguments = int(self.executable), int(self.handle), *arguments
+        return SetFunction(address, arguments, SameContext(current, int(self.context))) if current else None
 
 
 def _kernel_setter(node: _Node) -> NodeSetter:
@@ -83,7 +101,8 @@ def _kernel_setter(node: _Node) -> NodeSetter:
     function, kept = "cuGraphExecKernelNodeSetParams", (buffers, array, size)
     apply = _call(node, function, params, keeps=kept)
     places_of = zip(starts, map(len, blocks), strict=True)
-    return NodeSetter("kernel", places_of, apply, node.enable, arguments=arguments)
+    in_c = node.in_c(calls_of(driver).set_kernel, params.getPtr())
+    return NodeSetter("kernel", places_of, apply, node.enable, arguments=arguments, function=in_c)
 
 
 def _copy_setter(node: _Node) -> NodeSetter:
@@ -94,14 +113,16 @@ def _copy_setter(node: _Node) -> NodeSetter:
     return node.in_struct("memcpy", params, fields, "cuGraphExecMemcpyNodeSetParams", params.WidthInBytes)
 
 
-def _fill_setter(node: _Node) -> NodeSetter:
+def _fill_setter(node: _Node) -> NodeSetter | None:
     params = node.driver.call("cuGraphMemsetNodeGetParams", node.handle)
-    fields = [_TARGET, _VALUE] if params.height <= 1 else []
+    if params.height > 1:
+        return None
     nbytes = params.elementSize * params.width
-    return node.in_struct("memset", params, fields, "cuGraphExecMemsetNodeSetParams", nbytes)
+    function = "cuGraphExecMemsetNodeSetParams"
+    return node.in_struct("memset", params, [_TARGET, _VALUE], function, nbytes, can_be_disabled=False)
 
 
-_SETTERS: dict[str, Callable[[_Node], NodeSetter]] = {
+_SETTERS: dict[str, Callable[[_Node], NodeSetter | None]] = {
     "kernel": _kernel_setter,
     "memcpy": _copy_setter,
     "memset": _fill_setter,
