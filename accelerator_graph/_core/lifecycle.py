@@ -9,10 +9,9 @@ from .._interpreter.sure_exit import sure_exit
 from ..errors import EmptyGraphWarning, GraphStateError
 from . import ownership, pools, states
 from .capture import Capture
-from .capture_plan import CapturePlan
+from .capture_plan import CapturePlan, check_mode
 from .current_stream import stream_to_capture
 from .graph_base import GraphBase
-from .modes import check_mode
 from .replay import Runner
 
 if TYPE_CHECKING:
