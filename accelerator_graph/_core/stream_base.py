@@ -1,4 +1,4 @@
-"""What a stream is made of, who owns it, and the work that is enqueued through it."""
+"""The parts of a stream, its owners, and the work that is enqueued through it."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ class StreamBase(StreamWork):
 
     @property
     def _dead(self) -> str:
-        """Why it can't be used any more; empty as long as it can."""
+        """Why it can't be used any more; empty while it can."""
         if self._closed:
             return "was closed"
         return "" if self._forks == ownership.forks else "was made before this process was forked"
