@@ -11,6 +11,7 @@ from . import _core, inspection
 from ._core import capture_table, ownership, pools, states
 from ._core.call_site import caller
 from ._core.capture_plan import CaptureMode, CapturePlan, check_mode
+from ._core.changing import Changing, refuse_in_a_change
 from ._core.extension import calling
 from ._core.graph_base import GraphBase
 from ._core.lifecycle import Lifecycle
@@ -147,7 +148,8 @@ class Graph(Lifecycle):
         runner = self._runner_for("instantiate()")
         if runner.executable is not None and not self._keep_graph:
             raise self._refusal("instantiate()", states.HAS_EXECUTABLE)
-        self._instantiate(runner)
+        with Changing(runner, "instantiate()"):
+            self._instantiate(runner)
 
     @calling(vars(GraphBase)["_launch"])
     def replay(self, stream: object = None) -> None:
@@ -233,6 +235,9 @@ class Graph(Lifecycle):
         if self._capture is not None:
             self._capture_here("reset()")
             self._forget_capture()
+        runner = self._runner
+        if runner is not None:
+            refuse_in_a_change(runner, "reset()")
         try:
             self._release()
         except BaseException:  # an interrupt
@@ -273,7 +278,7 @@ class Graph(Lifecycle):
         `current_graph` is another graph meanwhile. Raises as `update` does.
         """
         self._check("recapture()")
-        return _core.Recapture(self, self._like(self.pool() if pool is None else pool))
+        return _core.Recapture(self, self._like(pool))
 
     def clone(self) -> Graph:
         """Return another graph, kept and without an executable, that does the same work.

@@ -2,7 +2,7 @@
  * and of a stream. What is out of the ordinary is left to a callable in Python: a capture under way, a
  * graph that was reset, another thread that launches the same executable, an error.
  * Guard does the same for the calls of a graphed function, and Watch for the events of a capture that is
- * diagnosed. `call_each` reads a graph.
+ * diagnosed. `call_each` reads a graph, Ask and Recorded ask for one number. Relaxed lets a thread make calls that a capture does not permit.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -24,6 +24,7 @@ typedef struct {
     PyTypeObject *launch_type;
     PyTypeObject *lock_type;
     PyTypeObject *launcher_type;
+    PyTypeObject *relaxed_type;
 } State;
 
 static int
@@ -51,6 +52,8 @@ let_go(PyObject *op)
 #include "fast_guard.h"
 #include "fast_guard_type.h"
 #include "fast_calls.h"
+#include "fast_ask.h"
+#include "fast_relaxed.h"
 #include "fast_watch.h"
 #if PY_VERSION_HEX >= 0x030C0000
 #include "fast_watch_monitoring.h"
@@ -75,9 +78,12 @@ module_exec(PyObject *module)
     state->lock_type = add_type(module, &lock_spec);
     state->launch_type = add_type(module, &launch_spec);
     state->launcher_type = add_type(module, &launcher_spec);
-    if (state->lock_type == NULL || state->launch_type == NULL || state->launcher_type == NULL)
+    state->relaxed_type = add_type(module, &relaxed_spec);
+    if (state->lock_type == NULL || state->launch_type == NULL || state->launcher_type == NULL
+        || state->relaxed_type == NULL)
         return -1;
-    PyType_Spec *others[] = {&follower_spec, &method_spec, &guard_spec, &watch_spec};
+    PyType_Spec *others[] = {&follower_spec, &method_spec, &guard_spec,   &watch_spec,
+                             &ask_spec,      &recorded_spec, &relaxing_spec};
     for (size_t i = 0; i < Py_ARRAY_LENGTH(others); i++) {
         PyTypeObject *type = add_type(module, others[i]);
         if (type == NULL)
@@ -96,6 +102,7 @@ module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->lock_type);
     Py_VISIT(state->launch_type);
     Py_VISIT(state->launcher_type);
+    Py_VISIT(state->relaxed_type);
     return 0;
 }
 
@@ -106,6 +113,7 @@ module_clear(PyObject *module)
     Py_CLEAR(state->lock_type);
     Py_CLEAR(state->launch_type);
     Py_CLEAR(state->launcher_type);
+    Py_CLEAR(state->relaxed_type);
     return 0;
 }
 

@@ -241,6 +241,73 @@ class Watch:
 
     def __call__(self, frame: FrameType, event: str, arg: Any, /) -> Any: ...
 
+@final
+class Ask:
+    """Asks a driver for a number of an object.
+
+    Parameters
+    ----------
+    function : int
+        Address of an ``int function(void *handle, void *answer)``, or of one without the handle. The answer
+        has at most 8 bytes, and is 0 where the function does not write.
+    failed : callable
+        Takes a code that is not 0, and raises.
+    """
+
+    def __init__(self, function: int, failed: Callable[[int], object]) -> None: ...
+    def __call__(self, handle: Any = ..., /) -> int:
+        """Return the answer for a handle, or an object that `int` makes one."""
+
+@final
+class Recorded:
+    """Asks CUDA how many nodes a capture has recorded.
+
+    Parameters
+    ----------
+    info, nodes : int
+        Addresses of ``cuStreamGetCaptureInfo`` and ``cuGraphGetNodes``.
+    edges : bool
+        The former is the function that tells of edges, too.
+    failed : callable
+        Takes a code that is not 0, and raises.
+    """
+
+    def __init__(self, info: int, nodes: int, edges: bool, failed: Callable[[int], object]) -> None: ...
+    def __call__(self, stream: Any, /) -> int | None:
+        """Return the number; None if the stream is not capturing, or the capture is broken."""
+
+@final
+class Relaxing:
+    """Makes a `Relaxed` for a context.
+
+    Parameters
+    ----------
+    current : int
+        Address of an ``int current(void **context)``.
+    set_current : int
+        Address of an ``int set_current(void *context)``.
+    exchange : int
+        Address of an ``int exchange(int *mode)``, which sets the thread's capture mode and tells the former.
+    mode : int
+        The relaxed mode.
+    failed : callable
+        Takes the number of one of these functions, from 0, and its code that is not 0, and raises.
+    """
+
+    def __init__(
+        self, current: int, set_current: int, exchange: int, mode: int, failed: Callable[[int, int], object]
+    ) -> None: ...
+    def __call__(self, context: Any, /) -> Relaxed: ...
+
+@final
+class Relaxed:
+    """A context is current, and calls of this thread disturb no capture. Afterwards both are as before."""
+
+    def __enter__(self) -> None: ...
+    def __exit__(self, *exc: object) -> None: ...
+    def run(self, work: Callable[..., Any], *args: Any, **how: Any) -> Any:
+        """Return what the work returns, done inside."""
+
 def call_each(
     objects: bytes, questions: tuple[tuple[int, bytes, int], ...], other: int = 0, /
 ) -> tuple[int, int, bytes]:

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .._interpreter.sure_exit import run_inside
 from ..backends.base import Backend, CaptureStatus
 from ..errors import (
     AcceleratorGraphError,
@@ -57,7 +56,8 @@ class Capture(CaptureBase):
         mode : str
             One of `capture_plan.MODES`.
         prepare : Stream, optional
-            Let the frameworks get ready first, and wait until the work on that stream is done.
+            Let the frameworks release what they cache first, unless a capture is under way, and wait until
+            the work on that stream is done.
         idle : bool
             It is done.
         generators : sequence
@@ -68,14 +68,18 @@ class Capture(CaptureBase):
             Makes the observation that watches the capture once it has begun.
         """
         backend, native = self.backend, self.native
-        self.mode = mode = native_mode(backend, mode)
+        self.mode = mode = backend.capture_modes[0] if mode == "default" else native_mode(backend, mode)
         if backend.capture_status(native) is not CaptureStatus.NONE:
             fact = captured_by(self.stream)
             raise capture_error(f"{self.subject} did not begin", reason="foreign_capture", fact=fact)
         self.lease.begin(backend.name, self.stream._device)
-        frameworks = stream_stack.taking_part(backend)
-        if prepare is not None:
-            self._prepare(prepare, idle, frameworks)
+        frameworks = stream_stack.taking_part(backend) if self.frameworks is None else self.frameworks
+        if prepare is not None and not capture_table.live:
+            for framework in frameworks:
+                framework.prepare(self.stream._device)
+        if prepare is not None and not idle:
+            with backend.relaxed(prepare._native):
+                backend.synchronize(prepare._native)
         pool = self.lease.id if frameworks else (0, 0)
         self._enter(frameworks, pool)
         recorder: FrameworkRecorder | None = None
@@ -90,7 +94,7 @@ class Capture(CaptureBase):
         except DriverError as error:
             raise capture_error(f"{self.subject} did not begin", error) from error
         if recorder is not None:
-            self.lease.shown = recorder.pool
+            self.lease.recorded = recorder.pool
         if used is not None:
             for framework in frameworks:
                 self._undos.extend(filter(None, (framework.observe(self.lease.shown, used),)))
@@ -101,14 +105,6 @@ class Capture(CaptureBase):
         if observer is not None:
             self.observation = observer(self)
             self.observation.begin()
-
-    def _prepare(self, stream: Stream, idle: bool, frameworks: Sequence[Framework]) -> None:
-        """Release what frameworks cache, unless a capture is under way, and wait for a stream's work."""
-        if not capture_table.live:
-            for framework in frameworks:
-                framework.prepare(self.stream._device)
-        if not idle:
-            run_inside(self.backend.relaxed(stream._native), self.backend.synchronize, stream._native)
 
     def _enter(self, frameworks: Sequence[Framework], pool: PoolId) -> None:
         """Take this thread and the frameworks into the capture, until `_leave`."""

@@ -13,8 +13,10 @@ from ..errors import AcceleratorGraphError, GraphStateError
 from .stream_messages import describe
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..backends.base import Recorder
-    from ..interop.base import Collective, Undo
+    from ..interop.base import Collective, Framework, Undo
     from . import capture_table
     from .call_site import Site
     from .capture_plan import CaptureMode
@@ -41,7 +43,7 @@ class CaptureBase:
     stream : Stream
         The stream to capture.
     home : Stream
-        Where replays will go.
+        Where replays will go: a hold that nobody else can close.
     lease : Lease
         The graph's part in a pool.
     retained : int
@@ -60,6 +62,7 @@ class CaptureBase:
         "begun_at",
         "collectives",
         "events",
+        "frameworks",
         "home",
         "labels",
         "lease",
@@ -83,12 +86,13 @@ class CaptureBase:
     ) -> None:
         self._graph = ref(graph)  # which holds this capture; the thread holds the graph
         self.stream = stream
-        self.home = home.held()
+        self.home = home
         self.lease = lease
         self.retained = retained
         self.backend = stream._backend
         self.native = stream._native
         self.recorder: Recorder = stream._backend
+        self.frameworks: Sequence[Framework] | None = None
         here = this_thread()
         self.thread = here.thread
         self.begun_at: Site | None = None

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from ..backends.base import Backend
 from ..backends.base import CaptureMode as CaptureMode
 from ..errors import UnsupportedError
 from .pools import AnyPool
 from .streams import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..interop.base import Framework
 
 MODES: tuple[CaptureMode, ...] = get_args(CaptureMode)
 """The capture modes; only ``"default"`` is portable."""
@@ -56,9 +61,24 @@ class CapturePlan:
         The device has been waited for already.
     finds_inputs : bool or None
         Watch the arrays that captured work uses.
+    frameworks : sequence or None
+        Those that take part. None if they were not looked for.
+    default : Stream or None
+        A hold on `home` that nobody closes, if that is known to be a framework's default stream, which never
+        captures.
     """
 
-    __slots__ = ("finds_inputs", "home", "idle", "mode", "pool", "prepare", "stream")
+    __slots__ = (
+        "default",
+        "finds_inputs",
+        "frameworks",
+        "home",
+        "idle",
+        "mode",
+        "pool",
+        "prepare",
+        "stream",
+    )
 
     def __init__(
         self,
@@ -75,3 +95,5 @@ class CapturePlan:
         self.prepare = prepare
         self.idle = False
         self.finds_inputs: bool | None = None
+        self.frameworks: Sequence[Framework] | None = None
+        self.default: Stream | None = None

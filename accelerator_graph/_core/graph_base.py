@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from .._interpreter.environment import is_unset
 from .._interpreter.integers import boolean
 from ..backends import registry
 from ..errors import GraphStateError
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from .replay import Runner
 
 T = TypeVar("T")
+
+_VARIABLES = switches.VARIABLES.values()
 
 
 class GraphBase:
@@ -74,18 +77,23 @@ class GraphBase:
     ) -> None:
         if not isinstance(keep_graph, bool):
             raise TypeError(f"keep_graph must be True or False, not {keep_graph!r}; a pool goes to pool=.")
+        if progress is not False or timing is not False:
+            boolean(progress, "progress")
+            boolean(timing, "timing")
         if pool is not None:
             pools.check_pool(pool)
         self._keep_graph = keep_graph
-        self._shows_progress = boolean(progress, "progress")
-        self._timing = boolean(timing, "timing")
+        self._shows_progress = progress
+        self._timing = timing
         self._debug = False
         self._graph_pool = pool
-        self._mode = check_mode(capture_error_mode)
+        self._mode = "default" if capture_error_mode == "default" else check_mode(capture_error_mode)
         self._backend_name = None if backend is None else registry.get(backend).name
         self._given_stream = None if stream is None else as_stream(stream, backend)
-        self._finds_inputs = switches.is_on(check_input_liveness, switches.LIVENESS)
-        self._diagnose = switches.is_on(diagnose, switches.DIAGNOSE)
+        self._finds_inputs = self._diagnose = False
+        if check_input_liveness is not None or diagnose is not None or not is_unset(*_VARIABLES):
+            self._finds_inputs = switches.is_on(check_input_liveness, switches.LIVENESS)
+            self._diagnose = switches.is_on(diagnose, switches.DIAGNOSE)
         self._watched: Watchlist | None = None
         self._retained: list[object] | None = None
         self._generators: tuple[object, ...] = ()
@@ -115,9 +123,10 @@ class GraphBase:
         """``"empty"``, ``"capturing"``, ``"captured"`` (no executable yet) or ``"ready"``."""
         if self._capture is not None:
             return "capturing"
-        if self._runner is None:
+        runner = self._runner
+        if runner is None:
             return "empty"
-        return "captured" if self._runner.executable is None else "ready"
+        return "captured" if runner.executable is None else "ready"
 
     def _check(self, what: str) -> None:
         """Raise `GraphStateError` if an operation is not allowed in the present state."""

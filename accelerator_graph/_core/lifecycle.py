@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from .._interpreter.process import this_thread
 from .._interpreter.sure_exit import sure_exit
 from ..errors import EmptyGraphWarning, GraphStateError
 from . import ownership, pools, states
@@ -40,7 +41,8 @@ class Lifecycle(GraphBase):
         EmptyGraphWarning
             Nothing was captured.
         """
-        self._check("capture_end()")
+        if self._capture is None:
+            self._check("capture_end()")
         self._end()
 
     def _exit(
@@ -70,10 +72,12 @@ class Lifecycle(GraphBase):
         finds_inputs = self._finds_inputs if plan.finds_inputs is None else plan.finds_inputs
         ownership.drain()
         target = plan.stream or self._given_stream or stream_to_capture(self._backend_name)
-        target._check()
+        if target._closed or target._forks != ownership.forks:
+            target._check()
         home = plan.home or target
         try:
-            capture = self._capture = Capture(self, target, home, lease, len(self._retained or ()))
+            hold = plan.default or home.held()
+            capture = self._capture = Capture(self, target, hold, lease, len(self._retained or ()))
             if self._shows_progress:
                 from .progress import Progress
 
@@ -88,9 +92,10 @@ class Lifecycle(GraphBase):
                 self._watched = Watchlist()
             used = None if self._watched is None else self._watched.begin()
             prepare = home if plan.prepare else None
-            if prepare is not None and home is not target and home._is_capturing():
+            if not (prepare is None or home is target or plan.default is not None) and home._is_capturing():
                 prepare = target
             uses = used if finds_inputs else None
+            capture.frameworks = plan.frameworks
             capture.begin(mode, prepare, plan.idle, self._generators, uses, self._observer())
             self._home, self._lost = home, ""
         except BaseException:
@@ -114,7 +119,9 @@ class Lifecycle(GraphBase):
             if self._retained:
                 runner.retained = tuple(self._retained[capture.retained :])
                 del self._retained[capture.retained :]
-            if runner.is_empty(capture.own_nodes()):
+            events = capture.progress is not None or capture.events is not None
+            own = capture.own_nodes() if events else 0
+            if runner.counted == own or (runner.counted is None and runner.is_empty(own)):
                 self._found_empty(capture.subject)
             if capture.observation is not None:
                 capture.observation.succeeded()
@@ -142,7 +149,7 @@ class Lifecycle(GraphBase):
         """Return the capture that is under way, if this thread may end it."""
         capture = self._capture
         assert capture is not None
-        if not capture.is_here():
+        if capture._identity() is not this_thread():
             capture.check_thread(what)
         return capture
 
@@ -168,9 +175,10 @@ class Lifecycle(GraphBase):
 
     def _release(self) -> None:
         """Release what was captured, and everything that is kept for it. May be called again."""
-        if self._runner is not None:
-            self._runner.end("the graph was reset; capture again, and bind() again")
-            self._runner.lease.release()
+        runner = self._runner
+        if runner is not None:
+            runner.end("the graph was reset; capture again, and bind() again")
+            runner.lease.release()
         self._retained = None
         self._watched = None
         self._empty()

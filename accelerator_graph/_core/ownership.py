@@ -10,7 +10,7 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import starmap
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
@@ -28,8 +28,17 @@ if TYPE_CHECKING:
         def _after_fork(self) -> None: ...
 
 
-_tracked: dict[int, weakref.ref[_Tracked]] = {}
-"""The graphs by their `id`: a `WeakSet` would take ten times as long, in Python."""
+class _Ref(weakref.ref["_Tracked"]):
+    """A weak reference that is only equal to itself, even if its object can't be hashed."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
+
+_tracked: set[_Ref] = set()
+"""The graphs. A `WeakSet` would take ten times as long, in Python."""
+_forget = _tracked.discard
 
 forks = 0
 """The number of forks between this process and the first one."""
@@ -63,7 +72,7 @@ class Finalizer:
     def __init__(self, backend: Backend | None, value: Any, *keeps: object) -> None:
         self.backend = backend
         self.value = value
-        self.keeps = keeps and [(each, each._hold) if isinstance(each, Finalizer) else each for each in keeps]
+        self.keeps = keeps and (*keeps, *[each._hold for each in keeps if isinstance(each, Finalizer)])
         self._hold = object()  # those that keep this one refer to it as well
         self._forks = forks  # last: without it, an interrupt came before
 
@@ -84,10 +93,6 @@ class Finalizer:
         if self.backend is None or not live:
             return False
         return self.disturbs_captures() and disturbed_by(self.backend)
-
-    def is_void(self) -> bool:
-        """Return True if this was made before a fork, or an interrupt left it half made."""
-        return getattr(self, "_forks", None) != forks
 
 
 class Callback(Finalizer):
@@ -130,8 +135,12 @@ class Owned(Finalizer):
     backend: Backend
 
     def __init__(self, recorder: Recorder, backend: Backend, value: Any, *keeps: object) -> None:
-        self.recorder = recorder
-        Finalizer.__init__(self, backend, value, *keeps)
+        self.recorder = recorder  # the rest as in `Finalizer`: each capture makes two
+        self.backend = backend
+        self.value = value
+        self.keeps = keeps and (*keeps, *[each._hold for each in keeps if isinstance(each, Finalizer)])
+        self._hold = object()
+        self._forks = forks
 
     def disturbs_captures(self) -> bool:
         """Return what the recorder says."""
@@ -140,13 +149,12 @@ class Owned(Finalizer):
 
 def track(graph: _Tracked) -> None:
     """Have a forked child tell this graph that it can't be used any more."""
-    key = id(graph)
-    _tracked[key] = weakref.ref(graph, partial(_tracked.pop, key))
+    _tracked.add(_Ref(graph, _forget))
 
 
 def tracked() -> list[_Tracked]:
     """Return the graphs that are there."""
-    return [graph for each in list(_tracked.values()) if (graph := each()) is not None]
+    return [graph for each in list(_tracked) if (graph := each()) is not None]
 
 
 def drain() -> None:
@@ -165,8 +173,8 @@ def drain() -> None:
             _move(_queue, taken)
             due = taken[0]
             try:
-                if due.is_void():
-                    pass
+                if getattr(due, "_forks", None) != forks:
+                    pass  # it was made before a fork, or an interrupt left it half made
                 elif due.has_to_wait():
                     waiting += 1
                     _move(taken, _queue)

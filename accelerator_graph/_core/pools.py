@@ -123,11 +123,14 @@ class Lease:
         As `check_pool`.
     """
 
-    __slots__ = ("__weakref__", "_id", "_pool", "_shown")
+    __slots__ = ("__weakref__", "_id", "_pool", "recorded")
+
+    recorded: PoolId | None
+    """The id that the framework knows the pool by which has recorded the graph."""
 
     def __init__(self, pool: object) -> None:
         self._id = None if pool is None else check_pool(pool)
-        self._shown: PoolId | None = None
+        self.recorded = None
         self._pool: _Pool | None = None
 
     def begin(self, backend: str, device: int) -> None:
@@ -170,24 +173,20 @@ class Lease:
         """The id of the pool. A new pool gets one when this is first read."""
         with _lock:
             if self._id is None:
-                self._id = (_new_number(), 0)
-                if self._pool is not None:
-                    _pools[self._id] = self._pool
+                self._id, pool = (_new_number(), 0), self._pool
+                if pool is not None:
+                    _pools[self._id] = pool
             return self._id
 
     @property
     def shown(self) -> PoolId:
         """The id that frameworks know the pool by."""
-        return self._shown or self.id
-
-    @shown.setter
-    def shown(self, pool: PoolId | None) -> None:
-        self._shown = pool
+        return self.recorded or self.id
 
     def shared(self) -> Lease:
         """Return another graph's part in the same pool."""
         other = Lease(self.id)
-        other._shown, other._pool = self._shown, self._pool
+        other.recorded, other._pool = self.recorded, self._pool
         return other
 
     def captured(self) -> None:

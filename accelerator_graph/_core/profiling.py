@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -52,17 +52,14 @@ class Measured(NamedTuple):
     """Of the nodes that the vendor's profiler has seen, by replay."""
 
 
-def checked_replays(replays: int) -> int:
-    """Return how many replays to time; raise TypeError or ValueError for what is no such number."""
+def checked(replays: int, state: Iterable[object] | None, kernels: bool) -> tuple[int, list[object], bool]:
+    """Return the arguments of `Graph.profile`; raise TypeError or ValueError for wrong ones."""
     replays = integer(replays, "profile: replays")
     if replays < 1:
         raise ValueError(f"profile: replays must be 1 or more, not {replays}.")
-    return replays
-
-
-def checked_kernels(kernels: bool) -> bool:
-    """Return whether single kernels are timed; raise TypeError for what is neither True nor False."""
-    return boolean(kernels, "profile: kernels")
+    if state is not None and not isinstance(state, Iterable):
+        raise TypeError(f"profile: state must be an iterable of arrays, not {state!r}.")
+    return replays, [] if state is None else list(state), boolean(kernels, "profile: kernels")
 
 
 def measure(

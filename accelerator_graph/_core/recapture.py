@@ -41,9 +41,10 @@ class Recapture:
         graph, fresh = self._graph, self._fresh
         runner = graph._runner_for("recapture()")
         fresh._check("capture_begin()")
+        self.update = None
         stream, home = graph._given_stream, None
         if stream is None and runner.beside:
-            stream, home = beside_current(graph._backend_name, wait=False)
+            stream, home, _ = beside_current(graph._backend_name, wait=False)
         elif stream is None and isinstance(runner.home._owner, FrameworkCurrent):
             stream = stream_to_capture(graph._backend_name)
         elif stream is None:
@@ -56,7 +57,8 @@ class Recapture:
                 "graph's device current."
             )
         fresh._guard = if_skipped(self, fresh._recover)
-        fresh._enter(CapturePlan(stream, home, prepare=True))
+        pool = runner.lease.shown if fresh._graph_pool is None else None
+        fresh._enter(CapturePlan(stream, home, pool, prepare=True))
         return self
 
     @sure_exit
@@ -70,8 +72,8 @@ class Recapture:
             else:
                 fresh.__exit__(kind, exc, trace)
             if exc is None:
-                graph._check("recapture()")
-                self.update = give(own_work(fresh), graph, "recapture()")
+                runner = graph._runner_for("recapture()")
+                self.update = give(own_work(fresh), graph, runner, "recapture()")
         except BaseException:
             fresh._recover()
             raise

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..backends.base import GraphContents
     from ..interop.base import Framework
     from .captured import Captured
+    from .changing import Changing
     from .memory import Measured
     from .pools import Lease
 
@@ -57,6 +58,7 @@ class Runner:
         "_check",
         "beside",
         "captured",
+        "changing",
         "counted",
         "dropped",
         "ended",
@@ -91,6 +93,8 @@ class Runner:
         """What the graph's present work needs."""
         self.dropped = ""
         """Why there is no executable any more, if the user has to ask for another one."""
+        self.changing: Changing | None = None
+        """The change of the graph that is under way."""
         self.ended = ""
         """Why there will never be one again."""
         self._check = check

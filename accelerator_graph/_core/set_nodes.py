@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .._interpreter.sure_exit import Section
 from ..backends.base import Recorder
 from ..errors import AcceleratorGraphError, GraphStateError, UnsupportedError
+from .changing import Changing, change_lock
 from .launch_lock import launch_lock
 from .node_change import NodeChange
 from .node_changes import NodeChanges, Step
@@ -63,26 +64,28 @@ def set_nodes(graph: Lifecycle, what: str, wanted: Mapping[int, NodeChange]) -> 
 
     If changes can't be undone, the graph has no executable any more.
     """
-    captured, runner = graph._kept(what), graph._runner_for(what)
-    if type(captured.backend).node_setter is Recorder.node_setter:
-        raise UnsupportedError(
-            f"Graph.{what}: backend {captured.backend.name!r} can't change nodes of an executable; capture "
-            "the work again, with recapture()."
-        )
-    changes = _changes_of(runner, captured, what)
-    steps = changes.prepare(what, wanted, runner.num_nodes())
-    lock = launch_lock(runner)
-    if lock is None:
-        raise GraphStateError(
-            f"Graph.{what}: another thread is launching the graph; wait for it, and try again."
-        )
-    try:
-        with lock, _Changing(changes, steps, runner):
-            pass
-    except BaseException as error:
-        if runner.dropped:
-            error.add_note("The executable was changed in part, and the graph has none now.")
-        raise
+    runner = graph._runner_for(what)
+    with change_lock(runner), Changing(runner, what):
+        captured = graph._kept(what)
+        if type(captured.backend).node_setter is Recorder.node_setter:
+            raise UnsupportedError(
+                f"Graph.{what}: backend {captured.backend.name!r} can't change nodes of an executable; "
+                "capture the work again, with recapture()."
+            )
+        changes = _changes_of(runner, captured, what)
+        steps = changes.prepare(what, wanted, runner.num_nodes())
+        lock = launch_lock(runner)
+        if lock is None:
+            raise GraphStateError(
+                f"Graph.{what}: another thread is launching the graph; wait for it, and try again."
+            )
+        try:
+            with lock, _Changing(changes, steps, runner):
+                pass
+        except BaseException as error:
+            if runner.dropped:
+                error.add_note("The executable was changed in part, and the graph has none now.")
+            raise
 
 
 def _changes_of(runner: Runner, captured: Captured, what: str) -> NodeChanges:

@@ -56,16 +56,18 @@ class graph(Generic[G]):
         self._stream = stream
         self._pool = pool
         self._mode = capture_error_mode
-        self._prepare = boolean(prepare, "graph: prepare")
+        self._prepare = prepare is True or boolean(prepare, "graph: prepare")
 
     def __enter__(self) -> G:
         g = self._graph
         g._check("capture_begin()")
         g._guard = if_skipped(self, g._recover)
-        stream, home = self._stream, None
-        if stream is None and g._given_stream is None:
-            stream, home = beside_current(g._backend_name, wait=not self._prepare)
-        g._enter(CapturePlan(stream, home, self._pool, self._mode, self._prepare))
+        plan = CapturePlan(self._stream, None, self._pool, self._mode, self._prepare)
+        if plan.stream is None and g._given_stream is None:
+            plan.stream, plan.home, known = beside_current(g._backend_name, wait=not self._prepare)
+            if known is not None:
+                plan.default, plan.frameworks = known.stream, known.taking_part
+        g._enter(plan)
         return g
 
     @sure_exit

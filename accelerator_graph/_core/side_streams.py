@@ -10,17 +10,56 @@ import threading
 from typing import TYPE_CHECKING
 
 from ..backends import registry
-from . import capture_table, ownership
+from ..interop import registry as interop
+from . import capture_table, ownership, stream_stack
 from .current_stream import current
+from .stream_base import FrameworkCurrent
 from .streams import Stream
 
 if TYPE_CHECKING:
     from ..backends.base import Backend
 
 
+class Default:
+    """A framework's default stream, which was the current one, and everything that it was found by.
+
+    Nobody destroys such a stream, and nobody replaces a built-in backend.
+
+    Attributes
+    ----------
+    stream : Stream
+        A hold that nobody closes.
+    taking_part : sequence
+        The frameworks that take part in captures of the stream's backend.
+    """
+
+    __slots__ = ("answers", "chosen", "forks", "frameworks", "stream", "taking_part")
+
+    def __init__(self, stream: Stream, chosen: str | None) -> None:
+        self.stream = stream
+        self.chosen = chosen
+        self.frameworks = interop.initialised()
+        self.answers = [interop.current_stream(framework) for framework, _ in self.frameworks]
+        self.forks = ownership.forks
+        self.taking_part = stream_stack.taking_part(stream._backend)
+
+    def is_current(self, chosen: str | None) -> bool:
+        """Return True if looking for the current stream would find the same one."""
+        if stream_stack.thread.entries or chosen != self.chosen or ownership.forks != self.forks:
+            return False
+        frameworks = interop.initialised()
+        if frameworks != self.frameworks:
+            return False
+        try:
+            return [framework.current_stream() for framework, _ in frameworks] == self.answers
+        except Exception:  # whoever looks for the stream again leaves the framework out
+            return False
+
+
 class _Thread(threading.local):
     def __init__(self) -> None:
         self.streams: dict[tuple[Backend, int], tuple[int | None, Stream]] = {}
+        self.default: Default | None = None
 
 
 _thread = _Thread()
@@ -39,15 +78,28 @@ def side_of(stream: Stream) -> Stream:
     return side.held()
 
 
-def beside_current(backend: str | None, *, wait: bool) -> tuple[Stream, Stream | None]:
+def beside_current(backend: str | None, *, wait: bool) -> tuple[Stream, Stream | None, Default | None]:
     """Return a stream to capture on and the current stream, which it waits for on request.
 
     Without a current stream: a new stream on the named backend or the automatically chosen one, and None.
+    The third is not None if the current stream is known to be a framework's default stream.
     """
-    home = current(backend, or_default=True)
-    if home is None:
-        return Stream(backend=registry.resolve(backend).name), None
+    chosen = backend or registry.chosen()
+    known = _thread.default
+    if known is not None and known.is_current(chosen):
+        home = known.stream.held()
+    else:
+        found = current(backend, or_default=True)
+        if found is None:
+            return Stream(backend=registry.resolve(backend).name), None, None
+        home, known = found, None
+        if (
+            isinstance(home._owner, FrameworkCurrent)
+            and home.backend in registry.BUILTINS
+            and not home.handle
+        ):
+            _thread.default = Default(home.held(), chosen)
     side = side_of(home)
     if wait and not home._is_capturing():
         side._follow(home)
-    return side, home
+    return side, home, known

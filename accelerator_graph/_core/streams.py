@@ -143,10 +143,14 @@ class Stream(StreamBase):
 
     def held(self) -> Stream:
         """Return another hold on the same stream, which `close` of this one does not end."""
-        owner = self._owner  # read first, as in `_in_use`
+        owner, hold = self._owner, self._hold  # read first, as in `_in_use`
         if self._closed or self._forks != ownership.forks:
             self._check()
-        return Stream._make(self._backend, self._native, self._device, owner)
+        other = object.__new__(Stream)  # as `_make`: each capture needs several
+        other._backend, other._native, other._device = self._backend, self._native, self._device
+        other._owner, other._hold = owner, hold
+        other._closed, other._forks = False, ownership.forks
+        return other
 
     def close(self) -> None:
         """Release the stream as soon as nothing uses it any more. Work on it completes.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ..backends.base import Misfit
@@ -10,6 +9,7 @@ from ..errors import DriverError, UnsupportedError
 from ..interop.base import Collective, FrameworkRecorder
 from . import states
 from .captured import Captured
+from .changing import Changing, change_lock, refuse_in_a_change
 from .extension import new_lock
 from .graph_base import GraphBase
 from .launch_lock import launch_lock
@@ -71,10 +71,10 @@ def own_work(graph: Lifecycle) -> Work:
     runner = graph._runner
     assert runner is not None
     assert runner.captured is not None
-    return _work(graph, runner.captured, runner.lease)
+    return _work(graph, runner, runner.captured, runner.lease)
 
 
-def shared_work(graph: Lifecycle, what: str) -> Work:
+def shared_work(graph: Lifecycle, runner: Runner, captured: Captured, what: str) -> Work:
     """Return the work of a kept graph for another graph to do as well.
 
     Raises
@@ -82,10 +82,6 @@ def shared_work(graph: Lifecycle, what: str) -> Work:
     UnsupportedError
         Only the framework that recorded it can replay it, as far as is known.
     """
-    runner = graph._runner
-    assert runner is not None
-    captured = runner.captured
-    assert captured is not None
     if not captured.is_lent:
         native = _native(captured)
         if native is None:
@@ -96,12 +92,13 @@ def shared_work(graph: Lifecycle, what: str) -> Work:
         lent = Lent(captured.backend, captured.backend, native, captured)
         lent.events, lent.labels, lent.mode = captured.events, captured.labels, captured.mode
         captured = lent
-    return _work(graph, captured, runner.lease.shared())
+    work = _work(graph, runner, captured, runner.lease.shared())
+    refuse_in_a_change(runner, what)  # a signal handler may have reset it
+    return work
 
 
-def _work(graph: Lifecycle, captured: Captured, lease: Lease) -> Work:
-    assert graph._runner is not None
-    retained = (*graph._runner.retained, *(graph._retained or ()))
+def _work(graph: Lifecycle, runner: Runner, captured: Captured, lease: Lease) -> Work:
+    retained = (*runner.retained, *(graph._retained or ()))
     return Work(captured, lease, retained, graph._watched, graph._collectives, graph._progress)
 
 
@@ -126,27 +123,27 @@ def update(graph: Lifecycle, other: Lifecycle) -> GraphUpdate:
         raise TypeError(f"Graph.update(): the argument must be an accelerator_graph.Graph, not {other!r}.")
     if other is graph:
         raise ValueError("Graph.update(): a graph can't be updated with itself; pass another one.")
-    if other._runner is None or other._runner.captured is None:
+    its = other._runner
+    captured = None if its is None else its.captured
+    if its is None or captured is None:
         fact = states.REFUSED["update()"].get(other.state) or states.NOT_KEPT
         raise graph._refusal("update()", f"the other graph can't be used: {fact}")
-    home, its = runner.home, other._runner.home
-    if (home._backend, home.device) != (its._backend, its.device):
+    home, there = runner.home, its.home
+    if (home._backend, home.device) != (there._backend, there.device):
         raise ValueError(
-            f"Graph.update(): the graphs are of the {describe(home)} and the {describe(its)}, and both must "
-            "be of one backend and device."
+            f"Graph.update(): the graphs are of the {describe(home)} and the {describe(there)}, and both "
+            "must be of one backend and device."
         )
-    return give(shared_work(other, "update()"), graph, "update()")
+    return give(shared_work(other, its, captured, "update()"), graph, runner, "update()")
 
 
-def give(work: Work, graph: Lifecycle, what: str) -> GraphUpdate:
+def give(work: Work, graph: Lifecycle, runner: Runner, what: str) -> GraphUpdate:
     """Let a graph that was captured do other work from now on.
 
     If that fails, it does what it did before; but if it can't be known what its executable would do, it has
     none, and the error says so.
     """
-    runner = graph._runner
-    assert runner is not None
-    with nullcontext() if runner.captured is None else runner.lock:
+    with change_lock(runner), Changing(runner, what):
         intact, taken = True, None
         try:
             counted = None if runner.keeps_graph else work.captured.recorder.node_count(work.captured.value)
@@ -202,8 +199,8 @@ def _take(
 
 def clone(graph: Lifecycle, copy: Lifecycle) -> None:
     """Let an empty graph, which keeps graphs, do the work of a kept one."""
-    work, runner = shared_work(graph, "clone()"), graph._runner
-    assert runner is not None
+    captured, runner = graph._kept("clone()"), graph._runner_for("clone()")
+    work = shared_work(graph, runner, captured, "clone()")
     check_shareable(work.captured, "clone()")
     made = Runner(work.captured, True, runner.home.held(), work.lease, None)
     made.beside, made.retained = runner.beside, work.retained

@@ -18,4 +18,10 @@ def variable(name: str) -> str:
     return os.environ.get(name, "").strip()
 
 
+def is_unset(*names: str) -> bool:
+    """Return True if none of these environment variables is set, False if one is, or if that is not known."""
+    beneath = getattr(os.environ, "_data", None)
+    return beneath is not None and not any(map(beneath.__contains__, map(_key, names)))
+
+
 _key = cache(os.environ.encodekey)

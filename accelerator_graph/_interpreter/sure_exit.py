@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, TypeVar, cast
 from weakref import ref
@@ -125,11 +124,3 @@ class Between(Section):
     def end(self) -> None:
         """Make the second call."""
         self._end()
-
-
-def run_inside(context: AbstractContextManager[object], work: Callable[..., Result], *args: Any) -> Result:
-    """Return ``work(*args)``, done inside a context."""
-    if isinstance(context, Section):
-        return context.run(work, *args)
-    with context:
-        return work(*args)

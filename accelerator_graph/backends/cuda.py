@@ -18,7 +18,7 @@ from . import base
 from ._cuda import capture as _capture
 from ._cuda import nodes as _nodes
 from ._cuda.capture import Capture
-from ._cuda.driver import Driver, Event, Executable, Graph, Handle, Relaxed
+from ._cuda.driver import Driver, Event, Executable, Graph, Handle
 from ._cuda.launch import launch_function, launcher
 from ._cuda.probe import probe
 from ._shared.codes import (
@@ -109,11 +109,16 @@ class CudaBackend(Lends):
 
     def context_id(self, stream: Any) -> int:
         """Return the driver's number for the stream's context."""
-        return int(self._driver.call("cuCtxGetId", self._driver.context_of(stream)))
+        driver = self._driver
+        return driver.ask_context(
+            (int(stream) in SPECIAL_STREAMS and driver.ask_current()) or driver.context_of(stream)
+        )
 
     def synchronize(self, stream: Any) -> None:
         """Wait until all work on the stream is done."""
-        self._driver.call_for(stream, "cuStreamSynchronize", stream)
+        driver = self._driver
+        with driver.current_for(stream):
+            driver.call("cuStreamSynchronize", stream)
 
     def as_stream(self, obj: object) -> Any | None:
         """Recognise handles and the stream objects of cuda.bindings' driver and runtime."""
@@ -232,9 +237,9 @@ class CudaBackend(Lends):
         if handle in LEGACY_STREAMS:
             return CaptureStatus.NONE
         if handle != PER_THREAD_STREAM:  # any other stream has its own context
-            return CAPTURE_STATUSES[driver.call("cuStreamIsCapturing", stream)]
+            return CAPTURE_STATUSES[driver.ask_status(stream)]
         with driver.current_for(stream):
-            return CAPTURE_STATUSES[driver.call("cuStreamIsCapturing", stream)]
+            return CAPTURE_STATUSES[driver.ask_status(stream)]
 
     def status_function(self, stream: Any) -> StatusFunction | None:
         """Return ``cuStreamIsCapturing``, for streams that have their own context."""
@@ -251,7 +256,8 @@ class CudaBackend(Lends):
 
     def relaxed(self, stream: Any) -> AbstractContextManager[None]:
         """Return a context in which this thread disturbs no capture on the stream's device."""
-        return Relaxed(self._driver, self._driver.context_of(stream))
+        driver = self._driver
+        return driver.relaxed(driver.context_of(stream))
 
     def capture_begin(self, stream: Any, mode: CaptureMode) -> Capture:
         """Begin a capture on an idle stream."""
@@ -382,9 +388,12 @@ class CudaBackend(Lends):
 
     def recorded_on(self, stream: Any) -> int | None:
         """Return the number of nodes so far; None if the stream's capture is broken."""
-        with self._driver.current_for(stream):
-            graph = _capture.graph_of(self._driver, stream)
-            return None if graph is None else _nodes.node_count(self._driver, graph)
+        driver = self._driver
+        if driver.recorded is not None and driver.ask_current() == int(driver.context_of(stream)):
+            return driver.recorded(stream)
+        with driver.current_for(stream):
+            graph = _capture.graph_of(driver, stream)
+            return None if graph is None else _nodes.node_count(driver, graph)
 
     def borrow_graph(self, handle: int, stream: Any) -> Graph:
         """Return a graph that its owner has recorded on this stream."""
@@ -396,4 +405,4 @@ class CudaBackend(Lends):
 
     def relaxed_for(self, graph: Graph) -> AbstractContextManager[None]:
         """Return a context in which this thread disturbs no capture on the graph's device."""
-        return Relaxed(self._driver, graph.context)
+        return self._driver.relaxed(graph.context)

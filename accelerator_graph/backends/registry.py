@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from .._interpreter.environment import is_unset
 from .._interpreter.lazy import imported_on_use
 from .._plugins.catalogue import Catalogue
 from ..errors import BackendContractError, BackendLoadError, UnknownBackendError
 from . import _contract as contract
 from ._registry.instances import Instances, problem_of
-from ._registry.naming import VARIABLE, Block, by_block, by_environment
+from ._registry.naming import VARIABLE, Block, _blocks, by_block, by_environment
 from .base import BACKEND_API_VERSIONS, Backend
 
 if TYPE_CHECKING:
@@ -103,7 +104,8 @@ class Registry:
         ValueError
             The value of ``ACCELERATOR_GRAPH_BACKEND`` can't be a name. Empty counts as unset.
         """
-        return by_block() or by_environment()
+        blocks = _blocks.get()
+        return blocks[-1].name if blocks else None if is_unset(VARIABLE) else by_environment()
 
     def resolve(self, name: str | None = None, *, cpu_fallback: bool = False) -> Backend:
         """Return the opened backend that is meant.

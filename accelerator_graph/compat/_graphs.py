@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import api
@@ -35,6 +36,9 @@ _PASSED_ON = {
 
 def torch_module() -> Any:
     """Return torch, imported if need be; `ImportError` if it is not installed."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        return torch
     try:
         return importlib.import_module("torch")
     except ModuleNotFoundError as error:

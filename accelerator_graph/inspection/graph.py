@@ -27,11 +27,9 @@ def describe(graph: Lifecycle) -> GraphDescription:
 
 def profile(graph: Lifecycle, replays: int, state: Iterable[object] | None, kernels: bool) -> GraphProfile:
     """Return how long a graph's work takes; run it to find out."""
-    runner, replays = graph._runner_for("profile()"), profiling.checked_replays(replays)
-    if state is not None and not isinstance(state, Iterable):
-        raise TypeError(f"profile: state must be an iterable of arrays, not {state!r}.")
-    traced = graph._kept("profile()") if profiling.checked_kernels(kernels) else None
-    arrays = [] if state is None else list(state)
+    runner = graph._runner_for("profile()")
+    replays, arrays, kernels = profiling.checked(replays, state, kernels)
+    traced = graph._kept("profile()") if kernels else None
     graph._make_ready(runner)
     stream, nodes, found, (times, spans, seen) = profiling.measure(runner, graph, replays, arrays, traced)
     labels = [Label._make(each) for each in found.labels]

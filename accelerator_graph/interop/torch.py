@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 from ..backends.base import Backend, Lends
 from . import base
@@ -18,13 +18,19 @@ from ._torch.pools import contents, spend
 from .base import Framework, PoolId, Undo
 
 
+def _lends(backend: Backend) -> TypeGuard[Lends]:
+    """Return True if torch can record a backend's captures: `isinstance` is slow for classes of `abc`."""
+    return Lends in type(backend).__mro__
+
+
 class Torch(Framework):
     """torch on CUDA and on ROCm. The ROCm build has HIP behind the same names."""
 
     api_version: ClassVar[int] = 1
 
-    _last: Any = None
-    """torch's object for the stream that was used last. Making one takes longer than using it."""
+    _last: tuple[int, int, Any] | None = None
+    """Handle and device of the stream that was used last, and torch's object for it. Making one takes longer
+    than using it."""
 
     def __init__(self) -> None:
         self._kept: set[tuple[int, int]] = set()
@@ -54,7 +60,13 @@ class Torch(Framework):
 
     def current_stream(self, device: int | None = None) -> tuple[int, int]:
         """Return torch's current stream."""
-        return streams.current(sys.modules["torch"], device)
+        torch = sys.modules["torch"]
+        native = torch._C.__dict__
+        where, which = native.get("_cuda_getDevice"), native.get("_cuda_getCurrentRawStream")
+        if where is None or which is None:
+            return streams.current(torch, device)
+        device = where() if device is None else device
+        return which(device), device
 
     def current_handle(self, device: int) -> tuple[Callable[[int], int], int] | None:
         """Return torch's raw getter."""
@@ -73,18 +85,18 @@ class Torch(Framework):
 
     def use_stream(self, handle: int, device: int) -> Undo:
         """Make a stream torch's current one on its device, and that device the current one."""
-        torch, stream = sys.modules["torch"], self._last
-        if stream is None or (stream.cuda_stream, stream.device_index) != (handle, device):
+        torch, last = sys.modules["torch"], self._last
+        if last is None or last[0] != handle or last[1] != device:
             # ExternalStream(0) is a new stream (torch/csrc/cuda/Stream.cpp), not the default one
             cuda = torch.cuda
             stream = cuda.ExternalStream(handle, device=device) if handle else cuda.default_stream(device)
-            self._last = stream
-        return streams.use(torch, stream, device)
+            self._last = last = handle, device, stream
+        return streams.use(torch, last[2], device)
 
     def prepare(self, device: int) -> None:
         """Empty the caching allocators, as ``torch.cuda.graph`` does."""
         torch = sys.modules["torch"]
-        torch.cuda.empty_cache()
+        getattr(torch._C, "_cuda_emptyCache", torch.cuda.empty_cache)()
         empty_pinned = getattr(torch._C, "_host_emptyCache", None)
         if empty_pinned is not None:
             empty_pinned()
@@ -102,7 +114,7 @@ class Torch(Framework):
         self, backend: Backend, pool: PoolId, device: int, generators: Sequence[object]
     ) -> _recorder.TorchRecorder | None:
         """Return a recorder: torch's own graph class."""
-        if not isinstance(backend, Lends):
+        if not _lends(backend):
             return None
         return _recorder.TorchRecorder(backend, pool, device, generators, self)
 
@@ -151,7 +163,8 @@ class Torch(Framework):
     def observe_collectives(self, note: Callable[[base.Collective], object]) -> Undo | None:
         """Call `note` for each collective that torch.distributed is asked for on a capturing stream."""
         distributed = sys.modules["torch"].__dict__.get("distributed")
-        if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        initialised = getattr(distributed, "is_initialized", None)  # torch may be built without
+        if initialised is None or not initialised():
             return None
         from ._torch.collectives import observe_collectives
 

@@ -387,6 +387,21 @@ def test_a_clone_has_the_same_options(capture):
     assert clone.stream is graph.stream
 
 
+def test_one_recapture_is_entered_several_times(capture, stream, log, ran):
+    graph = capture("a")
+    again = graph.recapture()
+    graph.update(capture("b"))
+    for word in "cd":
+        with again:
+            stream.launch(log.append, word)
+        assert again.update is not None
+        assert ran(graph.replay) == word
+    with pytest.raises(ZeroDivisionError), again:
+        raise ZeroDivisionError
+    assert again.update is None
+    assert ran(graph.replay) == "d"
+
+
 def test_graphs_of_a_stream_that_was_closed(capture, stream, log):
     graph, other = capture("a"), capture("b")
     stream.close()

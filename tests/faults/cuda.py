@@ -13,6 +13,7 @@ from cuda.bindings import driver
 
 from accelerator_graph.backends import registry
 from accelerator_graph.backends._cuda import capture, raw_calls, shape
+from accelerator_graph.backends._cuda.hot_calls import HotCalls, hot_calls
 from accelerator_graph.backends.cuda import CudaBackend as Backend
 from accelerator_graph.testing.works.cuda import call, device
 from simulators.cuda.faults import Accounts
@@ -33,7 +34,8 @@ WATCHED = (inspect.getfile(type(driver.CUresult)),)
 NOT_COVERED = (
     "answers.extend(chain(before, map(getattr(self.api, function), (arg,)))) > __new__: the capture mode"
 )
-"""An interrupt in the binding's own Python, which loses the former capture mode (docs/decisions.md)."""
+"""An interrupt in the binding's own Python, which loses the former capture mode where there is no extension
+(docs/decisions.md)."""
 
 
 def memory(nbytes: int) -> Any:
@@ -261,6 +263,8 @@ def noting(note: Callable[[str], None]) -> Iterator[None]:
     launch = driver.launch_found
     driver.launch_found = type(launch)(0, launch.failed)  # what C calls is not noted
     driver.api = _Api(api, note)
+    hot = HotCalls(driver.ask_current, driver.ask_context, driver.ask_status, driver.recorded, driver.relaxed)
+    driver.use(hot_calls(driver, None))  # in Python, which does the same
     calls, call_each = raw_calls.calls_of(driver), shape.call_each
 
     def noted(name: str, function: Any) -> Any:
@@ -295,6 +299,7 @@ def noting(note: Callable[[str], None]) -> Iterator[None]:
         driver.launch_found = launch
         driver.api = api
         driver.calls = calls
+        driver.use(hot)
 
 
 def forget_contexts(_: object) -> None:

@@ -20,10 +20,11 @@ _ADDRESSES = {"srcHost": 40, "srcDevice": 48, "dstHost": 128, "dstDevice": 136}
 
 
 def node_setter(driver: Driver, graph: Graph, executable: Executable, index: int) -> NodeSetter | None:
-    """Return what changes one kernel, copy or fill; None for other nodes.
+    """Return what changes one kernel, copy or fill; None for other nodes, and for fills of several rows.
 
-    Copies and fills of several rows, and copies of arrays, can only be enabled and disabled; kernels as well
-    if the driver is too old to tell their arguments.
+    Copies of several rows and of arrays can only be enabled and disabled; kernels as well if the driver is
+    too old to tell their arguments. Fills can't be disabled: with driver 580 their neighbours lose their
+    order, and the context can be lost.
     """
     handle = nodes.node_handles(driver, graph.handle)[index]
     return setter_of(driver, handle, executable, graph.context)
@@ -49,14 +50,21 @@ class _Node(NamedTuple):
         self.driver.call_in(self.context, *args)
 
     def in_struct(
-        self, kind: str, params: Any, fields: Sequence[tuple[int, int]], function: str, nbytes: int
+        self,
+        kind: str,
+        params: Any,
+        fields: Sequence[tuple[int, int]],
+        function: str,
+        nbytes: int,
+        can_be_disabled: bool = True,
     ) -> NodeSetter:
         """Return a setter that writes into a struct of the binding."""
         start = params.getPtr()
         apply = _call(self, function, params, self.context)
         check = _Check(self.driver, params, self.context)
         blocks = [(start + at, size) for at, size in fields]
-        return NodeSetter(kind, blocks, apply, self.enable, check, nbytes=nbytes)
+        enable = self.enable if can_be_disabled else None
+        return NodeSetter(kind, blocks, apply, enable, check, nbytes=nbytes)
 
 
 def _kernel_setter(node: _Node) -> NodeSetter:
@@ -94,14 +102,16 @@ def _copy_setter(node: _Node) -> NodeSetter:
     return node.in_struct("memcpy", params, fields, "cuGraphExecMemcpyNodeSetParams", params.WidthInBytes)
 
 
-def _fill_setter(node: _Node) -> NodeSetter:
+def _fill_setter(node: _Node) -> NodeSetter | None:
     params = node.driver.call("cuGraphMemsetNodeGetParams", node.handle)
-    fields = [_TARGET, _VALUE] if params.height <= 1 else []
+    if params.height > 1:
+        return None
     nbytes = params.elementSize * params.width
-    return node.in_struct("memset", params, fields, "cuGraphExecMemsetNodeSetParams", nbytes)
+    function = "cuGraphExecMemsetNodeSetParams"
+    return node.in_struct("memset", params, [_TARGET, _VALUE], function, nbytes, can_be_disabled=False)
 
 
-_SETTERS: dict[str, Callable[[_Node], NodeSetter]] = {
+_SETTERS: dict[str, Callable[[_Node], NodeSetter | None]] = {
     "kernel": _kernel_setter,
     "memcpy": _copy_setter,
     "memset": _fill_setter,

@@ -87,7 +87,7 @@ class _Reader:
     def _memset(self, node: GraphNode, handle: Any) -> GraphNode:
         params = self._driver.call("cuGraphMemsetNodeGetParams", handle)
         nbytes = params.elementSize * params.width * max(params.height, 1)
-        can = self._can_set("target", "value") if params.height <= 1 else self._can_set()
+        can = ("target", "value") if self._settable and params.height <= 1 else ()
         return node._replace(target=int(params.dst), nbytes=nbytes, value=params.value, settable=can)
 
     def _memcpy(self, node: GraphNode, handle: Any) -> GraphNode:

@@ -7,12 +7,15 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..._interpreter.sure_exit import Between, Section
+import accelerator_graph._interpreter as interpreter
+
+from ..._interpreter.sure_exit import Between
 from ...errors import DriverError
 from .._shared.codes import CAPTURE_MODES, NOT_READY, SPECIAL_STREAMS
 from .._shared.keeping import ASKED
 from ..base import LaunchFunction
 from .errors import call_broke, call_failed
+from .hot_calls import HotCalls, Relaxed, hot_calls
 from .probe import import_driver, version_text
 
 if TYPE_CHECKING:
@@ -67,6 +70,9 @@ class Driver:
         "_latest",
         "_primary",
         "api",
+        "ask_context",
+        "ask_current",
+        "ask_status",
         "calls",
         "capture_info",
         "capture_modes",
@@ -78,6 +84,8 @@ class Driver:
         "launch_found",
         "name",
         "pointer_type",
+        "recorded",
+        "relaxed",
         "relaxed_mode",
         "status_address",
         "stream_type",
@@ -122,6 +130,12 @@ class Driver:
             "cuStreamGetCaptureInfo", 12030
         )
         self.capture_info = "cuStreamGetCaptureInfo_v3" if newer else "cuStreamGetCaptureInfo"
+        self.use(hot_calls(self, interpreter.in_c))
+
+    def use(self, hot: HotCalls) -> None:
+        """Make calls in this way from now on."""
+        self.ask_current, self.ask_context, self.ask_status = hot.current, hot.context, hot.status
+        self.recorded, self.relaxed = hot.recorded, hot.relaxed
 
     # ---- calls ---------------------------------------------------------------------------------
 
@@ -266,8 +280,7 @@ class Driver:
                 context = self.call("cuStreamGetCtx", stream)
                 self._latest = stream, context
             return context
-        current = self.call("cuCtxGetCurrent")
-        return current if int(current) else self.primary_context(0)
+        return self.ask_current() or self.primary_context(0)
 
     def device_of(self, stream: Any) -> int:
         """Return the ordinal of a stream's device: the current one for the special streams.
@@ -284,90 +297,44 @@ class Driver:
         The context is set, not pushed, because setting can be undone wherever an interrupt strikes. On a
         thread without a context, setting null empties the stack again.
         """
-        before = self.call("cuCtxGetCurrent")
-        if int(before) == int(context):
+        before = self.ask_current()
+        if before == int(context):
             return _NOTHING_TO_DO
         return self._exchanged(before, context)
 
-    def _exchanged(self, before: Any, context: Any) -> AbstractContextManager[None]:
+    def _exchanged(self, before: int, context: Any) -> AbstractContextManager[None]:
         return Between(partial(self.call, "cuCtxSetCurrent", context), partial(self.set_back, before))
 
     def call_in(self, context: Any, function: str, *args: Any) -> Any:
         """Like `call`, while a context is current."""
-        before = self.call("cuCtxGetCurrent")
-        if int(before) == int(context):
+        before = self.ask_current()
+        if before == int(context):
             return self.call(function, *args)
         with self._exchanged(before, context):
             return self.call(function, *args)
 
     def keep_in(self, context: Any, answers: list[Any], function: str, arg: Any) -> None:
         """Like `keep`, while a context is current."""
-        before = self.call("cuCtxGetCurrent")
-        if int(before) == int(context):
+        before = self.ask_current()
+        if before == int(context):
             self.keep(answers, function, arg)
         else:
             with self._exchanged(before, context):
                 self.keep(answers, function, arg)
 
-    def call_for(self, stream: Any, function: str, *args: Any) -> Any:
-        """Like `call`, while the context of a stream is current."""
-        if int(stream) not in SPECIAL_STREAMS:
-            return self.call_in(self.context_of(stream), function, *args)
-        if int(self.call("cuCtxGetCurrent")):  # such a stream is one of the current context
-            return self.call(function, *args)
-        return self.call_in(self.primary_context(0), function, *args)
-
     def current_for(self, stream: Any) -> AbstractContextManager[None]:
         """Make the context of a stream current."""
-        if int(stream) in SPECIAL_STREAMS and int(self.call("cuCtxGetCurrent")):
+        if int(stream) in SPECIAL_STREAMS and self.ask_current():
             return _NOTHING_TO_DO  # such a stream is one of the current context
         return self.current(self.context_of(stream))
 
-    def set_back(self, context: Any) -> None:
+    def set_back(self, context: int) -> None:
         """Make a context current again, whatever the driver answers."""
         try:  # noqa: SIM105 (an interrupt in `suppress` would come before the restoring)
             self.api.cuCtxSetCurrent(context)
         except (RuntimeError, ValueError):  # a code that the binding doesn't know
             pass
 
-    def relaxed(self, context: Any) -> Relaxed:
-        """Like `current`; calls made meanwhile disturb no capture, not even this thread's."""
-        return Relaxed(self, context)
-
     def relaxed_for(self, stream: Any) -> Relaxed:
         """Like `current_for`, and like `relaxed`."""
-        return Relaxed(self, self.context_of(stream))
-
-
-class Relaxed(Section):
-    """Makes a context current, and exchanges the thread's capture mode for the relaxed one."""
-
-    __slots__ = ("_before", "_context", "_driver", "_mode")
-
-    def __init__(self, driver: Driver, context: Any) -> None:
-        self._driver = driver
-        self._context = context
-        self._before: Any = None
-        self._mode: list[tuple[Any, ...]] = []
-
-    def begin(self) -> None:
-        """Do both."""
-        driver, mode = self._driver, self._mode
-        current = driver.call("cuCtxGetCurrent")
-        if int(current) != int(self._context):
-            self._before = current
-            driver.call("cuCtxSetCurrent", self._context)
-        driver.keep(mode, "cuThreadExchangeStreamCaptureMode", driver.relaxed_mode)
-        if mode[0][0] is not driver.success:
-            driver.failed("cuThreadExchangeStreamCaptureMode", mode[0][0])
-
-    def end(self) -> None:
-        """Undo both, as far as they were done."""
-        driver, mode = self._driver, self._mode
-        if mode and mode[0][1] is not None:
-            try:  # noqa: SIM105
-                driver.api.cuThreadExchangeStreamCaptureMode(mode[0][1])
-            except (RuntimeError, ValueError):
-                pass
-        if self._before is not None:
-            driver.set_back(self._before)
+        return self.relaxed(self.context_of(stream))

@@ -6,18 +6,17 @@ import contextlib
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..._interpreter.process import after_fork
-from ..._interpreter.sure_exit import run_inside
 from ...backends import base
 from ...backends.base import (
     CaptureMode,
     LaunchFunction,
     Lends,
 )
-from ...errors import CaptureError
+from ...errors import AcceleratorGraphError, CaptureError
 from ..base import FrameworkRecorder, PoolId, Undo
 from .errors import as_driver_error
 from .pools import spend, usable
@@ -38,6 +37,7 @@ _recording: dict[int, Recording] = {}
 _asked_for_ever: list[Any] = []
 """Graphs whose capture failed. torch's allocator for pinned memory goes on asking them, gone or not."""
 _lock = threading.RLock()  # a signal handler may capture, too
+_NOTHING_TO_HIDE = contextlib.nullcontext()
 
 
 class TorchRecorder(FrameworkRecorder):
@@ -106,8 +106,9 @@ class TorchRecorder(FrameworkRecorder):
     def capture_end(self, recording: Recording) -> Recording:
         """Let torch end the capture; its graph is borrowed."""
         try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", r"The \w+ Graph is empty")
+            with contextlib.suppress(AcceleratorGraphError):  # the end of the capture says what is wrong
+                recording.nodes = self.backend.recorded_on(recording.stream)
+            with _NOTHING_TO_HIDE if recording.nodes else _no_warning():
                 try:
                     recording.torch_graph.capture_end()
                 except RuntimeError as error:
@@ -183,7 +184,8 @@ class TorchRecorder(FrameworkRecorder):
         """Let torch instantiate; its executable is borrowed."""
         graph = recording.torch_graph
         try:
-            run_inside(self.backend.relaxed_for(recording.handle), graph.instantiate)
+            with self.backend.relaxed_for(recording.handle):
+                graph.instantiate()
             handle = graph.raw_cuda_graph_exec()
         except RuntimeError as error:
             raise as_driver_error(error, self.backend, "instantiate") from error
@@ -210,7 +212,8 @@ class TorchRecorder(FrameworkRecorder):
     def _destroy_unneeded(self, recording: Recording) -> None:
         if recording.graph_is_needed or recording.executable is not None:
             return
-        run_inside(self.backend.relaxed_for(recording.handle), self._reset, recording)
+        with self.backend.relaxed_for(recording.handle):
+            self._reset(recording)
 
     def _reset(self, recording: Recording) -> None:
         try:
@@ -281,11 +284,11 @@ class TorchRecorder(FrameworkRecorder):
 
     def is_empty(self, recording: Recording) -> bool:
         """Return True if nothing was recorded."""
-        return self.backend.is_empty(recording.handle)
+        return self.node_count(recording) == 0
 
     def node_count(self, recording: Recording) -> int | None:
         """Return the number of nodes."""
-        return self.backend.node_count(recording.handle)
+        return self.backend.node_count(recording.handle) if recording.nodes is None else recording.nodes
 
     def nodes(self, recording: Recording) -> base.GraphContents:
         """List the nodes and the dependencies."""
@@ -322,6 +325,14 @@ class TorchRecorder(FrameworkRecorder):
     def handle_int(self, obj: Any) -> int:
         """Return the driver's handle."""
         return self.backend.handle_int(obj.handle if isinstance(obj, Recording | Executable) else obj)
+
+
+@contextlib.contextmanager
+def _no_warning() -> Iterator[None]:
+    """Hide torch's warning of an empty graph: the library has one of its own."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"The \w+ Graph is empty")
+        yield
 
 
 def _after_fork() -> None:

@@ -21,6 +21,8 @@ class Recording:
         """The generators that a replay may use, if torch must be told about them; otherwise empty."""
         self.handle: Any = None
         """The backend's graph."""
+        self.nodes: int | None = None
+        """How many nodes were recorded; None if that was not known at the end."""
         self.routed = False
         """True once torch's allocator uses the pool."""
         self.over = False
@@ -43,7 +45,11 @@ class Executable:
 def new_graph(torch: Any) -> Any:
     """Make a graph of torch's own class, even while `accelerator_graph.compat` has replaced its name."""
     named = torch.cuda.CUDAGraph
-    return getattr(named, "torchs_own", named)(keep_graph=True)
+    for kind in named.__mro__:  # for a class of torch, `getattr` takes long to say that there is none
+        if "torchs_own" in kind.__dict__:
+            named = kind.__dict__["torchs_own"]
+            break
+    return named(keep_graph=True)
 
 
 @cache

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from accelerator_graph import errors
+from accelerator_graph import _interpreter, errors
 from accelerator_graph.backends._cuda import contents as nodes
 from accelerator_graph.backends._cuda.driver import Driver, Executable, Graph
 from accelerator_graph.backends._cuda.errors import call_broke, call_failed
@@ -52,7 +52,7 @@ def test_the_context_of_the_stream_asked_for_last_is_known(fake):
 
 
 @pytest.mark.parametrize("has_newer", [True, False])
-def test_edges_with_data_are_no_hindrance_where_the_driver_is_new_enough(fake, has_newer):
+def test_edges_with_data_are_no_hindrance_where_the_driver_is_new_enough(fake, has_newer, monkeypatch):
     """cuda-python 12.9 has two functions, and the older one refuses such edges."""
     backend, api = fake
     success = api.CUresult.CUDA_SUCCESS
@@ -62,6 +62,7 @@ def test_edges_with_data_are_no_hindrance_where_the_driver_is_new_enough(fake, h
         return (success, 1) if found else (api.CUresult.CUDA_ERROR_X, None)
 
     api._cuGetProcAddress = address
+    monkeypatch.setattr(_interpreter, "in_c", None)  # which would call what is at these addresses
     api._cuStreamGetCaptureInfo = api._cuStreamGetCaptureInfo_v3 = lambda stream: (success, 1, 77, 21)
     backend._driver = Driver("cuda")
     assert backend.capture_info(9).id == 77
