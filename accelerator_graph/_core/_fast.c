@@ -14,7 +14,7 @@
 #endif
 
 /* As in extension.py. Raise both whenever Python can't work with the extension that was built before. */
-#define VERSION 1
+#define VERSION 2
 
 typedef int (*launch_function)(void *executable, void *stream);
 typedef int (*current_function)(void **context);
@@ -25,6 +25,7 @@ typedef struct {
     PyTypeObject *lock_type;
     PyTypeObject *launcher_type;
     PyTypeObject *relaxed_type;
+    PyTypeObject *patches_type;
 } State;
 
 static int
@@ -44,12 +45,15 @@ let_go(PyObject *op)
 }
 
 #include "fast_lock.h"
+#include "fast_patches.h"
+#include "fast_patches_type.h"
 #include "fast_launch.h"
 #include "fast_launcher.h"
 #include "fast_follower.h"
 #include "fast_method.h"
 #include "fast_layout.h"
 #include "fast_guard.h"
+#include "fast_repeat.h"
 #include "fast_guard_type.h"
 #include "fast_calls.h"
 #include "fast_ask.h"
@@ -79,8 +83,9 @@ module_exec(PyObject *module)
     state->launch_type = add_type(module, &launch_spec);
     state->launcher_type = add_type(module, &launcher_spec);
     state->relaxed_type = add_type(module, &relaxed_spec);
+    state->patches_type = add_type(module, &patches_spec);
     if (state->lock_type == NULL || state->launch_type == NULL || state->launcher_type == NULL
-        || state->relaxed_type == NULL)
+        || state->relaxed_type == NULL || state->patches_type == NULL)
         return -1;
     PyType_Spec *others[] = {&follower_spec, &method_spec, &guard_spec,   &watch_spec,
                              &ask_spec,      &recorded_spec, &relaxing_spec};
@@ -103,6 +108,7 @@ module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->launch_type);
     Py_VISIT(state->launcher_type);
     Py_VISIT(state->relaxed_type);
+    Py_VISIT(state->patches_type);
     return 0;
 }
 
@@ -114,6 +120,7 @@ module_clear(PyObject *module)
     Py_CLEAR(state->launch_type);
     Py_CLEAR(state->launcher_type);
     Py_CLEAR(state->relaxed_type);
+    Py_CLEAR(state->patches_type);
     return 0;
 }
 

@@ -1,5 +1,6 @@
 """Replays without a line of Python, and events of captures. Optional: see `_core/_fast.c`."""
 
+from array import array
 from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
 from typing import Any, final, overload
@@ -112,8 +113,54 @@ class Method:
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 @final
+class Patches:
+    """The nodes of an executable that have addresses of arrays, and what changes them. At most 64 arrays.
+
+    Parameters
+    ----------
+    owner : object
+        As long as this lives, the parameters of the nodes do.
+    executable : int
+        Only its launches use this.
+    now : buffer
+        Of each array the address that the executable has, in words of 8 bytes, which are written; 0 if that
+        is not known.
+    sizes, captured : buffer
+        Of each array the size, and the address that was captured.
+    alignment : int
+        In this modulus, an address has to agree with the one that was captured.
+    own : buffer
+        Pairs of addresses: memory where no array may be.
+    nodes : tuple
+        Of each node the address of an ``int set(void *executable, void *node, void *parameters)``, which is
+        called without the GIL, the second and the third argument, a fourth one or 0, and a tuple of tuples:
+        where an address is in memory, the number of the array, and how far from its beginning.
+    current, context : int, optional
+        As of `Launch`.
+    """
+
+    def __init__(
+        self,
+        owner: object,
+        executable: int,
+        now: array[int],
+        sizes: array[int],
+        captured: array[int],
+        alignment: int,
+        own: array[int],
+        nodes: tuple[tuple[object, ...], ...],
+        current: int = 0,
+        context: int = 0,
+    ) -> None: ...
+    def move(self, addresses: array[int], /) -> bool:
+        """Have later runs use arrays at these addresses, wherever that is.
+
+        Return False if the driver refuses: nothing has changed then, or some present addresses are 0.
+        """
+
+@final
 class Guard:
-    """Tells whether a call is like another one, and repeats the latest one if no array has moved.
+    """Tells whether a call is like another one, and repeats the latest one.
 
     Arrays are alike if DLPack's functions in C tell the same of them, apart from the address, and they
     require grad as the other ones did. A call that gives one array twice is like none.
@@ -151,16 +198,22 @@ class Guard:
 
     def follow(
         self,
-        target: tuple[object, tuple[tuple[Any, ...], ...], int, int, int, object, tuple[Any] | None],
-        addresses: list[int] | None,
+        place: tuple[object, tuple[tuple[Any, ...], ...], int, int, int],
+        how: tuple[object, ...],
+        addresses: array[int] | None,
         arrays: list[Any] | None,
         /,
     ) -> None:
-        """Repeat calls whose arrays are at these addresses, and are these very arrays if they are given.
+        """Repeat calls, unless there are no addresses: those of the arrays of the latest call.
 
-        The target has what stands for the stream; questions about it, as those of the modes; its handle, and
+        The place has what stands for the stream; questions about it, as those of the modes; its handle, and
         the addresses, or 0, of two ``int function(void *stream, int *status)`` that have to return 0, the
-        first with the status 0; a Launcher; and the result.
+        first with the status 0.
+
+        How calls are repeated: a Launcher; the result in a tuple, or None and a callable that takes the list
+        of arrays and returns the result, with the lock held; Patches, or None if only calls with all arrays
+        at these addresses are repeated; and None, or what is given to `record_stream` of each array but
+        `arrays`. If there are such, and no Patches, a call has to give these very arrays.
         """
 
     def stop(self) -> int:

@@ -1,7 +1,5 @@
 /* Guard: tells whether a call is like the one before, and repeats that if nothing has moved. Part of _fast.c. */
 
-#define MOST_ARRAYS 64
-
 typedef enum { ARRAY, CONSTANT, INSTANCE } Kind;
 
 typedef struct {
@@ -20,8 +18,11 @@ typedef struct {
     capturing_function status, alive; /* NULL, or have to say that the stream does not capture */
     void *stream;
     PyObject *launcher; /* NULL: no call is repeated */
-    PyObject *result;   /* of a repeated call, in a tuple */
-    PyObject *kept;     /* NULL, or weak references to the arrays, which have to be the same ones */
+    PyObject *result;   /* NULL, or what repeated calls return, in a tuple */
+    PyObject *finish;   /* NULL, or takes the list of the arrays, and returns that */
+    Patches *patches;   /* NULL: no call with arrays elsewhere is repeated */
+    PyObject *user;     /* NULL, or the framework's stream, which arrays are told that they are used on */
+    PyObject *kept;     /* NULL, or weak references to the arrays of the latest call, which have been told */
 } Target;
 
 typedef struct {
@@ -31,6 +32,7 @@ typedef struct {
     Lock *lock;         /* of the function: held for what is below */
     PyObject *modes;    /* a tuple of questions, each a callable, its arguments and the answer */
     PyObject *grad;     /* "requires_grad" */
+    PyObject *record;   /* "record_stream" */
     Py_ssize_t positional, named, arrays, count;
     Parameter *parameters;
     Target target;
@@ -124,130 +126,4 @@ guard_fits(Guard *self, PyObject *args, PyObject *kwargs, PyObject **arrays, uin
         arrays[found++] = value;
     }
     return answered(self->modes);
-}
-
-/* Return 1 if the arrays are the ones that are kept, if any are, and their elements are what their bytes say. */
-static int
-guard_takes(Guard *self, PyObject **arrays, PyObject *kept)
-{
-    for (Py_ssize_t i = 0, found = 0; i < self->count; i++) {
-        Parameter *each = &self->parameters[i];
-        if (each->kind != ARRAY)
-            continue;
-        PyObject *array = arrays[found];
-        if (kept != NULL && !refers_to(PyTuple_GET_ITEM(kept, found), array))
-            return 0;
-        found++;
-        PyObject *altered = each->altered == NULL ? Py_NewRef(Py_False) : PyObject_CallOneArg(each->altered, array);
-        if (altered == NULL)
-            PyErr_Clear();
-        else
-            Py_DECREF(altered);
-        if (altered != Py_False)
-            return 0;
-    }
-    return 1;
-}
-
-/* Return 1 if the stream is the current one and is not capturing. */
-static int
-target_is_ready(Target *target)
-{
-    int status = 0, unused = 0;
-    return target->where != NULL && answered(target->questions)
-           && (target->alive == NULL || target->alive(target->stream, &unused) == 0)
-           && (target->status == NULL || (target->status(target->stream, &status) == 0 && status == 0));
-}
-
-/* Launch with the lock held, which lets no code of Python run: 1, 0 if that can't be done now, -1 if it failed. */
-static int
-guard_launch(Guard *self, Target *target, Launch *what, const uintptr_t *addresses)
-{
-    int code = 0, done = 0;
-    if (!PyThread_acquire_lock(self->lock->lock, NOWAIT_LOCK))
-        return 0;
-    if (self->target.where == target->where && self->target.kept == target->kept && self->target.launcher != NULL
-        && memcmp(self->addresses, addresses, (size_t)self->arrays * sizeof *addresses) == 0)
-        done = launch_now(what, &code);
-    self->repeats += done && code == 0;
-    PyThread_release_lock(self->lock->lock);
-    return done && code != 0 ? launch_failed(what, code) : done;
-}
-
-/* Do what the call before did, which used the same memory: 1, 0 if Python has to do it, -1 with an error. */
-static int
-guard_repeat(Guard *self, Target *target, PyObject **arrays, const uintptr_t *addresses)
-{
-    Launcher *launcher = (Launcher *)target->launcher;
-    Launch *what;
-    if (launcher == NULL || memcmp(self->addresses, addresses, (size_t)self->arrays * sizeof *addresses) != 0
-        || !guard_takes(self, arrays, target->kept))
-        return 0;
-    Py_BEGIN_CRITICAL_SECTION(launcher);
-    what = (Launch *)Py_XNewRef(launcher->target);
-    Py_END_CRITICAL_SECTION();
-    if (what == NULL)
-        return 0;
-    int done = PyDict_GET_SIZE(self->captures) != 0 ? 0 : guard_launch(self, target, what, addresses);
-    Py_DECREF(what); /* by now it may be the last that holds the executable */
-    return done;
-}
-
-static void
-target_hold(Target *target)
-{
-    Py_XINCREF(target->where);
-    Py_XINCREF(target->questions);
-    Py_XINCREF(target->launcher);
-    Py_XINCREF(target->result);
-    Py_XINCREF(target->kept);
-}
-
-static void
-target_let_go(Target *target)
-{
-    Py_XDECREF(target->where);
-    Py_XDECREF(target->questions);
-    Py_XDECREF(target->launcher);
-    Py_XDECREF(target->result);
-    Py_XDECREF(target->kept);
-}
-
-/* Return a list of the arrays, and of what stands for the stream. */
-static PyObject *
-arrays_and(PyObject *where, PyObject **arrays, Py_ssize_t count)
-{
-    PyObject *found = PyList_New(count + 1);
-    for (Py_ssize_t i = 0; found != NULL && i < count; i++)
-        PyList_SET_ITEM(found, i, Py_NewRef(arrays[i]));
-    if (found != NULL)
-        PyList_SET_ITEM(found, count, Py_NewRef(where));
-    return found;
-}
-
-static PyObject *
-guard_call(PyObject *op, PyObject *const *args, size_t count, PyObject *names)
-{
-    Guard *self = (Guard *)op;
-    PyObject *arrays[MOST_ARRAYS], *answer;
-    uintptr_t addresses[MOST_ARRAYS];
-    Target target;
-    if (PyVectorcall_NARGS(count) != 2 || names != NULL || !PyTuple_CheckExact(args[0])
-        || !PyDict_CheckExact(args[1])) {
-        PyErr_SetString(PyExc_TypeError, "a guard takes a tuple and a dict; pass args and kwargs.");
-        return NULL;
-    }
-    if (PyDict_GET_SIZE(self->captures) != 0 || !guard_fits(self, args[0], args[1], arrays, addresses))
-        Py_RETURN_NONE;
-    Py_BEGIN_CRITICAL_SECTION(self);
-    target = self->target;
-    target_hold(&target);
-    Py_END_CRITICAL_SECTION();
-    int ready = target_is_ready(&target), done = ready ? guard_repeat(self, &target, arrays, addresses) : 0;
-    if (done == 0)
-        answer = arrays_and(ready ? target.where : Py_None, arrays, self->arrays);
-    else
-        answer = done > 0 ? Py_NewRef(target.result) : NULL;
-    target_let_go(&target);
-    return answer;
 }

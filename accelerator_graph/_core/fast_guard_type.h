@@ -52,8 +52,9 @@ guard_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->positional = positional;
     self->named = named;
     self->grad = PyUnicode_InternFromString("requires_grad");
+    self->record = PyUnicode_InternFromString("record_stream");
     self->parameters = PyMem_Calloc((size_t)PyTuple_GET_SIZE(parameters) + 1, sizeof *self->parameters);
-    if (self->grad == NULL || self->parameters == NULL) {
+    if (self->grad == NULL || self->record == NULL || self->parameters == NULL) {
         PyErr_NoMemory();
         Py_DECREF(self);
         return NULL;
@@ -105,47 +106,58 @@ references_to(PyObject *arrays)
     return found;
 }
 
+/* Take how calls are repeated: a launcher, a result or what makes it, patches or None, and a stream or None. */
+static int
+target_take(Guard *self, Target *target, PyObject *how)
+{
+    State *state = PyType_GetModuleState(Py_TYPE(self));
+    PyObject *result, *finish, *patches, *user;
+    if (state == NULL
+        || !PyArg_ParseTuple(how, "O!OOOO:follow", state->launcher_type, &target->launcher, &result, &finish,
+                             &patches, &user))
+        return -1;
+    if ((result != Py_None && !PyTuple_CheckExact(result)) || (result == Py_None) != (finish != Py_None)
+        || (patches != Py_None && !Py_IS_TYPE(patches, state->patches_type))) {
+        PyErr_SetString(PyExc_TypeError,
+                        "calls are repeated with a result in a tuple or what makes it; pass Patches or None, too.");
+        return -1;
+    }
+    target->result = result == Py_None ? NULL : result;
+    target->finish = finish == Py_None ? NULL : finish;
+    target->patches = patches == Py_None ? NULL : (Patches *)patches;
+    target->user = user == Py_None ? NULL : user;
+    if (target->patches != NULL && target->patches->arrays != self->arrays) {
+        PyErr_SetString(PyExc_ValueError, "the patches must be of as many arrays as the guard has.");
+        return -1;
+    }
+    return 0;
+}
+
 static PyObject *
 guard_follow(PyObject *op, PyObject *args)
 {
     Guard *self = (Guard *)op;
     Target target = {0};
-    PyObject *launcher, *result, *addresses, *arrays, *kept = NULL;
-    State *state = PyType_GetModuleState(Py_TYPE(op));
+    PyObject *how, *addresses, *arrays;
     void *stream, *status, *alive;
-    if (state == NULL
-        || !PyArg_ParseTuple(args, "(OO!O&O&O&OO)OO:follow", &target.where, &PyTuple_Type, &target.questions,
-                             address, &stream, address, &status, address, &alive, &launcher, &result, &addresses,
-                             &arrays))
+    if (!PyArg_ParseTuple(args, "(OO!O&O&O&)O!OO:follow", &target.where, &PyTuple_Type, &target.questions, address,
+                          &stream, address, &status, address, &alive, &PyTuple_Type, &how, &addresses, &arrays))
         return NULL;
     target.stream = stream;
     target.status = (capturing_function)status;
     target.alive = (capturing_function)alive;
     if (addresses != Py_None) {
-        if (!PyList_Check(addresses) || PyList_GET_SIZE(addresses) != self->arrays
-            || (arrays != Py_None && (!PyList_Check(arrays) || PyList_GET_SIZE(arrays) != self->arrays))) {
-            PyErr_SetString(PyExc_ValueError, "there must be as many addresses as arrays, and as the guard has.");
-            return NULL;
-        }
-        if (!Py_IS_TYPE(launcher, state->launcher_type) || !PyTuple_CheckExact(result)) {
-            PyErr_SetString(PyExc_TypeError, "calls are repeated by a Launcher, with a result in a tuple.");
+        if (arrays != Py_None && (!PyList_Check(arrays) || PyList_GET_SIZE(arrays) != self->arrays)) {
+            PyErr_SetString(PyExc_ValueError, "there must be as many arrays as the guard has.");
             return NULL;
         }
         guard_set_target(self, (Target){0});
-        for (Py_ssize_t i = 0; i < self->arrays; i++) {
-            void *where;
-            if (!address(PyList_GET_ITEM(addresses, i), &where))
-                return NULL;
-            self->addresses[i] = (uintptr_t)where;
-        }
-        if (arrays != Py_None && (kept = references_to(arrays)) == NULL)
+        if (target_take(self, &target, how) < 0 || take_addresses(addresses, self->addresses, self->arrays) < 0
+            || (arrays != Py_None && (target.kept = references_to(arrays)) == NULL))
             return NULL;
-        target.launcher = launcher;
-        target.result = result;
-        target.kept = kept;
     }
     guard_set_target(self, target);
-    Py_XDECREF(kept);
+    Py_XDECREF(target.kept);
     Py_RETURN_NONE;
 }
 
@@ -161,6 +173,9 @@ guard_traverse(PyObject *op, visitproc visit, void *arg)
     Py_VISIT(self->target.questions);
     Py_VISIT(self->target.launcher);
     Py_VISIT(self->target.result);
+    Py_VISIT(self->target.finish);
+    Py_VISIT(self->target.patches);
+    Py_VISIT(self->target.user);
     Py_VISIT(self->target.kept);
     for (Py_ssize_t i = 0; i < self->count; i++) {
         Py_VISIT(self->parameters[i].value);
@@ -198,6 +213,7 @@ guard_dealloc(PyObject *op)
     Py_XDECREF(self->lock);
     Py_XDECREF(self->modes);
     Py_XDECREF(self->grad);
+    Py_XDECREF(self->record);
     target_let_go(&self->target);
     let_go(op);
 }

@@ -69,12 +69,14 @@ launch_reserve(Launch *self)
     return 0;
 }
 
-/* Launch, and note what that answered: 1, or 0 if the ordinary way has to be taken. Runs no code of Python. */
+/* Launch, and note what that answered: 1, or 0 if the ordinary way has to be taken. Runs no code of Python.
+ * Unless `patches` is NULL, the executable uses arrays at these addresses first.
+ */
 static int
-launch_now(Launch *self, int *code)
+launch_now(Launch *self, Patches *patches, const uintptr_t *addresses, int *code)
 {
     void *context = NULL;
-    int status = 0;
+    int status = 0, done;
     if (self->current != NULL && (self->current(&context) != 0 || context != self->context))
         return 0;
     if (self->capturing != NULL && (self->capturing(self->stream, &status) != 0 || status != 0))
@@ -82,11 +84,13 @@ launch_now(Launch *self, int *code)
     if (self->lock != NULL && !launch_reserve(self))
         return 0;
     Py_BEGIN_ALLOW_THREADS
-    *code = self->function(self->executable, self->stream);
+    done = patches == NULL || patches_move(patches, addresses);
+    if (done)
+        *code = self->function(self->executable, self->stream);
     if (self->lock != NULL)
         PyThread_release_lock(self->lock->lock);
     Py_END_ALLOW_THREADS
-    return 1;
+    return done;
 }
 
 /* Raise what a code that is not 0 stands for; return -1. */
@@ -106,7 +110,7 @@ static int
 launch(Launch *self)
 {
     int code = 0;
-    if (!launch_now(self, &code))
+    if (!launch_now(self, NULL, NULL, &code))
         return 0;
     return code == 0 ? 1 : launch_failed(self, code);
 }

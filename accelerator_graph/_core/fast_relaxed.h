@@ -3,7 +3,7 @@
  * No signal is handled between the steps, so nothing can come between a change and the note that undoes it.
  */
 
-typedef int (*set_function)(void *context);
+typedef int (*context_function)(void *context);
 typedef int (*exchange_function)(int *mode);
 
 enum { GET_CURRENT, SET_CURRENT, EXCHANGE }; /* as in Driver's tuple of names */
@@ -13,7 +13,7 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyTypeObject *section_type;
     current_function current;
-    set_function set;
+    context_function set;
     exchange_function exchange;
     int mode;
     PyObject *failed; /* takes the number of a function and its code, and raises */
@@ -159,7 +159,7 @@ relaxing_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->vectorcall = relaxing_call;
     self->section_type = (PyTypeObject *)Py_NewRef(state->relaxed_type);
     self->current = (current_function)current;
-    self->set = (set_function)set;
+    self->set = (context_function)set;
     self->exchange = (exchange_function)exchange;
     self->mode = mode;
     self->failed = Py_NewRef(failed);

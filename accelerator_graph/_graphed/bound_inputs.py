@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends.base import NodeSetter
 from ..errors import AcceleratorGraphError, DriverError
@@ -13,7 +14,11 @@ from .array_placement import extent
 from .arrays import ArrayType
 from .input_nodes import same_bytes
 from .other_places import ALIGNMENT
+from .patches import addresses, patches
 from .signature import Leaves
+
+if TYPE_CHECKING:
+    from .._core._fast import Patches
 
 _ALL = (0, 1 << 64)
 
@@ -63,6 +68,8 @@ class _Node(NamedTuple):
     """A node with addresses of arguments."""
 
     set_words: Callable[..., None]
+    places: list[tuple[int, int]]
+    """The block and the offset of each address."""
     words: list[tuple[int, int]]
     """Of each: the number of the bindable argument, and the distance from its beginning."""
 
@@ -93,66 +100,80 @@ class BoundInputs:
         firsts: Iterable[int],
     ) -> None:
         self._bindables = bindables
+        self._setters = setters
         self._own = [*own]
         self._own_starts, self._own_ends = _merged(own)
         self._nodes: dict[int, _Node] = {}
         self._nodes_of: list[set[int]] = [set() for _ in bindables]
         for number, setter in setters.items():
             own_words = [each for each in words if each.node == number]
-            set_words = setter.words([(each.block, each.offset) for each in own_words])
-            self._nodes[number] = _Node(set_words, [(each.argument, each.distance) for each in own_words])
+            places = [(each.block, each.offset) for each in own_words]
+            arrays = [(each.argument, each.distance) for each in own_words]
+            self._nodes[number] = _Node(setter.words(places), places, arrays)
             for each in own_words:
                 self._nodes_of[each.argument].add(number)
-        self._statics = [each.static for each in bindables]
+        self._statics = addresses(each.static for each in bindables)
         self._sizes = [each.nbytes for each in bindables]
-        self._now = [*self._statics]
+        self._now = addresses(self._statics)
         """Where the executable reads and writes each argument; 0 if an interrupt has left that unknown."""
         self._addresses = [(each.argument, each.address) for each in bindables]
         self._altered = [(each.argument, each.altered) for each in bindables if each.altered is not None]
-        self._latest: list[int] = []
-        """Where the arrays of the latest call were; empty if those of the next can't be compared."""
+        self._latest = addresses(())
+        """Where the arrays of the latest call were, `_now` itself if none was copied.
+
+        Empty if those of the next can't be compared.
+        """
         self._copied: frozenset[int] = frozenset()
         """Which of them were copied."""
         self.arguments: frozenset[int] = frozenset(each.argument for each in bindables)
         self.in_order: list[int] = sorted(self.arguments)
         self._others = [i for i in firsts if i not in self.arguments]
+        self.patches: Patches | None = self._in_c()
+        """What changes the nodes in C."""
 
-    def addresses(self, count: int) -> list[int] | None:
+    def addresses(self, count: int) -> array[int] | None:
         """Return where the arrays of the latest call were, all `count` of them; None if any was copied."""
         return None if self._copied or len(self._latest) < count else self._latest
+
+    def _in_c(self) -> Patches | None:
+        nodes = [
+            (self._setters[number], [(*at, *of) for at, of in zip(places, words, strict=True)])
+            for number, (_, places, words) in self._nodes.items()
+        ]
+        return patches(self._now, self._sizes, self._statics, ALIGNMENT, self._own, nodes)
 
     def add_own(self, memory: tuple[int, int]) -> None:
         """Copy the arrays in this memory as well, from now on: the graph writes it."""
         self._own.append(memory)
         self._own_starts, self._own_ends = _merged(self._own)
-        self._latest = []
+        self._latest, self.patches = addresses(()), self._in_c()
 
     def patch(self, leaves: Leaves) -> frozenset[int]:
         """Have the next run use these arrays; return the arguments that have to be copied all the same.
 
         Raises `Unpatchable` if the executable can't be used any more.
         """
-        addresses = [address(leaves[argument]) for argument, address in self._addresses]
+        given = addresses(address(leaves[argument]) for argument, address in self._addresses)
         altered = {argument for argument, test in self._altered if test(leaves[argument])}
-        if addresses == self._latest and not altered and not self._others:
+        if given == self._latest and not altered and not self._others:
             return self._copied
-        self._latest = []
-        wanted, copied = self._wanted(leaves, addresses, altered)
+        self._latest = addresses(())
+        wanted, copied = self._wanted(leaves, given, altered)
         if wanted != self._now and not self._set(wanted):
             if not self._set(self._statics):
                 raise Unpatchable("the driver refuses to change the parameters of a graph back.")
             return self.arguments
         if not altered:
-            self._copied, self._latest = copied, addresses
+            self._copied, self._latest = copied, given if copied else self._now
         return copied
 
     def _wanted(
-        self, leaves: Leaves, addresses: Sequence[int], altered: set[int]
-    ) -> tuple[list[int], frozenset[int]]:
+        self, leaves: Leaves, given: Sequence[int], altered: set[int]
+    ) -> tuple[array[int], frozenset[int]]:
         """Return the addresses for a call, and which arguments are copied to their static arrays."""
-        wanted: list[int] = []
+        wanted = addresses(())
         copied = set(altered)
-        for each, address in zip(self._bindables, addresses, strict=True):
+        for each, address in zip(self._bindables, given, strict=True):
             if not self._is_usable(each, address):
                 copied.add(each.argument)
             wanted.append(each.static if each.argument in copied else address)
@@ -170,16 +191,16 @@ class BoundInputs:
         place = bisect_right(self._own_ends, address)
         return place == len(self._own_ends) or address + bindable.nbytes <= self._own_starts[place]
 
-    def _overlap(self, addresses: Sequence[int]) -> bool:
+    def _overlap(self, wanted: Sequence[int]) -> bool:
         """Return True if arrays at these addresses share memory."""
         before = 0
-        for address, nbytes in sorted(zip(addresses, self._sizes, strict=True)):
+        for address, nbytes in sorted(zip(wanted, self._sizes, strict=True)):
             if address < before:
                 return True
             before = address + nbytes
         return False
 
-    def _copy_overlapping(self, leaves: Leaves, wanted: list[int], copied: set[int]) -> None:
+    def _copy_overlapping(self, leaves: Leaves, wanted: array[int], copied: set[int]) -> None:
         """Copy the arguments that share memory with another one: the captured arrays do not."""
         spans = [
             (address, address + each.nbytes, number)
@@ -198,14 +219,16 @@ class BoundInputs:
             if end > furthest[0]:
                 furthest = (end, number)
 
-    def _set(self, wanted: Sequence[int]) -> bool:
+    def _set(self, wanted: array[int]) -> bool:
         """Write addresses into the nodes that have others; return False if the driver refuses one."""
+        if self.patches is not None and self.patches.move(wanted):
+            return True
         moved = [i for i, address in enumerate(wanted) if address != self._now[i]]
         for i in moved:
             self._now[i] = 0
         try:
             for node in sorted(set().union(*(self._nodes_of[i] for i in moved))):
-                set_words, words = self._nodes[node]
+                set_words, _, words = self._nodes[node]
                 set_words(*[wanted[i] + distance for i, distance in words])
         except DriverError:
             return False

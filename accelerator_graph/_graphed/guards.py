@@ -1,9 +1,10 @@
-"""Calls that are like the one before: seen, and where nothing has moved repeated, by the extension in C."""
+"""Calls that are like the one before: seen, and repeated, by the extension in C."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .._core import capture_table
@@ -60,17 +61,18 @@ def guarded(
 
 
 class Guarded:
-    """A graph whose calls are seen to be alike, and repeated by C as long as no array moves."""
+    """A graph whose calls are seen to be alike, and repeated by C, which changes nodes where arrays move."""
 
     def __init__(self, guard: Guard, inputs: StaticInputs, result: Result) -> None:
         self.same = guard
         """Takes the arguments of a call. See `Guard`."""
         self._inputs = inputs
         self._result = result
-        self._repeats = False
         self.where: ReplayStream | None = None
         """The stream of the latest call."""
-        self._target: Any = None
+        self._place: Any = None
+        self._how: tuple[object, ...] = ()
+        """How C repeats calls there; empty if it can't."""
 
     def follow(self, leaves: list[Any], where: ReplayStream) -> None:
         """Note that this is the latest call."""
@@ -79,13 +81,17 @@ class Guarded:
         if where is not self.where:
             self._to(where)
         inputs = self._inputs
-        addresses = inputs.addresses() if self._repeats else None
-        self.same.follow(self._target, addresses, leaves if inputs.bound is not None else None)
+        addresses = inputs.addresses() if self._how else None
+        self.same.follow(self._place, self._how, addresses, leaves if inputs.bound is not None else None)
 
     def _to(self, where: ReplayStream) -> None:
         assert fast is not None
+        self._place = where, *(where.questions or ())
+        self._how = ()
         launch: object = where.launch
-        result = self._result.of_every_call()
-        self._repeats = result is not None and type(launch) is fast.Launcher
-        self._target = where, *(where.questions or ()), launch, result
+        if type(launch) is fast.Launcher:
+            result, finish = self._result.of_every_call(), None
+            if result is None:
+                finish = partial(self._result.for_call, stream=where.stream)
+            self._how = launch, result, finish, *self._inputs.patches()
         self.where = where

@@ -46,6 +46,12 @@ class InFlight:
         if rest:
             self._keep_until_done(rest, stream)
 
+    def user(self, device: Any) -> Any:
+        """Return the current stream if each array can be told that its memory is used there, else None."""
+        tellers = set(self._told)
+        tell = tellers.pop() if len(tellers) == 1 else None
+        return None if tell is None else tell(device)
+
     def _keep_until_done(self, arrays: list[Any], stream: Stream) -> None:
         if self._unmarked:
             before, where = self._unmarked[-1]

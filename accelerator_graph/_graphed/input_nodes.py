@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from operator import eq
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._core.streams import Stream
 from ..api import Graph
 from ..backends.base import Recorder
 from ..errors import DriverError
 from .arrays import ArrayType
+from .patches import addresses, patches
 from .signature import Leaves
+
+if TYPE_CHECKING:
+    from .._core._fast import Patches
 
 _SOURCE = (1, 0)
 """The block and the offset of the address that a copy reads from."""
@@ -58,11 +64,15 @@ class InputNodes:
                 self._add(i, leaves[i], statics[i], array_types[i])
         self.arguments = {node.argument for node in self._nodes}
         """The arguments that are copied by nodes."""
-        self._sources = [0] * len(self._nodes)
+        self._sources = addresses([0] * len(self._nodes))
+        """Where each node reads; 0 if that is not known, or a copy."""
         self._setters: list[Callable[[int], None]] = []
         self._enablers: list[Callable[[bool], None] | None] = []
         self._enabled: list[bool | None] = [True] * len(self._nodes)
         """Whether later runs have each node; None if an interrupt has left that unknown."""
+        self._statics = [node.static for node in self._nodes]
+        self.patches: Patches | None = None
+        """What has the nodes read elsewhere in C."""
 
     def _add(self, i: int, leaf: Any, static: Any, array_type: ArrayType) -> None:
         address, altered = array_type.address, array_type.altered
@@ -90,31 +100,43 @@ class InputNodes:
         settable = [each for each in found if each is not None and each.blocks]
         self._setters = [each.words([_SOURCE]) for each in settable]
         self._enablers = [each.enable for each in settable]
-        return len(self._setters) == len(self._nodes)
+        if len(settable) < len(self._nodes):
+            return False
+        sizes = [node.nbytes for node in self._nodes]
+        own = [(start, start + nbytes) for start, nbytes in zip(self._statics, sizes, strict=True)]
+        words = [(each, [(*_SOURCE, number, 0)]) for number, each in enumerate(settable)]
+        self.patches = patches(self._sources, sizes, self._statics, 1, own, words)
+        return True
 
     def read_from(self, leaves: Leaves) -> None:
         """Have the next run read these arrays."""
         sources = self._sources
-        for number, (argument, address_of, altered, static, _, array_type) in enumerate(self._nodes):
-            leaf = leaves[argument]
-            address = address_of(leaf)
-            if altered is not None and altered(leaf):
-                address = 0
+        given = addresses([_address(node, leaves[node.argument]) for node in self._nodes])
+        if 0 not in given and (given == sources or self._move(given)):
+            return
+        for number, node in enumerate(self._nodes):
+            address = given[number]
             if address != sources[number] or address == 0:
                 sources[number] = 0  # nobody knows, if this is interrupted
-                if address == static and self._enable(number, wanted=False):
+                if address == node.static and self._enable(number, wanted=False):
                     continue
                 self._enable(number, wanted=True)
-                if address not in (0, static) and self._set(number, address):
+                if address not in (0, node.static) and self._set(number, address):
                     sources[number] = address
                 else:
-                    copy = array_type.empty_like(leaf)  # freed in the order of the stream
-                    array_type.assign(copy, leaf)
-                    self._setters[number](address_of(copy))
+                    leaf = leaves[node.argument]
+                    copy = node.array_type.empty_like(leaf)  # freed in the order of the stream
+                    node.array_type.assign(copy, leaf)
+                    self._setters[number](node.address(copy))
 
-    def addresses(self, count: int) -> list[int] | None:
+    def addresses(self, count: int) -> array[int] | None:
         """Return where the nodes read `count` arrays; None if they do not, or from copies of them."""
         return self._sources if len(self._sources) == count and all(self._sources) else None
+
+    def _move(self, given: array[int]) -> bool:
+        """Have all nodes read at these addresses; return False if that can't be done at once."""
+        in_place = any(map(eq, given, self._statics))
+        return self.patches is not None and not in_place and self.patches.move(given)
 
     def _set(self, number: int, address: int) -> bool:
         try:
@@ -131,6 +153,11 @@ class InputNodes:
             enable(wanted)
             self._enabled[number] = wanted
         return enable is not None
+
+
+def _address(node: InputNode, leaf: Any) -> int:
+    """Return where an array is; 0 if its elements are not what its bytes say."""
+    return 0 if node.altered is not None and node.altered(leaf) else node.address(leaf)
 
 
 def same_bytes(x: Any, y: Any) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from operator import is_
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core import capture_table, stream_stack
 from .._core.ownership import Callback
@@ -18,6 +19,9 @@ from .input_nodes import InputNodes
 from .recorded_work import contents
 from .results import Result
 from .signature import Leaves
+
+if TYPE_CHECKING:
+    from .._core._fast import Patches
 
 
 class StaticInputs:
@@ -176,7 +180,7 @@ class StaticInputs:
         for i, static, assign in self._copies_in:
             self._copy(stream, assign, static, leaves[i])
 
-    def addresses(self) -> list[int] | None:
+    def addresses(self) -> array[int] | None:
         """Return where the graph reads the arrays of the latest call, and writes them if it does.
 
         None if a call that has its arrays there has anything to copy.
@@ -186,6 +190,16 @@ class StaticInputs:
         if self.bound is not None:
             return self.bound.addresses(len(self.arrays))
         return None if self._copies_in else self._nodes.addresses(len(self.arrays))
+
+    def patches(self) -> tuple[Patches | None, object]:
+        """Return what has the graph use other arrays in C, and the stream that those are told of, or None.
+
+        The framework's current stream has to be that of the calls.
+        """
+        if self.bound is None:
+            return self._nodes.patches, None
+        user = self._in_flight.user(self.arrays[0].device)
+        return None if user is None else self.bound.patches, user
 
     def copy_back(self, leaves: Leaves, stream: Stream) -> None:
         """Copy the static arrays that the function writes or returns to the caller's arrays."""

@@ -59,6 +59,7 @@ from ._contract.answers import CaptureStatus as CaptureStatus
 from ._contract.launch import LaunchFunction as LaunchFunction
 from ._contract.launch import SameContext as SameContext
 from ._contract.launch import SameStream as SameStream
+from ._contract.launch import SetFunction as SetFunction
 from ._contract.launch import StatusFunction as StatusFunction
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import ctypes
 import gc
 import threading
 import weakref
+from array import array
 from functools import partial
 
 import pytest
@@ -129,7 +130,7 @@ def test_constants_have_to_be_the_same_objects_but_for_ints(fast):
 
 def test_says_where_if_no_call_is_repeated(fast):
     ready, guard, x = [True], guard_of(fast, Array()), Array()
-    guard.follow((WHERE, ((lambda: ready[0], True),), 0, 0, 0, None, None), None, None)
+    guard.follow((WHERE, ((lambda: ready[0], True),), 0, 0, 0), (), None, None)
     assert guard((x,), {}) == [x, WHERE]
     ready[0] = False
     assert guard((x,), {}) == [x, None]
@@ -184,9 +185,10 @@ class Bench:
         self.launcher = launcher_of(fast, self.owner, never)
         address = ctypes.cast(vendor.capturing, ctypes.c_void_p).value if capturing else 0
         functions = address, address
-        self.target = WHERE, questions, 77, *functions, self.launcher, (RESULT,)
-        addresses, kept = [x.told[0] for x in self.arrays], self.arrays if keep else None
-        self.follow = partial(self.guard.follow, self.target, addresses, kept)
+        self.place = WHERE, questions, 77, *functions
+        self.how = self.launcher, (RESULT,), None, None, None
+        addresses, kept = array("Q", [x.told[0] for x in self.arrays]), self.arrays if keep else None
+        self.follow = partial(self.guard.follow, self.place, self.how, addresses, kept)
         self.follow()
 
     def __call__(self, *arrays):
@@ -242,13 +244,13 @@ def test_repeats_nothing_if_another_call_comes_between(fast, vendor):
         def altered(self):
             with bench.lock:
                 bench.guard.stop()
-                bench.guard.follow(bench.target, [1, 2], None)
+                bench.guard.follow(bench.place, bench.how, array("Q", [1, 2]), None)
             return False
 
         altered = altered.setter(lambda self, value: None)
 
     bench.guard = guard_of(fast, Moved(4096), Moved(8192), captures=bench.captures, lock=bench.lock)
-    bench.guard.follow(bench.target, [4096, 8192], None)
+    bench.guard.follow(bench.place, bench.how, array("Q", [4096, 8192]), None)
     x, y = Moved(4096), Moved(8192)
     assert bench(x, y) == [x, y, WHERE]
     assert bench.calls == 0
@@ -354,14 +356,21 @@ def test_refuses_what_it_can_not_read(fast):
         fast.Guard({}, fast.Lock(), 1, 0, ((0, ARRAY, 5),), ())
     with pytest.raises(ValueError, match="at most 64 arrays"):
         guard_of(fast, *(Array() for _ in range(65)))
-    target = WHERE, (), 0, 0, 0, fast.Launcher({}, never), (RESULT,)
-    for addresses, arrays in [([1, 2], None), ([1], []), (1, None), ([1], 1)]:
-        with pytest.raises(ValueError, match="as many addresses"):
-            guard.follow(target, addresses, arrays)
-    for other in [(*target[:5], never, (RESULT,)), (*target[:6], RESULT)]:
-        with pytest.raises(TypeError, match="by a Launcher"):
-            guard.follow(other, [1], None)
-        guard.follow(other, None, None)
+    place, launcher = (WHERE, (), 0, 0, 0), fast.Launcher({}, never)
+    how, one = (launcher, (RESULT,), None, None, None), array("Q", [1])
+    for addresses, arrays in [(array("Q", [1, 2]), None), (one, []), (one, [x, x]), (array("I", [1]), None)]:
+        with pytest.raises(ValueError, match=r"there must be an? (many|address)|as many arrays"):
+            guard.follow(place, how, addresses, arrays)
+    for wrong in [
+        (never, (RESULT,), None, None, None),
+        (launcher, RESULT, None, None, None),
+        (launcher, None, None, None, None),
+        (launcher, (RESULT,), never, None, None),
+        (launcher, (RESULT,), None, 5, None),
+    ]:
+        with pytest.raises(TypeError, match=r"Launcher|a result in a tuple"):
+            guard.follow(place, wrong, one, None)
+        guard.follow(place, wrong, None, None)
         assert guard((x,), {}) == [x, WHERE]
 
 

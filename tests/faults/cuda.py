@@ -251,6 +251,9 @@ NAMES = {
     "nodes": "cuGraphGetNodes",
     "update": "cuGraphExecUpdate",
     "edges": "cuGraphGetEdges",
+    "set_kernel": "cuGraphExecKernelNodeSetParams",
+    "set_memcpy": "cuGraphExecMemcpyNodeSetParams",
+    "set_memset": "cuGraphExecMemsetNodeSetParams",
 }
 """What is called without the binding, by the fields of `raw_calls.Calls`."""
 

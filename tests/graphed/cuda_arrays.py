@@ -159,6 +159,7 @@ class Tensor:
         self.address, self.shape, self.dtype = address, tuple(shape), np.dtype(dtype)
         self._version = 0
         self.device = PLACE
+        self.used_on = []
 
     def data_ptr(self):
         return self.address
@@ -177,6 +178,9 @@ class Tensor:
 
     def is_neg(self):
         return False
+
+    def record_stream(self, stream):
+        self.used_on.append(stream)
 
     def contiguous(self):
         return self

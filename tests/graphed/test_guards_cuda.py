@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from contextlib import suppress
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,6 +22,7 @@ from core.fast_arrays import exchange
 from graphed import cuda_arrays
 from graphed.cuda_arrays import Tensor, current, plus
 from graphed.functions import calls
+from simulators.cuda.faults import Faults
 
 if fast is None:
     pytest.skip("the C extension is not there", allow_module_level=True)
@@ -57,6 +59,7 @@ def arrays(monkeypatch):
     package.is_inference_mode_enabled = lambda: modes.inference
     package.is_autocast_enabled = lambda kind: modes.autocast
     package.get_autocast_dtype = lambda kind: "half"
+    package.accelerator = SimpleNamespace(current_stream=lambda device: "here")
     with ag.Stream(backend="cuda") as stream:
         yield
         stream.synchronize()
@@ -97,6 +100,73 @@ def test_a_call_whose_arrays_have_not_moved_is_one_call_of_python(inputs):
         assert result.tolist() == [10 + i, 25]
     assert f.cache_info()._replace(eager=0) == (6, 0, 1, 0, 1, 16)
     assert calls(f, x, y)[0] is result
+
+
+@pytest.mark.parametrize("outputs", ["copy", "static"])
+@pytest.mark.parametrize("inputs", ["node", "bind"])
+def test_a_call_whose_arrays_have_moved_changes_nodes_in_c(inputs, outputs):
+    f, x, y = graphed(inputs, outputs=outputs), tensor(1, 2), tensor(10, 20)
+    settled(f, x, y)
+    own = ["__call__"] if outputs == "static" else ["__call__", "for_call", "_new_arrays"]
+    for i in range(3):
+        for pair in [(tensor(i, i), y), (tensor(i, i), tensor(7, 8)), (x, y)]:
+            result, ran = calls(f, *pair)
+            expected = [a + b for a, b in zip(*(each.tolist() for each in pair), strict=True)]
+            assert ran[: len(own)] == own
+            assert not {"copy_in", "read_from", "patch", "ready", "follow"} & set(ran)
+            assert result.tolist() == expected
+    assert f.cache_info().replays == 12
+
+
+SETS = {"node": "cuGraphExecMemcpyNodeSetParams", "bind": "cuGraphExecKernelNodeSetParams"}
+
+
+@lanes.require("software_cuda")
+@pytest.mark.filterwarnings("ignore:.*copies its inputs:RuntimeWarning")
+@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("times", [1, 2, 3, 4])
+@pytest.mark.parametrize("inputs", ["node", "bind"])
+def test_whatever_the_driver_refuses_no_result_is_wrong(inputs, nth, times):
+    """A call may raise the driver's error, and is not replayed then."""
+
+    def function(x, y):
+        return (x + y) + (y + x)
+
+    f, pairs = graphed(inputs, function), [(tensor(1, 2), tensor(10, 20)), (tensor(3, 4), tensor(7, 8))]
+    settled(f, *pairs[0])
+    faults = Faults("libcuda.so.1")
+    before = faults.calls()[SETS[inputs]]
+    faults.fail(SETS[inputs], code=1, nth=nth, times=times)
+    with suppress(ag.DriverError):
+        assert f(*pairs[1]).tolist() == [20, 24]
+    assert faults.calls()[SETS[inputs]] >= before + nth
+    faults.reset()
+    for pair, expected in zip(pairs * 2, [[22, 44], [20, 24]] * 2, strict=True):
+        assert f(*pair).tolist() == expected
+    assert calls(f, *pairs[0])[1][0] == "__call__"
+
+
+@pytest.mark.parametrize("inputs", ["node", "bind"])
+def test_without_a_current_context_nodes_are_changed_by_python(inputs):
+    f, x, y, z = graphed(inputs), tensor(1, 2), tensor(10, 20), tensor(3, 4)
+    settled(f, x, y)
+    cuda_arrays.call(cuda_arrays.driver.cuCtxSetCurrent, 0)
+    result, ran = calls(f, z, y)
+    assert "copy_in" in ran
+    cuda_arrays.call(cuda_arrays.driver.cuCtxSetCurrent, cuda_arrays.context())
+    assert result.tolist() == [13, 24]
+
+
+def test_arrays_that_have_moved_are_told_that_they_are_used():
+    f, x, y, used = graphed(), tensor(1, 2), tensor(10, 20), tensor(3, 4)
+    settled(f, x, y)
+    for each in (x, y, used):
+        each.used_on.clear()
+    f(x, y), f(x, used), f(x, used), f(x, y)
+    assert [each.used_on for each in (x, y, used)] == [[], ["here"], ["here"]]
+    same = Tensor(x.address, x.shape, x.dtype)  # another array with the same memory
+    f(same, y)
+    assert same.used_on == ["here"]
 
 
 @pytest.mark.parametrize("inputs", ["copy", "node", "bind"])

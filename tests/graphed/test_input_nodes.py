@@ -49,12 +49,14 @@ def dense(*values):
 class Wrapped:
     """A node's setter whose words are set by a function."""
 
-    def __init__(self, setter, function):
-        self.setter, self.function = setter, function
+    function = None
+
+    def __init__(self, setter, set_words):
+        self.setter, self.set_words = setter, set_words
         self.blocks, self.enable = setter.blocks, setter.enable
 
     def words(self, places):
-        return partial(self.function, self.setter.words(places))
+        return partial(self.set_words, self.setter.words(places))
 
 
 @pytest.fixture

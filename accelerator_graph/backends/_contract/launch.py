@@ -75,6 +75,30 @@ class LaunchFunction(Record):
         self.capturing: int = capturing
 
 
+class SetFunction(Record):
+    """A function ``int set(void *executable, void *node, void *parameters)`` of the vendor's library.
+
+    It may have a fourth argument, ``void *context``.
+
+    Parameters
+    ----------
+    address : int
+        Called on any thread and without the GIL, while the executable is not launched. Returns 0 on success;
+        otherwise it has changed nothing.
+    arguments : tuple of int
+        What it is called with, three or four numbers. Later runs use what the parameters hold at the call.
+    guard : SameContext, optional
+        While this is not met, the library calls the `NodeSetter` instead.
+    """
+
+    __slots__ = ("address", "arguments", "guard")
+
+    def __init__(self, address: int, arguments: tuple[int, ...], guard: SameContext | None = None) -> None:
+        self.address: int = address
+        self.arguments: tuple[int, ...] = arguments
+        self.guard: SameContext | None = guard
+
+
 class StatusFunction(Record):
     """A function ``int status(void *stream, int *status)`` of the vendor's library.
 

@@ -6,6 +6,8 @@ import ctypes
 from collections.abc import Callable, Hashable, Iterable, Sequence, Sized
 from typing import NamedTuple
 
+from .launch import SetFunction
+
 _WORD = 8
 
 
@@ -71,9 +73,11 @@ class NodeSetter:
         Of a kernel whose arguments are known: where they lie.
     nbytes : int, optional
         Of a copy or a fill: how many bytes it writes.
+    function : SetFunction, optional
+        Does in C what `apply` does.
     """
 
-    __slots__ = ("_apply", "_blocks", "arguments", "check", "enable", "kind", "nbytes")
+    __slots__ = ("_apply", "_blocks", "arguments", "check", "enable", "function", "kind", "nbytes")
 
     def __init__(
         self,
@@ -84,6 +88,7 @@ class NodeSetter:
         check: Callable[[Sequence[bytes]], None] | None = None,
         arguments: Sequence[Argument] | None = None,
         nbytes: int | None = None,
+        function: SetFunction | None = None,
     ) -> None:
         self.kind: str = kind
         self._blocks = [(ctypes.c_char * size).from_address(address) for address, size in blocks]
@@ -92,6 +97,7 @@ class NodeSetter:
         self.check: Callable[[Sequence[bytes]], None] | None = check
         self.arguments: Sequence[Argument] | None = arguments
         self.nbytes: int | None = nbytes
+        self.function: SetFunction | None = function
 
     @property
     def settable(self) -> tuple[str, ...]:
@@ -165,8 +171,12 @@ class NodeSetter:
         return set_words
 
     def _cell(self, block: int, offset: int) -> ctypes.c_uint64:
+        return ctypes.c_uint64.from_address(self.address_of(block, offset))
+
+    def address_of(self, block: int, offset: int) -> int:
+        """Return where a word of 8 bytes is in memory; ValueError if there is no such word."""
         _check_place(self._blocks, block, offset, _WORD)
-        return ctypes.c_uint64.from_address(ctypes.addressof(self._blocks[block]) + offset)
+        return ctypes.addressof(self._blocks[block]) + offset
 
     @classmethod
     def together(cls, kind: str, setters: Sequence[NodeSetter]) -> NodeSetter:

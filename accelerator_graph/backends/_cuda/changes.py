@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ...errors import UnsupportedError
-from ..base import Argument, NodeSetter
+from ..base import Argument, NodeSetter, SameContext, SetFunction
 from . import nodes
 from .driver import Driver, Executable, Graph
 from .layouts import POINTER, SIZE, Layouts, address_field, is_plain, kernel_blocks, places
+from .raw_calls import calls_of
 
 _TARGET, _VALUE = (0, 8), (16, 4)
 """Offset and size of what can be changed in ``CUDA_MEMSET_NODE_PARAMS``."""
@@ -59,12 +60,21 @@ class _Node(NamedTuple):
         can_be_disabled: bool = True,
     ) -> NodeSetter:
         """Return a setter that writes into a struct of the binding."""
+        calls = calls_of(self.driver)
         start = params.getPtr()
         apply = _call(self, function, params, self.context)
         check = _Check(self.driver, params, self.context)
         blocks = [(start + at, size) for at, size in fields]
         enable = self.enable if can_be_disabled else None
-        return NodeSetter(kind, blocks, apply, enable, check, nbytes=nbytes)
+        address = calls.set_memcpy if kind == "memcpy" else calls.set_memset
+        in_c = self.in_c(address, start, int(self.context))
+        return NodeSetter(kind, blocks, apply, enable, check, nbytes=nbytes, function=in_c)
+
+    def in_c(self, address: int, *arguments: int) -> SetFunction | None:
+        """Return a function that sets the parameters, as it is called from C; None without a condition."""
+        current = self.driver.current_address
+        arguments = int(self.executable), int(self.handle), *arguments
+        return SetFunction(address, arguments, SameContext(current, int(self.context))) if current else None
 
 
 def _kernel_setter(node: _Node) -> NodeSetter:
@@ -91,7 +101,8 @@ def _kernel_setter(node: _Node) -> NodeSetter:
     function, kept = "cuGraphExecKernelNodeSetParams", (buffers, array, size)
     apply = _call(node, function, params, keeps=kept)
     places_of = zip(starts, map(len, blocks), strict=True)
-    return NodeSetter("kernel", places_of, apply, node.enable, arguments=arguments)
+    in_c = node.in_c(calls_of(driver).set_kernel, params.getPtr())
+    return NodeSetter("kernel", places_of, apply, node.enable, arguments=arguments, function=in_c)
 
 
 def _copy_setter(node: _Node) -> NodeSetter:

@@ -1,7 +1,7 @@
 """Functions of the driver that are called without the binding.
 
-The binding drops what the driver says about an update that it refuses, and for a thousand nodes it takes
-longer than the driver.
+The binding drops what the driver says about an update that it refuses, and it takes longer than the driver
+where a thousand nodes are read, or one is changed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ class Calls(NamedTuple):
     update: Function
     edges: Function | None
     """None before CUDA 12.3."""
+    set_kernel: int
+    """Addresses of the functions that set the parameters of a node in an executable."""
+    set_memcpy: int
+    set_memset: int
 
 
 class Addresses(Protocol):
@@ -48,6 +52,9 @@ def calls_of(driver: Addresses) -> Calls:
             _function(_address(driver, "cuGraphGetNodes"), 3),
             _function(_address(driver, "cuGraphExecUpdate"), 3),
             _function(edges, 5) if edges else None,
+            _address(driver, "cuGraphExecKernelNodeSetParams"),
+            _address(driver, "cuGraphExecMemcpyNodeSetParams"),
+            _address(driver, "cuGraphExecMemsetNodeSetParams"),
         )
     return driver.calls
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 from unittest import SkipTest
 
 import accelerator_graph as ag
-from accelerator_graph.backends.base import Capability
+from accelerator_graph.backends.base import Capability, Change, word
+from accelerator_graph.backends.memory import memory_of
 
 from .._case import Case, needs
 
@@ -75,6 +77,33 @@ class NodeChangeRules(Case):
             assert self._held(filled) == b"\x09" * 8
         finally:
             self.backend.destroy_executable(second)
+
+    @needs(Capability.ENQUEUE)
+    def test_function_of_a_node_setter_sets_the_node(self) -> None:
+        """The function of a `NodeSetter` does what the setter does, where its guard is met."""
+        graph, filled, copied, other = self._filled_and_copied()
+        runner = graph._runner
+        assert runner is not None and runner.captured is not None and runner.executable is not None  # noqa: PT018
+        setter = self.backend.node_setter(runner.captured.value, runner.executable.value, 1)
+        self.skip_unless(setter and setter.function, "does not change copies in C")
+        assert setter is not None and setter.function is not None  # noqa: PT018
+        found = setter.function
+        if found.guard is not None:
+            current, context = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p()
+            assert current(found.guard.address)(ctypes.addressof(context)) == 0
+            self.skip_unless(context.value == found.guard.context, "has no context that is current here")
+        stream = graph.stream
+        assert stream is not None
+        stream.fill(other, 7)
+        source = memory_of(other, 8, writable=False, device=True).address
+        ctypes.c_uint64.from_address(setter.address_of(1, 0)).value = source
+        prototype = ctypes.CFUNCTYPE(ctypes.c_int, *(ctypes.c_void_p,) * len(found.arguments))
+        assert prototype(found.address)(*found.arguments) == 0
+        graph.replay()
+        assert self._held(copied) == b"\x07" * 8
+        setter([Change(1, 0, word(memory_of(filled, 8, writable=False, device=True).address))])
+        graph.replay()
+        assert self._held(copied) == b"\x01" * 8
 
     def _filled_and_copied(self) -> tuple[ag.Graph, Any, Any, Any]:
         """Return a graph that fills memory and copies it, both memories, and a third one; all are zero."""

@@ -207,6 +207,30 @@ def test_what_is_bound_in_c_never_runs_half_of_the_changes(scene, stream):
     assert scene.run() == (199, 199, [3, 4, 5, 6])
 
 
+def test_nodes_are_set_by_functions_in_c(scene):
+    runner, backend = scene.graph._runner, scene.stream._backend
+    made = runner.captured.value, runner.executable.value
+    fill, copy, kernel = (backend.node_setter(*made, number) for number in range(3))
+    for setter, place, address in [
+        (fill, (0, 0), scene.second.pointer),
+        (copy, (1, 0), scene.second.pointer),
+        (copy, (0, 0), scene.third.pointer),
+        (kernel, (0, 0), scene.third.pointer + 512),
+    ]:
+        ctypes.c_uint64.from_address(setter.address_of(*place)).value = address
+    for setter in (fill, copy, kernel):
+        found = setter.function
+        prototype = ctypes.CFUNCTYPE(ctypes.c_int, *(ctypes.c_void_p,) * len(found.arguments))
+        now = ctypes.c_void_p()
+        with current(driver.CUcontext(found.guard.context)):
+            asked = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(found.guard.address)
+            assert asked(ctypes.addressof(now)) == 0
+            assert prototype(found.address)(*found.arguments) == 0
+        assert now.value == found.guard.context
+    assert scene.run() == (0, 1, [*struct.unpack("d", b"\x01" * 8)] * 4)
+    assert scene.third.doubles()[64:68] == [3, 4, 5, 6]
+
+
 def test_a_driver_that_refuses_changes_nothing(scene, monkeypatch):
     api = scene.stream._backend._driver.api
     invalid = api.CUresult.CUDA_ERROR_INVALID_VALUE

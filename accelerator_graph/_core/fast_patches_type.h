@@ -1,0 +1,187 @@
+/* The type of patches: how they are made. Part of _fast.c. */
+
+/* Take memory of 8-byte words, `count` of them, or an even number if that is -1. */
+static int
+take_words(PyObject *object, Py_buffer *buffer, Py_ssize_t count, int flags)
+{
+    if (PyObject_GetBuffer(object, buffer, flags) < 0)
+        return -1;
+    Py_ssize_t word = (Py_ssize_t)sizeof(uint64_t);
+    if (count < 0 ? buffer->len % (2 * word) == 0 : buffer->len == count * word)
+        return 0;
+    PyErr_SetString(PyExc_ValueError, "there must be an address and a size for each array, and pairs for ranges.");
+    return -1;
+}
+
+/* Copy addresses from memory of 8-byte words. */
+static int
+take_addresses(PyObject *given, uintptr_t *addresses, Py_ssize_t count)
+{
+    Py_buffer buffer = {0};
+    int taken = take_words(given, &buffer, count, PyBUF_SIMPLE);
+    for (Py_ssize_t i = 0; taken == 0 && i < count; i++) {
+        uint64_t address;
+        memcpy(&address, (char *)buffer.buf + i * (Py_ssize_t)sizeof address, sizeof address);
+        addresses[i] = (uintptr_t)address;
+    }
+    PyBuffer_Release(&buffer);
+    return taken;
+}
+
+static int
+word_init(Patches *self, Word *word, PyObject *given)
+{
+    void *cell, *distance;
+    if (!PyArg_ParseTuple(given, "O&nO&:Patches", address, &cell, &word->array, address, &distance))
+        return -1;
+    word->cell = cell;
+    word->distance = (uintptr_t)distance;
+    if (word->array >= 0 && word->array < self->arrays)
+        return 0;
+    PyErr_Format(PyExc_ValueError, "there is no array %zd; pass its position.", word->array);
+    return -1;
+}
+
+static int
+node_init(Patches *self, PatchedNode *node, PyObject *given)
+{
+    PyObject *words;
+    if (!PyArg_ParseTuple(given, "O&O&O&O&O!:Patches", address, &node->function, address, &node->handle, address,
+                          &node->parameters, address, &node->context, &PyTuple_Type, &words))
+        return -1;
+    if (node->function == NULL) {
+        PyErr_SetString(PyExc_ValueError, "function must be the address of a function that sets nodes, not 0.");
+        return -1;
+    }
+    Py_ssize_t count = PyTuple_GET_SIZE(words);
+    Word *more = PyMem_Realloc(self->word, (size_t)(self->words + count + 1) * sizeof *more);
+    if (more == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    self->word = more;
+    node->first = self->words;
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (word_init(self, &self->word[self->words++], PyTuple_GET_ITEM(words, i)) < 0)
+            return -1;
+    node->end = self->words;
+    return 0;
+}
+
+static int
+patches_init(Patches *self, PyObject *now, PyObject *sizes, PyObject *captured, PyObject *own, PyObject *nodes)
+{
+    if (PyObject_GetBuffer(now, &self->now, PyBUF_WRITABLE) < 0)
+        return -1;
+    self->arrays = self->now.len / (Py_ssize_t)sizeof(uint64_t);
+    if (self->arrays > MOST_ARRAYS || self->alignment == 0) {
+        PyErr_Format(PyExc_ValueError, "patches take at most %d arrays, and an alignment of at least 1.",
+                     MOST_ARRAYS);
+        return -1;
+    }
+    if (take_words(sizes, &self->sizes, self->arrays, PyBUF_SIMPLE) < 0
+        || take_words(captured, &self->captured, self->arrays, PyBUF_SIMPLE) < 0
+        || take_words(own, &self->own, -1, PyBUF_SIMPLE) < 0)
+        return -1;
+    self->node = PyMem_Calloc((size_t)PyTuple_GET_SIZE(nodes) + 1, sizeof *self->node);
+    if (self->node == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (; self->nodes < PyTuple_GET_SIZE(nodes); self->nodes++)
+        if (node_init(self, &self->node[self->nodes], PyTuple_GET_ITEM(nodes, self->nodes)) < 0)
+            return -1;
+    return 0;
+}
+
+static PyObject *
+patches_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"owner", "executable", "now",     "sizes",   "captured", "alignment",
+                            "own",   "nodes",      "current", "context", NULL};
+    PyObject *owner, *now, *sizes, *captured, *own, *nodes;
+    void *executable, *current = NULL, *context = NULL;
+    unsigned long long alignment;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&OOOKOO!|O&O&:Patches", names, &owner, address, &executable,
+                                     &now, &sizes, &captured, &alignment, &own, &PyTuple_Type, &nodes, address,
+                                     &current, address, &context))
+        return NULL;
+    Patches *self = (Patches *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->owner = Py_NewRef(owner);
+    self->executable = executable;
+    self->alignment = alignment;
+    self->current = (current_function)current;
+    self->context = context;
+    if (patches_init(self, now, sizes, captured, own, nodes) < 0) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static PyObject *
+patches_move_to(PyObject *op, PyObject *given)
+{
+    Patches *self = (Patches *)op;
+    const uint64_t *now = self->now.buf;
+    uintptr_t addresses[MOST_ARRAYS];
+    int done = patches_ready(self);
+    if (take_addresses(given, addresses, self->arrays) < 0)
+        return NULL;
+    for (Py_ssize_t i = 0; i < self->arrays; i++)
+        done = done && now[i] != 0; /* else it could not be undone */
+    if (done) {
+        Py_BEGIN_ALLOW_THREADS
+        done = patches_move(self, addresses);
+        Py_END_ALLOW_THREADS
+    }
+    return PyBool_FromLong(done);
+}
+
+/* No tp_clear: like a tuple, it refers only to what was there before, so something else closes a cycle. */
+static int
+patches_traverse(PyObject *op, visitproc visit, void *arg)
+{
+    Patches *self = (Patches *)op;
+    Py_VISIT(Py_TYPE(op));
+    Py_VISIT(self->owner);
+    return 0;
+}
+
+static void
+patches_dealloc(PyObject *op)
+{
+    Patches *self = (Patches *)op;
+    PyObject_GC_UnTrack(op);
+    PyBuffer_Release(&self->now);
+    PyBuffer_Release(&self->sizes);
+    PyBuffer_Release(&self->captured);
+    PyBuffer_Release(&self->own);
+    PyMem_Free(self->node);
+    PyMem_Free(self->word);
+    Py_XDECREF(self->owner);
+    let_go(op);
+}
+
+static PyMethodDef patches_methods[] = {
+    {"move", patches_move_to, METH_O, NULL},
+    {NULL},
+};
+
+static PyType_Slot patches_slots[] = {
+    {Py_tp_doc, "The nodes of an executable that have addresses of arrays, and what changes them."},
+    {Py_tp_new, patches_new},
+    {Py_tp_traverse, patches_traverse},
+    {Py_tp_dealloc, patches_dealloc},
+    {Py_tp_methods, patches_methods},
+    {0, NULL},
+};
+
+static PyType_Spec patches_spec = {
+    .name = "accelerator_graph._core._fast.Patches",
+    .basicsize = sizeof(Patches),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = patches_slots,
+};
