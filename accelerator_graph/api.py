@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Self, TypeVar, Unpack, cast
 from . import _core, inspection
 from ._core import capture_table, ownership, pools, states
 from ._core.call_site import caller
-from ._core.capture_plan import CapturePlan
+from ._core.capture_plan import CaptureMode, CapturePlan, check_mode
 from ._core.changing import Changing, refuse_in_a_change
 from ._core.extension import calling
 from ._core.graph_base import GraphBase
 from ._core.lifecycle import Lifecycle
-from ._core.modes import CaptureMode, check_mode
 from ._core.side_capture import graph as graph
 from ._core.streams import Stream
 from ._core.switches import diagnosing

@@ -17,8 +17,8 @@ from ..errors import (
 from ..interop.base import Framework, FrameworkRecorder, PoolId, Undo
 from . import capture_table, gc_pause, stream_stack
 from .capture_base import NO_TOKEN, CaptureBase
+from .capture_plan import CaptureMode, native_mode
 from .captured import Captured
-from .modes import CaptureMode, native_mode
 from .ownership import Callback
 from .stream_messages import captured_by
 
@@ -54,7 +54,7 @@ class Capture(CaptureBase):
         Parameters
         ----------
         mode : str
-            One of `modes.MODES`.
+            One of `capture_plan.MODES`.
         prepare : Stream, optional
             Let the frameworks release what they cache first, unless a capture is under way, and wait until
             the work on that stream is done.

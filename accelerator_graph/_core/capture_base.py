@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from .._interpreter.threads import this_thread
+from .._interpreter.process import this_thread
 from ..errors import AcceleratorGraphError, GraphStateError
 from .stream_messages import describe
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from ..interop.base import Collective, Framework, Undo
     from . import capture_table
     from .call_site import Site
+    from .capture_plan import CaptureMode
     from .captured_events import CapturedEvents
     from .marks import Mark
-    from .modes import CaptureMode
     from .observation import Observation
     from .pools import Lease
     from .progress import Progress

@@ -1,10 +1,12 @@
-"""How a capture is to be made."""
+"""How a capture is to be made: its plan, and the modes, which say what a driver refuses meanwhile."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
-from .modes import CaptureMode
+from ..backends.base import Backend
+from ..backends.base import CaptureMode as CaptureMode
+from ..errors import UnsupportedError
 from .pools import AnyPool
 from .streams import Stream
 
@@ -12,6 +14,31 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..interop.base import Framework
+
+MODES: tuple[CaptureMode, ...] = get_args(CaptureMode)
+"""The capture modes; only ``"default"`` is portable."""
+
+
+def check_mode(mode: object) -> CaptureMode:
+    """Return a capture mode. Raises TypeError or ValueError if it is none."""
+    if not isinstance(mode, str):
+        raise TypeError(f"capture_error_mode must be a string, one of {', '.join(MODES)}, not {mode!r}.")
+    if mode not in MODES:
+        raise ValueError(f"capture_error_mode must be one of {', '.join(MODES)}, not {mode!r}.")
+    return mode
+
+
+def native_mode(backend: Backend, mode: CaptureMode) -> CaptureMode:
+    """Return the backend's name for a mode."""
+    modes = backend.capture_modes
+    if mode == "default":
+        return modes[0]
+    if mode not in modes:
+        raise UnsupportedError(
+            f"backend {backend.name!r} has no capture mode {mode!r}; use 'default'.",
+            capability="capture_modes",
+        )
+    return mode
 
 
 class CapturePlan:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 from .ownership import Owned
 
 if TYPE_CHECKING:
+    from .capture_plan import CaptureMode
     from .captured_events import CapturedEvents
     from .marks import LabelledRange
-    from .modes import CaptureMode
 
 
 class Captured(Owned):

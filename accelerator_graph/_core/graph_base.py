@@ -10,7 +10,7 @@ from .._interpreter.integers import boolean
 from ..backends import registry
 from ..errors import GraphStateError
 from . import ownership, pools, states, switches
-from .modes import CaptureMode, check_mode
+from .capture_plan import CaptureMode, check_mode
 from .states import GraphState
 from .stream_messages import describe
 from .streams import as_stream

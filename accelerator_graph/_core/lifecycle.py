@@ -5,15 +5,14 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from .._interpreter.process import this_thread
 from .._interpreter.sure_exit import sure_exit
-from .._interpreter.threads import this_thread
 from ..errors import EmptyGraphWarning, GraphStateError
 from . import ownership, pools, states
 from .capture import Capture
-from .capture_plan import CapturePlan
+from .capture_plan import CapturePlan, check_mode
 from .current_stream import stream_to_capture
 from .graph_base import GraphBase
-from .modes import check_mode
 from .replay import Runner
 
 if TYPE_CHECKING:

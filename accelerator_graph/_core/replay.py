@@ -15,8 +15,8 @@ from .binding import Binding, Executable, refuse_capturing, refuse_in_graph
 from .extension import fast
 from .ownership import drain
 from .states import RESET_MEANWHILE
+from .stream_base import FrameworkCurrent
 from .stream_messages import describe
-from .stream_owners import FrameworkCurrent
 from .streams import Stream, as_stream
 from .switches import measuring
 

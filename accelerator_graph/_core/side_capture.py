@@ -8,9 +8,8 @@ from typing import Generic, TypeVar
 from .._interpreter.integers import boolean
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from . import pools, streams
-from .capture_plan import CapturePlan
+from .capture_plan import CaptureMode, CapturePlan, check_mode
 from .lifecycle import Lifecycle
-from .modes import CaptureMode, check_mode
 from .side_streams import beside_current
 
 G = TypeVar("G", bound=Lifecycle)

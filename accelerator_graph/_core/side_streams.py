@@ -13,7 +13,7 @@ from ..backends import registry
 from ..interop import registry as interop
 from . import capture_table, ownership, stream_stack
 from .current_stream import current
-from .stream_owners import FrameworkCurrent
+from .stream_base import FrameworkCurrent
 from .streams import Stream
 
 if TYPE_CHECKING:

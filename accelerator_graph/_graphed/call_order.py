@@ -9,7 +9,7 @@ from .._core.current_stream import current as current_or_none
 from .._core.events import Event
 from .._core.ownership import Owned
 from .._core.replay import make_room
-from .._core.stream_owners import FrameworkCurrent
+from .._core.stream_base import FrameworkCurrent
 from .._core.streams import Stream
 from ..api import Graph
 from ..backends.base import Capability, CaptureStatus

@@ -1,10 +1,11 @@
-"""The library's one hook for forks, and its one hook for the interpreter's exit."""
+"""The process and its threads: hooks for forks and for the exit, and an identity for each thread."""
 
 from __future__ import annotations
 
 import atexit
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable
 
 _in_child: list[Callable[[], object]] = []
@@ -43,3 +44,29 @@ def _call(actions: Iterable[Callable[[], object]]) -> None:
 
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_call_in_child)
+
+
+class Identity:
+    """Lives exactly as long as its thread, if everyone else holds it only by weak references."""
+
+    __slots__ = ("__weakref__", "thread")
+
+    def __init__(self) -> None:
+        self.thread = threading.current_thread()
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.identity = Identity()
+
+
+_thread = _Thread()
+
+
+def this_thread() -> Identity:
+    """Return the identity of the calling thread.
+
+    `threading.get_ident` can return the same number for another thread after the first has ended, and
+    `threading.current_thread` then returns the same object, if Python started neither.
+    """
+    return _thread.identity

@@ -128,9 +128,10 @@ def may_be_installed(group: str) -> bool:
         except OSError:  # an archive, for example
             return True
         for name in names:
-            path = f"{folder or '.'}/{name}/entry_points.txt"
-            if name.lower().endswith(_METADATA) and section in _contents(path):
-                return True
+            if name.lower().endswith(_METADATA):
+                path = f"{folder or '.'}/{name}/entry_points.txt"
+                if os.access(path, os.F_OK) and section in _contents(path):  # most have no such file
+                    return True
     return False
 
 

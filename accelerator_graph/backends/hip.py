@@ -76,14 +76,21 @@ class HipBackend(Lends):
 
     # ---- being there -----------------------------------------------------------------------------
 
+    _usable: ClassVar[Availability | None] = None
+    """The last answer of `probe`, if it was usable: `open` does not probe again."""
+
     @classmethod
     def probe(cls) -> Availability:
         """Look for hip-python, the runtime and a device. Initialises nothing and never raises."""
-        return probe()
+        found = probe()
+        cls._usable = found if found.usable else None
+        return found
 
     def open(self) -> None:
         """Initialise the runtime."""
-        self._driver = open_driver(self.name, self.probe, Driver, "runtime", "HIP_VISIBLE_DEVICES")
+        self._driver = open_driver(
+            self.name, self._usable or self.probe(), Driver, "runtime", "HIP_VISIBLE_DEVICES"
+        )
 
     def capabilities(self, device: int) -> Set[str]:
         """Return the capabilities, the same on every device."""

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, ClassVar
 
 from .. import api
-from .._core.modes import CaptureMode
+from .._core.capture_plan import CaptureMode
 from .._interpreter.sure_exit import sure_exit
 from ..errors import UnsupportedError
 from ._graphs import CUDAGraph, TorchGraph, stream_of, torch_module

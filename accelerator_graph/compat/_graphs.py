@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import api
 from .._core import capture_table, switches
-from .._core.capture_plan import CapturePlan
-from .._core.modes import CaptureMode
+from .._core.capture_plan import CaptureMode, CapturePlan
 from .._core.pools import AnyPool
-from .._core.stream_owners import Borrowed, FrameworkCurrent
+from .._core.stream_base import Borrowed, FrameworkCurrent
 from .._core.streams import Stream
 from ..backends import registry
 from ..errors import CaptureError, UnsupportedError, capture_error

@@ -18,6 +18,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import cache
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .._interpreter.lazy import imported_on_use
@@ -213,6 +215,23 @@ class Framework(ABC):
         Called before every capture. None if the framework has no collectives, or they are not set up.
         """
         return None
+
+
+_STREAMS = ("backend", "as_stream", "current_stream", "current_handle")
+_HOOKS = [
+    name
+    for name, member in vars(Framework).items()
+    if isinstance(member, FunctionType) and name not in _STREAMS
+]
+
+
+@cache
+def has_hooks(kind: type[Framework]) -> bool:
+    """Return True if a framework's class has methods of its own that are not only about streams.
+
+    cuda.core and Numba have none: a capture beside them costs what it costs alone.
+    """
+    return any(getattr(kind, hook) is not getattr(Framework, hook) for hook in _HOOKS)
 
 
 class FrameworkRecorder(Recorder):

@@ -22,8 +22,7 @@ from .._plugins.catalogue import Catalogue
 from .._plugins.entry_points import IMPORT_NAMES
 from ..errors import BackendError, BackendLoadError
 from . import _contract as contract
-from .base import INTEROP_API_VERSIONS, Framework, PoolId
-from .hooks import has_hooks
+from .base import INTEROP_API_VERSIONS, Framework, PoolId, has_hooks
 
 if TYPE_CHECKING:
     from ._contract import FrameworkReport as FrameworkReport

@@ -5,14 +5,11 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
-import re
 import sys
 from typing import Any
 
-from ... import _install
 from ..base import Availability
 
-_INSTALL = f"Install it with: {_install.command('cuda')}"
 _LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 _OLDEST_BINDING, _OLDEST_UNKNOWN_BINDING = (12, 9, 1), (14,)
 """12.9.0 holds the interpreter's lock while it waits for a stream, whose host functions may be in Python."""
@@ -46,23 +43,24 @@ def _binding_missing(versions: dict[str, str]) -> str:
     try:
         bindings = importlib.import_module("cuda.bindings")
     except ModuleNotFoundError:
-        return f"cuda-python is not installed. {_INSTALL}"
+        return f"cuda-python is not installed. {_how_to_install()}"
     version: str | None = getattr(bindings, "__version__", None)
     if version is None:
         return (
             "the package cuda.bindings is not cuda-python's: another distribution, such as "
-            f"hip-python-interop, has installed it. Uninstall that one. {_INSTALL}"
+            f"hip-python-interop, has installed it. Uninstall that one. {_how_to_install()}"
         )
     versions["cuda-bindings"] = version
-    numbers = tuple(map(int, re.split(r"\D+", version)[:3]))
+    digits = "".join(each if each.isdecimal() else "." for each in version)
+    numbers = tuple(map(int, digits.split(".")[:3]))
     if numbers < _OLDEST_BINDING:
-        return f"cuda-python {version} is too old; 12.9.1 is the oldest that works. {_INSTALL}"
+        return f"cuda-python {version} is too old; 12.9.1 is the oldest that works. {_how_to_install()}"
     if numbers >= _OLDEST_UNKNOWN_BINDING:
-        return f"cuda-python {version} is too new; its interface may have changed. {_INSTALL}"
+        return f"cuda-python {version} is too new; its interface may have changed. {_how_to_install()}"
     try:
         import_driver()
     except Exception as error:
-        return f"cuda-python can't be imported ({error}). {_INSTALL}"
+        return f"cuda-python can't be imported ({error}). {_how_to_install()}"
     return ""
 
 
@@ -107,3 +105,9 @@ def _count(folder: str, prefix: str) -> int | None:
     except OSError:
         return None
     return len([name for name in names if name.isdigit() or not prefix])
+
+
+def _how_to_install() -> str:
+    from ..._install import command
+
+    return f"Install it with: {command('cuda')}"

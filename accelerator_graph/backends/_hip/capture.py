@@ -7,7 +7,7 @@ from ctypes import byref, c_void_p
 from typing import Any
 from weakref import ref
 
-from ..._interpreter.threads import Identity, this_thread
+from ..._interpreter.process import Identity, this_thread
 from ...errors import AcceleratorGraphError, DriverError
 from .._shared.codes import ILLEGAL_STATE, PER_THREAD_STREAM, no_graph
 from .._shared.keeping import keep

@@ -6,11 +6,9 @@ import importlib.metadata
 import os
 import re
 
-from ... import _install
 from ..base import Availability
 from .library import NAME, Library, SeveralLibrariesError, import_hip, mapped_copies
 
-_INSTALL = f"Install it with: {_install.command('hip')}"
 _OLDEST_BINDING, _OLDEST_UNKNOWN_BINDING = (6, 4), (8, 0)
 _DEVICE = "/dev/kfd"
 _TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
@@ -60,19 +58,21 @@ def _binding_missing(versions: dict[str, str]) -> str:
         numbers: tuple[int, int] = hip.HIP_VERSION_MAJOR, hip.HIP_VERSION_MINOR
     except ModuleNotFoundError as error:
         if error.name in (None, "hip", "hip.hip"):
-            return f"hip-python is not installed. {_INSTALL}"
-        return f"hip-python can't be imported ({error}). {_INSTALL}"
+            return f"hip-python is not installed. {_how_to_install()}"
+        return f"hip-python can't be imported ({error}). {_how_to_install()}"
     except Exception as error:
-        return f"hip-python can't be imported ({error}). {_INSTALL}"
+        return f"hip-python can't be imported ({error}). {_how_to_install()}"
     try:
         version = importlib.metadata.version("hip-python")
         older = f"hip-python>=6.4,<{version.partition('+')[0]}"
     except importlib.metadata.PackageNotFoundError:
+        from ..._install import REQUIREMENTS
+
         version = f"for HIP {numbers[0]}.{numbers[1]}"
-        older = _install.REQUIREMENTS["hip"]
+        older = REQUIREMENTS["hip"]
     versions["hip-python"] = version
     if numbers < _OLDEST_BINDING:
-        return f"hip-python {version} is too old; 6.4 is the oldest that works. {_INSTALL}"
+        return f"hip-python {version} is too old; 6.4 is the oldest that works. {_how_to_install()}"
     if numbers >= _OLDEST_UNKNOWN_BINDING:
         return (
             f"hip-python {version} is too new; its interface may have changed. Install an older one with: "
@@ -124,3 +124,9 @@ def _is_gpu(file: str) -> bool:
             return int(text.read()) != 0
     except (OSError, ValueError):
         return False
+
+
+def _how_to_install() -> str:
+    from ..._install import command
+
+    return f"Install it with: {command('hip')}"

@@ -19,13 +19,14 @@ Driver = TypeVar("Driver", bound="_Driver")
 
 
 def open_driver(
-    name: str, probe: Callable[[], Availability], make: Callable[[str], Driver], library: str, variable: str
+    name: str, found: Availability, make: Callable[[str], Driver], library: str, variable: str
 ) -> Driver:
     """Return what `make` initialises for the backend `name`, or raise `BackendUnavailableError`.
 
-    `library` is the vendor's word for it, and `variable` the one of the environment that hides devices.
+    `found` is what the backend's probe answered, `library` the vendor's word for it, and `variable` the one
+    of the environment that hides devices.
     """
-    reason, cause = probe().reason, None
+    reason, cause = found.reason, None
     if not reason:
         try:
             driver = make(name)

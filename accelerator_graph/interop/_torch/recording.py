@@ -6,7 +6,7 @@ import threading
 from functools import cache
 from typing import Any
 
-from ..._interpreter.threads import this_thread
+from ..._interpreter.process import this_thread
 
 
 class Recording:
