@@ -22,7 +22,7 @@ PARTS = {
     "refused": {"graphed/test_callables_refused.py": 55},
     "others": {
         "core/test_liveness.py": 12,
-        "torch_cpu/itself.py": 10,
+        "torch_cpu/itself.py": 11,
         "torch_cpu/labels.py": 9,
         "graphed/test_guards_torch.py": 26,
         "graphed/test_other_places.py": 5,
