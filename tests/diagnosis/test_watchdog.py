@@ -322,6 +322,7 @@ def test_a_block_whose_end_is_skipped(stream):
         (ag.Graph(), float("nan"), {}, ValueError),
         (ag.Graph(), "60", {}, TypeError),
         (ag.Graph(), 1, {"file": "watchdog.txt"}, TypeError),
+        (ag.Graph(), 1, {"exit": "no"}, TypeError),
     ],
 )
 def test_wrong_arguments(graph, seconds, how, kind):
