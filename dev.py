@@ -44,7 +44,7 @@ def environment(extra: str = "", version: str = "") -> Path:
     folder = ROOT / "-".join(filter(None, (".venv", extra, version.rstrip(".*"))))
     python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     here = (platform.system(), platform.machine())
-    extras = [extra] if extra else [name for name, places in WHEELS.items() if here in places]
+    extras = [extra] if extra else ["benchmark", *(name for name, places in WHEELS.items() if here in places)]
     wanted = ["-e", f"{ROOT}[{','.join(extras if extra == 'docs' else [*extras, 'test'])}]"]
     if version:
         wanted.append(f"{extra}-python=={version}")
@@ -66,7 +66,8 @@ def environment(extra: str = "", version: str = "") -> Path:
     print(f"dev.py: setting up {folder.name}, once; this takes a minute or two ...", flush=True)
     try:
         run(sys.executable, "-m", "venv", "--clear", folder)
-        run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted)
+        # Python compiles what is imported, which is a small part
+        run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", *wanted)
     except SystemExit:
         shutil.rmtree(folder, ignore_errors=True)
         sys.stderr.write("dev.py: the set-up failed, see above; nothing of it is left behind.\n")

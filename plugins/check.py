@@ -30,7 +30,7 @@ from simulators import debian  # noqa: E402 (the path is needed first)
 
 PLUGINS = ROOT / "plugins"
 CACHE = PLUGINS / "__pycache__"
-PIP = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+PIP = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
 POCL = (  # without what every system has: the C and C++ libraries, libz, liblzma
     *("libpocl2", "libpocl2-common", "libllvm15", "libclang-cpp15", "libclang-common-15-dev"),
     *("libhwloc15", "libudev1", "libz3-4", "libedit2", "libbsd0", "libmd0", "libxml2", "libicu72"),

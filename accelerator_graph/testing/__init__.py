@@ -12,8 +12,8 @@ A backend's tests are one class, which pytest collects::
             return MyWork()
 
 Without pytest, ``python -m accelerator_graph conformance NAME`` does the same and writes a report, and
-`check_backend` does it in a program. Rules that rest on a capability which the backend
-does not have are left out: pytest deselects them and says so in a line for each capability, and
+`check_backend` does it in a program. Rules about something that the backend
+does not have are left out: pytest deselects them and says so in a line for each reason, and
 `check_backend` returns them as skipped. No rule asks for a backend's name. Leaks it sees if
 `Work.live_objects` counts what your runtime has alive. To skip where there is no hardware, raise
 `unittest.SkipTest` in `work`.
@@ -21,25 +21,44 @@ does not have are left out: pytest deselects them and says so in a line for each
 
 from __future__ import annotations
 
-import sys
+from typing import TYPE_CHECKING
+
+from ._assertions import ask_pytest
+
+if TYPE_CHECKING:
+    from ._check import CheckResult as CheckResult
+    from ._check import check_backend as check_backend
+    from ._conformance import BackendConformance as BackendConformance
+    from ._live import live_instances as live_instances
+    from ._work import Work as Work
 
 if not __debug__:
     raise ImportError("accelerator_graph.testing checks with assert statements; run Python without -O.")
 
-from ._assertions import showing_values
-
-if "pytest" in sys.modules:
-    import pytest
-
-    pytest.register_assert_rewrite(f"{__name__}.rules", f"{__name__}._case")
-    from . import rules as rules
-else:
-    with showing_values(f"{__name__}.rules", f"{__name__}._case"):
-        from . import rules as rules
-
-from ._check import CheckResult, check_backend
-from ._conformance import BackendConformance
-from ._live import live_instances
-from ._work import Work
+ask_pytest(f"{__name__}.rules", f"{__name__}._case")
 
 __all__ = ["BackendConformance", "CheckResult", "Work", "check_backend", "live_instances"]
+
+_HOMES = {
+    "BackendConformance": "_conformance",
+    "CheckResult": "_check",
+    "Work": "_work",
+    "check_backend": "_check",
+    "live_instances": "_live",
+}
+"""The public names by the module that defines them, which is imported on first use: a program that only
+wants a `Work` does not load the rules."""
+
+if not TYPE_CHECKING:  # type checkers read the imports above, and so find names that do not exist
+
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_HOMES})

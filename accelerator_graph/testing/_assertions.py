@@ -23,12 +23,28 @@ OPERATORS: dict[type[ast.cmpop], str] = {
 }  # fmt: skip
 
 
+BY_PYTEST = "pytest" in sys.modules
+"""Whether pytest does it."""
+
+
+def ask_pytest(*packages: str) -> None:
+    """Let pytest, if it is there, show the values of assert statements in these packages."""
+    if BY_PYTEST:
+        import pytest
+
+        pytest.register_assert_rewrite(*packages)
+
+
 @contextmanager
 def showing_values(*packages: str) -> Iterator[None]:
     """Import modules so that their assert statements show the values that they compare.
 
-    Applies to these packages, and all that is in them, if they are imported in the ``with`` block.
+    Applies to these packages, and all that is in them, if they are imported in the ``with`` block, and if
+    pytest does not do it.
     """
+    if BY_PYTEST:
+        yield
+        return
 
     class Finder(PathFinder):
         @classmethod

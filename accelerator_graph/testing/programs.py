@@ -38,6 +38,7 @@ from functools import partial
 from typing import ClassVar
 
 from .. import _install, backends
+from . import rules  # noqa: F401 (first: it loads _case with assert statements that show their values)
 from ._case import Case, folder
 from ._programs.crossing import crosses
 from ._programs.memory import Piece

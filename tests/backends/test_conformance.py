@@ -87,8 +87,6 @@ def tape() -> Iterator[None]:
     finally:
         ag.backends.unregister("tape_in_the_kit")
         sys.path.remove(str(PLUGIN))
-        for name in ("accelerator_graph_tape", "accelerator_graph_tape_testing"):
-            sys.modules.pop(name, None)
 
 
 @pytest.mark.needs("cpu")

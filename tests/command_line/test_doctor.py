@@ -69,8 +69,8 @@ def test_a_backend_that_fails_is_found(tmp_path: Path, ill: str, said: str) -> N
 
 def test_a_backend_that_hangs_is_ended(tmp_path: Path) -> None:
     plugged(tmp_path)
-    found = examined(tmp_path, "--time-limit", "15", status=1, ILL="hang")
-    said = "the process did not end within 15 s while replaying the graph on device 0"
+    found = examined(tmp_path, "--time-limit", "20", status=1, ILL="hang")
+    said = "the process did not end within 20 s while replaying the graph on device 0"
     assert found["trials"]["plug"]["detail"] == said
     assert found["trials"]["cpu"]["outcome"] == "passed"
 

@@ -77,14 +77,14 @@ class TestCuda:
             ),
             (
                 'lib.fault_delay(b"cuGraphLaunch", 60_000_000)',
-                "the process did not end within 15 s while replay",
+                "the process did not end within 20 s while replay",
             ),
             ('lib.fault_fail(b"cuStreamEndCapture", 1, 1, 901, 0)', "capturing raised CaptureError"),
         ],
     )
     def test_a_driver_that_fails(self, software_driver: Path, tmp_path: Path, ill: str, said: str) -> None:
         variables = with_path(environment(software_driver), planted(tmp_path, ill))
-        trials, findings = doctor([sys.executable], variables, "--time-limit", "15", status=1)
+        trials, findings = doctor([sys.executable], variables, "--time-limit", "20", status=1)
         assert trials["cuda"]["outcome"] == "failed"
         assert said in trials["cuda"]["detail"]
         assert said in findings["cuda"]["fact"]

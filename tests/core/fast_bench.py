@@ -158,7 +158,7 @@ def compiled(name: str, source: str, suffix: str, *flags: str) -> Path:
             code.write_text(source, encoding="utf-8")
             command += [str(code), "-o", str(made)]
             done = execute(command, timeout=120)
-            assert done.returncode == 0, done.stderr
+            assert done.returncode == 0, (done.returncode, done.stderr)
             made.replace(path)
     return path
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import runpy
+import sys
+
 import pytest
 
 import accelerator_graph as ag
-from examples.running import EXAMPLES, check, run, run_here, sentence, without_replays
+from examples.running import EXAMPLES, check, run_here, sentence, without_replays
 from torch_cpu.framework import taking_part
 
 pytestmark = pytest.mark.needs("torch")
@@ -37,8 +40,10 @@ def test_wrong_results_are_seen(name, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_without_a_gpu_it_says_so(name):
-    status, printed, said = run(str(EXAMPLES / f"{name}.py"))
-    assert (status, printed) == (1, "")
-    assert sentence(said), said
-    assert "needs a GPU that torch can use" in said
+def test_without_a_gpu_it_says_so(name, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [f"{name}.py"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    assert sentence(f"{ended.value.code}\n"), ended.value.code
+    assert "needs a GPU that torch can use" in ended.value.code
+    assert capsys.readouterr() == ("", "")

@@ -421,6 +421,7 @@ def test_rules_about_other_capabilities_are_left_out() -> None:
         left_out["test_events_without_the_capability_are_unsupported"]
         == "backend 'cpu' has the capability 'events'"
     )
+    assert left_out["test_default_stream_can_not_be_captured"] == "backend 'cpu' has no default stream"
     assert "test_each_replay_runs_the_work_once" not in left_out
     assert WithoutHardware.left_out() == {}
 

@@ -38,7 +38,15 @@ def make() -> Path:
     with locked(folder):
         if not complete.exists():
             _run(sys.executable, "-m", "venv", "--clear", str(folder))
-            pip = (str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
+            pip = (
+                str(python),
+                "-m",
+                "pip",
+                "--disable-pip-version-check",
+                "install",
+                "--quiet",
+                "--no-compile",
+            )
             try:
                 _run(*pip, *PACKAGES)
             except RuntimeError as error:

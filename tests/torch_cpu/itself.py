@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import sys
 
 import pytest
 import torch
 
 import accelerator_graph as ag
+from processes import execute
 
 from .framework import taking_part
 
@@ -196,3 +198,26 @@ def test_graphed_with_a_step_of_autograd(stream):
         grad = f(torch.full((3,), float(i)))
         stream.synchronize()
         assert grad.tolist() == [float(i * i)] * 3
+
+
+def test_with_torch_but_no_gpu_nothing_changes():
+    code = (
+        "import torch, accelerator_graph as ag\n"
+        "from accelerator_graph import interop\n"
+        "assert not torch.cuda.is_available()\n"
+        "assert [each.backend() for each in interop.loaded()] == [None]\n"
+        "assert ag.current_stream() is None\n"
+        "log = []\n"
+        "with ag.Stream(backend='cpu') as s, ag.Graph() as g:\n"
+        "    s.launch(log.append, 1)\n"
+        "g.replay(); s.synchronize(); assert log == [1]\n"
+        "for obj in (object(), torch.zeros(1)):\n"
+        "    try: ag.Graph(stream=obj)\n"
+        "    except TypeError: pass\n"
+        "    else: raise AssertionError\n"
+        "assert not torch.cuda.is_initialized()\n"
+        "print('same')"
+    )
+    gone = "import os; os.environ['CUDA_VISIBLE_DEVICES'] = ''; os.environ['HIP_VISIBLE_DEVICES'] = ''\n"
+    done = execute([sys.executable, "-c", gone + code], timeout=120)
+    assert done.stdout.strip() == "same", done.stderr
