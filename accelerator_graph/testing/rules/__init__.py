@@ -25,6 +25,7 @@ from .node_changes import NodeChangeRules
 from .pools import PoolRules
 from .process import ProcessRules
 from .replay import ReplayRules
+from .signatures import SignatureRules
 from .state import StateRules
 from .streams import StreamRules
 from .threads import ThreadRules
@@ -36,6 +37,7 @@ from .work_failures import WorkFailureRules
 
 
 class AllRules(
+    SignatureRules,
     WorkRules,
     BackendRules,
     StreamRules,
