@@ -20,7 +20,8 @@ class SignatureRules(Case):
     def test_methods_take_the_arguments_of_the_contract(self) -> None:
         """Every method takes the arguments of the contract, with and without those that have a default."""
         found = [wrong for name in METHODS if (wrong := self._wrong_signature(name))]
-        assert not found, "; ".join(found)
+        if found:
+            raise AssertionError("; ".join(found))
 
     def test_answers_have_the_types_of_the_contract(self) -> None:
         """`device_count`, `capabilities`, `device_of` and `capture_status` answer as the contract says."""
@@ -35,9 +36,10 @@ class SignatureRules(Case):
             backend.destroy_stream(stream)
 
     def _has_type(self, method: str, answer: object, wanted: type) -> None:
-        assert isinstance(answer, wanted), (
-            f"{type(self.backend).__qualname__}.{method} must return a {wanted.__name__}, not {answer!r}"
-        )
+        if not isinstance(answer, wanted):
+            raise AssertionError(
+                f"{type(self.backend).__qualname__}.{method} must return a {wanted.__name__}, not {answer!r}"
+            )
 
     def _wrong_signature(self, name: str) -> str | None:
         """Return a sentence if a method can't be called as the contract says."""
