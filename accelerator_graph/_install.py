@@ -1,4 +1,4 @@
-"""What to install, in the words of messages."""
+"""The commands for missing packages, as messages show them."""
 
 from __future__ import annotations
 

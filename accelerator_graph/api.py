@@ -234,12 +234,11 @@ class Graph(Lifecycle):
         if self._capture is not None:
             self._capture_here("reset()")
             self._forget_capture()
-        if self._runner is not None:
-            self._runner.end("the graph was reset; capture again, and bind() again")
-            self._runner.lease.release()
-        self._retained = None
-        self._watched = None
-        self._empty()
+        try:
+            self._release()
+        except BaseException:  # an interrupt
+            self._release()
+            raise
         ownership.drain()
 
     # ---- other work ----------------------------------------------------------------------------
@@ -327,6 +326,7 @@ class Graph(Lifecycle):
         """Return an empty graph with the same options, which keeps graphs."""
         fresh = Graph(keep_graph=True, pool=pool, **self._options())
         fresh._generators = self._generators
+        fresh._given_stream = fresh._home = self._given_stream
         return fresh
 
     # ---- facts ---------------------------------------------------------------------------------
@@ -377,10 +377,10 @@ class Graph(Lifecycle):
 
     @property
     def collectives(self) -> tuple[frameworks.Collective, ...]:
-        """What the captured work asks other ranks for, in order, as far as that was seen or noted.
+        """The collectives of the captured work, in order, as far as they were seen or noted.
 
-        Seen is what goes through torch.distributed; `note_collective` notes everything else. Those of a graph
-        that is replayed into the capture are not among them.
+        The library sees those that go through torch.distributed; `note_collective` notes all others. Those of
+        a graph that is replayed into the capture are not among them.
         """
         return self._collectives
 

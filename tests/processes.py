@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import sys
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 VARIABLES = {
@@ -13,6 +17,9 @@ VARIABLES = {
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }
 """The variables that every process is given."""
+
+LONGEST = 10
+"""How many times its limit a command may take while it uses the CPU."""
 
 
 def execute(
@@ -23,8 +30,12 @@ def execute(
     cwd: str | Path | None = None,
     merged: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end and return its status and output, as text; `merged` with the error output."""
-    return subprocess.run(
+    """Run a command to its end and return its status and output, as text; `merged` with the error output.
+
+    A command hangs if neither it nor its children use the CPU for `timeout` seconds. It is killed with its
+    children then, and `subprocess.TimeoutExpired` is raised. On a busy machine it may take longer.
+    """
+    with subprocess.Popen(
         command,
         env={**(os.environ if env is None else env), **VARIABLES},
         cwd=cwd,
@@ -32,6 +43,45 @@ def execute(
         stderr=subprocess.STDOUT if merged else subprocess.PIPE,
         text=True,
         errors="replace",
-        timeout=timeout,
-        check=False,
-    )
+    ) as process:
+        try:
+            output, errors = finished(process, timeout)
+        except BaseException:
+            for number in [*usage(process.pid), process.pid]:
+                with suppress(OSError):  # it has ended meanwhile
+                    os.kill(number, getattr(signal, "SIGKILL", signal.SIGTERM))
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+def finished(process: subprocess.Popen[str], timeout: float) -> tuple[str, str]:
+    """Return the output of a process when it has ended; see `execute`."""
+    before: dict[int, int] = {}
+    for turn in range(LONGEST):
+        try:
+            return process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            now = usage(process.pid)
+            if now == before or turn == LONGEST - 1:
+                raise
+            before = now
+    raise AssertionError
+
+
+def usage(process: int) -> dict[int, int]:
+    """Return the CPU time of a process and all below it, in ticks by number; nothing if it can't be known."""
+    below: defaultdict[int, list[int]] = defaultdict(list)
+    ticks: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*") if sys.platform == "linux" else ():
+        with suppress(OSError):  # it has ended meanwhile
+            # after the name: state, parent, ten others, time in user mode and in the kernel
+            fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            below[int(fields[1])].append(int(folder.name))
+            ticks[int(folder.name)] = int(fields[11]) + int(fields[12])
+    found: dict[int, int] = {}
+    queue = [process]
+    while queue:
+        each = queue.pop()
+        found[each] = ticks.get(each, 0)
+        queue += below[each]
+    return found if ticks else {}

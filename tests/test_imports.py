@@ -57,6 +57,7 @@ ON_DEMAND = [
     "backends._cuda.contents",
     "backends._cuda.edges",
     "backends._cuda.layouts",
+    "backends._cuda.memory",
     "backends._cuda.parameters",
     "backends._cuda.profiler",
     "backends._cuda.timing",

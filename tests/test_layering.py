@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 PACKAGE = "accelerator_graph"
-ROOT = Path(__file__).resolve().parents[1] / PACKAGE
+REPOSITORY = Path(__file__).resolve().parents[1]
+PLUGINS = {path.parent.name: path.parent for path in REPOSITORY.glob(f"plugins/*/{PACKAGE}_*/__init__.py")}
 
 # A rule: the modules of these rooms may import those rooms of ours, and those packages beside the standard
 # library. The first that fits holds. What only type checkers import of ours counts, too.
@@ -95,20 +96,14 @@ RULES = [
         "pytest",
     ),
     (
-        "diagnosis.doctor diagnosis._doctor",
-        f"{PACKAGE} errors testing diagnosis.doctor diagnosis._doctor",
-        "",
-    ),
-    (
         "diagnosis.ranks diagnosis.ranks_comparison diagnosis.ranks_groups diagnosis.ranks_report "
         "diagnosis.watchdog",
         "errors _interpreter interop.base inspection _core api diagnosis",
         "",
     ),
-    ("diagnosis", f"{PACKAGE}", ""),
+    ("diagnosis", "", ""),
     ("__main__", "_cli.command", ""),
-    ("_cli.environment", "_core _graphed.verified", ""),
-    ("_cli", f"{PACKAGE} _install _interpreter _core inspection diagnosis _cli _demo testing", ""),
+    ("_cli", f"{PACKAGE} _install _interpreter _core inspection _cli _demo testing", ""),
     ("_demo.cuda", f"{PACKAGE} _demo", "cuda"),
     ("_demo.hip", f"{PACKAGE} _demo", "hip"),
     ("_demo", f"{PACKAGE} _interpreter _plugins _demo", ""),
@@ -119,25 +114,34 @@ NAMES = {"cuda", "hip", "rocm", "torch", "cupy", "numba", "warp", "triton", "jax
 MAY_NAME = (
     "_install backends.registry backends._registry interop.registry _demo backends.cuda backends._cuda "
     "backends.hip backends._hip interop.torch interop._torch interop.cupy interop.numba interop.warp "
-    "interop.cuda_core compat _graphed.torch testing.works diagnosis._doctor diagnosis.ranks_groups"
+    "interop.cuda_core compat _graphed.torch testing.works _cli._doctor diagnosis.ranks_groups"
 )
 LISTS = {"backends", "interop"}
 """Packages, without their modules, that list these by name."""
 
 
-def modules() -> dict[str, Path]:
-    """Every module of the package, by its name inside it."""
+PLUGIN_MAY_IMPORT = f"{PACKAGE} backends.base errors testing"
+"""What the documentation of backends promises to authors."""
+
+
+def modules(package: str, root: Path) -> dict[str, Path]:
+    """Every module of a package, by its full name."""
     found = {}
-    for path in sorted(ROOT.rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts) or PACKAGE] = path
+    for path in sorted(root.rglob("*.py")):
+        parts = (package, *path.relative_to(root).with_suffix("").parts)
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 
 
-MODULES = modules()
+def short(name: str) -> str:
+    """The name of a module of ours inside the package."""
+    return name.removeprefix(f"{PACKAGE}.")
 
-CIRCULAR = "backends._cuda"
-"""The room whose driver holds functions that are looked up by means of the driver: a circle of types."""
+
+OURS = modules(PACKAGE, REPOSITORY / PACKAGE)
+MODULES = {short(name): path for name, path in OURS.items()}
+OF_PLUGINS = {name: path for each, root in PLUGINS.items() for name, path in modules(each, root).items()}
+PATHS = {**OURS, **OF_PLUGINS}
 
 
 def fits(module: str, rooms: str) -> bool:
@@ -156,9 +160,9 @@ def executed(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def imported(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """The line and the full name of every module that is imported."""
-    package = MODULES.get(module, ROOT / "x.py").name == "__init__.py"
-    here = [PACKAGE] if module == PACKAGE else [PACKAGE, *module.split(".")]
+    """The line and the full name of every module that a module, by its full name, imports."""
+    package = module in PATHS and PATHS[module].name == "__init__.py"
+    here = module.split(".")
     seen = set(executed(tree))
     for node in ast.walk(tree):
         if node not in seen and not (isinstance(node, ast.ImportFrom) and node.level):
@@ -170,7 +174,7 @@ def imported(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
             base = ".".join([*(here[:up] if node.level else ()), *filter(None, [node.module])])
             for alias in node.names:
                 submodule = f"{base}.{alias.name}"
-                yield node.lineno, submodule if submodule.removeprefix(f"{PACKAGE}.") in MODULES else base
+                yield node.lineno, submodule if submodule in PATHS else base
 
 
 def violations(module: str, source: str) -> list[str]:
@@ -181,10 +185,10 @@ def violations(module: str, source: str) -> list[str]:
     _, ours, others = rule
     tree = ast.parse(source)
     found = []
-    for line, name in imported(module, tree):
-        top, _, rest = name.partition(".")
+    for line, name in imported(module if module == PACKAGE else f"{PACKAGE}.{module}", tree):
+        top = name.partition(".")[0]
         if top == PACKAGE:
-            allowed = fits(rest or PACKAGE, ours)
+            allowed = fits(short(name), ours)
         else:
             allowed = top in sys.stdlib_module_names or fits(top, others)
         if not allowed:
@@ -206,13 +210,9 @@ def circle(sources: Mapping[str, str]) -> list[str]:
     The package itself and `_core` list modules for type checkers and are no part of a circle.
     """
     graph: dict[str, Iterable[str]] = {
-        module: {
-            name.removeprefix(f"{PACKAGE}.")
-            for _, name in imported(module, ast.parse(source))
-            if name.startswith(f"{PACKAGE}.") and name != f"{PACKAGE}.{module}"
-        }
+        module: {name for _, name in imported(module, ast.parse(source)) if name != module}
         for module, source in sources.items()
-        if module not in (PACKAGE, "_core") and not fits(module, CIRCULAR)
+        if module not in (PACKAGE, f"{PACKAGE}._core")
     }
     try:
         TopologicalSorter(graph).prepare()
@@ -222,14 +222,33 @@ def circle(sources: Mapping[str, str]) -> list[str]:
 
 
 def test_modules_import_in_no_circle() -> None:
-    assert circle({module: path.read_text(encoding="utf-8") for module, path in MODULES.items()}) == []
+    assert len(PLUGINS) == 2
+    assert circle({module: path.read_text(encoding="utf-8") for module, path in PATHS.items()}) == []
 
 
-def test_circle_is_found() -> None:
-    lazily = "def f():\n    from .replay import Runner"
-    for_types = "if TYPE_CHECKING:\n    from .events import Event"
-    assert circle({"_core.events": lazily, "_core.replay": for_types})
-    assert circle({"_core.events": lazily, "_core.replay": "from ..errors import DriverError"}) == []
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("accelerator_graph._core.events", "accelerator_graph._core.replay"),
+        ("accelerator_graph_opencl._queue", "accelerator_graph_opencl._stream"),
+    ],
+)
+@pytest.mark.parametrize("form", ["def f():\n    {}", "if TYPE_CHECKING:\n    {}", "{}"])
+def test_circle_is_found(names: tuple[str, str], form: str) -> None:
+    first, second = names
+    imports = [f"from .{name.rpartition('.')[2]} import x" for name in names]
+    assert circle({first: form.format(imports[1]), second: form.format(imports[0])})
+    assert (
+        circle({first: form.format(imports[1]), second: "from accelerator_graph.errors import DriverError"})
+        == []
+    )
+
+
+@pytest.mark.parametrize("module", OF_PLUGINS)
+def test_plugin_imports_nothing_private(module: str) -> None:
+    tree = ast.parse(OF_PLUGINS[module].read_text(encoding="utf-8"))
+    ours = [name for _, name in imported(module, tree) if fits(name, PACKAGE)]
+    assert [name for name in ours if not fits(short(name), PLUGIN_MAY_IMPORT)] == []
 
 
 @pytest.mark.parametrize("module", MODULES)

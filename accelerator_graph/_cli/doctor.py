@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .._interpreter.terminal import progress, rows, wrapped
-from ..diagnosis._doctor import child
-from ..diagnosis.doctor import Diagnosis, Trial, examine
 from . import info
+from ._doctor import child
+from ._doctor.examination import Diagnosis, examine
+from ._doctor.trial import Trial
 
 TIME_LIMIT = 120.0
 """Seconds that the trial of a backend may take. The first use of eight GPUs takes many."""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from .._core import switches
-from .._graphed.verified import wanted
 
 PREFIX = "ACCELERATOR_GRAPH_"
 
@@ -32,7 +31,7 @@ def of_graphs(effect: str, option: str) -> Callable[[str], str]:
 def verify(value: str) -> str:
     """Say what a value of the variable does. Other values than ``first`` make `graphed` raise ValueError."""
     try:
-        return "graphed functions compare every new graph with eager runs" if wanted(None) else ""
+        return "graphed functions compare every new graph with eager runs" if switches.to_verify(None) else ""
     except ValueError as error:
         return f"graphed() raises ValueError: {error}"
 

@@ -175,7 +175,9 @@ class Binding:
                 elif executable is not None:
                     executable.recorder.replay(executable.value, self._stream._native)
             finally:
-                del executable  # in a traceback, it would seem to be under way: see launch_lock
+                del (
+                    executable
+                )  # a traceback that held it would look like a launch in progress: see launch_lock
             return
         assert call is not None
         with lock:

@@ -183,7 +183,7 @@ class Capture(CaptureBase):
 
         try:
             count = self.recorder.node_count(captured.value)
-        except AcceleratorGraphError:  # labels are not worth a graph
+        except AcceleratorGraphError:  # without its labels, the graph is still good
             return ()
         marks = kept(self.labels, count, self.backend)
         if self.events is not None:

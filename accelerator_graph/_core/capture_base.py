@@ -1,4 +1,4 @@
-"""What is known of a capture in progress: its stream, its thread, and what was noted of it."""
+"""A capture in progress: its stream, its thread, and the facts noted about it."""
 
 from __future__ import annotations
 

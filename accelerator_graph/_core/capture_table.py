@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         labels: list[Mark]
         """The labels, in the order in which they began."""
         collectives: list[Collective]
-        """What the captured work asks other ranks for, in order."""
+        """The collectives of the captured work, in order."""
         progress: Progress | None
         """Marks which labels a replay has reached, if that was asked for."""
 

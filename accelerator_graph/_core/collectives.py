@@ -49,12 +49,21 @@ def note_collective(
     for name, value in (("kind", kind), ("dtype", dtype), ("group", group)):
         if not isinstance(value, str):
             raise TypeError(f"note_collective: {name} must be a str, not {value!r}.")
-    elements = None if elements is None else integer(elements, "note_collective: elements")
-    peer = None if peer is None else integer(peer, "note_collective: peer")
+    elements = None if elements is None else _count(elements, "elements")
+    peer = None if peer is None else _count(peer, "peer")
     if kind == "send" and peer is None:
         raise ValueError("note_collective: 'send' needs peer=, the rank that receives.")
-    members = tuple(sorted(integer(each, "note_collective: ranks") for each in ranks))
+    if not isinstance(ranks, Iterable):
+        raise TypeError(f"note_collective: ranks must be an iterable of ints, not {ranks!r}.")
+    members = tuple(sorted(_count(each, "ranks") for each in ranks))
     capture = next(reversed(capture_table.thread.unfinished.values()), None)
     if capture is not None:
         file, line = caller()
         capture.collectives.append(Collective(kind, group, members, dtype, elements, peer, file, line))
+
+
+def _count(value: object, name: str) -> int:
+    number = integer(value, f"note_collective: {name}")
+    if number < 0:
+        raise ValueError(f"note_collective: {name} must not be negative, but it is {number}.")
+    return number

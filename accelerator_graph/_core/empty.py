@@ -1,4 +1,4 @@
-"""What to say where a capture has recorded nothing."""
+"""The warning for a capture that has recorded nothing."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""What a graph was made with, and which operations its present state allows."""
+"""The arguments of a graph, and the operations that its present state allows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from .._interpreter.integers import boolean
 from ..backends import registry
 from ..errors import GraphStateError
 from . import ownership, pools, states, switches
@@ -73,14 +74,11 @@ class GraphBase:
     ) -> None:
         if not isinstance(keep_graph, bool):
             raise TypeError(f"keep_graph must be True or False, not {keep_graph!r}; a pool goes to pool=.")
-        for name, given in (("progress", progress), ("timing", timing)):
-            if not isinstance(given, bool):
-                raise TypeError(f"{name} must be True or False, not {given!r}.")
         if pool is not None:
             pools.check_pool(pool)
         self._keep_graph = keep_graph
-        self._shows_progress = progress
-        self._timing = timing
+        self._shows_progress = boolean(progress, "progress")
+        self._timing = boolean(timing, "timing")
         self._debug = False
         self._graph_pool = pool
         self._mode = check_mode(capture_error_mode)
@@ -181,11 +179,13 @@ class GraphBase:
         self._lost = why
 
     def _options(self) -> dict[str, Any]:
-        """Return the arguments with which another graph is like this one. The mode is that of its capture."""
+        """Return arguments for another graph like this one. The mode is that of its capture.
+
+        The stream is not among them: it may have been closed.
+        """
         captured = None if self._runner is None else self._runner.captured
         return {
             "capture_error_mode": self._mode if captured is None else captured.mode,
-            "stream": self._given_stream,
             "backend": self._backend_name,
             "check_input_liveness": self._finds_inputs,
             "diagnose": self._diagnose,

@@ -167,6 +167,15 @@ class Lifecycle(GraphBase):
             self._runner.refuse("the capture failed; capture again, and bind() again")
         self._empty()
 
+    def _release(self) -> None:
+        """Release what was captured, and everything that is kept for it. May be called again."""
+        if self._runner is not None:
+            self._runner.end("the graph was reset; capture again, and bind() again")
+            self._runner.lease.release()
+        self._retained = None
+        self._watched = None
+        self._empty()
+
     def _enter(self, plan: CapturePlan) -> None:
         try:
             self._begin(plan)

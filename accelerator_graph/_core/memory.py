@@ -27,7 +27,7 @@ class Difference(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What was found out when an executable was made."""
+    """The measurement of an executable that was just made."""
 
     device: Difference
     """How much less memory of the device was free afterwards."""
@@ -38,7 +38,7 @@ class Measured(NamedTuple):
 
 
 class Before(NamedTuple):
-    """What was free and in use before an instantiation."""
+    """The free and the used memory before an instantiation."""
 
     free: int | None
     heap: int | None

@@ -4,36 +4,47 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Mapping, Sequence
+from numbers import Number
+from operator import index
 
+from .._interpreter.integers import integer
 from ..backends.base import Argument, Change
 
 
-def argument_changes(where: str, arguments: Sequence[Argument], given: object) -> Iterator[Change]:
-    """Yield the changes that give a kernel new arguments: all of them, or some by their positions.
+def arguments_by_position(where: str, count: int, given: object) -> dict[int, object]:
+    """Return the new arguments of a kernel by their positions: all of them, or some.
 
     Raises
     ------
     TypeError, ValueError
-        There are too few or too many, or one is of another size. The message begins with `where`.
+        They are not of that form, or too few or too many. The message begins with `where`.
     """
-    count = len(arguments)
     if isinstance(given, Mapping):
-        by_position = dict(given)
-        wrong = [at for at in by_position if not isinstance(at, int) or not 0 <= at < count]
-        if wrong or not by_position:
+        by_position = {integer(at, f"{where}: a position"): value for at, value in given.items()}
+        if not by_position or not all(0 <= at < count for at in by_position):
             raise ValueError(
                 f"{where}: the positions of its arguments are 0 to {count - 1}, not {list(given)}."
             )
-    elif isinstance(given, Sequence) and not isinstance(given, str | bytes):
+        return by_position
+    if isinstance(given, Sequence) and not isinstance(given, str | bytes):
         if len(given) != count:
             raise ValueError(
                 f"{where} takes {count} arguments, not {len(given)}; pass some of them by position."
             )
-        by_position = dict(enumerate(given))
-    else:
-        raise TypeError(
-            f"{where}: arguments must be a sequence of all, or a dict by position, not {given!r}."
-        )
+        return dict(enumerate(given))
+    raise TypeError(f"{where}: arguments must be a sequence of all, or a dict by position, not {given!r}.")
+
+
+def argument_changes(
+    where: str, arguments: Sequence[Argument], by_position: Mapping[int, object]
+) -> Iterator[Change]:
+    """Yield the changes that give a kernel new arguments.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One can't be passed, or is of another size. The message begins with `where`.
+    """
     for position, value in by_position.items():
         place = arguments[position]
         yield Change(place.block, place.offset, _bytes(f"{where}: argument {position}", value, place.nbytes))
@@ -53,12 +64,19 @@ def _bytes_of(where: str, value: object, nbytes: int) -> bytes:
         pass
     interface = getattr(value, "__cuda_array_interface__", None)
     if interface is not None:
-        return int(interface["data"][0] or 0).to_bytes(8, "little")
-    if hasattr(value, "dtype") and hasattr(value, "tobytes"):
-        if value.shape != ():  # type: ignore[attr-defined]
+        try:
+            address = index(interface["data"][0] or 0)
+            return address.to_bytes(8, "little")
+        except (LookupError, TypeError, OverflowError):
+            raise TypeError(
+                f"{where} has a __cuda_array_interface__ without an address; pass an array in device memory."
+            ) from None
+    if hasattr(value, "dtype"):
+        if getattr(value, "shape", None) != () or not hasattr(value, "tobytes"):
             raise TypeError(f"{where} is an array in host memory; pass an array in device memory.")
-        return bytes(value.tobytes())
-    if isinstance(value, float | complex | str) or not hasattr(value, "__int__"):
+        data: bytes = value.tobytes()
+        return data
+    if (isinstance(value, Number) and not hasattr(value, "__index__")) or not hasattr(value, "__int__"):
         raise TypeError(
             f"{where} can't be a {type(value).__name__!r} object; pass a ctypes or NumPy scalar, such as "
             "ctypes.c_float(1.5), an int, or an object with __cuda_array_interface__."

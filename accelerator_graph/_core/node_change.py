@@ -1,4 +1,4 @@
-"""What of a node can be changed."""
+"""The changes that can be made to a node."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TypedDict
 
 
 class NodeChange(TypedDict, total=False):
-    """What `Graph.set_node` changes of a node."""
+    """The keywords of `Graph.set_node`."""
 
     arguments: Sequence[object] | Mapping[int, object]
     """All arguments of a kernel in order, or some by their positions."""
     source: object
     target: object
-    """What a copy or a fill reads and writes: memory as in `Stream.copy`, or an address."""
+    """The memory that a copy or a fill reads and writes, as in `Stream.copy`, or an address."""
     value: int
-    """What a fill sets each element to."""
+    """The value that a fill gives each element."""
     enabled: bool
     """Whether later runs do the node's work."""

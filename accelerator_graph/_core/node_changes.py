@@ -1,4 +1,4 @@
-"""What was changed in the nodes of an executable, and the steps that change more."""
+"""The changes made to the nodes of an executable, and the steps that make more."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._interpreter.integers import integer
+from .._interpreter.integers import boolean, integer
 from ..backends.base import Change, GraphContents, GraphNode, NodeSetter, Recorder, word
 from ..backends.memory import memory_of
-from .node_arguments import argument_changes
+from .node_arguments import argument_changes, arguments_by_position
 from .node_change import NodeChange
 
 if TYPE_CHECKING:
@@ -107,7 +107,9 @@ class NodeChanges:
 
     def _of_node(self, where: str, number: int, change: NodeChange) -> Iterable[Step]:
         if not isinstance(change, Mapping) or not change or not set(change) <= set(_NAMES):
-            raise TypeError(f"{where}: pass what to change, of {', '.join(_NAMES)}; not {change!r}.")
+            raise TypeError(
+                f"{where}: pass what to change: one or more of {', '.join(_NAMES)}, not {change!r}."
+            )
         setter = self._setter(number)
         if setter is None:
             raise ValueError(f"{where} can't be changed; see describe().nodes[{number}].")
@@ -117,21 +119,26 @@ class NodeChanges:
                     f"{where} has no {name} that can be changed; of this node, "
                     f"{', '.join(setter.settable)} can be."
                 )
-        enabled = change.get("enabled", True)
-        if not isinstance(enabled, bool):
-            raise TypeError(f"{where}: enabled must be True or False, not {enabled!r}.")
-        values = {name: given for name, given in change.items() if name != "enabled"}
+        enabled = boolean(change.get("enabled", True), f"{where}: enabled")
+        parameters = {name: given for name, given in change.items() if name != "enabled"}
         changes: list[Change] = []
-        for name, given in values.items():
+        kept: dict[tuple[int, str], object] = {}
+        for name, given in parameters.items():
             if name == "arguments":
-                changes += argument_changes(where, setter.arguments or (), given)
+                arguments = setter.arguments or ()
+                values = arguments_by_position(where, len(arguments), given)
+                changes += argument_changes(where, arguments, values)
+                kept |= {(number, f"argument {position}"): value for position, value in values.items()}
+            elif name == "value":
+                changes.append(self._value(where, setter, given))
             else:
-                changes.append(self._change(where, setter, name, given))
+                changed, kept[number, name] = self._address(where, setter, name, given)
+                changes.append(changed)
         if changes:
             before, after = setter.blocks, setter.after(changes)
             if setter.check is not None:
                 setter.check(after)
-            done = partial(self._note, number, values)
+            done = partial(self._note, number, parameters, kept)
             yield Step(partial(setter.write, after), partial(setter.write, before), done)
         if "enabled" in change:
             enable, was = setter.enable, number not in self._disabled
@@ -147,26 +154,25 @@ class NodeChanges:
             self._setters[number] = found
         return self._setters[number]
 
-    def _change(self, where: str, setter: NodeSetter, name: str, given: object) -> Change:
-        """Return the change of an address or a value."""
-        block = setter.block_of(name)
-        if name == "value":
-            size = len(setter.blocks[block])
-            value = integer(given, f"{where}: value")
-            if not 0 <= value < 1 << 8 * size:
-                raise ValueError(f"{where}: value must be 0 to {(1 << 8 * size) - 1}, not {value}.")
-            return Change(block, 0, value.to_bytes(size, "little"))
+    def _value(self, where: str, setter: NodeSetter, given: object) -> Change:
+        block = setter.block_of("value")
+        size = len(setter.blocks[block])
+        value = integer(given, f"{where}: value")
+        if not 0 <= value < 1 << 8 * size:
+            raise ValueError(f"{where}: value must be 0 to {(1 << 8 * size) - 1}, not {value}.")
+        return Change(block, 0, value.to_bytes(size, "little"))
+
+    def _address(self, where: str, setter: NodeSetter, name: str, given: object) -> tuple[Change, object]:
+        """Return the change, and the owner of the memory."""
         writable, device = name == "target", self._backend.cuda_like
         memory = memory_of(given, setter.nbytes, writable=writable, device=device)
         if memory.address == 0:
             raise ValueError(f"{where}: {name} has no memory; pass an array that has, or an address.")
-        return Change(block, 0, word(memory.address))
+        return Change(setter.block_of(name), 0, word(memory.address)), memory.owner
 
-    def _note(self, number: int, change: Mapping[str, object]) -> None:
-        self._set.setdefault(number, set()).update(change)
-        for name, given in change.items():
-            for key, obj in given.items() if isinstance(given, Mapping) else [("", given)]:
-                self._kept[number, f"{name}{key}"] = obj
+    def _note(self, number: int, names: Iterable[str], kept: Mapping[tuple[int, str], object]) -> None:
+        self._set.setdefault(number, set()).update(names)
+        self._kept.update(kept)
 
     def _enabled(self, number: int, enabled: bool) -> None:
         self._set.setdefault(number, set()).add("enabled")

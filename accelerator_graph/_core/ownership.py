@@ -180,13 +180,13 @@ def drain() -> None:
             except Exception:
                 sys.excepthook(*sys.exc_info())
             taken.clear()
-            due.keeps = ()  # only now: until then it may act again
+            due.keeps = ()  # not earlier: it may have to act again
             waiting = 0
-            del due  # and so what its value kept, which may be due next
+            del due  # and with it the objects that its value kept, which may be due next
     except (IndexError, MemoryError):
         pass  # another thread took the last one, or there was no memory for `taken`
     finally:
-        if taken:  # else there would have to be memory for nothing
+        if taken:  # `extend` by an empty list may run out of memory, too
             _queue.extend(taken)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
-from .._interpreter.integers import integer
+from .._interpreter.integers import boolean, integer
 from ..backends.base import Capability, GraphEdge, unsupported
 from ..backends.memory import memory_of
 from ..errors import GraphStateError, UnsupportedError
@@ -38,7 +38,7 @@ class Labelled(NamedTuple):
     """Programmatic dependencies that are ordinary ones in the copy that is timed."""
     why_not: str = ""
     notes: Sequence[str] = ()
-    """What has to be known to read the times, in sentences."""
+    """Remarks that are needed to read the times, in sentences."""
 
 
 class Measured(NamedTuple):
@@ -58,6 +58,11 @@ def checked_replays(replays: int) -> int:
     if replays < 1:
         raise ValueError(f"profile: replays must be 1 or more, not {replays}.")
     return replays
+
+
+def checked_kernels(kernels: bool) -> bool:
+    """Return whether single kernels are timed; raise TypeError for what is neither True nor False."""
+    return boolean(kernels, "profile: kernels")
 
 
 def measure(

@@ -275,7 +275,7 @@ class Runner:
                 executable.recorder.replay(executable.value, stream.native)
                 executable.last = stream._owner
         finally:
-            del executable  # in a traceback, it would seem to be under way: see launch_lock
+            del executable  # a traceback that held it would look like a launch in progress: see launch_lock
 
     def check_with(self, check: Callable[[], None]) -> None:
         """Call this ahead of every launch from now on, those that were bound before included."""

@@ -17,7 +17,7 @@ Range = tuple[int, int]
 
 
 class Borders(NamedTuple):
-    """Where the events stand."""
+    """The positions of the events."""
 
     before: list[int]
     after: list[int]

@@ -59,7 +59,7 @@ class _Changing(Section):
 
 
 def set_nodes(graph: Lifecycle, what: str, wanted: Mapping[int, NodeChange]) -> None:
-    """Change nodes of a graph's executable: all that is wanted, or nothing.
+    """Change nodes of a graph's executable: all changes, or none.
 
     If changes can't be undone, the graph has no executable any more.
     """
@@ -74,7 +74,7 @@ def set_nodes(graph: Lifecycle, what: str, wanted: Mapping[int, NodeChange]) -> 
     lock = launch_lock(runner)
     if lock is None:
         raise GraphStateError(
-            f"Graph.{what}: a launch goes on in another thread; wait for it, and try again."
+            f"Graph.{what}: another thread is launching the graph; wait for it, and try again."
         )
     try:
         with lock, _Changing(changes, steps, runner):

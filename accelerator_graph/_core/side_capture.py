@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Generic, TypeVar
 
+from .._interpreter.integers import boolean
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from . import pools, streams
 from .capture_plan import CapturePlan
@@ -56,7 +57,7 @@ class graph(Generic[G]):
         self._stream = stream
         self._pool = pool
         self._mode = capture_error_mode
-        self._prepare = prepare
+        self._prepare = boolean(prepare, "graph: prepare")
 
     def __enter__(self) -> G:
         g = self._graph

@@ -1,4 +1,4 @@
-"""What a stream is made of, and whether it can still be used."""
+"""The parts of a stream, and whether it can still be used."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class StreamBase(StreamWork):
 
     @property
     def _dead(self) -> str:
-        """Why it can't be used any more; empty as long as it can."""
+        """Why it can't be used any more; empty while it can."""
         if self._closed:
             return "was closed"
         return "" if self._forks == ownership.forks else "was made before this process was forked"

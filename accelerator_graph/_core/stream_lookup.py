@@ -60,7 +60,7 @@ def _of_handle(obj: Any, backend: str | None) -> tuple[Backend, Any] | None:
             case (0, Integral() as handle):
                 pass
             case _:
-                raise TypeError(f"{obj!r}: __cuda_stream__ must give (0, handle), not {answer!r}.")
+                raise TypeError(f"{obj!r}: __cuda_stream__ must return (0, handle), not {answer!r}.")
     if handle is True or handle is False or not isinstance(handle, Integral):
         return None
     number = int(handle)

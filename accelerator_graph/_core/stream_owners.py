@@ -1,4 +1,4 @@
-"""Who owns a stream."""
+"""The owners of streams."""
 
 from __future__ import annotations
 

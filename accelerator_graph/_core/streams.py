@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from .. import _core
-from .._interpreter.integers import integer
+from .._interpreter.integers import boolean, integer
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..backends import registry
 from ..backends.base import Backend, Capability, CaptureStatus, unsupported
@@ -106,7 +106,7 @@ class Stream(StreamBase):
         _held = self._in_use()
         ownership.drain()
         backend, captured = self._backend, self._is_capturing()
-        if timing and captured:
+        if boolean(timing, "record: timing") and captured:
             raise GraphStateError(
                 "record(timing=True): the stream is being captured, and what is captured does not run; "
                 "record events around replay() instead."

@@ -1,4 +1,4 @@
-"""Options that are True, False, or as the environment says."""
+"""Options that are as the environment says if a program leaves them out."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ LIVENESS = "check_input_liveness"
 """Whether captures find and watch their inputs."""
 DIAGNOSE = "diagnose"
 """Whether captures are watched for the call that breaks them."""
+VERIFY = "verify"
+"""Whether the first graph of every signature of a graphed function is compared with eager runs."""
 
 VARIABLES = {
     LIVENESS: "ACCELERATOR_GRAPH_CHECK_INPUT_LIVENESS",
     DIAGNOSE: "ACCELERATOR_GRAPH_DIAGNOSE",
+    VERIFY: "ACCELERATOR_GRAPH_VERIFY",
 }
 
 
@@ -47,3 +50,16 @@ def is_on(given: object, name: str) -> bool:
 def is_forbidden(name: str) -> bool:
     """Return True if the environment says that an option is off unless a program asks for it."""
     return variable(VARIABLES[name]) == "0"
+
+
+def to_verify(given: str | None) -> str | None:
+    """Return the option `verify` as given; None means as its environment variable says.
+
+    Raises ValueError if the variable has another value than ``"first"``. Empty counts as unset.
+    """
+    if given is not None:
+        return given
+    value = variable(VARIABLES[VERIFY])
+    if value not in ("", "first"):
+        raise ValueError(f"{VARIABLES[VERIFY]} is {value!r}; set it to 'first', or unset it.")
+    return value or None

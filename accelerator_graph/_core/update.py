@@ -56,7 +56,7 @@ class Lent(Captured):
 
 
 class Work(NamedTuple):
-    """What a graph does, and what has to live as long as it does that."""
+    """The work of a graph, and the objects that must live as long as the graph does this work."""
 
     captured: Captured
     lease: Lease
@@ -90,9 +90,8 @@ def shared_work(graph: Lifecycle, what: str) -> Work:
         native = _native(captured)
         if native is None:
             raise UnsupportedError(
-                f"Graph.{what}: only the framework that recorded this work can replay it, as far as known: "
-                "it may draw random numbers; replay the graph once before, or capture the work again "
-                "with recapture()."
+                f"Graph.{what}: this work may draw random numbers, so only the framework that recorded it "
+                "can replay it; replay the graph once before, or capture the work again with recapture()."
             )
         lent = Lent(captured.backend, captured.backend, native, captured)
         lent.events, lent.labels, lent.mode = captured.events, captured.labels, captured.mode
@@ -148,7 +147,7 @@ def give(work: Work, graph: Lifecycle, what: str) -> GraphUpdate:
     runner = graph._runner
     assert runner is not None
     with nullcontext() if runner.captured is None else runner.lock:
-        intact = True
+        intact, taken = True, None
         try:
             counted = None if runner.keeps_graph else work.captured.recorder.node_count(work.captured.value)
             misfit, place = _in_place(runner, work.captured)
@@ -167,17 +166,15 @@ def give(work: Work, graph: Lifecycle, what: str) -> GraphUpdate:
                 executable, measured = runner.make(work.captured, work.lease)
                 executable.lock = executable.lock or new_lock()
             assert executable is not None
+            taken = graph, runner, work, executable, misfit is not None, counted
+            _take(*taken)
         except BaseException as error:
-            if not intact:
+            if taken is not None:  # an interrupt
+                _take(*taken)
+            elif not intact:
                 runner.refuse("an update of the graph has failed; call instantiate() or replay()")
                 graph._launch = None
                 error.add_note("The executable may have been changed in part, and the graph has none now.")
-            raise
-        taken = graph, runner, work, executable, misfit is not None, counted
-        try:
-            _take(*taken)
-        except BaseException:  # an interrupt
-            _take(*taken)
             raise
         runner.measured = measured
         graph._make_ready(runner)
@@ -191,6 +188,8 @@ def _take(
     """Take over work for which there is an executable, perhaps a new one. May be called again."""
     if new:
         runner.connect(executable)
+    else:
+        executable.changes = None
     runner.captured = work.captured if runner.keeps_graph else None
     runner.lease, runner.retained, runner.counted = work.lease, work.retained, counted
     graph._collectives, graph._progress = work.collectives, work.progress
@@ -239,7 +238,7 @@ def _in_place(runner: Runner, new: Captured) -> tuple[Misfit | None, _Place | No
         return Misfit("the framework that recorded the work may draw random numbers in it"), None
     lock = launch_lock(runner)
     if lock is None:
-        return Misfit("a launch of the executable went on in another thread"), None
+        return Misfit("another thread was launching the executable"), None
     return None, _Place(lock, values)
 
 

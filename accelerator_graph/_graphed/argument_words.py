@@ -125,23 +125,30 @@ def _words_of(subject: str, nodes: Sequence[NodeParameters], searches: Searches)
         raise NotFollowing(f"{subject} is another one in every capture")
     for each in nodes:
         _check_known(subject, each)
-    _check_inside(subject, nodes, searches)
     captures = [each.blocks or () for each in nodes]
     if len({tuple(map(len, blocks)) for blocks in captures}) > 1:
         raise NotFollowing(f"the parameters of {subject} have another size in every capture")
     for number, blocks in enumerate(zip(*captures, strict=True)):
         for offset, argument, distance in _words_in(subject, blocks, searches):
             yield number, offset, argument, distance
+    yield from _words_inside(subject, nodes, searches)
 
 
-def _check_inside(subject: str, nodes: Sequence[NodeParameters], searches: Searches) -> None:
-    """Raise if a graph inside a node has arguments: children are not changed."""
+def _words_inside(subject: str, nodes: Sequence[NodeParameters], searches: Searches) -> Iterator[Found]:
+    """Yield the words in a child graph, whose blocks are those of its nodes, one after another."""
     inside = [each.inside for each in nodes]
     if len({len(each) for each in inside}) > 1:
         raise NotFollowing(f"{subject} holds another number of nodes in every capture")
+    first = len(nodes[0].blocks or ())
     for children in zip(*inside, strict=True):
-        for _ in _words_of(f"a {children[0].kind} inside {subject}", children, searches):
-            raise NotFollowing(f"{subject} has a node inside that reads or writes an input")
+        name = f"a {children[0].kind} inside {subject}"
+        for block, offset, argument, distance in _words_of(name, children, searches):
+            yield first + block, offset, argument, distance
+        first += _block_count(children[0])
+
+
+def _block_count(node: NodeParameters) -> int:
+    return len(node.blocks or ()) + sum(map(_block_count, node.inside))
 
 
 def _words_in(subject: str, blocks: Sequence[bytes], searches: Searches) -> Iterator[tuple[int, int, int]]:
@@ -154,7 +161,7 @@ def _words_in(subject: str, blocks: Sequence[bytes], searches: Searches) -> Iter
     following = set.intersection(*own)
     _check_others(subject, [a | b for a, b in zip(own, strange, strict=True)], following, blocks, count)
     if any(offset % _WORD for offset, _, _ in following):
-        raise NotFollowing(f"{subject} has the address of an input in a packed structure")
+        raise Doubt(f"{subject} has the address of an input in a packed structure")
     arguments = {offset for offset, _, _ in following}
     for offset in range(0, len(blocks[0]), _HALF):
         if offset // _WORD * _WORD in arguments or _varies(offset, _HALF, blocks, count):

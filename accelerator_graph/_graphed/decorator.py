@@ -6,11 +6,11 @@ from collections.abc import Callable, Hashable
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from .._core.pools import AnyPool, check_pool
+from .._core.switches import to_verify
 from .._interpreter.integers import integer
 from .arguments import check_ordinary
 from .function import Graphed
 from .options import CacheInfo, GraphInputs, Options
-from .verified import wanted
 
 __all__ = ["CacheInfo", "GraphInputs", "Graphed", "graphed"]
 
@@ -197,7 +197,9 @@ def graphed(
     pickles of the function, and of instances, begin without graphs.
     """
     times, most = integer(warmup, "warmup"), integer(max_graphs, "max_graphs")
-    options = Options(times, key, most, outputs, check_pool(pool), on_capture_error, inputs, wanted(verify))
+    options = Options(
+        times, key, most, outputs, check_pool(pool), on_capture_error, inputs, to_verify(verify)
+    )
     options.check()
     if function is None:
         return lambda function: _graphed(function, options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .._core.streams import Stream
@@ -38,7 +38,7 @@ class InputNodes:
         Beside it the graph is captured.
     leaves, statics : sequence of arrays
         The arrays of the call that is captured, and the static ones.
-    array_types : sequence of ArrayType
+    array_types : sequence of ArrayType, or a mapping
         Their types.
     indices : sequence of int
         Which of them are copied.
@@ -49,7 +49,7 @@ class InputNodes:
         stream: Stream,
         leaves: Leaves,
         statics: Sequence[Any],
-        array_types: Sequence[ArrayType],
+        array_types: Sequence[ArrayType] | Mapping[int, ArrayType],
         indices: Sequence[int],
     ) -> None:
         self._nodes: list[InputNode] = []  # in the order of recording
@@ -60,6 +60,9 @@ class InputNodes:
         """The arguments that are copied by nodes."""
         self._sources = [0] * len(self._nodes)
         self._setters: list[Callable[[int], None]] = []
+        self._enablers: list[Callable[[bool], None] | None] = []
+        self._enabled: list[bool | None] = [True] * len(self._nodes)
+        """Whether later runs have each node; None if an interrupt has left that unknown."""
 
     def _add(self, i: int, leaf: Any, static: Any, array_type: ArrayType) -> None:
         address, altered = array_type.address, array_type.altered
@@ -84,7 +87,9 @@ class InputNodes:
         assert runner.executable is not None
         made = runner.captured.value, runner.executable.value
         found = [runner.captured.recorder.node_setter(*made, node) for node in range(len(self._nodes))]
-        self._setters = [each.words([_SOURCE]) for each in found if each is not None and each.blocks]
+        settable = [each for each in found if each is not None and each.blocks]
+        self._setters = [each.words([_SOURCE]) for each in settable]
+        self._enablers = [each.enable for each in settable]
         return len(self._setters) == len(self._nodes)
 
     def read_from(self, leaves: Leaves) -> None:
@@ -97,12 +102,15 @@ class InputNodes:
                 address = 0
             if address != sources[number] or address == 0:
                 sources[number] = 0  # nobody knows, if this is interrupted
-                if address in (0, static) or not self._set(number, address):
+                if address == static and self._enable(number, wanted=False):
+                    continue
+                self._enable(number, wanted=True)
+                if address not in (0, static) and self._set(number, address):
+                    sources[number] = address
+                else:
                     copy = array_type.empty_like(leaf)  # freed in the order of the stream
                     array_type.assign(copy, leaf)
                     self._setters[number](address_of(copy))
-                else:
-                    sources[number] = address
 
     def addresses(self, count: int) -> list[int] | None:
         """Return where the nodes read `count` arrays; None if they do not, or from copies of them."""
@@ -114,6 +122,15 @@ class InputNodes:
         except DriverError:  # memory of another kind than that of the first call
             return False
         return True
+
+    def _enable(self, number: int, *, wanted: bool) -> bool:
+        """Have later runs make a copy or leave it out; return False if that can't be changed."""
+        enable = self._enablers[number]
+        if enable is not None and self._enabled[number] is not wanted:
+            self._enabled[number] = None
+            enable(wanted)
+            self._enabled[number] = wanted
+        return enable is not None
 
 
 def same_bytes(x: Any, y: Any) -> int:

@@ -1,4 +1,4 @@
-"""What `graphed` can be told, and what a graphed function tells of itself."""
+"""The options of `graphed`, and the records that a graphed function returns about itself."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Options(NamedTuple):
 
 
 class CacheInfo(NamedTuple):
-    """What a graphed function has done so far, and holds."""
+    """The statistics of a graphed function."""
 
     replays: int
     """Calls that replayed a graph, including each call that captured one."""
@@ -69,6 +69,6 @@ class GraphInputs(NamedTuple):
     arguments: tuple[str, ...]
     """The names of the arrays in the arguments."""
     inputs: Mode
-    """What is done; see `graphed`."""
+    """The option in force; see `graphed`."""
     why: str
-    """Why the arrays, or some of them, are copied although something better was asked for; else empty."""
+    """Why the arrays, or some of them, are copied although another option was asked for; else empty."""

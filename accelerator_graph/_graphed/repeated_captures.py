@@ -12,6 +12,7 @@ from .._core.replay import Runner
 from .._core.streams import Stream
 from ..api import Graph
 from ..backends.base import NodeParameters, NodeSetter
+from . import unset_bytes
 from .argument_words import ArgumentWord, Captures, Doubt, NotFollowing, argument_words, check_known
 from .array_placement import extent
 from .arrays import ArrayType
@@ -28,8 +29,8 @@ _COLLECTIVE = re.compile(
 _SHOWN = 60
 
 _MORE = (False, True, True, False, False, True, False)
-"""Whether each further capture has the first one's inputs, in an order without a period: bytes that nobody
-has set hold what earlier captures have left there."""
+"""Whether each further capture has the first one's inputs, in an order without a period: where bytes that
+nobody has set can't be filled, they hold what earlier captures have left there."""
 
 
 def bound_inputs(
@@ -92,11 +93,12 @@ def bound_inputs(
 
 def _words(captures: Captures, capture_at: Callable[[bool], Graph]) -> list[ArgumentWord]:
     """Return all words that are arguments, from as many captures as that takes."""
-    for here in _MORE:
+    for number, here in enumerate(_MORE, 1):
         try:
             return argument_words(captures)
         except Doubt:
-            graph = capture_at(here)
+            with unset_bytes.filled(0x11 * number):
+                graph = capture_at(here)
             try:
                 (captures.here if here else captures.there).append(_parameters(graph))
             finally:

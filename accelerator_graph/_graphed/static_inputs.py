@@ -46,6 +46,7 @@ class StaticInputs:
         made = stream_stack.within(stream, self._static_copies, leaves)
         self.arrays: list[Any] = [made[each] for each in ids]
         """In the order of the leaves."""
+        nodes = nodes and not self._on_host  # arrays of the host may be gone when a run begins
         self._nodes = InputNodes(stream, leaves, self.arrays, array_types, self._firsts if nodes else ())
         self.bound: BoundInputs | None = None
         """The arguments that calls do not copy at all, once they are known."""

@@ -114,7 +114,7 @@ class Values:
     def _parts_of(self, x: Any) -> Hashable:
         depth = _thread.depth
         try:
-            if depth == _DEEPEST:  # its parts have parts without end
+            if depth == _DEEPEST:  # it is nested without end
                 raise RecursionError
             _thread.depth += 1
             reduce = copyreg.dispatch_table.get(type(x))

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._core.streams import Stream
 from .recorded_call import RecordedCall
 from .signature import Call
-
-VARIABLE = "ACCELERATOR_GRAPH_VERIFY"
-
-
-def wanted(given: str | None) -> str | None:
-    """Return the option as given, or as the environment says.
-
-    Raises ValueError if the variable has another value than ``"first"``. Empty counts as unset.
-    """
-    if given is not None:
-        return given
-    value = os.environ.get(VARIABLE, "").strip()
-    if value not in ("", "first"):
-        raise ValueError(f"{VARIABLE} is {value!r}; set it to 'first', or unset it.")
-    return value or None
 
 
 def why_unproven(

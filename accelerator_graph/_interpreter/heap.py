@@ -10,7 +10,7 @@ from typing import Any
 def heap_bytes() -> int | None:
     """Return the bytes that the C library has given out; None where it does not tell.
 
-    Python's own small objects are not among them, and neither is what a library maps by itself.
+    Python's own small objects are not among them, and neither is memory that a library maps itself.
     """
     ask = _function()
     if ask is None:

@@ -1,4 +1,4 @@
-"""Arguments that are integers: Python's, NumPy's, and any other type's with ``__index__``."""
+"""Arguments that are integers (Python's, NumPy's, any other type's with ``__index__``) or booleans."""
 
 from __future__ import annotations
 
@@ -19,3 +19,10 @@ def integer(value: object, name: str) -> int:
         except TypeError:
             pass
     raise TypeError(f"{name} must be an int, not {value!r}.")
+
+
+def boolean(value: object, name: str) -> bool:
+    """Return an argument that is True or False. Raises TypeError for everything else."""
+    if isinstance(value, bool):
+        return value
+    raise TypeError(f"{name} must be True or False, not {value!r}.")

@@ -135,13 +135,15 @@ def may_be_installed(group: str) -> bool:
 
 
 def _contents(path: str) -> bytes:
-    """Return the contents of a file; nothing if there is none. Takes half the time of `open`."""
+    """Return the contents of a file; nothing if it can't be read. Takes half the time of `open`."""
     try:
         file = os.open(path, os.O_RDONLY)
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:
         return b""
     try:
         return os.read(file, os.fstat(file).st_size)
+    except IsADirectoryError:
+        return b""
     finally:
         os.close(file)
 

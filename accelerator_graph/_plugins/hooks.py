@@ -1,4 +1,4 @@
-"""What a plug-in can offer beside its backend: a class with an entry point of the backend's name."""
+"""Classes that a plug-in offers beside its backend, by entry points of the backend's name."""
 
 from __future__ import annotations
 

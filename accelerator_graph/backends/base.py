@@ -10,6 +10,10 @@ A backend is one class in a package of its own, named by an entry point. Two mor
     [project.entry-points."accelerator_graph.demo"]
     myrt = "myrt_graph.demo:MyPlate"  # has the members of accelerator_graph._demo.Plate
 
+The class sets `api_version` and implements the abstract methods. All others have defaults. Those of a
+capability that `capabilities` does not have keep them: they raise `UnsupportedError`. The types of arguments
+and results are imported from this module too; the folder ``_contract`` defines them.
+
 The library makes one instance in a process (another one in a forked child, or after an `open` that failed),
 calls `open` once, and then, for each graph::
 
@@ -458,7 +462,7 @@ class Backend(Recorder):
         """Release an event. Streams that wait for it still wait for the work that it marks."""
 
     def query(self, stream: Any) -> bool:
-        """Return at once whether all work on the stream is done. Raises like `synchronize`."""
+        """Return True if all work on the stream is done, without waiting. Raises like `synchronize`."""
         raise unsupported(self, Capability.EVENTS)
 
     # ---- capability: timing --------------------------------------------------------------------
@@ -473,8 +477,10 @@ class Backend(Recorder):
         raise unsupported(self, Capability.TIMING)
 
     def query_event(self, event: Any) -> bool:
-        """Return at once whether the work before an event, timed or not, is done; not asked about events that
-        were recorded in a capture. Raises like `query`, but may leave failures of the work to that.
+        """Return True if the work before an event, timed or not, is done, without waiting.
+
+        Not asked about events that were recorded in a capture. Raises like `query`, but may leave failures of
+        the work to that.
         """
         raise unsupported(self, Capability.TIMING)
 

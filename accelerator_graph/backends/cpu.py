@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import platform
-import sys
 from collections.abc import Callable, Sequence, Set
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, ClassVar
 
 from ._cpu.capture import MODES, Captures
-from ._cpu.graph import Executable, Graph, Node, body_of
+from ._cpu.graph import Executable, Graph
 from ._cpu.parameters import copy, fill, node_setter, parameters
 from ._cpu.stream import Capture, Event, Stream
 from ._cpu.timing import Mark, with_marks
@@ -29,8 +28,6 @@ from .base import (
     CaptureMode,
     CaptureStatus,
     GraphContents,
-    GraphEdge,
-    GraphNode,
     Misfit,
     NodeParameters,
     NodeSetter,
@@ -39,9 +36,6 @@ from .memory import memory_of
 
 _for_ever: list[object] = []
 """Memory that lives as long as the process."""
-
-_COPIES, _FILLS = ("source", "target", "enabled"), ("target", "value", "enabled")
-"""What can be changed of them in an executable."""
 
 
 class CpuBackend(Backend):
@@ -299,7 +293,9 @@ class CpuBackend(Backend):
 
     def nodes(self, graph: Graph) -> GraphContents:
         """List the recorded calls in order, and the dependencies between them."""
-        return _contents(graph.nodes)
+        from ._cpu.contents import list_nodes
+
+        return list_nodes(graph.nodes)
 
     def instantiate_timed(
         self, graph: Graph, before: Sequence[int], after: Sequence[int]
@@ -310,38 +306,10 @@ class CpuBackend(Backend):
 
     def host_bytes(self, obj: Graph | Executable) -> int:
         """Return the size of the recorded calls, without the callables and the arguments themselves."""
-        return sum(sys.getsizeof(part) for node in obj.nodes for part in (node, node.after, *_own(node.call)))
+        from ._cpu.contents import host_bytes
+
+        return host_bytes(obj.nodes)
 
     def parameters(self, graph: Graph) -> Sequence[NodeParameters]:
         """Return those of fills and copies; what callables do is not known."""
         return [parameters(node) for node in graph.nodes]
-
-
-def _own(call: Call) -> tuple[object, ...]:
-    """Return what a recorded call consists of, without what belongs to the program."""
-    _, args, how, _ = call
-    return call, args, how
-
-
-def _contents(nodes: Sequence[Node], *, settable: bool = True) -> GraphContents:
-    listed = [_listed(index, node, settable) for index, node in enumerate(nodes)]
-    return listed, [GraphEdge(source, target) for target, node in enumerate(nodes) for source in node.after]
-
-
-def _listed(index: int, node: Node, settable: bool) -> GraphNode:
-    listed = GraphNode(index, node.kind, node.name)
-    match node.kind, node.call[1]:
-        case "memset", (memory, value):
-            return listed._replace(
-                target=memory.address, nbytes=memory.nbytes, value=value, settable=_FILLS if settable else ()
-            )
-        case "memcpy", (target, source):
-            return listed._replace(
-                target=target.address,
-                source=source.address,
-                nbytes=source.nbytes,
-                settable=_COPIES if settable else (),
-            )
-        case "graph", _:
-            return listed._replace(bodies=(_contents(body_of(node.call), settable=False),))
-    return listed

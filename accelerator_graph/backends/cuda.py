@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Mapping, Sequence, Set
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 from . import base
@@ -295,8 +295,8 @@ class CudaBackend(Lends):
         driver.relaxed_for(stream).run(driver.call, "cuGraphUpload", executable.handle, stream)
 
     def node_setter(self, graph: Graph, executable: Executable, node: int) -> base.NodeSetter | None:
-        """Return a callable that changes parameters of a kernel, a copy or a fill."""
-        from ._cuda.changes import node_setter
+        """Return a callable that changes parameters of a kernel, a copy, a fill or a child graph."""
+        from ._cuda.child_changes import node_setter
 
         with self._driver.current(graph.context):
             return node_setter(self._driver, graph, executable, node)
@@ -336,39 +336,15 @@ class CudaBackend(Lends):
         self, graph: Graph, before: Sequence[int], after: Sequence[int]
     ) -> tuple[Executable, Sequence[Event]]:
         """Make an executable of a copy that has nodes which record events."""
-        from ._cuda.timing import add_events
-        from ._shared.event_nodes import release
+        from ._cuda.timing import instantiate_timed
 
-        driver = self._driver
-        with driver.relaxed(graph.context), ExitStack() as undo:
-            events = []
-            for _ in (*before, *after):
-                events.append(Event(driver.call("cuEventCreate", 0), graph.context))
-                undo.callback(release, self.destroy_event, events[-1])
-            copy = Graph(driver.call("cuGraphClone", graph.handle), graph.context)
-            undo.callback(release, self.destroy_graph, copy)
-            add_events(driver, graph, copy, before, after, events)
-            executable = self.instantiate(copy)
-            undo.callback(release, self.destroy_executable, executable)
-            self.destroy_graph(copy)
-            undo.pop_all()
-        return executable, events
+        return instantiate_timed(self, self._driver, graph, before, after)
 
     def time_nodes(self, graph: Graph, stream: Any, runs: int) -> Sequence[Mapping[int, tuple[float, float]]]:
         """Run a copy under CUPTI, which ``cupti-python`` binds."""
-        from ._cuda import profiler
-        from ._shared.event_nodes import release
+        from ._cuda.profiler import time_nodes
 
-        nodes, _ = self.nodes(graph)
-        with profiler.recording() as records:
-            executable, _ = self.instantiate_timed(graph, (), ())
-            try:
-                for _ in range(runs):
-                    self.replay(executable, stream)
-                self.synchronize(stream)
-            finally:
-                release(self.destroy_executable, executable)
-        return profiler.matched(records, nodes, runs)
+        return time_nodes(self, graph, stream, runs)
 
     def parameters(self, graph: Graph) -> Sequence[base.NodeParameters]:
         """Return the parameters of the nodes."""
@@ -379,16 +355,9 @@ class CudaBackend(Lends):
 
     def device_memory(self, obj: Graph | Executable) -> base.DeviceMemory:
         """Return what the driver tells of the memory of the device. These calls disturb no capture."""
-        driver = self._driver
-        kinds = driver.api.CUgraphMem_attribute
-        wanted = (kinds.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, kinds.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT)
-        with driver.current(obj.context):
-            device = driver.call("cuCtxGetDevice")
-            used, reserved = (
-                int(driver.call("cuDeviceGetGraphMemAttribute", device, each)) for each in wanted
-            )
-            free, total = driver.call("cuMemGetInfo")
-        return base.DeviceMemory(int(free), int(total), used, reserved)
+        from ._cuda.memory import device_memory
+
+        return device_memory(self._driver, obj.context)
 
     def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
         """Let the driver write the graph to `path` in the DOT language."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Sequence, Set
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, ClassVar
 
@@ -53,8 +53,6 @@ from .base import (
 )
 
 _LEGACY = 1
-
-
 _FILLS_OF_HOST_MEMORY = 70_200_000
 """The version from which replays do them: 6.4 does them once, when the graph is instantiated."""
 _PORTABLE_AND_COHERENT = 0x4000_0001
@@ -363,51 +361,21 @@ class HipBackend(Lends):
         self, graph: Graph, before: Sequence[int], after: Sequence[int]
     ) -> tuple[Executable, Sequence[Event]]:
         """Make an executable of a copy that has nodes which record events."""
-        from ._hip.timing import add_events
-        from ._shared.event_nodes import release
+        from ._hip.timing import instantiate_timed
 
-        driver = self._driver
-        timed = int(driver.api.hipEventDefault)
-        with driver.relaxed(graph.device), ExitStack() as undo:
-            events = []
-            for _ in (*before, *after):
-                handle = driver.call("hipEventCreateWithFlags", timed)
-                events.append(Event(handle, graph.device, 0, ()))
-                undo.callback(release, self.destroy_event, events[-1])
-            copy = Graph(driver.call("hipGraphClone", graph.handle), graph.device)
-            undo.callback(release, self.destroy_graph, copy)
-            add_events(driver, graph, copy, before, after, events)
-            executable = self.instantiate(copy)
-            undo.callback(release, self.destroy_executable, executable)
-            self.destroy_graph(copy)
-            undo.pop_all()
-        return executable, events
+        return instantiate_timed(self, self._driver, graph, before, after)
 
     def device_memory(self, obj: Graph | Executable) -> base.DeviceMemory:
         """Return what the runtime tells of the memory of the device. These calls disturb no capture."""
-        driver = self._driver
-        kinds = driver.api.hipGraphMemAttributeType
-        wanted = (kinds.hipGraphMemAttrUsedMemCurrent, kinds.hipGraphMemAttrReservedMemCurrent)
-        with driver.current(obj.device):
-            used, reserved = (
-                driver.call("hipDeviceGetGraphMemAttribute", obj.device, int(each)) for each in wanted
-            )
-            free, total = driver.call("hipMemGetInfo")
-        return base.DeviceMemory(free, total, used, reserved)
+        from ._hip.memory import device_memory
+
+        return device_memory(self._driver, obj.device)
 
     def host_bytes(self, obj: Graph | Executable) -> int | None:
         """Return how much memory a copy of a graph takes. Nothing is known of executables."""
-        from ._hip.copies import bytes_of_copy
+        from ._hip.memory import host_bytes
 
-        if isinstance(obj, Executable):
-            return None
-        driver = self._driver
-
-        def copy() -> Graph:
-            return Graph(driver.call("hipGraphClone", obj.handle), obj.device)
-
-        with driver.relaxed(obj.device):
-            return bytes_of_copy(copy, self.destroy_graph)
+        return None if isinstance(obj, Executable) else host_bytes(self._driver, obj, self.destroy_graph)
 
     def dump(self, graph: Graph, path: str, verbose: bool) -> bool:
         """Let the runtime write the graph to `path` in the DOT language."""

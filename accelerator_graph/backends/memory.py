@@ -81,7 +81,7 @@ def _named(obj: object) -> str:
 
 def _at_address(address: int, nbytes: int | None) -> Memory:
     if nbytes is None:
-        raise ValueError(f"the address {address:#x} does not tell the size of its memory; pass nbytes.")
+        raise ValueError(f"the address {address:#x} does not say how large its memory is; pass nbytes.")
     if not 0 < address < _END:
         raise ValueError(f"{address:#x} is not the address of memory; pass one from 1 to 2**64 - 1.")
     return _within_bounds(Memory(address, nbytes, None))
@@ -182,7 +182,7 @@ class _PyBuffer(ctypes.Structure):
     )
 
 
-# Prototypes of our own: those that hang on `ctypes.pythonapi` belong to everyone.
+# Prototypes of our own: those of `ctypes.pythonapi` are shared with other libraries.
 _get_buffer = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(_PyBuffer), ctypes.c_int)(
     ("PyObject_GetBuffer", ctypes.pythonapi)
 )

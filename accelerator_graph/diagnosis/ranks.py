@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._core import capture_table
+from .._interpreter.integers import boolean
 from ..api import Graph
 from ..errors import GraphStateError, RanksDisagreeError
 from .ranks_comparison import compare
@@ -59,6 +60,7 @@ def check_ranks(
     if capture_table.thread.unfinished:
         raise GraphStateError("check_ranks: this thread is capturing; call it after the capture has ended.")
     check_seconds(timeout, "check_ranks: timeout")
+    strict = boolean(strict, "check_ranks: strict")
     exchange = exchange_over(group, "check_ranks")
     members = members_of(group)
     own = RankRecord.of(-1 if members is None else members.own, graph)

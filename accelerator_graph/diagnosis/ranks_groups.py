@@ -211,7 +211,7 @@ def _over_function(gather: Callable[[str], Sequence[str]], caller: str) -> Excha
                 found.append(gather(own))
                 heard.set()
                 if not gave_up:
-                    found.append(gather(own))  # nobody believes in an agreement that others don't know of
+                    found.append(gather(own))  # only then does every rank know that all have agreed
             except BaseException as error:
                 raised.append(error)
                 heard.set()

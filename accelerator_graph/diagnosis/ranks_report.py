@@ -85,18 +85,18 @@ def from_text(text: str, rank: int) -> RankRecord:
 
 
 class RanksReport(NamedTuple):
-    """What `check_ranks` has found. ``str()`` is a text for a terminal."""
+    """The result of `check_ranks`. ``str()`` is a text for a terminal."""
 
     rank: int
     """The rank that has this report, counted in the whole program; -1 if that could not be found out."""
     size: int
     """How many ranks were asked."""
     differences: tuple[str, ...]
-    """What must agree and does not, in words; nothing if the ranks can replay together."""
+    """The differences that forbid a replay, in words; empty if the ranks can replay together."""
     notes: tuple[str, ...]
-    """What is different and may rightly be so, and what could not be known."""
+    """Differences that are permitted, and facts that are not known."""
     records: tuple[RankRecord, ...]
-    """What the ranks have said, in their order; without those that have said nothing."""
+    """The records of the ranks, in their order; without the ranks that have sent none."""
 
     @property
     def agree(self) -> bool:

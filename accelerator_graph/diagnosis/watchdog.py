@@ -1,4 +1,4 @@
-"""Where does a replay hang?"""
+"""A time limit for waiting, and a report that says where a replay hangs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 import traceback
 from typing import Any, NamedTuple, Self, TextIO
 
+from .._interpreter.integers import boolean
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..api import Graph
 from .ranks_groups import Answers, check_seconds, exchange_over, has_default, members_of, own_rank
@@ -19,7 +20,7 @@ _SILENT = "its watchdog has said nothing: it is not waiting for a graph, or it h
 
 
 class WatchdogReport(NamedTuple):
-    """What a watchdog has seen. ``str()`` is the text that it writes."""
+    """The report of a watchdog. ``str()`` is the text that it writes."""
 
     rank: int
     """This rank, counted in the whole program; 0 if there are no others."""
@@ -98,7 +99,7 @@ class watchdog:
         self._group = group
         self._alone = group is None and not has_default()
         self._file = file
-        self._exit = exit
+        self._exit = boolean(exit, "watchdog: exit")
         self._blocks: list[tuple[threading.Event, object]] = []
 
     def __enter__(self) -> Self:
@@ -144,9 +145,10 @@ class watchdog:
 
 
 def _place(graph: Graph) -> str:
-    if graph._progress is None:
+    progress = graph._progress  # another thread may reset the graph
+    if progress is None:
         return "not known, since its graph was made without progress=True"
-    return str(graph._progress.place())
+    return str(progress.place())
 
 
 def _stacks() -> dict[str, str]:

@@ -27,9 +27,9 @@ class PoolMemory(NamedTuple):
     graphs: int
     """How many live graphs of this process share the pool."""
     held: MemoryAmount
-    """What frameworks have got from the driver for the pool."""
+    """The memory that frameworks have got from the driver for the pool."""
     used: MemoryAmount
-    """What arrays occupy of that which are alive. The graphs may use the rest as well."""
+    """The part of it that live arrays occupy. The graphs may use the rest as well."""
     segments: tuple[PoolSegment, ...] = ()
     """The pieces of which `held` is the sum, in ascending order."""
 
@@ -42,13 +42,13 @@ class MeasuredGraph(NamedTuple):
     backend: str
     device: int
     nodes: int | None
-    """How many nodes the graph has; None if the backend does not tell."""
+    """How many nodes the graph has; None if the backend does not know."""
     executable: MemoryAmount
-    """What the executable takes on the device."""
+    """The memory of the executable on the device."""
     executable_host: MemoryAmount
-    """What the executable takes on the host."""
+    """The memory of the executable on the host."""
     definition: MemoryAmount
-    """What the graph beside the executable takes on the host: nothing if the graph was not kept."""
+    """The memory of the kept graph on the host, without the executable; 0 if the graph was not kept."""
     touched: MemoryAmount
     """How much of the pool the graph uses."""
     touched_segments: tuple[int, ...] | None
@@ -57,7 +57,7 @@ class MeasuredGraph(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """The sum of what is known of the executable, the definition, and the used part of the pool."""
+        """The sum of the known amounts: executable, definition, and the used part of the pool."""
         parts = (self.executable, self.executable_host, self.definition, self.touched)
         return sum(part.nbytes or 0 for part in parts)
 

@@ -1,4 +1,4 @@
-"""What of a graph is the same in every process and every run."""
+"""The part of a description that is the same in every process and every run."""
 
 from __future__ import annotations
 

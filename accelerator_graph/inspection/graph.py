@@ -1,4 +1,4 @@
-"""What `Graph.describe` and `Graph.profile` find out about a graph."""
+"""How `Graph.describe` and `Graph.profile` read a graph."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def describe(graph: Lifecycle) -> GraphDescription:
 def profile(graph: Lifecycle, replays: int, state: Iterable[object] | None, kernels: bool) -> GraphProfile:
     """Return how long a graph's work takes; run it to find out."""
     runner, replays = graph._runner_for("profile()"), profiling.checked_replays(replays)
-    traced, arrays = graph._kept("profile()") if kernels else None, [] if state is None else list(state)
+    if state is not None and not isinstance(state, Iterable):
+        raise TypeError(f"profile: state must be an iterable of arrays, not {state!r}.")
+    traced = graph._kept("profile()") if profiling.checked_kernels(kernels) else None
+    arrays = [] if state is None else list(state)
     graph._make_ready(runner)
     stream, nodes, found, (times, spans, seen) = profiling.measure(runner, graph, replays, arrays, traced)
     labels = [Label._make(each) for each in found.labels]

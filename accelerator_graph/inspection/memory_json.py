@@ -1,4 +1,4 @@
-"""What graphs take as JSON, and back."""
+"""Memory reports as JSON, and back."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _graph(memory: MeasuredGraph, pool: int) -> dict[str, Any]:
 
 def _graph_of(data: dict[str, Any], pools: list[PoolMemory], kind: type[G]) -> G:
     if data["pool"] not in range(len(pools)):
-        raise IndexError("a graph has a pool that is not there")
+        raise IndexError("a graph names a pool that does not exist")
     return record(kind, data, pool=pools[data["pool"]])
 
 

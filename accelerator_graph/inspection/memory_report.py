@@ -100,14 +100,10 @@ def _of(runner: replay.Runner, name: str, pools: dict[_PoolKey, PoolMemory]) -> 
 def _executable(runner: replay.Runner) -> MemoryAmount:
     if runner.executable is None:
         return MemoryAmount(None, _NO_EXECUTABLE)
-    measured = runner.measured
-    if measured is None:
-        return MemoryAmount(None, _NOT_MEASURED)
-    return MemoryAmount(
-        measured.device.nbytes,
-        measured.device.why
-        or "by how much the device's free memory fell when the executable was made; the driver may "
-        "take it in pieces that executables share and leave to later ones",
+    return _measured(
+        runner.measured and runner.measured.device,
+        "by how much the device's free memory fell when the executable was made; the driver may take it in "
+        "pieces that executables share and leave to later ones",
     )
 
 
@@ -118,14 +114,16 @@ def _executable_on_host(runner: replay.Runner) -> MemoryAmount:
     told = _host_bytes(executable)
     if told is not None:
         return MemoryAmount(told, _TOLD.format(runner.home.backend))
-    measured = runner.measured
-    if measured is None:
-        return MemoryAmount(None, _NOT_MEASURED)
-    return MemoryAmount(
-        measured.host.nbytes,
-        measured.host.why
-        or "by how much the heap of the C library grew when the executable was made, in all threads; the "
-        "driver may keep some of it for later ones",
+    return _measured(
+        runner.measured and runner.measured.host,
+        "by how much the heap of the C library grew when the executable was made, in all threads; the driver "
+        "may keep some of it for later ones",
+    )
+
+
+def _measured(found: measuring.Difference | None, how: str) -> MemoryAmount:
+    return (
+        MemoryAmount(None, _NOT_MEASURED) if found is None else MemoryAmount(found.nbytes, found.why or how)
     )
 
 

@@ -1,4 +1,4 @@
-"""What graphs take, as tables for a terminal."""
+"""Memory reports as tables for a terminal."""
 
 from __future__ import annotations
 

@@ -76,13 +76,13 @@ def _node(node: GraphNode) -> dict[str, Any]:
 def _labels(data: Any, count: int) -> tuple[Label, ...]:
     labels = tuple(record(Label, each) for each in data)
     if not all(0 <= label.start < label.stop <= count for label in labels):
-        raise IndexError("a label is of nodes that are not there")
+        raise IndexError("a label names nodes that do not exist")
     return labels
 
 
 def _names(data: Any) -> dict[str, str]:
     if not isinstance(data, dict) or not all(isinstance(name, str) for name in data.values()):
-        raise TypeError("the table of names is not one")
+        raise TypeError("the table of names is not a table")
     return data
 
 
@@ -98,5 +98,5 @@ def _read(data: Any, names: dict[str, str]) -> GraphContents:
     if [node.id for node in nodes] != [*ids]:
         raise IndexError("the nodes are not numbered in their order")
     if not all(edge.source in ids and edge.target in ids for edge in edges):
-        raise IndexError("a dependency is of a node that is not there")
+        raise IndexError("a dependency names a node that does not exist")
     return nodes, edges

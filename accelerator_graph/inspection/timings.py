@@ -65,7 +65,7 @@ class ProfiledGraph(NamedTuple):
     """The kernels, copies and fills, in the order of recording; the median of the replays. They ran under the
     vendor's profiler. Empty unless they were asked for."""
     notes: tuple[str, ...] = ()
-    """What has to be known to read the times, in sentences."""
+    """Remarks that are needed to read the times, in sentences."""
 
     @property
     def replays(self) -> int:

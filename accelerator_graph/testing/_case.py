@@ -32,12 +32,13 @@ from ._tools import (
     is_same,
     lacks,
     needs,
+    only_if,
     raises,
 )
 from ._watch import Watch
 from ._work import Work
 
-__all__ = ["Case", "Number", "applied", "expect", "folder", "is_same", "lacks", "needs", "raises"]
+__all__ = ["Case", "Number", "applied", "expect", "folder", "is_same", "lacks", "needs", "only_if", "raises"]
 
 
 PIECES = 10
@@ -75,7 +76,7 @@ class Case(ABC):
             escaped = watch.end()
             if escaped is not None:
                 raise escaped
-        for complaint in complaints:  # what is destroyed late has nobody to raise to
+        for complaint in complaints:  # errors of a late destruction reach no caller
             raise AssertionError(f"destroying something raised {complaint!r}") from complaint
 
     def _run(self, test: Callable[[], None], watch: Watch) -> None:

@@ -26,8 +26,8 @@ class BackendConformance(rules.AllRules):
     A rule can be replaced by a method of the same name. The names and docstrings of the ``test_*``
     methods are the contract's text.
 
-    Rules about capabilities that the backend does not have are not run: pytest deselects them, and ends
-    with one line for each capability. To find out which, it calls `work` once before the first test. If
+    Rules about what the backend does not have are not run: pytest deselects them, and ends with one line
+    for each reason. To find out which, it calls `work` once before the first test. If
     that fails, because a fixture comes first or there is no hardware, all rules stay, and skip themselves.
     """
 

@@ -49,6 +49,16 @@ def lacks(capability: Capability) -> Callable[[T], T]:
     return mark
 
 
+def only_if(condition: Callable[[Backend], object], fact: str) -> Callable[[T], T]:
+    """Mark a rule that is about backends for which a condition holds; `fact` is true of all others."""
+
+    def mark(rule: T) -> T:
+        rule.only_if = (condition, fact)  # type: ignore[attr-defined]
+        return rule
+
+    return mark
+
+
 def unmet(rule: object, backend: Backend) -> str:
     """Return why a rule is not about a backend; nothing if it is."""
     capabilities = backend.capabilities(0)
@@ -57,7 +67,8 @@ def unmet(rule: object, backend: Backend) -> str:
             return f"backend {backend.name!r} does not have the capability {str(capability)!r}"
     if (capability := getattr(rule, "lacks", None)) in capabilities:
         return f"backend {backend.name!r} has the capability {str(capability)!r}"
-    return ""
+    condition, fact = getattr(rule, "only_if", (bool, ""))
+    return f"backend {backend.name!r} {fact}" if fact and not condition(backend) else ""
 
 
 class Thread(Generic[T]):

@@ -60,6 +60,11 @@ def test_an_event_without_a_time_is_refused(stream):
         plain.elapsed_time(timed)
 
 
+def test_timing_is_true_or_false(stream):
+    with pytest.raises(TypeError, match="record: timing must be True or False, not 'no'"):
+        stream.record(timing="no")
+
+
 @pytest.mark.parametrize("bad", [None, 1.5, "event", object()])
 def test_what_is_not_an_event_has_no_time(stream, bad):
     with pytest.raises(TypeError, match="end must be an Event"):

@@ -9,7 +9,6 @@ import gc
 import inspect
 import itertools
 import os
-import subprocess
 import sys
 import threading
 import weakref
@@ -335,4 +334,5 @@ fast_bench.load({str(extension())!r})
 sys.exit(sys._is_gil_enabled())
 """
     environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
-    assert subprocess.run([sys.executable, "-c", code], env=environment, timeout=TIMEOUT).returncode == 0
+    done = execute([sys.executable, "-c", code], env=environment, timeout=TIMEOUT)
+    assert done.returncode == 0, done.stderr

@@ -61,7 +61,7 @@ def run(sanitizer: str, tmp_path: Path, *chosen: str, **variables: str) -> tuple
             [*fixed, *command, *chosen, *(f"tests/core/{name}.py" for name in TESTS)],
             cwd=ROOT,
             env=env,
-            timeout=6 * int(variables.get("FAST_SECONDS", "60")),
+            timeout=30 + int(variables.get("FAST_SECONDS", "60")),
             merged=True,
         )
     except subprocess.TimeoutExpired:

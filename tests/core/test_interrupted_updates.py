@@ -1,6 +1,7 @@
-"""A KeyboardInterrupt at any line of an update or a recapture leaves a graph that does either work."""
+"""A KeyboardInterrupt at any line of an update, a recapture or a reset leaves one of two states, whole."""
 
 import sys
+from contextlib import nullcontext
 
 import pytest
 
@@ -8,9 +9,12 @@ import accelerator_graph as ag
 from accelerator_graph._core import capture_table, ownership
 from core.test_interrupts import Interrupter, framework  # noqa: F401
 
+CELL = bytearray(1)
+
 
 def captured(stream, log, *words, keep_graph=True):
     with ag.Graph(keep_graph=keep_graph, stream=stream) as graph:
+        stream.fill(CELL, ord(words[-1]))
         for word in words:
             stream.launch(log.append, word)
     return graph
@@ -26,13 +30,20 @@ def anew(graph, stream, log):
 
 def recapture(graph, stream, log):
     with graph.recapture():
+        stream.fill(CELL, ord("b"))
         stream.launch(log.append, "b")
+
+
+def reset(graph, stream, log):
+    graph.reset()
 
 
 def attempt(way, keep, at):
     log, stream = [], ag.Stream(backend="cpu")
     graph = captured(stream, log, "a", keep_graph=keep)
     bound, interrupter = graph.bind(), Interrupter(at, KeyboardInterrupt)
+    if keep:
+        graph.set_node(0, value=7)
     before = sys.gettrace()
     raised = False
     try:
@@ -67,6 +78,8 @@ def test_an_interrupt_at_any_line_leaves_either_work(way, keep, capsys):
         stream.synchronize()
         first, log[:] = "".join(log), []
         assert first in ("a", "b", "bc"), where
+        if keep:
+            assert graph.describe().nodes[0].value == CELL[0], where
         bound()
         stream.synchronize()
         assert "".join(log) == first, where
@@ -74,3 +87,17 @@ def test_an_interrupt_at_any_line_leaves_either_work(way, keep, capsys):
         ownership.drain()
     assert bool(dropped) == keep
     assert capsys.readouterr().err == ""
+
+
+def test_an_interrupt_at_any_line_of_a_reset():
+    lines = attempt(reset, True, 0)[4].lines
+    for at in range(1, lines + 1):
+        graph, bound, stream, log, interrupter, _ = attempt(reset, True, at)
+        where = f"interrupted at line {at} of {lines}, {interrupter.where}"
+        calls = bound, graph.bind() if graph.state == "ready" else graph.replay
+        assert graph.state in ("ready", "empty"), where
+        for call in calls:
+            with nullcontext() if graph.state == "ready" else pytest.raises(ag.GraphStateError):
+                call()
+        stream.synchronize()
+        assert log == (["a"] * 2 if graph.state == "ready" else []), where

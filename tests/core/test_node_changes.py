@@ -119,9 +119,34 @@ def test_a_description_shows_what_was_set(scene):
     assert described[0].id == 0
 
 
+def test_memory_that_was_set_keeps_its_place(scene):
+    other = bytearray(b"\x07" * 8)
+    scene.graph.set_node(1, source=other)
+    with pytest.raises(BufferError):
+        other.extend(bytes(1 << 20))
+    scene.graph.set_node(1, source=scene.source)
+    other.extend(bytes(1 << 20))
+    assert scene.run() == (1, 5)
+
+
+def test_an_update_in_place_ends_what_was_set(scene):
+    graph, other = scene.graph, bytearray(b"\x07" * 8)
+    graph.set_nodes({0: {"value": 3}, 1: {"source": other}})
+    assert graph.update(graph.clone()).in_place
+    assert [node.changed for node in scene.nodes()] == [()] * 3
+    assert scene.nodes()[0].value == 1
+    graph.set_node(0, enabled=True)
+    assert scene.run() == (1, 5)
+
+
 WRONG = [
     (0, {}, TypeError, "pass what to change"),
-    (0, {"colour": 1}, TypeError, "pass what to change, of arguments, source, target, value, enabled"),
+    (
+        0,
+        {"colour": 1},
+        TypeError,
+        "pass what to change: one or more of arguments, source, target, value, enabled",
+    ),
     (0, {"source": bytearray(8)}, ValueError, r"node 0 has no source that can be changed"),
     (2, {"enabled": False}, ValueError, r"node 2 can't be changed; see describe\(\)"),
     (0, {"value": 256}, ValueError, "value must be 0 to 255, not 256"),

@@ -109,7 +109,7 @@ def test_a_clean_up_runs_while_other_threads_capture():
 
     def release(pool):
         started.set()
-        assert go.wait(20), "the other thread waits for this clean-up"
+        assert go.wait(120), "the other thread waits for this clean-up"
         order.append("ended")
 
     def capture_into_the_same():
@@ -122,14 +122,14 @@ def test_a_clean_up_runs_while_other_threads_capture():
     del lease
     ending = threading.Thread(target=ownership.drain)
     ending.start()
-    assert started.wait(20)
+    assert started.wait(120)
     same = threading.Thread(target=capture_into_the_same)
     same.start()
     begun(ag.graph_pool_handle()).release()
     assert order == []
     go.set()
     for thread in (ending, same):
-        thread.join(20)
+        thread.join(120)
     assert order == ["ended", "begun"]
 
 

@@ -112,7 +112,8 @@ def test_it_puts_back_when_the_launch_fails(stream, monkeypatch):
         ({"state": [np.zeros((4, 4))[:, ::2]]}, ValueError, "not contiguous"),
         ({"state": [object()]}, TypeError, "no memory that can be found"),
         ({"state": [4096]}, ValueError, "pass nbytes"),
-        ({"state": 5}, TypeError, "iterable"),
+        ({"state": 5}, TypeError, "profile: state must be an iterable of arrays, not 5"),
+        ({"kernels": "no"}, TypeError, "profile: kernels must be True or False, not 'no'"),
     ],
 )
 def test_bad_arguments_are_refused_before_anything_runs(stream, how, error, message):

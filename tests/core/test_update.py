@@ -197,7 +197,7 @@ def test_an_update_waits_for_launches_that_hold_no_lock(backend, capture, ran, m
     launching.start()
     assert LaunchesAtOnce.launching.wait(LIMIT)
     done = graph.update(other)
-    assert done == (False, "a launch of the executable went on in another thread", None)
+    assert done == (False, "another thread was launching the executable", None)
     Fails.held.set()
     launching.join()
     assert graph._runner.executable.lock is not None
@@ -385,6 +385,23 @@ def test_a_clone_has_the_same_options(capture):
     assert (clone.state, clone.capture_error_mode, clone.pool()) == ("captured", "relaxed", graph.pool())
     assert clone.describe() == graph.describe()
     assert clone.stream is graph.stream
+
+
+def test_graphs_of_a_stream_that_was_closed(capture, stream, log):
+    graph, other = capture("a"), capture("b")
+    stream.close()
+    graph.update(other)
+    clone = graph.clone()
+    clone.replay()
+    clone.stream.synchronize()
+    assert log == ["b"]
+    with pytest.raises(ag.GraphStateError, match="the stream was closed"), graph.recapture():
+        pass
+    assert (graph.state, clone.state) == ("ready", "ready")
+    clone.reset()
+    with pytest.raises(ag.GraphStateError, match="the stream was closed"):
+        clone.capture_begin()
+    assert clone.state == "empty"
 
 
 def test_a_launch_during_an_update_waits_for_it(backend, capture, ran, stream, log, monkeypatch):

@@ -7,6 +7,7 @@ of the CPU backend.
 from __future__ import annotations
 
 import random
+import threading
 import time
 from functools import partial
 from types import SimpleNamespace
@@ -169,16 +170,18 @@ def the_weight_was_moved():
 
 @fault("race")
 def a_branch_is_not_waited_for():
-    side, runs = ag.Stream(backend="cpu"), []
+    side, runs, was_read = ag.Stream(backend="cpu"), [], threading.Event()
 
     def slowly(x, out):
         runs.append(x)
-        time.sleep(0.03 * (len(runs) % 2))
+        was_read.clear()
+        was_read.wait(0.1 * (len(runs) % 2))
         np.copyto(out, x)
 
     def read(source, out):
         time.sleep(0.012)
         np.copyto(out, source)
+        was_read.set()
 
     def f(x):
         stream, between, out = ag.current_stream(), np.empty_like(x), np.empty_like(x)

@@ -20,7 +20,7 @@ def main(folder):
     }
     world.Barrier()
     if rank != 1:  # which does not call
-        results["late"] = found(captured(rank, equal), world, timeout=0.5)
+        results["late"] = found(captured(rank, equal), world, timeout=2)
     world.Barrier()
     results["after"] = found(captured(rank, equal), world, timeout=1)
     world.Barrier()

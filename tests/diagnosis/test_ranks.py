@@ -202,6 +202,10 @@ def test_it_is_refused_in_a_capture(graph):
         (lambda graph: ag.note_collective(1, "float32", 1), TypeError),
         (lambda graph: ag.note_collective("all_reduce", "float32", 1.5), TypeError),
         (lambda graph: ag.note_collective("send", "float32", 1), ValueError),
+        (lambda graph: ag.note_collective("all_reduce", "float32", -1), ValueError),
+        (lambda graph: ag.note_collective("broadcast", "float32", 1, peer=-1), ValueError),
+        (lambda graph: ag.note_collective("all_reduce", "float32", 1, ranks=3), TypeError),
+        (lambda graph: ag.check_ranks(graph, alone, strict="no"), TypeError),
     ],
 )
 def test_wrong_arguments(graph, what, kind):

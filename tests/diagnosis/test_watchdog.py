@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
 import sys
 import threading
 
@@ -12,6 +11,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph._core import progress
 from accelerator_graph.backends.cpu import CpuBackend
+from processes import execute
 
 LIMIT = 120
 """Seconds after which a test counts as hanging."""
@@ -322,6 +322,7 @@ def test_a_block_whose_end_is_skipped(stream):
         (ag.Graph(), float("nan"), {}, ValueError),
         (ag.Graph(), "60", {}, TypeError),
         (ag.Graph(), 1, {"file": "watchdog.txt"}, TypeError),
+        (ag.Graph(), 1, {"exit": "no"}, TypeError),
     ],
 )
 def test_wrong_arguments(graph, seconds, how, kind):
@@ -348,7 +349,7 @@ file.close()
 with ag.watchdog(ag.Graph(), 0.2, file=file, exit=True):
     threading.Event().wait()
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=LIMIT, check=False)
+    done = execute([sys.executable, "-c", program], timeout=LIMIT)
     assert done.returncode == 1
 
 
@@ -365,13 +366,7 @@ begun.wait()
 with ag.watchdog(graph, 0.2, exit=True):
     stream.synchronize()
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
-    )
+    done = execute([sys.executable, "-W", "error", "-c", program], timeout=LIMIT)
     assert done.returncode == 1
     assert done.stderr.splitlines()[:2] == [
         "watchdog: rank 0 is still waiting after 0.2 s",

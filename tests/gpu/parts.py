@@ -49,7 +49,7 @@ def files(*patterns: str) -> list[str]:
 
 BROKEN_CAPTURES = files("diagnosis/test_broken_captures*.py")
 VERIFY_OF_FRAMEWORKS = files("diagnosis/test_torch.py", "diagnosis/test_cupy.py")
-DOCTOR = "diagnosis/test_doctor.py"
+DOCTOR = "command_line/test_doctor.py"
 """Two of its tests look at the machine. The others plant an ill in a plug-in, and each of them imports all
 frameworks and opens all drivers, which takes long on a GPU and shows nothing about it."""
 
@@ -80,9 +80,9 @@ PARTS = {
         "diagnosis": tests(
             "verify, ranks and hangs",
             "tests/diagnosis",
-            *ignoring([*BROKEN_CAPTURES, *VERIFY_OF_FRAMEWORKS, DOCTOR]),
+            *ignoring([*BROKEN_CAPTURES, *VERIFY_OF_FRAMEWORKS]),
         ),
-        "others": tests("all others", "tests", *ignoring((*FOLDERS, *WITHOUT_A_GPU))),
+        "others": tests("all others", "tests", *ignoring((*FOLDERS, DOCTOR, *WITHOUT_A_GPU))),
         "demo": Part("The demo", "python -m accelerator_graph demo --backend cuda"),
         "speed": Part("How fast it is", "python benchmarks/run.py --backend cuda --quick"),
         "cycles": Part("10,000 cycles", "python benchmarks/cycles.py --backend cuda"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import re
+import secrets
 import struct
 import sys
 import threading
@@ -35,6 +37,24 @@ extern "C" __global__ void plus_table(double *out, double **table, int n) { sum(
 extern "C" __global__ void plus_from(double *out, char *base, long distance, const double *y, int n)
 {
     sum(out, (const double *)(base + distance), y, n);
+}
+extern "C" __global__ void plus_halves(double *out, unsigned low, unsigned high, const double *y, int n)
+{
+    sum(out, (const double *)((unsigned long long)high << 32 | low), y, n);
+}
+extern "C" __global__ void plus_masked(
+    double *out, unsigned long long masked, unsigned long long mask, const double *y, int n)
+{
+    sum(out, (const double *)(masked ^ mask), y, n);
+}
+extern "C" __global__ void plus_until(double *out, const double *x, const double *end, const double *y)
+{
+    sum(out, x, y, (int)(end - x));
+}
+extern "C" __global__ void put_down(const double **table, const double *x, const double *y)
+{
+    table[0] = x;
+    table[1] = y;
 }
 """
 
@@ -96,7 +116,7 @@ def kernels():
     call(driver.cuCtxSetCurrent, context())
     module = call(driver.cuModuleLoadData, bytes(binary))
     library = call(driver.cuLibraryLoadData, bytes(binary), [], [], 0, [], [], 0)
-    names = ("plus", "plus_struct", "plus_packed", "plus_table", "plus_from", "ncclDevKernel_plus")
+    names = re.findall(r"__global__ void (\w+)", SOURCE.decode())
     found = {name: int(call(driver.cuModuleGetFunction, module, name.encode())) for name in names}
     return SimpleNamespace(**found, kernel=int(call(driver.cuLibraryGetKernel, library, b"plus")))
 
@@ -275,8 +295,62 @@ def plus(how, x, y):
         held.append(np.array([x.address, y.address], "u8"))
         backend.copy(backend.as_stream(current.handle), table.address, held[-1], 16)
         launch(known.plus_table, *words(new, table), n)
+    elif how == "plus_halves":
+        address = words(x)[0]
+        launch(known.plus_halves, *words(new), address[:4], address[4:], *words(y), n)
+    elif how in ("masked", "randomly_masked"):
+        mask = secrets.randbits(48) if how == "randomly_masked" else 0x5A5A_5A5A_5A5A
+        masked = struct.pack("<QQ", x.address ^ mask, mask)
+        launch(known.plus_masked, *words(new), masked[:8], masked[8:], *words(y), n)
+    elif how == "plus_until":
+        end = struct.pack("<Q", x.address + x.nbytes)
+        launch(known.plus_until, *words(new, x), end, *words(y))
+    elif how == "table_in_the_graph":
+        table = Tensor(memory.take(16), (2,), "u8")
+        launch(known.put_down, *words(table, x, y))
+        launch(known.plus_table, *words(new, table), n)
+    elif how.startswith("child"):
+        in_child(lambda: new.copy_(plus("plus", x, y)), depth=2 if how == "child_of_child" else 1)
     return new
 
 
 held = []
 """Memory of the host that graphs read."""
+
+
+def in_child(work, depth):
+    """Do some work; in a capture, as a child graph in as many others."""
+    status, graph, after, count = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
+    answers = map(ctypes.byref, (status, ctypes.c_uint64(), graph, after, count))
+    outer = ctypes.c_void_p(current.handle)
+    called("cuStreamGetCaptureInfo_v2", outer, *answers)
+    if not status.value:
+        work()
+        return
+    inner = ctypes.c_void_p()
+    called("cuStreamCreate", ctypes.byref(inner), 1)
+    current.handle = inner.value
+    try:
+        called("cuStreamBeginCapture_v2", inner, 2)
+        work()
+        child = ctypes.c_void_p()
+        called("cuStreamEndCapture", inner, ctypes.byref(child))
+    finally:
+        current.handle = outer.value
+        called("cuStreamDestroy_v2", inner)
+    for _ in range(depth - 1):
+        parent = ctypes.c_void_p()
+        called("cuGraphCreate", ctypes.byref(parent), 0)
+        called("cuGraphAddChildGraphNode", ctypes.byref(ctypes.c_void_p()), parent, None, 0, child)
+        called("cuGraphDestroy", child)
+        child = parent
+    node = ctypes.c_void_p()
+    called("cuGraphAddChildGraphNode", ctypes.byref(node), graph, after, count, child)
+    called("cuGraphDestroy", child)
+    called("cuStreamUpdateCaptureDependencies", outer, ctypes.byref(node), ctypes.c_size_t(1), 1)
+
+
+def called(name, *args):
+    call(driver.cuCtxSetCurrent, context())
+    code = getattr(LIBRARY, name)(*args)
+    assert code == 0, (name, code)

@@ -6,7 +6,12 @@ import torch
 
 import accelerator_graph as ag
 
-make = ag.make_graphed_callables
+inputs = "copy"
+"""How the callables that tests make get their arguments."""
+
+
+def make(*args, **options):
+    return ag.make_graphed_callables(*args, **{"inputs": inputs, **options})
 
 
 def net(*more):

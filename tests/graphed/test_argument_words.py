@@ -145,13 +145,18 @@ def test_a_doubt_about_any_word_is_a_doubt_about_the_graph(node, why):
         found(good, node)
 
 
-def test_children_are_looked_through_and_not_changed():
+def test_the_blocks_of_a_child_are_those_of_its_nodes():
     def child(*words):
-        return [NodeParameters("graph", inside=(kernel(word(each)),)) for each in words]
+        nodes = [
+            (kernel(word(7), word(3)), NodeParameters("graph", inside=(kernel(word(each)),)))
+            for each in words
+        ]
+        return [NodeParameters("graph", inside=each) for each in nodes]
 
     assert found(child(5, 5, 5), child(*POOLS)) == []
-    for words in ((X, X, THERE_X), (X, X, X), (5, 5, 6)):
-        with pytest.raises(NotFollowing, match="node 0, a graph"):
+    assert found(child(5, 5, 5), child(X + 8, X + 8, THERE_X + 8)) == [ArgumentWord(1, 2, 0, 0, 8)]
+    for words in ((X, X, X), (5, 5, 6)):
+        with pytest.raises(NotFollowing, match="a kernel inside a graph inside node 0, a graph"):
             found(child(*words))
     with pytest.raises(NotFollowing, match="another number"):
         found((NodeParameters("graph"), *child(5, 5)))

@@ -54,7 +54,7 @@ def explained(f):
     return [(each.inputs, each.why) for each in f.explain()]
 
 
-@pytest.mark.parametrize("how", ["plus", "kernel", "block", "plus_struct"])
+@pytest.mark.parametrize("how", ["plus", "kernel", "block", "plus_struct", "child", "child_of_child"])
 def test_nothing_is_copied(how, copied):
     f = bound(lambda x, y: plus(how, x, plus("plus", x, y)))
     f(tensor(1, 2), tensor(3, 4))
@@ -104,6 +104,20 @@ def test_traps(how, why):
     ((inputs, reason),) = explained(f)
     assert inputs == "node"
     assert why in reason
+
+
+def test_a_child_with_a_trap_inside():
+    f = bound(lambda x, y: in_child_with(x, y, "plus_packed"))
+    with pytest.warns(RuntimeWarning, match="inside node 0, a graph .*in a packed structure"):
+        f(tensor(1, 2), tensor(3, 4))
+    for i in range(3):
+        assert f(tensor(i, 2), tensor(3, i)).tolist() == [i + 3, 2 + i]
+
+
+def in_child_with(x, y, how):
+    new = empty_like(x)
+    cuda_arrays.in_child(lambda: new.copy_(plus(how, x, y)), 1)
+    return new
 
 
 def test_a_kept_address():

@@ -16,7 +16,17 @@ from graphed.functions import in_threads
 
 pytestmark = [lanes.require("torch", "no_gpu"), pytest.mark.usefixtures("torch_stream")]
 
+from accelerator_graph._graphed.input_nodes import InputNodes
+from graphed import modules
 from graphed.modules import grads, make, net, same, torch, x_of
+from torch_cpu.framework import CpuRecorder
+
+
+@pytest.fixture(autouse=True, params=["copy", "node"])
+def inputs(request, monkeypatch):
+    monkeypatch.setattr(modules, "inputs", request.param)
+    return request.param
+
 
 # ---- results -----------------------------------------------------------------------------------
 
@@ -115,9 +125,9 @@ def test_several_callables_in_a_chain():
     assert list(made) == ours
     for _ in range(4):
         x, outputs = x_of(), []
-        for modules in (ours, theirs):
+        for chain in (ours, theirs):
             y = x
-            for module in modules:
+            for module in chain:
                 y = module(y)
             y.square().sum().backward()
             outputs.append(y.detach().clone())
@@ -331,7 +341,7 @@ def test_static_inputs_are_not_copied(monkeypatch):
     assert copies == []
     other = x_of()
     g(static[0], other)
-    assert [each is other for each in copies] == [True]
+    assert [each is other for each in copies] == [True] * (modules.inputs == "copy")
 
 
 def test_memory_that_is_the_same_in_another_order_is_copied():
@@ -489,3 +499,62 @@ def test_a_gradient_that_a_parameter_holds_survives_another_pass(together, which
         first(x)
     assert memory.isnan().all()
     same([second.w.grad], [x])
+
+
+# ---- copies that are nodes ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def sources(monkeypatch):
+    """The addresses that copies were told to read from."""
+    found, real = [], InputNodes._set
+
+    def noted(self, number, address):
+        found.append(address)
+        return real(self, number, address)
+
+    monkeypatch.setattr(InputNodes, "_set", noted)
+    return found
+
+
+def test_the_graphs_read_where_arguments_and_gradients_lie(sources, inputs):
+    g = make(lambda x, y: x * y, (x_of(grad=True), x_of()))
+    for _ in range(3):
+        del sources[:]
+        x, y, grad = x_of(grad=True), x_of(), x_of()
+        z = g(x, y)
+        (z * 1).backward(grad)
+        same([z, x.grad], [x * y, grad * y])
+        assert sources[:2] == [x.data_ptr(), y.data_ptr()] * (inputs == "node")
+        assert len(sources) == 3 * (inputs == "node")
+
+
+@pytest.mark.parametrize("refused", ["setter", "blocks"])
+def test_where_sources_can_not_be_changed_torch_copies(refused, monkeypatch):
+    if refused == "setter":
+        monkeypatch.delattr(CpuRecorder, "node_setter")
+    else:
+        monkeypatch.setattr(CpuRecorder, "node_setter", lambda *args: None)
+    runs = []
+
+    def function(x, y):
+        runs.append(1)
+        return x * y
+
+    g = make(function, (x_of(grad=True), x_of()), num_warmup_iters=0)
+    assert len(runs) == 1 + (modules.inputs == "node")
+    for _ in range(3):
+        x, y = x_of(grad=True), x_of()
+        g(x, y).sum().backward()
+        same([x.grad, g(x, y)], [y, x * y])
+
+
+def test_arguments_of_another_type_or_order():
+    g = make(lambda x: x * 2, (torch.zeros(6, 4),))
+    for x in (
+        torch.randn(6, 4),
+        torch.randn(4, 6).t(),
+        torch.arange(24).view(6, 4),
+        torch.randn(6, 1).expand(6, 4),
+    ):
+        same([g(x)], [(x * 2).float()])

@@ -23,7 +23,16 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("torch has no GPU", allow_module_level=True)
 
-make = ag.make_graphed_callables
+inputs = "copy"
+
+
+def make(*args, **options):
+    return ag.make_graphed_callables(*args, **{"inputs": inputs, **options})
+
+
+@pytest.fixture(autouse=True, params=["copy", "node"])
+def ways(request, monkeypatch):
+    monkeypatch.setitem(globals(), "inputs", request.param)
 
 
 @pytest.fixture(autouse=True)

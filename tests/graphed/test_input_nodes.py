@@ -50,7 +50,8 @@ class Wrapped:
     """A node's setter whose words are set by a function."""
 
     def __init__(self, setter, function):
-        self.setter, self.function, self.blocks = setter, function, setter.blocks
+        self.setter, self.function = setter, function
+        self.blocks, self.enable = setter.blocks, setter.enable
 
     def words(self, places):
         return partial(self.function, self.setter.words(places))
@@ -162,3 +163,19 @@ def test_all_kinds_of_arrays(make):
 def test_an_option_that_does_not_exist():
     with pytest.raises(ValueError, match="inputs must be 'copy', 'node', 'bind' or 'auto', not 'nodes'"):
         ag.graphed(lambda x: x, inputs="nodes")
+
+
+def test_the_static_array_itself_is_not_copied(device):
+    """As an argument that the function keeps is."""
+    kept = []
+
+    def function(x):
+        kept[:] = [x]
+        return x + x
+
+    f = ag.graphed(function, warmup=0, inputs="node")
+    f(dense(1, 2))
+    (static,) = kept
+    for x in (static, static, dense(3, 4), static, dense(5, 6)):
+        contents = x.tolist()
+        assert f(x).tolist() == [2 * each for each in contents]

@@ -61,7 +61,7 @@ def test_what_may_draw_random_numbers_is_no_other_graphs_work(torch):
     graph, other = filling(torch, x, 5), filling(torch, x, 6)
     graph.replay()
     for refused in (lambda: graph.update(other), other.clone):
-        with pytest.raises(ag.UnsupportedError, match=r"may draw random numbers; .* recapture\(\)"):
+        with pytest.raises(ag.UnsupportedError, match=r"may draw random numbers, so .* recapture\(\)"):
             refused()
     graph.replay()
     assert value(x) == 5

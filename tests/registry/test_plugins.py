@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sysconfig
 import textwrap
 import venv
@@ -13,15 +12,14 @@ from pathlib import Path
 import pytest
 
 import accelerator_graph
+from processes import execute
 
 LIMIT = 120  # seconds: what takes longer hangs
 TESTS = Path(__file__).resolve().parents[1]
 
 
 def run(*command, **how):
-    done = subprocess.run(
-        [str(part) for part in command], capture_output=True, text=True, timeout=LIMIT, check=False, **how
-    )
+    done = execute(list(command), timeout=LIMIT, **how)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

@@ -263,6 +263,14 @@ def test_metadata_that_cannot_be_read_hurts_nobody(monkeypatch):
     assert "garbage" in backends.report()[-1].reason
 
 
+def test_a_distribution_that_cannot_be_read_hides_no_other(site, tmp_path, monkeypatch):
+    site.backend("plug")
+    site.distribution("plug-dist", "1.0", plug="plug:Plugin")
+    (tmp_path / "first" / "broken-1.0.dist-info" / "entry_points.txt").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path / "first")
+    assert "plug" in built_in(cpu=fake()).names()
+
+
 def test_plug_ins_can_be_switched_off(site, monkeypatch):
     site.backend("plug")
     site.distribution("plug-dist", "1.0", plug="plug:Plugin")

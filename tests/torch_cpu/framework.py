@@ -82,6 +82,12 @@ class CpuRecorder(FrameworkRecorder):
     def destroy_executable(self, executable):
         self.backend.destroy_executable(executable)
 
+    def node_setter(self, graph, executable, node):
+        return self.backend.node_setter(graph, executable, node)
+
+    def parameters(self, graph):
+        return self.backend.parameters(graph)
+
     def node_count(self, graph):
         return self.backend.node_count(graph)
 

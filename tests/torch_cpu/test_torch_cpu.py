@@ -18,12 +18,13 @@ TIMEOUT = 300
 pytestmark = pytest.mark.starts("torch_cpu")
 
 PARTS = {
-    "callables": {"graphed/test_callables.py": 43},
-    "refused": {"graphed/test_callables_refused.py": 55},
+    "callables": {"graphed/test_callables.py": 94},
+    "refused": {"graphed/test_callables_refused.py": 58},
     "others": {
         "core/test_liveness.py": 12,
         "torch_cpu/itself.py": 10,
         "torch_cpu/labels.py": 9,
+        "torch_cpu/programs.py": 20,
         "graphed/test_guards_torch.py": 26,
         "graphed/test_other_places.py": 5,
         "compat/test_compat.py": 3,

@@ -5,19 +5,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from ..._core.pools import AnyPool, PoolId, check_pool, graph_pool_handle
 from ..._core.side_streams import side_of
 from ..._core.stream_messages import captured_by
 from ..._core.streams import Stream
 from ..._interpreter.integers import integer
-from ...api import Graph, graph
 from ...errors import EmptyGraphWarning, UnsupportedError, capture_error
 from ...interop import registry as interop
 from ..array_placement import check_place, writable
 from ..call_order import current_stream
 from .captured_passes import Passes
+from .capturing import CapturedPass
 from .pass_streams import PassStreams
 from .replay_autograd import replaying
 from .static_tensors import grad_aliases_of
@@ -33,6 +33,8 @@ def make_graphed_callables(
     num_warmup_iters: int = 3,
     allow_unused_input: bool = False,
     pool: AnyPool | None = None,
+    *,
+    inputs: Literal["copy", "node"] = "copy",
 ) -> C: ...
 
 
@@ -43,6 +45,8 @@ def make_graphed_callables(
     num_warmup_iters: int = 3,
     allow_unused_input: bool = False,
     pool: AnyPool | None = None,
+    *,
+    inputs: Literal["copy", "node"] = "copy",
 ) -> Cs: ...
 
 
@@ -52,6 +56,8 @@ def make_graphed_callables(
     num_warmup_iters: int = 3,
     allow_unused_input: bool = False,
     pool: AnyPool | None = None,
+    *,
+    inputs: Literal["copy", "node"] = "copy",
 ) -> Any:
     """Capture torch modules and functions, forward and backward, to replay them in a training loop.
 
@@ -71,6 +77,9 @@ def make_graphed_callables(
         None then.
     pool : PoolId or torch.cuda.MemPool, optional
         The pool that the graphs share; by default a new one.
+    inputs : {"copy", "node"}
+        Whether torch copies the arguments and the gradients to static tensors before each replay, or nodes
+        of the graphs do. Where that is not possible, torch copies.
 
     Returns
     -------
@@ -112,6 +121,8 @@ def make_graphed_callables(
     **A failure** leaves no graph, and leaves the modules and the current streams as they were. The warm-up
     has run: it has drawn random numbers and updated the buffers of the modules.
     """
+    if inputs not in ("copy", "node"):
+        raise ValueError(f"inputs must be 'copy' or 'node', not {inputs!r}.")
     num_warmup_iters = integer(num_warmup_iters, "num_warmup_iters")
     if num_warmup_iters < 0:
         raise ValueError(f"num_warmup_iters must be at least 0, not {num_warmup_iters}.")
@@ -124,7 +135,8 @@ def make_graphed_callables(
     _check_stream(stream)
     for each in passes:
         _check_places(each, stream)
-    made = _capture(passes, stream, num_warmup_iters, graph_pool_handle() if pool is None else pool)
+    pool = graph_pool_handle() if pool is None else pool
+    made = _capture(passes, stream, num_warmup_iters, pool, nodes=inputs == "node")
     found = _install(passes, made)
     return found[0] if single else found
 
@@ -174,10 +186,12 @@ def _check_places(passes: Passes, stream: Stream) -> None:
         addresses.add(address)
 
 
-def _capture(passes: list[Passes], stream: Stream, warmup: int, pool: PoolId) -> list[Callable[..., Any]]:
+def _capture(
+    passes: list[Passes], stream: Stream, warmup: int, pool: PoolId, *, nodes: bool
+) -> list[Callable[..., Any]]:
     """Warm up, and capture the forward passes in order and the backward passes in the reverse order."""
     side = side_of(stream)
-    graphs = [(Graph(), Graph()) for _ in passes]
+    captures = [(CapturedPass(side, pool), CapturedPass(side, pool)) for _ in passes]
     streams = PassStreams(stream)
     try:
         side._join(stream)
@@ -192,26 +206,36 @@ def _capture(passes: list[Passes], stream: Stream, warmup: int, pool: PoolId) ->
                             each.forget()
         finally:
             stream._join(side)
-        for each, (forward, _) in zip(passes, graphs, strict=True):
-            with _noting(each, "the capture of the forward pass"), graph(forward, pool, side):
-                each.forward()
-        for each, (_, backward) in reversed(list(zip(passes, graphs, strict=True))):
+        for each, (forward, _) in zip(passes, captures, strict=True):
+            with _noting(each, "the capture of the forward pass"):
+                if nodes:
+                    nodes = forward.capture_with_copies(each.forward, each.statics, again=True)
+                else:
+                    forward.capture(each.forward)
+        for each, (_, backward) in reversed(list(zip(passes, captures, strict=True))):
             with _noting(each, "the capture of the backward pass"), warnings.catch_warnings():
                 warnings.simplefilter("ignore", EmptyGraphWarning)  # gradients may pass unchanged
-                if each.prepare_backward():
-                    with graph(backward, pool, side):
-                        each.backward()
+                if each.prepare_backward() and nodes:
+                    backward.capture_with_copies(each.backward, each.incoming, again=False)
+                elif each.incoming:
+                    backward.capture(each.backward)
         aliases = grad_aliases_of(tuple(pool))
         return [
-            replaying(each, streams.preparing(forward), streams.preparing(backward), aliases)
-            for each, (forward, backward) in zip(passes, graphs, strict=True)
+            replaying(
+                each,
+                streams.preparing(forward.graph),
+                streams.preparing(backward.graph),
+                aliases,
+                (forward.nodes, backward.nodes),
+            )
+            for each, (forward, backward) in zip(passes, captures, strict=True)
         ]
     except BaseException:
         for each in passes:
             each.forget()
-        for pair in graphs:
+        for pair in captures:
             for captured in pair:
-                captured.reset()
+                captured.graph.reset()
         raise
 
 

@@ -8,6 +8,7 @@ from operator import is_
 from typing import Any
 
 from ...errors import GraphStateError
+from ..input_nodes import InputNodes
 from .captured_passes import Passes
 from .fixed_addresses import FixedAddresses
 from .static_tensors import GradAliases, copying, storage_of
@@ -28,9 +29,16 @@ class _Calls:
 
 
 def replaying(
-    passes: Passes, forward: Prepare, backward: Prepare, aliases: GradAliases
+    passes: Passes,
+    forward: Prepare,
+    backward: Prepare,
+    aliases: GradAliases,
+    nodes: tuple[InputNodes | None, InputNodes | None],
 ) -> Callable[..., Any]:
-    """Return the callable that replays captured passes, and drop the graph that autograd has made."""
+    """Return the callable that replays captured passes, and drop the graph that autograd has made.
+
+    The `nodes` of the two graphs copy to the static tensors, if there are any.
+    """
     torch = passes.torch
     flatten, unflatten = torch.utils._pytree.tree_flatten, torch.utils._pytree.tree_unflatten
     leaves, result_spec = flatten(passes.result)
@@ -47,11 +55,11 @@ def replaying(
     grad_enabled, no_grad = torch.is_grad_enabled, torch.no_grad
     transforms = torch._C._are_functorch_transforms_active
     calls = _Calls()
-    replay = _forward(passes, forward, outputs, calls, aliases)
+    replay = _forward(passes, forward, outputs, calls, aliases, nodes[0])
     apply: Any = None
     general: Any = None
     if passes.incoming:
-        replay_back = _backward(passes, backward, outputs, constant, aliases)
+        replay_back = _backward(passes, backward, outputs, constant, aliases, nodes[1])
         apply, general = _node(torch, name, calls, replay, replay_back, constant)
     passes.forget()
 
@@ -86,7 +94,7 @@ def replaying(
         values: Sequence[Any]
         values, spec = flatten(args)
         if spec != args_spec:
-            raise TypeError(f"{name}: the number or the nesting of the arguments is not as in sample_args.")
+            raise TypeError(f"{name}: the number or the nesting of the arguments differs from sample_args.")
         return values
 
     def filled(found: tuple[Any, ...]) -> Any:
@@ -99,10 +107,15 @@ def replaying(
 
 
 def _forward(
-    passes: Passes, prepare: Prepare, outputs: list[Any], calls: _Calls, aliases: GradAliases
+    passes: Passes,
+    prepare: Prepare,
+    outputs: list[Any],
+    calls: _Calls,
+    aliases: GradAliases,
+    nodes: InputNodes | None,
 ) -> Run:
     """Return what replays the forward pass on arguments, which parameters may follow."""
-    copy_in = copying(passes.torch, f"{passes.name}: argument", passes.statics)
+    copy_in = copying(passes.torch, f"{passes.name}: argument", passes.statics, nodes)
     detach = passes.torch.Tensor.detach
     addresses = FixedAddresses(passes)
 
@@ -122,14 +135,19 @@ def _forward(
 
 
 def _backward(
-    passes: Passes, prepare: Prepare, outputs: list[Any], constant: list[int], aliases: GradAliases
+    passes: Passes,
+    prepare: Prepare,
+    outputs: list[Any],
+    constant: list[int],
+    aliases: GradAliases,
+    nodes: InputNodes | None,
 ) -> Run:
     """Return what replays the backward pass on gradients of all outputs, and returns those of the inputs.
 
     A gradient becomes a parameter's ``grad`` as it is if nothing else shares its memory; autograd copies the
     other gradients, since they are held here.
     """
-    copy_in = copying(passes.torch, f"{passes.name}: gradient", passes.incoming)
+    copy_in = copying(passes.torch, f"{passes.name}: gradient", passes.incoming, nodes)
     wanted = [j for j in range(len(outputs)) if j not in constant]
     count, total = len(passes.statics), len(passes.statics) + len(passes.params)
     inputs = [i for i, static in enumerate(passes.statics) if static.requires_grad] + [*range(count, total)]

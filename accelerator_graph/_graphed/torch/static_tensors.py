@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
 
+from ..input_nodes import InputNodes
+
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class GradAliases:
@@ -32,13 +34,19 @@ def grad_aliases_of(pool: Hashable) -> GradAliases:
     return _aliases.setdefault(pool, GradAliases())
 
 
-def copying(torch: Any, what: str, targets: Sequence[Any]) -> Callable[[Sequence[Any]], None]:
+def copying(
+    torch: Any, what: str, targets: Sequence[Any], nodes: InputNodes | None = None
+) -> Callable[[Sequence[Any]], None]:
     """Return what copies values to static tensors, except values that are those tensors already.
 
-    Its argument may have more values than there are tensors.
+    Its argument may have more values than there are tensors. If there are `nodes` for some of the tensors,
+    these copy in the next run, unless the bytes of a value are not those that the tensor is to have.
     """
     plan = [(i, x.detach(), x.data_ptr(), x.shape, x.stride()) for i, x in enumerate(targets)]
+    statics = [each[1] for each in plan]
     copy_all = torch._foreach_copy_
+    plain = (torch.Tensor, torch.nn.Parameter)
+    of_nodes = frozenset() if nodes is None else nodes.arguments
     storages = {storage_of(x) for x in targets}
     ends = [(x.untyped_storage().data_ptr(), x.untyped_storage().nbytes()) for x in targets]
     first = min((start for start, _ in ends), default=0)
@@ -46,20 +54,27 @@ def copying(torch: Any, what: str, targets: Sequence[Any]) -> Callable[[Sequence
 
     def copy(values: Sequence[Any]) -> None:
         written, read = [], []
+        by_nodes = {}
         for value, (i, target, address, shape, strides) in zip(values, plan, strict=False):
             if value.shape != shape:
                 raise ValueError(f"{what} {i} has shape {tuple(value.shape)}, not {tuple(shape)}.")
             place = value.data_ptr()
+            alike = value.stride() == strides and _reads_as(value, target)
             if not first <= place < last or storage_of(value) not in storages:
-                written.append(target)
-                read.append(value)
-            elif place != address or value.stride() != strides or not _reads_as(value, target):
+                if i in of_nodes and alike and type(value) in plain and value.device == target.device:
+                    by_nodes[i] = value
+                else:
+                    written.append(target)
+                    read.append(value)
+            elif place != address or not alike:
                 written.append(target)  # the value shares memory with a target, which may be written first
                 read.append(value.clone())
         if len(read) == 1:
             written[0].copy_(read[0])
         elif read:
             copy_all(written, read)
+        if nodes is not None:
+            nodes.read_from([by_nodes.get(i, static) for i, static in enumerate(statics)])
 
     return copy
 

@@ -168,6 +168,34 @@ class NodeSetter:
         _check_place(self._blocks, block, offset, _WORD)
         return ctypes.c_uint64.from_address(ctypes.addressof(self._blocks[block]) + offset)
 
+    @classmethod
+    def together(cls, kind: str, setters: Sequence[NodeSetter]) -> NodeSetter:
+        """Return what changes several nodes as if they were one; its blocks are theirs, in order."""
+        known: list[tuple[bytes, ...] | None] = [each.blocks for each in setters]
+        """What the executable has; None if an interrupt has left that unknown."""
+
+        def apply() -> None:
+            changing = [i for i, each in enumerate(setters) if each.blocks != known[i]]
+            before = [known[i] for i in changing]
+            begun: list[int] = []
+            try:
+                for i in changing:
+                    known[i] = None
+                    begun.append(i)
+                    setters[i]._apply()
+            except BaseException:
+                for i, contents in zip(begun, before, strict=False):
+                    if contents is not None:
+                        setters[i]._fill(contents)
+                        setters[i]._apply()
+                        known[i] = contents
+                raise
+            for i in changing:
+                known[i] = setters[i].blocks
+
+        blocks = [(ctypes.addressof(block), len(block)) for each in setters for block in each._blocks]
+        return cls(kind, blocks, apply)
+
 
 def word(number: int) -> bytes:
     """Return a number, such as an address, as a word of a block."""

@@ -26,8 +26,13 @@ def node_setter(driver: Driver, graph: Graph, executable: Executable, index: int
     if the driver is too old to tell their arguments.
     """
     handle = nodes.node_handles(driver, graph.handle)[index]
+    return setter_of(driver, handle, executable, graph.context)
+
+
+def setter_of(driver: Driver, handle: Any, executable: Executable, context: Any) -> NodeSetter | None:
+    """Return what changes the node with this handle, which may be one of a child graph."""
     make = _SETTERS.get(nodes.kind_of(driver, handle))
-    return None if make is None else make(_Node(driver, handle, executable.handle, graph.context))
+    return None if make is None else make(_Node(driver, handle, executable.handle, context))
 
 
 class _Node(NamedTuple):

@@ -9,7 +9,8 @@ from threading import RLock
 from typing import Any, NamedTuple
 
 from ...errors import UnsupportedError
-from ..base import GraphNode
+from .._shared.event_nodes import release
+from ..base import Backend, GraphNode
 
 _ACTIVITIES = {"kernel": "CONCURRENT_KERNEL", "memcpy": "MEMCPY", "memset": "MEMSET"}
 """The kinds of CUPTI's activities by those of the nodes that it sees."""
@@ -34,6 +35,22 @@ class Record(NamedTuple):
     begin: int
     end: int
     """In nanoseconds."""
+
+
+def time_nodes(
+    backend: Backend, graph: Any, stream: Any, runs: int
+) -> Sequence[Mapping[int, tuple[float, float]]]:
+    """Run a copy of a graph, and return when its nodes ran."""
+    nodes, _ = backend.nodes(graph)
+    with recording() as records:
+        executable, _ = backend.instantiate_timed(graph, (), ())
+        try:
+            for _ in range(runs):
+                backend.replay(executable, stream)
+            backend.synchronize(stream)
+        finally:
+            release(backend.destroy_executable, executable)
+    return matched(records, nodes, runs)
 
 
 @contextmanager

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from ctypes import CFUNCTYPE, c_int, c_void_p
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from .driver import Driver
+from typing import NamedTuple, NoReturn, Protocol
 
 Function = Callable[..., int]
 
@@ -28,8 +25,20 @@ class Calls(NamedTuple):
     """None before CUDA 12.3."""
 
 
-def calls_of(driver: Driver) -> Calls:
-    """Return the functions."""
+class Addresses(Protocol):
+    """The part of the driver that the functions are looked up with."""
+
+    calls: Calls | None
+
+    def address(self, function: str, version: int) -> int:
+        """Return the address of a function as CUDA `version` has it; 0 if the driver does not tell it."""
+
+    def broke(self, function: str, error: Exception) -> NoReturn:
+        """Raise the error for a function that is missing."""
+
+
+def calls_of(driver: Addresses) -> Calls:
+    """Return the functions, which are looked up once."""
     if driver.calls is None:
         edges = driver.address("cuGraphGetEdges", 12030)
         driver.calls = Calls(
@@ -47,7 +56,7 @@ def _function(address: int, arguments: int) -> Function:
     return CFUNCTYPE(c_int, *(c_void_p,) * arguments)(address)
 
 
-def _address(driver: Driver, name: str) -> int:
+def _address(driver: Addresses, name: str) -> int:
     address = driver.address(name, 12000)
     if not address:
         driver.broke(name, RuntimeError(f"there is no {name}"))

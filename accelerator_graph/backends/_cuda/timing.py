@@ -1,17 +1,32 @@
-"""Events between the nodes of a graph."""
+"""Executables that record events between the nodes of a graph."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from .._shared.event_nodes import rerouted
-from .driver import Driver, Event, Graph
+from .._shared.event_nodes import instantiate_copy, rerouted
+from ..base import Backend
+from .driver import Driver, Event, Executable, Graph
 from .edges import as_the_bindings, dependencies
 from .nodes import node_handles
 
 
-def add_events(
+def instantiate_timed(
+    backend: Backend, driver: Driver, graph: Graph, before: Sequence[int], after: Sequence[int]
+) -> tuple[Executable, Sequence[Event]]:
+    """Make an executable of a copy that has nodes which record events."""
+    context = graph.context
+    with driver.relaxed(context):
+        return instantiate_copy(
+            backend,
+            lambda: Graph(driver.call("cuGraphClone", graph.handle), context),
+            (Event(driver.call("cuEventCreate", 0), context) for _ in (*before, *after)),
+            lambda copy, events: _add_events(driver, graph, copy, before, after, events),
+        )
+
+
+def _add_events(
     driver: Driver,
     graph: Graph,
     copy: Graph,

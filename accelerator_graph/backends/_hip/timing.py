@@ -1,16 +1,32 @@
-"""Events between the nodes of a graph."""
+"""Executables that record events between the nodes of a graph."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .._shared.event_nodes import rerouted
+from .._shared.event_nodes import instantiate_copy, rerouted
+from ..base import Backend
 from .driver import Driver, Graph
 from .events import Event
+from .runs import Executable
 from .topology import add_dependencies, in_order, remove_dependencies
 
 
-def add_events(
+def instantiate_timed(
+    backend: Backend, driver: Driver, graph: Graph, before: Sequence[int], after: Sequence[int]
+) -> tuple[Executable, Sequence[Event]]:
+    """Make an executable of a copy that has nodes which record events."""
+    device, timed = graph.device, int(driver.api.hipEventDefault)
+    with driver.relaxed(device):
+        return instantiate_copy(
+            backend,
+            lambda: Graph(driver.call("hipGraphClone", graph.handle), device),
+            (Event(driver.call("hipEventCreateWithFlags", timed), device, 0, ()) for _ in (*before, *after)),
+            lambda copy, events: _add_events(driver, graph, copy, before, after, events),
+        )
+
+
+def _add_events(
     driver: Driver,
     graph: Graph,
     copy: Graph,

@@ -1,12 +1,13 @@
-"""Where the nodes of events stand that are added to a graph."""
+"""Nodes of events that are added to the copy of a graph: where they stand, and how it is instantiated."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from typing import TypeVar
+from contextlib import ExitStack, suppress
+from typing import Any, TypeVar
 
 from ...errors import DriverError
+from ..base import Backend
 
 T = TypeVar("T")
 Edge = tuple[int, int]
@@ -26,6 +27,31 @@ def rerouted(
     new.update((event, node) for node, event in ahead.items())
     new.update(behind.items())
     return gone, sorted(new)
+
+
+def instantiate_copy(
+    backend: Backend,
+    copy: Callable[[], Any],
+    new_events: Iterable[Any],
+    add_events: Callable[[Any, Sequence[Any]], None],
+) -> tuple[Any, Sequence[Any]]:
+    """Return an executable of a copy to which events were added, and the events.
+
+    Each event is made when `new_events` is asked for it. If anything is raised, nothing of it is left.
+    """
+    with ExitStack() as undo:
+        events = []
+        for event in new_events:
+            events.append(event)
+            undo.callback(release, backend.destroy_event, event)
+        made = copy()
+        undo.callback(release, backend.destroy_graph, made)
+        add_events(made, events)
+        executable = backend.instantiate(made)
+        undo.callback(release, backend.destroy_executable, executable)
+        backend.destroy_graph(made)
+        undo.pop_all()
+    return executable, events
 
 
 def release(destroy: Callable[[T], object], value: T) -> None:

@@ -27,10 +27,10 @@ def watch(trace: Trace, *functions: Callable[..., Any], disable: object = None) 
     trace : Trace
         Watches the capture.
     functions : callable
-        What handles a line, a return, a return from C and an exception in Python. Before Python 3.12, one
-        function that handles all events.
+        They handle a line, a return, a return from C and an exception in Python. Before Python 3.12, one
+        function handles all events.
     disable : object
-        What is answered where no event is wanted again.
+        The answer for places where no event is needed again.
     """
     if fast is None:
         return None

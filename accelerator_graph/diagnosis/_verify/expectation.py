@@ -23,7 +23,7 @@ class Mismatch(NamedTuple):
 
 
 class Expectation:
-    """What eager runs with the same arguments, state and random numbers have left behind.
+    """The contents that eager runs with the same arguments, state and random numbers have left behind.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ def races(case: Case) -> list[Finding]:
     try:
         return _races(case, (no_load, lambda: kept.append(keep_busy(case, other))))
     finally:
-        wait(other)  # what is kept lies in memory that this stream fills
+        wait(other)  # this stream fills the memory that is kept
         kept.clear()
 
 

@@ -17,7 +17,7 @@ Cause = Literal[
     "beside_streams",
     "unknown",
 ]
-"""Why replays are wrong. ``"unknown"`` if no experiment has told the cause."""
+"""Why replays are wrong. ``"unknown"`` if no experiment has shown the cause."""
 
 
 class Finding(NamedTuple):
@@ -28,9 +28,9 @@ class Finding(NamedTuple):
     cause: Cause | None
     """None if the array is not wrong."""
     text: str
-    """What was seen."""
+    """The observation, in words."""
     elements: int
-    """How many elements are concerned."""
+    """How many elements are wrong or can't be judged."""
     of: int
     """How many elements the array has."""
     largest: float | None
@@ -50,11 +50,11 @@ class Verification(NamedTuple):
     findings: tuple[Finding, ...]
     """The arrays that are wrong or can't be judged."""
     where: str
-    """Which module or node is the first that is wrong; empty if that is not known."""
+    """The first module or node that is wrong; empty if that is not known."""
     eager_runs: int
     replays: int
     notes: tuple[str, ...]
-    """What was left out of the comparison, and why."""
+    """The parts that the comparison left out, and why."""
 
     def to_json(self, indent: int | None = None) -> str:
         """Return the report as JSON."""

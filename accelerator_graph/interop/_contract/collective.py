@@ -1,4 +1,4 @@
-"""What a framework tells about a collective operation."""
+"""The record of a collective operation."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ class Collective(NamedTuple):
     """The root, or the other rank of a transfer, counted in the whole program."""
     file: str = ""
     line: int = 0
-    """Where the program asked for it, if that is known."""
+    """The line of the program that asked for it, if that is known."""

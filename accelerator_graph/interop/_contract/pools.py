@@ -1,4 +1,4 @@
-"""What a framework tells about a memory pool."""
+"""The records of a framework about a memory pool."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class PoolSegment(NamedTuple):
 
 
 class PoolContents(NamedTuple):
-    """What a pool holds."""
+    """The contents of a pool."""
 
     segments: tuple[PoolSegment, ...] = ()
     """In ascending order."""

@@ -10,7 +10,7 @@ from ..base import Undo
 from .dispatch import observe_operators
 
 _WITHOUT_WORK = ("empty", "new_empty", "resize", "set_", "record_stream")
-"""What the names of operators begin with that only make or describe memory."""
+"""The first parts of the names of operators that only make or describe memory."""
 
 
 def operations(torch: Any, seen: Callable[[str, int, int], bool]) -> Undo:

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from ..base import Undo
+from .dispatch import observe_operators
 
 _EMPTY = frozenset(
     f"aten::{name}"
@@ -23,34 +24,13 @@ def fill_new(torch: Any, which: int) -> Undo:
 
     Code that was compiled makes tensors without an operator, and is not seen.
     """
-    dispatch = torch.utils._python_dispatch
 
-    class Filling(dispatch.TorchDispatchMode):  # type: ignore[misc, name-defined]
-        supports_higher_order_operators = True
+    def fill(operator: Any, args: Any, kwargs: Any, result: Any) -> None:
+        if operator._schema.name in _EMPTY and type(result) is torch.Tensor:
+            number = result.is_floating_point() or result.is_complex()
+            result.fill_(_VALUES[which] if number else 1 - which)
 
-        @classmethod
-        def ignore_compile_internals(cls) -> bool:
-            return True
-
-        @classmethod
-        def _should_skip_dynamo(cls) -> bool:  # otherwise the first operator would import it
-            return f"{torch.__name__}._dynamo" in sys.modules
-
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            result = func(*args, **(kwargs or {}))
-            if func._schema.name in _EMPTY and type(result) is torch.Tensor:
-                number = result.is_floating_point() or result.is_complex()
-                result.fill_(_VALUES[which] if number else 1 - which)
-            return result
-
-    filling = Filling()
-    filling.__enter__()
-
-    def undo() -> None:
-        if any(each is filling for each in dispatch._get_current_dispatch_mode_stack()):
-            filling.__exit__(None, None, None)
-
-    return undo
+    return observe_operators(torch, fill)
 
 
 def clear_free(torch: Any, device: int) -> None:

@@ -1,4 +1,4 @@
-"""The backend by itself, as the library calls it."""
+"""The backend on its own, as the library calls it."""
 
 from __future__ import annotations
 

@@ -10,13 +10,14 @@ from unittest import SkipTest
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability
 
-from .._case import PIECES, Case, needs
+from .._case import PIECES, Case, needs, only_if
 from .._work import Work
 
 
 class DeviceRules(Case):
     """A stream belongs to one device. Whether those of two can wait for each other is up to the runtime."""
 
+    @only_if(lambda backend: backend.device_count() > 1, "has one device here")
     def test_work_runs_on_the_device_of_its_stream(self) -> None:
         """Work on a stream reaches the memory of the device that the stream was made for."""
         for device, there in self._others():
@@ -29,6 +30,7 @@ class DeviceRules(Case):
             assert there.read(cell) == 15, f"device {device}"
 
     @needs(Capability.EVENTS)
+    @only_if(lambda backend: backend.device_count() > 1, "has one device here")
     def test_streams_of_two_devices_keep_the_order_or_refuse(self) -> None:
         """If a stream can wait for one of another device, its later work does wait; else `wait` raises."""
         for device, there in self._others():
@@ -44,6 +46,7 @@ class DeviceRules(Case):
                 assert there.read(elsewhere) == 3, f"device {device}"
 
     @needs(Capability.EVENTS)
+    @only_if(lambda backend: backend.device_count() > 1, "has one device here")
     def test_capture_over_two_devices_keeps_the_order_or_is_refused(self) -> None:
         """A capture over streams of two devices keeps their order in each replay, or raises and is undone."""
         for device, there in self._others():
@@ -69,9 +72,7 @@ class DeviceRules(Case):
 
     def _others(self) -> Iterator[tuple[int, Work]]:
         """Yield the other devices, and the work for each."""
-        count = self.backend.device_count()
-        self.skip_unless(count > 1, "has one device here")
-        for device in range(1, count):
+        for device in range(1, self.backend.device_count()):
             there = self.used.on(device)
             if there is None:
                 raise SkipTest("the kit has no memory of other devices; override Work.on")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability, CaptureStatus
 
-from .._case import Case, applied, expect, needs, raises
+from .._case import Case, applied, expect, needs, only_if, raises
 from .._programs.forks import forks_and_joins
 from .._programs.run import report, run
 
@@ -126,9 +126,9 @@ class ForkRules(Case):
             except Exception as error:
                 raise AssertionError(report(self.used, code, error)) from error
 
+    @only_if(lambda backend: backend.cuda_like, "has no null stream")
     def test_null_stream_takes_no_part_in_a_capture(self) -> None:
         """If the null stream waits for a capture, or is entered in it, that is an error without a trace."""
-        self.skip_unless(self.backend.cuda_like, "has no null stream")
         stream, cell, graph = self.setup()
         null = self.graph(0, backend=self.backend.name).stream
         assert null is not None

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
-from unittest import SkipTest
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import (
@@ -24,7 +23,7 @@ from accelerator_graph.backends.base import (
     StatusFunction,
 )
 
-from .._case import Case, applied, expect, needs, raises
+from .._case import Case, applied, expect, needs, only_if, raises
 
 
 class MemberRules(Case):
@@ -107,9 +106,9 @@ class MemberRules(Case):
         assert tells(0)
         assert not goes_on()
 
+    @only_if(lambda backend: backend.cuda_like, "has no default stream")
     def test_default_stream_can_not_be_captured(self) -> None:
         """If `cuda_like`, `capture_begin` on the stream 0 is a `CaptureError`, reason "default_stream"."""
-        self.skip_unless(self.backend.cuda_like, "has no default stream")
         native = self.backend.as_stream(0)
         with raises(ag.CaptureError) as refused:
             self.backend.capture_begin(native, self.backend.capture_modes[0])
@@ -196,10 +195,10 @@ class MemberRules(Case):
             assert self.read(cell) == applied(runs)
             expect(ag.DriverError, found.failed, 1)
 
+    @only_if(lambda backend: backend.serialises_replays, "lets the library serialise replays")
     def test_serialised_replays_are_all_done(self) -> None:
         """With `serialises_replays`, several threads launch one executable at once, and no run is lost."""
         backend, streams, cell = self.backend, [self.stream() for _ in range(2)], self.cell()
-        self.skip_unless(backend.serialises_replays, "lets the library serialise replays")
         with self.executable(streams[0], cell) as executable:
 
             def replay(stream: ag.Stream) -> None:
@@ -211,10 +210,10 @@ class MemberRules(Case):
             self.in_threads([partial(replay, stream) for stream in streams * 2])
             assert self.read(cell) == applied(80)
 
+    @only_if(lambda backend: backend.serialises_replays, "lets the library serialise replays")
     def test_run_outlives_its_stream_if_replays_are_serialised(self) -> None:
         """With `serialises_replays`, the stream of a run can be destroyed while the run is in progress."""
         backend, stream, cell = self.backend, self.stream(), self.cell()
-        self.skip_unless(backend.serialises_replays, "lets the library serialise replays")
         graph, doomed = self.recorded(stream, cell, slow=True), backend.create_stream(0)
         executable = backend.instantiate(graph)
         for _ in range(5):
@@ -224,10 +223,10 @@ class MemberRules(Case):
         backend.destroy_executable(executable)
         backend.destroy_graph(graph)
 
+    @only_if(lambda backend: not backend.destroy_disturbs_captures, "lets the library wait for captures")
     def test_destroying_disturbs_no_capture(self) -> None:
         """The ``destroy_`` methods leave captures alone, unless `destroy_disturbs_captures` is True."""
         backend, other = self.backend, self.stream()
-        self.skip_unless(not backend.destroy_disturbs_captures, "lets the library wait for captures")
         graph = self.recorded(other, self.cell())
         executable, doomed = backend.instantiate(graph), backend.create_stream(0)
         event = backend.record_event(other.native) if self.has(Capability.EVENTS) else None
@@ -250,11 +249,11 @@ class MemberRules(Case):
                 raise AssertionError("a replay onto a capturing stream ran at once; refuse it, or say so")
             assert refused is not None or ran or self.has(Capability.CHILD_GRAPHS)
 
+    @only_if(lambda backend: isinstance(backend, Lends), "does not lend graphs to frameworks")
     def test_borrowed_objects_stay_their_owners(self) -> None:
         """Objects that a backend that `Lends` makes from handles work, and their end destroys nothing."""
         backend = self.backend
-        if not isinstance(backend, Lends):
-            raise SkipTest(f"backend {backend.name!r} does not lend graphs to frameworks")
+        assert isinstance(backend, Lends)
         stream, captured, cell = self.stream(), self.stream(), self.cell()
         graph = self.recorded(captured, cell)
         borrowed = backend.borrow_graph(backend.handle_int(graph), captured.native)

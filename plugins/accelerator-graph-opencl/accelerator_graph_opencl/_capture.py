@@ -11,52 +11,7 @@ from accelerator_graph.errors import DriverError, Reason, driver_error
 
 from ._commands import Command
 from ._executable import Graph, Node
-from ._stream import Event, Stream
-
-
-class Capture:
-    """What has been recorded, and by which streams.
-
-    Attributes
-    ----------
-    open : bool
-        False before the beginning and after the end: assigning it is what begins and ends the capture.
-    ends : dict
-        The nodes that the next node of each stream will depend on.
-    """
-
-    __slots__ = ("ends", "nodes", "open", "origin")
-
-    def __init__(self, origin: Stream) -> None:
-        self.origin: Stream = origin
-        self.open: bool = False
-        self.nodes: list[Node] = []
-        self.ends: dict[Stream, frozenset[int]] = {origin: frozenset()}
-
-    def add(self, stream: Stream, command: Command) -> None:
-        """Add a node."""
-        command.retain()
-        self.nodes.append(Node(command, tuple(sorted(self.ends[stream]))))
-        self.ends[stream] = frozenset({len(self.nodes) - 1})
-
-    def add_graph(self, stream: Stream, nodes: tuple[Node, ...]) -> None:
-        """Add the nodes of another graph, whose first ones depend on what the stream has recorded."""
-        if not nodes:
-            return
-        first, before = len(self.nodes), tuple(sorted(self.ends[stream]))
-        for command, after in nodes:
-            self.nodes.append(Node(command, tuple(first + each for each in after) or before))
-        last = set(range(len(nodes))).difference(*(node.after for node in nodes))
-        self.ends[stream] = frozenset(first + each for each in last)
-
-    def is_joined(self) -> bool:
-        """Return True if the origin has waited for all work of the forked streams."""
-        last = set(range(len(self.nodes))).difference(*(node.after for node in self.nodes))
-        return last <= self.ends[self.origin]
-
-    def clear(self) -> None:
-        """Forget the streams and what was recorded."""
-        self.ends, self.nodes = {}, []
+from ._stream import Capture, Event, Stream
 
 
 class Captures:

@@ -12,7 +12,7 @@ from ._driver import Owned, check, flush, translated
 
 if TYPE_CHECKING:
     from ._extension import Extension
-    from ._stream import Stream
+    from ._queue import Queue
 
 _FLAGS = 0x1293  # CL_COMMAND_BUFFER_FLAGS_KHR
 _OUT_OF_ORDER = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
@@ -28,11 +28,11 @@ class CommandBuffer:
 
     __slots__ = ("_enqueue", "_owned", "_queue", "extension", "handle", "out_of_order")
 
-    def __init__(self, extension: Extension, stream: Stream, *, out_of_order: bool = False) -> None:
+    def __init__(self, extension: Extension, queue: Queue, *, out_of_order: bool = False) -> None:
         self.extension: Extension = extension
         self.out_of_order: bool = out_of_order
         with translated("clCreateCommandQueueWithProperties"):
-            context, device = stream.opencl_context, stream.queue.device
+            context, device = queue.opencl_context, queue.queue.device
             how = _OUT_OF_ORDER if out_of_order else 0
             self._queue = cl.CommandQueue(context, device, properties=how)
         code = c_int32()
@@ -66,25 +66,25 @@ class CommandBuffer:
         """End the recording."""
         check("clFinalizeCommandBufferKHR", self.extension.functions.finalize(self.handle))
 
-    def accepts(self, stream: Stream) -> bool:
-        """Return True if it can run on a stream."""
-        return self.out_of_order or self.extension.accepts(stream.properties)
+    def accepts(self, queue: Queue) -> bool:
+        """Return True if it can run on a queue."""
+        return self.out_of_order or self.extension.accepts(queue.properties)
 
-    def enqueue(self, stream: Stream) -> None:
+    def enqueue(self, queue: Queue) -> None:
         """Enqueue one run."""
         if self.out_of_order:
-            self._enqueue_beside(stream)
+            self._enqueue_beside(queue)
             return
-        code = self._enqueue(1, byref(c_void_p(stream.handle)), self.handle, 0, None, None)
+        code = self._enqueue(1, byref(c_void_p(queue.handle)), self.handle, 0, None, None)
         if code:
             check("clEnqueueCommandBufferKHR", code)
 
-    def _enqueue_beside(self, stream: Stream) -> None:
-        """Enqueue one run on the queue out of order, between two events on the stream."""
-        before, event = stream.mark(), c_void_p()
-        queue, wait = c_void_p(self._queue.int_ptr), c_void_p(before.int_ptr)
-        code = self._enqueue(1, byref(queue), self.handle, 1, byref(wait), byref(event))
+    def _enqueue_beside(self, queue: Queue) -> None:
+        """Enqueue one run on the queue out of order, between two events on the given one."""
+        before, event = queue.mark(), c_void_p()
+        own, wait = c_void_p(self._queue.int_ptr), c_void_p(before.int_ptr)
+        code = self._enqueue(1, byref(own), self.handle, 1, byref(wait), byref(event))
         check("clEnqueueCommandBufferKHR", code)
         done = cl.Event.from_int_ptr(event.value, retain=False)
         check("clFlush", flush(self._queue.int_ptr))
-        stream.wait(done)
+        queue.wait(done)

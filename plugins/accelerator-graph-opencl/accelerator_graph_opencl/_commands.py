@@ -11,7 +11,7 @@ from ._memory import Region, region_of
 
 if TYPE_CHECKING:
     from ._command_buffer import CommandBuffer
-    from ._stream import Stream
+    from ._queue import Queue
 
 
 class Command(ABC):
@@ -90,16 +90,16 @@ class Copy(Command):
         self._retained = [retained_memory(handle) for handle in self._handles]
 
 
-def fill(stream: Stream, dst: Any, value: int, nbytes: int | None) -> Fill | None:
+def fill(queue: Queue, dst: Any, value: int, nbytes: int | None) -> Fill | None:
     """Return the command that sets bytes; None if there are none to set."""
-    target = region_of(dst, nbytes, stream)
+    target = region_of(dst, nbytes, queue)
     return Fill(target, value) if target.nbytes else None
 
 
-def copy(stream: Stream, dst: Any, src: Any, nbytes: int | None) -> Copy | None:
+def copy(queue: Queue, dst: Any, src: Any, nbytes: int | None) -> Copy | None:
     """Return the command that copies bytes; None if there are none to copy."""
-    source = region_of(src, nbytes, stream)
-    target = region_of(dst, source.nbytes, stream)
+    source = region_of(src, nbytes, queue)
+    target = region_of(dst, source.nbytes, queue)
     if not source.nbytes:
         return None
     if source.handle == target.handle and abs(source.offset - target.offset) < source.nbytes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from accelerator_graph.errors import DriverError, driver_error
 
 from ._command_buffer import CommandBuffer
-from ._stream import Stream, is_complete
+from ._queue import Queue, is_complete
 
 if TYPE_CHECKING:
     import pyopencl as cl
@@ -32,9 +32,9 @@ class Graph:
 
     __slots__ = ("nodes", "origin")
 
-    def __init__(self, nodes: tuple[Node, ...], origin: Stream) -> None:
+    def __init__(self, nodes: tuple[Node, ...], origin: Queue) -> None:
         self.nodes: tuple[Node, ...] = nodes
-        self.origin: Stream = origin
+        self.origin: Queue = origin
 
 
 class Executable:
@@ -52,13 +52,13 @@ class Executable:
         self.nodes: tuple[Node, ...] = graph.nodes
         self._context = graph.origin.context
         self.buffer = _recorded(graph, extension) if extension and graph.nodes else None
-        self._last: Stream | None = None
+        self._last: Queue | None = None
         self._done: cl.Event | None = None
         """A marker behind the latest run, if the command buffer can't be enqueued before."""
 
-    def enqueue(self, stream: Stream) -> None:
-        """Run once more on a stream, after the previous run."""
-        if stream.context != self._context:
+    def enqueue(self, queue: Queue) -> None:
+        """Run once more on a queue, after the previous run."""
+        if queue.context != self._context:
             raise driver_error(
                 backend="opencl",
                 call="replay",
@@ -67,30 +67,30 @@ class Executable:
                 detail="the stream's context is not the graph's; make the stream with like= the captured one",
             )
         last = self._last
-        with stream.lock:  # else the commands of another thread may come between those of one run
-            if last is not None and last is not stream:
-                stream.wait(last.mark())
-            self._last = stream
+        with queue.lock:  # else the commands of another thread may come between those of one run
+            if last is not None and last is not queue:
+                queue.wait(last.mark())
+            self._last = queue
             try:
-                if not self._enqueue_buffer(stream):
+                if not self._enqueue_buffer(queue):
                     for command, _ in self.nodes:
-                        command.enqueue(stream.handle)
+                        command.enqueue(queue.handle)
             finally:
-                stream.latest = object()
-        stream.flush()
+                queue.latest = object()
+        queue.flush()
 
-    def _enqueue_buffer(self, stream: Stream) -> bool:
+    def _enqueue_buffer(self, queue: Queue) -> bool:
         """Return False if the commands have to be enqueued instead."""
         buffer = self.buffer
-        if buffer is None or not buffer.accepts(stream):
+        if buffer is None or not buffer.accepts(queue):
             return False
         if buffer.extension.simultaneous:
-            buffer.enqueue(stream)
+            buffer.enqueue(queue)
             return True
         if self._done is not None and not is_complete(self._done):
             return False
-        buffer.enqueue(stream)
-        self._done = stream.mark()
+        buffer.enqueue(queue)
+        self._done = queue.mark()
         return True
 
     def unfinished(self) -> cl.Event | None:

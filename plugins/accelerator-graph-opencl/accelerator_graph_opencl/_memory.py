@@ -10,7 +10,7 @@ import pyopencl as cl
 from ._driver import translated
 
 if TYPE_CHECKING:
-    from ._stream import Stream
+    from ._queue import Queue
 
 
 class Region(NamedTuple):
@@ -23,7 +23,7 @@ class Region(NamedTuple):
     """What the user has passed."""
 
 
-def region_of(obj: Any, nbytes: int | None, stream: Stream) -> Region:
+def region_of(obj: Any, nbytes: int | None, queue: Queue) -> Region:
     """Find the memory behind an object.
 
     Parameters
@@ -32,7 +32,7 @@ def region_of(obj: Any, nbytes: int | None, stream: Stream) -> Region:
         An array without gaps, in a buffer.
     nbytes : int, optional
         How many bytes from its beginning; all of it if None.
-    stream : Stream
+    queue : Queue
         The memory has to be of its context.
 
     Raises
@@ -43,7 +43,7 @@ def region_of(obj: Any, nbytes: int | None, stream: Stream) -> Region:
         It has fewer bytes, has gaps, or is of another context.
     """
     whole = _whole(obj)
-    check_context(whole.owner if isinstance(obj, cl.Buffer) else obj.base_data, stream)
+    check_context(whole.owner if isinstance(obj, cl.Buffer) else obj.base_data, queue)
     if nbytes is None:
         return whole
     nbytes = operator.index(nbytes)
@@ -55,11 +55,11 @@ def region_of(obj: Any, nbytes: int | None, stream: Stream) -> Region:
     return whole._replace(nbytes=nbytes)
 
 
-def check_context(memory: Any, stream: Stream) -> None:
-    """Raise ValueError if memory does not belong to the stream's context."""
+def check_context(memory: Any, queue: Queue) -> None:
+    """Raise ValueError if memory does not belong to the queue's context."""
     with translated("clGetMemObjectInfo"):
         context = memory.context.int_ptr
-    if context != stream.context:
+    if context != queue.context:
         raise ValueError(
             f"the {type(memory).__name__!r} object belongs to another context than the stream; make it with "
             "stream.native.queue.context."

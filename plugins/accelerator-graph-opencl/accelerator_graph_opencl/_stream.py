@@ -1,86 +1,34 @@
-"""Streams and events: what each of them holds."""
+"""Streams, events and captures: what each of them holds."""
 
 from __future__ import annotations
-
-import threading
-from time import monotonic, sleep
-from typing import TYPE_CHECKING
 
 import pyopencl as cl
 
 from accelerator_graph.errors import DriverError, driver_error
 
-from ._driver import check, flush, translated
-
-if TYPE_CHECKING:
-    from ._capture import Capture
-    from ._commands import Command
+from ._commands import Command
+from ._executable import Node
+from ._queue import Queue
 
 _WRONG_ARGUMENTS = frozenset((-8, -53, -54, -55, -56, -63))
 """The codes for overlapping copies, and for sizes and offsets of kernels."""
 
-_SETTLING_SECONDS = 0.01
-"""How long `query` gives a queue without known work to say that it is idle."""
 
+class Stream(Queue):
+    """A queue as a stream. There is one object for each queue, however often the queue is passed."""
 
-class Stream:
-    """A queue as a stream. There is one object for each queue, however often the queue is passed.
-
-    Attributes
-    ----------
-    queue : pyopencl.CommandQueue
-        An in-order queue. Work that is enqueued on it directly is never recorded.
-    """
-
-    __slots__ = (
-        "__weakref__", "_known", "capture", "context", "handle", "latest", "lock", "opencl_context",
-        "ordinal", "properties", "queue", "version",
-    )  # fmt: skip
+    __slots__ = ("__weakref__", "capture")
 
     def __init__(self, queue: cl.CommandQueue, ordinal: int) -> None:
-        self.queue: cl.CommandQueue = queue
-        self.handle: int = queue.int_ptr
-        self.opencl_context: cl.Context = queue.context  # kept: Intel's runtime would not keep it usable
-        self.context: int = self.opencl_context.int_ptr
-        self.properties: int = int(queue.properties)
-        self.ordinal: int = ordinal
-        self.version: tuple[int, int] = version_of(queue.device)
+        super().__init__(queue, ordinal)
         self.capture: Capture | None = None
         """The capture that the stream takes part in. A capture that has ended counts as none."""
-        self.lock: threading.RLock = threading.RLock()
-        """Held while several commands are enqueued that belong together."""
-        self.latest: object = object()
-        """Another object after each enqueueing. Not before: a `synchronize` may come between."""
-        self._known: tuple[object, cl.Event | None] = (self.latest, None)
-        """What `latest` was once, and a marker behind that work; None if the work was done."""
 
     @property
     def active_capture(self) -> Capture | None:
         """The capture that the stream takes part in."""
         capture = self.capture
         return capture if capture is not None and capture.open else None
-
-    def __repr__(self) -> str:
-        return f"<Stream of {self.queue!r}>"
-
-    def mark(self) -> cl.Event:
-        """Return an event that marks the present end of the queue's work."""
-        with translated("clEnqueueMarkerWithWaitList"):
-            event = cl.enqueue_marker(self.queue)
-        self.flush()  # else another queue may wait for it for ever
-        return event
-
-    def wait(self, event: cl.Event) -> None:
-        """Let later work wait for an event."""
-        try:
-            with translated("clEnqueueBarrierWithWaitList"):
-                cl.enqueue_barrier(self.queue, wait_for=[event])
-        finally:
-            self.latest = object()
-
-    def flush(self) -> None:
-        """Hand all enqueued work to the device."""
-        check("clFlush", flush(self.handle))
 
     def enqueue(self, command: Command) -> None:
         """Enqueue a command. ValueError if OpenCL refuses its sizes or offsets."""
@@ -111,40 +59,6 @@ class Stream:
         if event.marker is not None:
             self.wait(event.marker)
 
-    def synchronize(self) -> None:
-        """Wait until all work on the queue is done."""
-        latest = self.latest
-        with translated("clFinish"):
-            self.queue.finish()
-        self._known = (latest, None)
-
-    def unfinished(self) -> cl.Event | None:
-        """Return a marker behind the known work; None if that is done."""
-        known, event = self._known
-        if known is self.latest and event is None:
-            return None
-        event = self.mark()
-        return None if is_complete(event) else event
-
-    def query(self) -> bool:
-        """Return True if all work on the queue is done.
-
-        A marker on an idle queue may take a moment to complete. The moment is granted only if no known work
-        is in progress.
-        """
-        latest, (known, event) = self.latest, self._known
-        idle = known is latest and event is None
-        if idle or known is not latest or event is None:
-            event = self.mark()
-            self._known = (latest, event)
-        end = monotonic() + _SETTLING_SECONDS
-        while not is_complete(event):
-            if not idle or monotonic() > end:
-                return False
-            sleep(1e-5)
-        self._known = (latest, None)
-        return True
-
 
 class Event:
     """A point in a stream's work: a marker or, if the stream was capturing, nodes of that capture."""
@@ -164,13 +78,46 @@ class Event:
         self.nodes: frozenset[int] = nodes
 
 
-def version_of(device: cl.Device) -> tuple[int, int]:
-    """Return a device's version of OpenCL."""
-    major, _, minor = device.version.split()[1].partition(".")  # "OpenCL 3.0 PoCL ..."
-    return int(major), int(minor)
+class Capture:
+    """What has been recorded, and by which streams.
 
+    Attributes
+    ----------
+    open : bool
+        False before the beginning and after the end: assigning it is what begins and ends the capture.
+    ends : dict
+        The nodes that the next node of each stream will depend on.
+    """
 
-def is_complete(event: cl.Event) -> bool:
-    """Return True if the work that an event stands for is done, or has failed."""
-    with translated("clGetEventInfo"):
-        return bool(event.command_execution_status <= cl.command_execution_status.COMPLETE)
+    __slots__ = ("ends", "nodes", "open", "origin")
+
+    def __init__(self, origin: Stream) -> None:
+        self.origin: Stream = origin
+        self.open: bool = False
+        self.nodes: list[Node] = []
+        self.ends: dict[Stream, frozenset[int]] = {origin: frozenset()}
+
+    def add(self, stream: Stream, command: Command) -> None:
+        """Add a node."""
+        command.retain()
+        self.nodes.append(Node(command, tuple(sorted(self.ends[stream]))))
+        self.ends[stream] = frozenset({len(self.nodes) - 1})
+
+    def add_graph(self, stream: Stream, nodes: tuple[Node, ...]) -> None:
+        """Add the nodes of another graph, whose first ones depend on what the stream has recorded."""
+        if not nodes:
+            return
+        first, before = len(self.nodes), tuple(sorted(self.ends[stream]))
+        for command, after in nodes:
+            self.nodes.append(Node(command, tuple(first + each for each in after) or before))
+        last = set(range(len(nodes))).difference(*(node.after for node in nodes))
+        self.ends[stream] = frozenset(first + each for each in last)
+
+    def is_joined(self) -> bool:
+        """Return True if the origin has waited for all work of the forked streams."""
+        last = set(range(len(self.nodes))).difference(*(node.after for node in self.nodes))
+        return last <= self.ends[self.origin]
+
+    def clear(self) -> None:
+        """Forget the streams and what was recorded."""
+        self.ends, self.nodes = {}, []

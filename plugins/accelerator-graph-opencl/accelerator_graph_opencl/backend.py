@@ -19,10 +19,9 @@ from accelerator_graph.backends.base import (
 from accelerator_graph.errors import BackendUnavailableError
 
 if TYPE_CHECKING:
-    from ._capture import Capture
     from ._executable import Executable, Graph
     from ._runtime import Runtime
-    from ._stream import Event, Stream
+    from ._stream import Capture, Event, Stream
 
 
 class OpenclBackend(Backend):

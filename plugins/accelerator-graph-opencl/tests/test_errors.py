@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from accelerator_graph_opencl import _commands, _stream
+from accelerator_graph_opencl import _commands, _queue
 from accelerator_graph_opencl import _driver as driver
 from accelerator_graph_opencl._devices import Devices
 
@@ -43,7 +43,7 @@ FUNCTIONS = {
     "enqueue_kernel": (driver, "enqueue_kernel"),
     "enqueue_fill": (_commands, "enqueue_fill"),
     "enqueue_copy": (_commands, "enqueue_copy"),
-    "flush": (_stream, "flush"),
+    "flush": (_queue, "flush"),
 }
 RECORDING = ("create", "finalize", "kernel", "fill", "copy", "enqueue")
 

@@ -10,12 +10,12 @@ import test_kernels
 import test_streams
 from accelerator_graph_opencl import OpenclBackend, _kernel, _memory, _runtime
 from accelerator_graph_opencl import _driver as driver
-from accelerator_graph_opencl._capture import Capture, Captures
+from accelerator_graph_opencl._capture import Captures
 from accelerator_graph_opencl._command_buffer import CommandBuffer
 from accelerator_graph_opencl._commands import Copy, Fill
 from accelerator_graph_opencl._devices import Devices
 from accelerator_graph_opencl._executable import Executable
-from accelerator_graph_opencl._stream import Event, Stream
+from accelerator_graph_opencl._stream import Capture, Event, Stream
 from accelerator_graph_opencl.conformance import OpenclWork
 
 import accelerator_graph as ag

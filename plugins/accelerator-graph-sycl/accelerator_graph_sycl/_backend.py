@@ -5,11 +5,9 @@ from __future__ import annotations
 import atexit
 import os
 from collections.abc import Callable, Sequence, Set
-from ctypes import byref, c_int, c_size_t
+from ctypes import byref
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet
 
@@ -24,6 +22,7 @@ from accelerator_graph.backends.base import (
 )
 from accelerator_graph.errors import BackendUnavailableError
 
+from . import _contents as contents
 from . import _library
 from ._capture import Capture, Captures, Event
 from ._executable import Executable, wait_for_runs
@@ -32,24 +31,6 @@ from ._library import Handle, Library
 
 if TYPE_CHECKING:
     from ._memory import Memory
-
-KINDS = (
-    "empty",
-    "graph",
-    "kernel",
-    "memcpy",
-    "memset",
-    "memset",
-    "prefetch",
-    "memadvise",
-    "empty",
-    "host",
-    "native",
-    "malloc",
-    "free",
-)
-"""What the library calls the members of ``sycl::ext::oneapi::experimental::node_type``, by number. A barrier
-only joins dependencies: it is an empty node."""
 
 
 class SyclBackend(Backend):
@@ -307,26 +288,15 @@ class SyclBackend(Backend):
 
     def node_count(self, graph: Handle) -> int:
         """Return the number of nodes, those of barriers included."""
-        count = c_size_t()
-        self._library.call("size", graph.address, byref(count), None)
-        return count.value
+        return contents.node_count(self._library, graph)
 
     def nodes(self, graph: Handle) -> tuple[list[GraphNode], list[GraphEdge]]:
         """List the nodes in the order of recording, and their dependencies. Names are only in `dump`."""
-        found, edges = c_size_t(), c_size_t()
-        self._library.call("size", graph.address, byref(found), byref(edges))
-        count, edge_count = found.value, edges.value
-        types, pairs = (c_int * count)(), (c_size_t * (2 * edge_count))()
-        self._library.call("nodes", graph.address, types, pairs)
-        nodes = [GraphNode(index, _kind(number)) for index, number in enumerate(types)]
-        return nodes, [GraphEdge(pairs[at], pairs[at + 1]) for at in range(0, 2 * edge_count, 2)]
+        return contents.list_nodes(self._library, graph)
 
     def dump(self, graph: Handle, path: str, verbose: bool) -> bool:
         """Let the runtime draw the graph, since only it knows the names of kernels."""
-        with TemporaryDirectory() as folder:  # the runtime wants this suffix, and hides that it can't write
-            drawing = Path(folder, "graph.dot")
-            self._library.call("print", graph.address, os.fsencode(drawing), verbose)
-            Path(path).write_bytes(drawing.read_bytes())
+        contents.draw(self._library, graph, path, verbose)
         return True
 
     # ---- helpers -------------------------------------------------------------------------------
@@ -345,10 +315,6 @@ class SyclBackend(Backend):
 
     def _supports_graphs(self, device: Any) -> bool:
         return bool(self._library.ask("supported", device.addressof_ref()))
-
-
-def _kind(number: int) -> str:
-    return KINDS[number] if 0 <= number < len(KINDS) else "other"
 
 
 def _version(distribution: str) -> str:

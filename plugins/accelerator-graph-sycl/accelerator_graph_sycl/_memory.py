@@ -64,7 +64,7 @@ def _named(obj: Any) -> str:
 
 def _at_address(address: int, nbytes: int | None) -> Memory:
     if nbytes is None:
-        raise ValueError(f"the address {address:#x} does not tell the size of its memory; pass nbytes.")
+        raise ValueError(f"the address {address:#x} does not say how large its memory is; pass nbytes.")
     if not 0 < address < 1 << 64 or nbytes < 0:
         raise ValueError(f"there are no {nbytes} bytes of memory at {address:#x}; pass an address from 1.")
     return Memory(address, nbytes)

@@ -17,7 +17,7 @@ from ctypes import byref, c_int, c_size_t, c_uint32, c_uint64
 from typing import Any
 
 import dpctl
-from accelerator_graph_sycl._backend import KINDS
+from accelerator_graph_sycl._contents import KINDS
 from accelerator_graph_sycl._library import Handle, Library
 from accelerator_graph_sycl.conformance import SOURCE
 from dpctl.memory import MemoryUSMShared

@@ -7,7 +7,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-from accelerator_graph_sycl._backend import KINDS
+from accelerator_graph_sycl._contents import KINDS
 from accelerator_graph_sycl._library import CODES, reason_of
 
 import accelerator_graph as ag

@@ -37,7 +37,7 @@ def test_copy_and_fill(backend, stream, block):
         backend.copy(stream, back, block, None)
     with pytest.raises(ValueError, match="read-only"):
         backend.copy(stream, bytes(8), block, 8)
-    with pytest.raises(ValueError, match="does not tell the size of its memory"):
+    with pytest.raises(ValueError, match="does not say how large its memory is"):
         backend.fill(stream, block.pointer, 1, None)
     for nothing in (None, "x", object()):
         with pytest.raises(TypeError, match="has no memory that can be found"):

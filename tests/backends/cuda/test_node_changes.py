@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import struct
 import threading
+from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 
@@ -107,6 +109,19 @@ def test_addresses_and_values(scene):
     assert scene.run()[:2] == (7, 7)
 
 
+class OnTheHost:
+    """A tensor of one element."""
+
+    dtype, shape = "int32", (1,)
+
+    def __int__(self):
+        return 1
+
+
+class Device:
+    __cuda_array_interface__ = {"data": (-1, False)}  # noqa: RUF012
+
+
 WRONG = [
     (2, {"arguments": [1, 2, 3]}, ValueError, "takes 4 arguments, not 3"),
     (2, {"arguments": {4: 1}}, ValueError, r"the positions of its arguments are 0 to 3, not \[4\]"),
@@ -122,6 +137,11 @@ WRONG = [
         r"argument 2 can't be a 'float' object; .*\.c_float\(1.5\)",
     ),
     (2, {"arguments": {2: "1"}}, TypeError, "argument 2 can't be a 'str' object"),
+    (2, {"arguments": {2: Decimal("1.5")}}, TypeError, "argument 2 can't be a 'Decimal' object"),
+    (2, {"arguments": {1: Fraction(3, 2)}}, TypeError, "argument 1 can't be a 'Fraction' object"),
+    (2, {"arguments": {1: OnTheHost()}}, TypeError, "argument 1 is an array in host memory"),
+    (2, {"arguments": {0: Device()}}, TypeError, "argument 0 has a __cuda_array_interface__ without an addr"),
+    (2, {"arguments": {True: 1}}, TypeError, "a position must be an int, not True"),
     (2, {"value": 1}, ValueError, r"node 2 has no value that can be changed"),
     (0, {"value": 256}, ValueError, "elements of 1 bytes, and 256 does not fit"),
     (1, {"source": bytearray(64)}, ValueError, "not of the kind that was captured"),

@@ -108,7 +108,7 @@ def test_arrays_of_hip_python_with_a_shape(backend, stream, array):
 
 def test_pointers_of_hip_python_are_addresses(backend, stream, array):
     pointer = type(array).__mro__[-2](int(array))
-    with pytest.raises(ValueError, match="does not tell the size of its memory"):
+    with pytest.raises(ValueError, match="does not say how large its memory is"):
         backend.fill(stream, pointer, 1, None)
     backend.fill(stream, pointer, 1, 1024)
     backend.copy(stream, pointer, b"xy", None)

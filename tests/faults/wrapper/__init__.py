@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
+from processes import execute
 from simulators.amd import runtime
 from simulators.compiling import FLAGS, compiler
 from simulators.cuda.build import SOURCES as DRIVER
@@ -53,6 +53,6 @@ def _compile(cc: str, real: Path, made: Path) -> None:
         *(*map(str, SOURCES), "-Wl,--no-as-needed,--allow-shlib-undefined", str(real)),
         *("-ldl", "-o", str(made)),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = execute(command, timeout=120)
     if done.returncode:
         raise RuntimeError(f"the faults of AMD's runtime do not compile:\n{done.stderr}")

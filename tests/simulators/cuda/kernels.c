@@ -95,6 +95,29 @@ static void plus_from(const struct geometry *geometry UNUSED, void *const *param
     sum(*(double **)parameters[0], x, *(double **)parameters[3], *(int *)parameters[4]);
 }
 
+static void plus_halves(const struct geometry *geometry UNUSED, void *const *parameters) {
+    uint64_t low = *(const uint32_t *)parameters[1], high = *(const uint32_t *)parameters[2];
+    const double *x = (const double *)(uintptr_t)(high << 32 | low);
+    sum(*(double **)parameters[0], x, *(double **)parameters[3], *(int *)parameters[4]);
+}
+
+static void plus_masked(const struct geometry *geometry UNUSED, void *const *parameters) {
+    uint64_t address = *(const uint64_t *)parameters[1] ^ *(const uint64_t *)parameters[2];
+    sum(*(double **)parameters[0], (const double *)(uintptr_t)address, *(double **)parameters[3],
+        *(int *)parameters[4]);
+}
+
+static void plus_until(const struct geometry *geometry UNUSED, void *const *parameters) {
+    const double *x = *(double **)parameters[1], *end = *(double **)parameters[2];
+    sum(*(double **)parameters[0], x, *(double **)parameters[3], (int)(end - x));
+}
+
+static void put_down(const struct geometry *geometry UNUSED, void *const *parameters) {
+    const double **table = *(const double ***)parameters[0];
+    table[0] = *(const double **)parameters[1];
+    table[1] = *(const double **)parameters[2];
+}
+
 static void nothing(const struct geometry *geometry UNUSED, void *const *parameters UNUSED) {}
 
 static const struct native NATIVES[] = {
@@ -107,6 +130,10 @@ static const struct native NATIVES[] = {
     {"plus_packed", 1, {sizeof(struct packed_operands)}, plus_packed},
     {"plus_table", 3, {8, 8, 4}, plus_table},
     {"plus_from", 5, {8, 8, 8, 8, 4}, plus_from},
+    {"plus_halves", 5, {8, 4, 4, 8, 4}, plus_halves},
+    {"plus_masked", 5, {8, 8, 8, 8, 4}, plus_masked},
+    {"plus_until", 4, {8, 8, 8, 8}, plus_until},
+    {"put_down", 3, {8, 8, 8}, put_down},
     {"ncclDevKernel_plus", 4, {8, 8, 8, 4}, plus},
     {"diffuse", 5, {8, 8, 4, 4, 4}, diffuse},
 };

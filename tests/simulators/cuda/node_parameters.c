@@ -120,11 +120,21 @@ static bool same_place(const void *old, const void *new) {
     return was_host || is_host ? was_host && is_host : was->device == is->device;
 }
 
-/* A node of an executable, by the graph's own node. */
+/* Where a node of a graph, or of a child graph in it, is in a copy of the graph. */
+static struct node *counterpart(const struct graph *graph, const struct graph *copy, const struct node *node) {
+    if (node->graph == graph) return copy->nodes.items[node->index];
+    struct node *found = NULL;
+    for (size_t i = 0; i < graph->nodes.count && !found; i++)
+        if (graph->nodes.items[i]->child)
+            found = counterpart(graph->nodes.items[i]->child, copy->nodes.items[i]->child, node);
+    return found;
+}
+
+/* A node of an executable, by the node of the graph that it was made of. */
 static struct node *any_node_in(const struct executable *executable, handle node) {
     struct node *original = handle_get(node, NODE);
-    if (!executable || !original || original->graph != executable->source) return NULL;
-    return executable->plan->graph->nodes.items[original->index];
+    if (!executable || !original) return NULL;
+    return counterpart(executable->source, executable->plan->graph, original);
 }
 
 static struct node *node_in(const struct executable *executable, handle node, enum work_kind kind) {

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import accelerator_graph as ag
 
-from ...errors import AcceleratorGraphError, BackendError, UnsupportedError
 from . import child
 from .libraries import loaded
 
@@ -66,15 +65,15 @@ def attempt(backend: str) -> tuple[str, str]:
     child.report(doing="opening the backend")
     try:
         devices = ag.backends.get(backend).device_count()
-    except BackendError as error:
+    except ag.BackendError as error:
         return "unusable", reason_of(error, backend)
-    except AcceleratorGraphError as error:
+    except ag.AcceleratorGraphError as error:
         return "failed", f"opening the backend raised {type(error).__name__}: {clause(error)}"
     try:
         from ...testing.works import work_of
 
         work = work_of(backend)
-    except UnsupportedError as error:
+    except ag.UnsupportedError as error:
         return "untried", clause(error)
     child.report(doing="preparing the work")
     first = work()
@@ -126,7 +125,7 @@ def captured(work: Any, backend: str, device: int) -> str:
     return ""
 
 
-def reason_of(error: BackendError, backend: str) -> str:
+def reason_of(error: ag.BackendError, backend: str) -> str:
     """Return why a backend can't be used."""
     reasons = getattr(error, "reasons", {})
     return str(reasons.get(backend) or clause(error)).rstrip(".")

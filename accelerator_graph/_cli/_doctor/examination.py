@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 import accelerator_graph as ag
 
-from ._doctor import libraries, packages, variables
-from ._doctor.child import Ended
-from ._doctor.finding import Finding as Finding
-from ._doctor.trial import Trial as Trial
-from ._doctor.trial import tried
+from . import libraries, packages, variables
+from .child import Ended
+from .finding import Finding
+from .trial import Trial, tried
 
 
 class Diagnosis(NamedTuple):

@@ -1,0 +1,46 @@
+"""`graphed` over random functions of torch's tensors on the CPU, with all ways to pass arguments."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import pytest
+import torch
+
+import accelerator_graph as ag
+from graphed.torch_programs import MODES, compare, random_program
+
+from .framework import taking_part
+
+pytestmark = pytest.mark.needs("torch")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("seed", range(4))
+def test_random_functions_are_equal_to_eager(seed, mode):
+    draw = random.Random(f"{seed} {mode}")
+    with taking_part(), ag.Stream(backend="cpu"):
+        for _ in range(20):
+            program = random_program(draw)
+            compare(program, mode, draw.choice(["copy", "static"]), draw, "cpu")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_tensors_that_are_dropped_before_their_run_begins(mode):
+    def function(x):
+        out = torch.empty_like(x)
+        ag.current_stream().launch(torch.mul, x, 2, out=out)
+        return out
+
+    with ag.Stream(backend="cpu") as stream:
+        f = ag.graphed(function, warmup=0, inputs="auto" if mode == "bind" else mode)
+        f(torch.ones(1000))
+        gate = threading.Event()
+        stream.launch(gate.wait)
+        results = [f(torch.full((1000,), float(i))) for i in range(5)]
+        others = [torch.full((1000,), -7.0) for _ in range(50)]
+        gate.set()
+        stream.synchronize()
+    assert [each.unique().tolist() for each in results] == [[2.0 * i] for i in range(5)]
+    del others
