@@ -51,12 +51,15 @@ class Torch(Framework):
     def as_stream(self, obj: object) -> int | None:
         """Return the handle of a ``torch.cuda.Stream`` or a ``torch.Stream`` of such a device."""
         cuda = self.torch.cuda
-        if isinstance(obj, cuda.Stream):
-            return int(obj.cuda_stream)
-        if isinstance(obj, self.torch.Stream) and obj.device.type == "cuda":
+        if isinstance(obj, self.torch.Stream) and not isinstance(obj, cuda.Stream):
+            if obj.device.type != "cuda":
+                return None
             generic = {"stream_id": obj.stream_id, "device_index": obj.device_index}
-            return int(cuda.Stream(**generic, device_type=obj.device_type).cuda_stream)
-        return None
+            obj = cuda.Stream(**generic, device_type=obj.device_type)
+        if not isinstance(obj, cuda.Stream):
+            return None
+        self._last = obj  # made current, it equals the caller's
+        return int(obj.cuda_stream)
 
     def current_stream(self, device: int | None = None) -> tuple[int, int]:
         """Return torch's current stream."""

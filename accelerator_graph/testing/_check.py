@@ -9,9 +9,14 @@ from unittest import SkipTest
 from .. import backends
 from ._conformance import BackendConformance, ExpectedFailure, test_names
 from ._work import Work
+from .rules.signatures import SignatureRules
 from .rules.work import WorkRules
 
-WRONG_WORK = "not run, since a rule about the work failed; mend the work, or `synchronize`, first"
+FIRST = (
+    (SignatureRules, "not run, since a rule about the members of the class failed; mend them first"),
+    (WorkRules, "not run, since a rule about the work failed; mend the work, or `synchronize`, first"),
+)
+"""The topics without which no other rule means anything, and why the later ones are not run if one fails."""
 
 
 class CheckResult(NamedTuple):
@@ -64,8 +69,8 @@ def check_rules(
 ) -> Iterator[CheckResult]:
     """Check one rule after another, as `check_backend` does; yield the result of each, failures included.
 
-    If a rule about the work failed, the rules after those about the work are skipped. `time_limit` is the
-    number of seconds for one rule, if not the kit's own.
+    If a rule about the members of the class or about the work failed, the rules of all later topics are
+    skipped. `time_limit` is the number of seconds for one rule, if not the kit's own.
     """
     backends.get(work.backend)
 
@@ -79,13 +84,15 @@ def check_rules(
 
 
 def _results(case: type[BackendConformance]) -> Iterator[CheckResult]:
-    wrong = False
-    for name in test_names(case):  # the rules about the work come first
-        about_work = name in vars(WorkRules)
-        result = (
-            CheckResult(name, "skipped", WRONG_WORK) if wrong and not about_work else _check_rule(case, name)
-        )
-        wrong = wrong or (about_work and result.error is not None)
+    wrong, reason = None, ""  # the topic that a rule failed of, and what that means for the later topics
+    for name in test_names(case):  # those of FIRST come first
+        topic, reason_of_topic = next(((each, why) for each, why in FIRST if name in vars(each)), (None, ""))
+        if wrong is not None and topic is not wrong:
+            result = CheckResult(name, "skipped", reason)
+        else:
+            result = _check_rule(case, name)
+            if topic is not None and result.error is not None:
+                wrong, reason = topic, reason_of_topic
         yield result
         del result  # its error refers to what the rule made
 

@@ -37,7 +37,9 @@ class Watch:
         self._own = {name: vars(kind)[name] for name in METHODS if name in vars(kind)}
         for name in METHODS:
             method = inspect.getattr_static(kind, name, None)
-            if method is not None:
+            if callable(method) or isinstance(
+                method, classmethod
+            ):  # else a rule says that it must be a method
                 setattr(kind, name, self._watched(name, method))
 
     def end(self) -> AssertionError | None:

@@ -187,6 +187,13 @@ def test_torch_takes_our_pools_and_we_take_torchs(torch):
     assert d.tolist() == [4.0] * 8
 
 
+def test_a_stream_of_torch_is_current_as_itself(torch):
+    stream, x = torch.cuda.Stream(), torch.zeros(8, device="cuda")
+    with ag.graph(ag.Graph(), stream=stream):
+        assert torch.cuda.current_stream() == stream
+        x += 1
+
+
 def test_torchs_default_stream_is_entered_as_itself(torch):
     undo = framework("Torch").use_stream(0, torch.cuda.current_device())
     try:

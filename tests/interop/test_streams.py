@@ -115,6 +115,18 @@ def test_the_default_stream_is_entered_as_itself(frameworks):
         assert cuda.current_stream().cuda_stream == before.cuda_stream
 
 
+@pytest.mark.filterwarnings("ignore::accelerator_graph.errors.EmptyGraphWarning")
+def test_a_stream_of_torch_is_current_as_itself(frameworks):
+    there = sys.modules["torch"]
+    cuda = there.cuda
+    own, others = cuda.Stream(), cuda.Stream()
+    generic = there.Stream(own.stream_id, own.device_index)
+    for given in (own, generic):
+        for stream in (given, others):
+            with ag.Graph(stream=stream):
+                assert cuda.current_stream().stream_id == stream.stream_id
+
+
 def test_streams_that_torch_has_made_are_kept(frameworks, monkeypatch):
     there = sys.modules["torch"]
     [torch] = (each for each in interop.loaded() if type(each).__name__ == "Torch")

@@ -28,6 +28,7 @@ with showing_values(__name__, f"{__name__.rpartition('.')[0]}._case"):
     from .pools import PoolRules
     from .process import ProcessRules
     from .replay import ReplayRules
+    from .signatures import SignatureRules
     from .state import StateRules
     from .streams import StreamRules
     from .threads import ThreadRules
@@ -39,6 +40,7 @@ with showing_values(__name__, f"{__name__.rpartition('.')[0]}._case"):
 
 
 class AllRules(
+    SignatureRules,
     WorkRules,
     BackendRules,
     StreamRules,

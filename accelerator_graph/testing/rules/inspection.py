@@ -133,6 +133,9 @@ class DumpRules(Case):
             raise SkipTest(str(refused))
 
 
+BEFORE = "how many nodes each node depends on, directly or not, by the dependencies that `nodes` returned"
+
+
 @needs(Capability.NODES)
 class NodeRules(Case):
     """The listed nodes and dependencies agree with the recorded work."""
@@ -140,7 +143,7 @@ class NodeRules(Case):
     def test_nodes_of_a_line(self) -> None:
         """The work of one stream is a chain of nodes, each with a kind in lower case and a name."""
         stream, cell = self.stream(), self.cell()
-        assert self._dependencies(stream, lambda: self.enqueue(stream, cell, times=4)) == [0, 1, 2, 3]
+        assert self._dependencies(stream, lambda: self.enqueue(stream, cell, times=4)) == [0, 1, 2, 3], BEFORE
 
     @needs(Capability.EVENTS)
     def test_nodes_of_a_fork_and_join(self) -> None:
@@ -155,7 +158,7 @@ class NodeRules(Case):
             first.wait(second)
             self.enqueue(first, cells[0])
 
-        assert self._dependencies(first, record) == [0, 1, 1, 3]
+        assert self._dependencies(first, record) == [0, 1, 1, 3], BEFORE
 
     @needs(Capability.EVENTS)
     def test_nodes_after_an_event(self) -> None:
@@ -171,7 +174,7 @@ class NodeRules(Case):
             self.enqueue(second, cells[1])
             first.wait(second)
 
-        assert self._dependencies(first, record) == [0, 1, 1]
+        assert self._dependencies(first, record) == [0, 1, 1], BEFORE
 
     @needs(Capability.EVENTS)
     def test_nodes_of_streams_that_take_turns(self) -> None:
@@ -186,7 +189,7 @@ class NodeRules(Case):
                         self.enqueue(side, cell)
                     stream.wait(side)
 
-        assert self._dependencies(stream, record) == [0, 1, 2, 3]
+        assert self._dependencies(stream, record) == [0, 1, 2, 3], BEFORE
 
     @needs(Capability.ENQUEUE)
     def test_dependencies_point_to_later_work(self) -> None:
