@@ -8,10 +8,9 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack, cast
 
 from . import _core, inspection
-from ._core import capture_table, ownership, pools, states
+from ._core import capture_table, changing, ownership, pools, states
 from ._core.call_site import caller
 from ._core.capture_plan import CaptureMode, CapturePlan, check_mode
-from ._core.changing import Changing, refuse_in_a_change
 from ._core.extension import calling
 from ._core.graph_base import GraphBase
 from ._core.lifecycle import Lifecycle
@@ -148,7 +147,7 @@ class Graph(Lifecycle):
         runner = self._runner_for("instantiate()")
         if runner.executable is not None and not self._keep_graph:
             raise self._refusal("instantiate()", states.HAS_EXECUTABLE)
-        with Changing(runner, "instantiate()"):
+        with changing.Changing(runner, "instantiate()"):
             self._instantiate(runner)
 
     @calling(vars(GraphBase)["_launch"])
@@ -237,7 +236,7 @@ class Graph(Lifecycle):
             self._forget_capture()
         runner = self._runner
         if runner is not None:
-            refuse_in_a_change(runner, "reset()")
+            changing.refuse_in_a_change(runner, "reset()")
         try:
             self._release()
         except BaseException:  # an interrupt

@@ -58,8 +58,9 @@ class Torch(Framework):
             obj = cuda.Stream(**generic, device_type=obj.device_type)
         if not isinstance(obj, cuda.Stream):
             return None
-        self._last = obj  # made current, it equals the caller's
-        return int(obj.cuda_stream)
+        handle = int(obj.cuda_stream)
+        self._last = handle, obj.device_index, obj  # made current, it equals the caller's
+        return handle
 
     def current_stream(self, device: int | None = None) -> tuple[int, int]:
         """Return torch's current stream."""

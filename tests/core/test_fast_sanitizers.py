@@ -119,7 +119,7 @@ BUGS = {
     "ignores gradients": Bug("guard_fits", r"grad != each->requires_grad", "0"),
     "ignores modes": Bug("guard_fits", r"answered\(self->modes\)", "1"),
     "trusts a dead reference": Bug("refers_to", r"&& object != Py_None", ""),
-    "repeats what has moved meanwhile": Bug("guard_launch", r"&& memcmp\([^()]*\([^()]*\)[^()]*\) == 0", ""),
+    "repeats what has moved meanwhile": Bug("guard_is_at", r"call->moved = memcmp\(.*;", ""),
     "repeats while the stream captures": Bug("target_is_ready", r"&& status == 0", ""),
     "repeats without the lock": Bug("guard_launch", r"PyThread_acquire_lock\([^()]*\)", "1"),
     "a guard lets its launcher go too early": Bug("guard_call", r"target_hold\(&target\);", ""),

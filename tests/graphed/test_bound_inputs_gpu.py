@@ -267,6 +267,7 @@ OPTIMIZERS = {
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.filterwarnings("ignore:.*the function keeps a part of every dense argument:RuntimeWarning")
 def test_steps_of_optimizers(name, mode):
     def make():
         torch.manual_seed(0)

@@ -63,6 +63,8 @@ def _takes(given: inspect.Signature, wanted: inspect.Signature, *, optional: boo
     asked = [each for each in wanted.parameters.values() if optional or each.default is each.empty]
     by_place = [None for each in asked if each.kind in NAMED]
     by_name: dict[str, Any] = {each.name: None for each in asked if each.kind is each.KEYWORD_ONLY}
+    if any(each.kind is each.VAR_KEYWORD for each in wanted.parameters.values()):
+        by_name |= {each.name: None for each in given.parameters.values() if each.kind is each.KEYWORD_ONLY}
     bind: Callable[..., object] = given.bind
     try:
         bind(*by_place, **by_name)

@@ -45,6 +45,10 @@ class Queue:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.queue!r}>"
 
+    def enqueued(self) -> None:
+        """Note that there is new work."""
+        self.latest = object()
+
     def mark(self) -> cl.Event:
         """Return an event that marks the present end of the queue's work."""
         with translated("clEnqueueMarkerWithWaitList"):

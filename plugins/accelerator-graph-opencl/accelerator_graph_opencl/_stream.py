@@ -40,7 +40,7 @@ class Stream(Queue):
                     raise ValueError(f"OpenCL refuses the sizes or offsets: {error}") from error
                 raise
             finally:
-                self.latest = object()
+                self.enqueued()
 
     def record(self) -> Event:
         """Return an event for the present end of the work."""
