@@ -20,7 +20,14 @@ from simulators.compiling import compiler
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = "address,undefined"
 THREADS = "thread"
-TESTS = ("test_fast", "test_fast_calls", "test_fast_guard", "test_fast_objects", "test_fast_watch")
+TESTS = (
+    "test_fast",
+    "test_fast_calls",
+    "test_fast_guard",
+    "test_fast_objects",
+    "test_fast_patches",
+    "test_fast_watch",
+)
 LIBRARIES = {MEMORY: "libasan.so", THREADS: "libtsan.so"}
 
 
@@ -119,7 +126,7 @@ BUGS = {
     "ignores gradients": Bug("guard_fits", r"grad != each->requires_grad", "0"),
     "ignores modes": Bug("guard_fits", r"answered\(self->modes\)", "1"),
     "trusts a dead reference": Bug("refers_to", r"&& object != Py_None", ""),
-    "repeats what has moved meanwhile": Bug("guard_is_at", r"call->moved = memcmp\(.*;", ""),
+    "repeats what has moved": Bug("guard_launch", r"call->moved \? target->patches : NULL", "NULL"),
     "repeats while the stream captures": Bug("target_is_ready", r"&& status == 0", ""),
     "repeats without the lock": Bug("guard_launch", r"PyThread_acquire_lock\([^()]*\)", "1"),
     "a guard lets its launcher go too early": Bug("guard_call", r"target_hold\(&target\);", ""),
