@@ -234,9 +234,8 @@ class Graph(Lifecycle):
         if self._capture is not None:
             self._capture_here("reset()")
             self._forget_capture()
-        runner = self._runner
-        if runner is not None:
-            changing.refuse_in_a_change(runner, "reset()")
+        if self._runner is not None:  # not in a variable, which would keep it beyond `drain`
+            changing.refuse_in_a_change(self._runner, "reset()")
         try:
             self._release()
         except BaseException:  # an interrupt

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import accelerator_graph as ag
 from accelerator_graph._core import capture_table, ownership
 from faults.signals import steps
 
@@ -204,3 +205,16 @@ def test_an_interrupt_at_any_moment_of_drain_loses_nothing(disturbed):
         assert set(done) == {0, 1, 2}, f"interrupted at {at}: {done}"
         assert len(done) <= 4
     assert at > 20
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_nothing_of_a_graph_that_is_reset_waits_to_be_destroyed(keep):
+    with ag.Stream(backend="cpu") as stream:
+        graph = ag.Graph(stream=stream, keep_graph=keep)
+        with graph:
+            stream.launch(print)
+        if keep:
+            graph.instantiate()
+        before = len(ownership._queue)
+        graph.reset()
+        assert len(ownership._queue) == before
