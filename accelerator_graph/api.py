@@ -234,8 +234,10 @@ class Graph(Lifecycle):
         if self._capture is not None:
             self._capture_here("reset()")
             self._forget_capture()
-        if self._runner is not None:  # not in a variable, which would keep it beyond `drain`
-            changing.refuse_in_a_change(self._runner, "reset()")
+        runner = self._runner
+        if runner is not None:
+            changing.refuse_in_a_change(runner, "reset()")
+        del runner  # it would be kept beyond `drain`
         try:
             self._release()
         except BaseException:  # an interrupt
