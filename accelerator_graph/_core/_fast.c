@@ -2,7 +2,8 @@
  * and of a stream. What is out of the ordinary is left to a callable in Python: a capture under way, a
  * graph that was reset, another thread that launches the same executable, an error.
  * Guard does the same for the calls of a graphed function, and Watch for the events of a capture that is
- * diagnosed. `call_each` reads a graph, Ask and Recorded ask for one number. Relaxed lets a thread make calls that a capture does not permit.
+ * diagnosed. `call_each` reads a graph, Ask and Recorded ask for one number. Relaxed lets a thread make
+ * calls that a capture does not permit.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

@@ -175,9 +175,8 @@ class Binding:
                 elif executable is not None:
                     executable.recorder.replay(executable.value, self._stream._native)
             finally:
-                del (
-                    executable
-                )  # a traceback that held it would look like a launch in progress: see launch_lock
+                # held by a traceback, it would look like a launch in progress: see launch_lock
+                del executable
             return
         assert call is not None
         with lock:

@@ -114,7 +114,7 @@ static void
 relaxed_dealloc(PyObject *op)
 {
     Relaxed *self = (Relaxed *)op;
-    change_undo(self->how, &self->change); /* an interrupt came before whoever entered it could leave it */
+    change_undo(self->how, &self->change); /* an interrupt came between entering and leaving */
     Py_DECREF(self->how);
     let_go(op);
 }

@@ -52,7 +52,7 @@ class Default:
             return False
         try:
             return [framework.current_stream() for framework, _ in frameworks] == self.answers
-        except Exception:  # whoever looks for the stream again leaves the framework out
+        except Exception:  # the next search for the stream leaves the framework out
             return False
 
 

@@ -9,6 +9,7 @@ import struct
 import sys
 import threading
 import types
+from contextlib import contextmanager
 from functools import cache
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -16,6 +17,9 @@ from typing import NamedTuple
 import numpy as np
 from cuda.bindings import driver, nvrtc
 
+import accelerator_graph as ag
+from accelerator_graph.backends import registry
+from accelerator_graph.interop import registry as interop
 from accelerator_graph.interop.base import Framework
 from accelerator_graph.testing.works.cuda import call
 
@@ -253,6 +257,18 @@ def install(monkeypatch, opened):
     global backend, memory
     backend, memory = opened, Memory()
     monkeypatch.setitem(sys.modules, "fakeframe", module())
+
+
+@contextmanager
+def framework_on_a_stream(monkeypatch):
+    """Register the framework, and make a stream current."""
+    interop.register("fakeframe", Fake)
+    install(monkeypatch, registry.get("cuda"))
+    with ag.Stream(backend="cuda") as stream:
+        yield
+        stream.synchronize()
+    interop.unregister("fakeframe")
+    memory.free()
 
 
 # ---- sums, with the addresses of the operands in all kinds of places ---------------------------------

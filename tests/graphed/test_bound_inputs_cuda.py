@@ -14,8 +14,6 @@ import lanes
 pytestmark = lanes.require("cuda")
 
 from accelerator_graph._core import ownership
-from accelerator_graph.backends import registry
-from accelerator_graph.interop import registry as interop
 from graphed import cuda_arrays
 from graphed.cuda_arrays import Tensor, empty_like, plus, tensor
 
@@ -24,13 +22,8 @@ TIMEOUT = 120
 
 @pytest.fixture(autouse=True)
 def arrays(monkeypatch):
-    interop.register("fakeframe", cuda_arrays.Fake)
-    cuda_arrays.install(monkeypatch, registry.get("cuda"))
-    with ag.Stream(backend="cuda") as stream:
+    with cuda_arrays.framework_on_a_stream(monkeypatch):
         yield
-        stream.synchronize()
-    interop.unregister("fakeframe")
-    cuda_arrays.memory.free()
 
 
 @pytest.fixture

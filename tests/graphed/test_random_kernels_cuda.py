@@ -12,8 +12,6 @@ import lanes
 
 pytestmark = lanes.require("cuda")
 
-from accelerator_graph.backends import registry
-from accelerator_graph.interop import registry as interop
 from graphed import cuda_arrays
 from graphed.cuda_arrays import Tensor, empty_like, plus, tensor
 
@@ -25,13 +23,8 @@ MODES = "copy", "node", "bind", "auto"
 
 @pytest.fixture(autouse=True)
 def arrays(monkeypatch):
-    interop.register("fakeframe", cuda_arrays.Fake)
-    cuda_arrays.install(monkeypatch, registry.get("cuda"))
-    with ag.Stream(backend="cuda") as stream:
+    with cuda_arrays.framework_on_a_stream(monkeypatch):
         yield
-        stream.synchronize()
-    interop.unregister("fakeframe")
-    cuda_arrays.memory.free()
 
 
 class Program:

@@ -1,4 +1,4 @@
-"""`graphed` over random functions of torch's tensors on the CPU, with all ways to pass arguments."""
+"""Random functions of torch tensors on the CPU: `graphed` with each `inputs=` equals eager runs."""
 
 from __future__ import annotations
 
