@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Check a plug-in as its users would meet it: installed into a clean environment, on a runtime of its own.
 
-python3 plugins/check.py opencl [--runtime pocl|pocl-3.0|intel|both] [...]
+python3 plugins/check.py opencl [--runtime pocl|pocl-off|intel|both] [...]
 python3 plugins/check.py sycl [...]
 
 Runs the plug-in's tests, the conformance command and the demo; with more arguments, pytest alone, with them.
@@ -66,9 +66,9 @@ def pocl_from_debian(environment: Path) -> dict[str, str]:
     }
 
 
-def pocl_from_pypi(environment: Path) -> dict[str, str]:
-    """PoCL 3.0, without command buffers."""
-    return {"OCL_ICD_VENDORS": vendors(environment)}  # pyopencl looks into its own folder as well
+def pocl_with_command_buffers_off(environment: Path) -> dict[str, str]:
+    """PoCL 3.1, used as if it had no command buffers."""
+    return {**pocl_from_debian(environment), "ACCELERATOR_GRAPH_OPENCL_COMMAND_BUFFERS": "0"}
 
 
 def intel_opencl(environment: Path) -> dict[str, str]:
@@ -101,7 +101,7 @@ INTEL = ("intel-opencl-rt==2026.2.0", "intel-cmplr-lib-rt==2026.2.0")
 RUNTIMES: dict[str, dict[str, Runtime]] = {  # the first of each plug-in is the default
     "opencl": {
         "pocl": Runtime((), pocl_from_debian),
-        "pocl-3.0": Runtime(("pocl-binary-distribution==3.0",), pocl_from_pypi),
+        "pocl-off": Runtime((), pocl_with_command_buffers_off),
         "intel": Runtime(INTEL, intel_opencl),
         "both": Runtime(INTEL, both_opencls),
     },
@@ -114,7 +114,7 @@ RUNTIMES: dict[str, dict[str, Runtime]] = {  # the first of each plug-in is the 
 def environment(plugin: str, name: str) -> Path:
     """Return a virtual environment with the plug-in installed, made first if it is missing or outdated."""
     runtime = RUNTIMES[plugin][name]
-    folder = ROOT / f".venv-{plugin}-{name}"
+    folder = ROOT / f".venv-{plugin}-{name.removesuffix('-off')}"
     package = PLUGINS / f"accelerator-graph-{plugin}"
     python = folder / "bin" / "python"
     isolation = ("--no-build-isolation",) if runtime.built_with else ()
@@ -200,6 +200,7 @@ def main() -> None:
     folder = environment(chosen.plugin, name)
     chosen_runtime = {"ACCELERATOR_GRAPH_PLUGIN_RUNTIME": name, **runtimes[name].variables(folder)}
     variables = {**os.environ, **chosen_runtime}
+    variables.pop("PYTHONPATH", None)  # it would lead to the sources
     package = PLUGINS / f"accelerator-graph-{chosen.plugin}"
     tests = ("-c", package / "pyproject.toml", package / "tests")
     # Elsewhere, so that the installed packages are tested and not the sources.

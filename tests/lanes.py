@@ -119,7 +119,7 @@ LANES = {
         "the OpenCL plug-in",
         "command buffers of two versions, and none, on PoCL and on Intel's runtime for the CPU",
         frozenset(),
-        "python3 plugins/check.py opencl --runtime pocl, or pocl-3.0, intel, both",
+        "python3 plugins/check.py opencl --runtime pocl, or pocl-off, intel, both",
     ),
     "sycl": Lane(
         "the SYCL plug-in",

@@ -14,7 +14,7 @@ from accelerator_graph_opencl._build import built_kernel
 import accelerator_graph as ag
 
 OLD, NEW = (0, 9, 0), (1, 0, 0)
-VERSIONS = {"pocl": {OLD}, "pocl-3.0": {None}, "intel": {NEW}, "both": {OLD, NEW}}
+VERSIONS = {"pocl": {OLD}, "pocl-off": {None}, "intel": {NEW}, "both": {OLD, NEW}}
 """The versions of command buffers on each runtime that ``plugins/check.py`` knows."""
 
 SOURCE = """

@@ -17,6 +17,7 @@ NONE, PROFILING, UNORDERED = 0, 2, 1
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a function that makes the extension of a device with a version and numbers by parameter."""
+    monkeypatch.delenv(extension.SWITCH, raising=False)
 
     def make(version: tuple[int, int, int] | None, **numbers: int) -> Any:
         major, minor, patch = version or (0, 0, 0)
