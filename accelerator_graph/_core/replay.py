@@ -223,7 +223,10 @@ class Runner:
 
     def _of_framework(self, handle: int) -> Stream:
         home = self.home
-        return Stream._make(home._backend, home._backend.as_stream(handle), home.device, home._owner)
+        backend = home._backend
+        if backend.handle_int(home._native) == handle:
+            return home
+        return Stream._make(backend, backend.as_stream(handle), home._device, home._owner)
 
     def _following(self, framework: Framework) -> Callable[[], None]:
         """Return a callable that launches on whatever stream is the framework's current one by then."""
@@ -235,7 +238,8 @@ class Runner:
             here = runner()
             if here is None:
                 raise GraphStateError(f"{RESET_MEANWHILE}.")
-            make_room(launchers)
+            if launchers:
+                make_room(launchers)
             call = launchers[handle] = here._bind(here._of_framework(handle), None).launcher()
             return call
 
@@ -256,10 +260,11 @@ class Runner:
         return binding.launcher()
 
     def _bind(self, stream: Stream, keeps: object) -> Binding:
-        executable, check = self._current(), self._check
+        executable, check = self.executable or self._current(), self._check
         binding = Binding(stream, executable, keeps, check)
         with _adding:
-            self._bound = (*(each for each in self._bound if each() is not None), ref(binding))
+            others = [each for each in self._bound if each() is not None] if self._bound else ()
+            self._bound = (*others, ref(binding))
         if check is not self._check or executable is not self.executable:  # another thread's, meanwhile
             binding.connect(self._current(), self._check)
         return binding

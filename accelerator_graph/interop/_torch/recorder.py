@@ -19,7 +19,7 @@ from ...backends.base import (
 from ...errors import AcceleratorGraphError, CaptureError
 from ..base import FrameworkRecorder, PoolId, Undo
 from .errors import as_driver_error
-from .pools import spend, usable
+from .pools import instead, spend, usable
 from .recording import Executable, Recording, decides_itself, new_graph, offsets
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class TorchRecorder(FrameworkRecorder):
         """Let torch begin a capture of its current stream, which is this one."""
         torch, device = self._torch, self._device
         recording = Recording(stream, device)
-        self.pool = usable(self._given)
+        self.pool = usable(self._given) if self._given in instead else self._given
         try:
             self._reserve(recording)
             recording.torch_graph = new_graph(torch)
@@ -200,24 +200,21 @@ class TorchRecorder(FrameworkRecorder):
     def destroy_graph(self, recording: Recording) -> None:
         """Have torch give up graph, executable and memory, as soon as the executable is not needed either."""
         recording.graph_is_needed = False
-        self._destroy_unneeded(recording)
+        if recording.executable is None:
+            self._destroy(recording)
 
     def destroy_executable(self, executable: Executable) -> None:
         """Have torch give up everything if the graph is not needed either."""
         recording = executable.recording
         if recording.executable is executable:
             recording.executable = None
-        self._destroy_unneeded(recording)
+        if recording.executable is None and not recording.graph_is_needed:
+            self._destroy(recording)
 
-    def _destroy_unneeded(self, recording: Recording) -> None:
-        if recording.graph_is_needed or recording.executable is not None:
-            return
-        with self.backend.relaxed_for(recording.handle):
-            self._reset(recording)
-
-    def _reset(self, recording: Recording) -> None:
+    def _destroy(self, recording: Recording) -> None:
         try:
-            recording.torch_graph.reset()
+            with self.backend.relaxed_for(recording.handle):
+                recording.torch_graph.reset()
         except RuntimeError as error:
             raise as_driver_error(error, self.backend, "reset") from error
         self.pool = self._given = (0, 0)  # they may have kept a MemPool alive
@@ -230,14 +227,17 @@ class TorchRecorder(FrameworkRecorder):
         """Return a replay that goes through torch until it is known to draw no random number."""
         if executable.needs_torch is False:
             return self.backend.bind(executable.handle, stream)
-        handle = self.backend.handle_int(stream)
-        launch = self.backend.bind(executable.handle, stream)
+        backend, handle = self.backend, self.backend.handle_int(stream)
+        launch: Callable[[], None] | None = None
 
         def replay() -> None:
-            if executable.needs_torch is False:
-                launch()
-            else:
+            nonlocal launch
+            if executable.needs_torch is not False:
                 self._through_torch(executable, handle)
+                return
+            if launch is None:  # most are launched in C from then on
+                launch = backend.bind(executable.handle, stream)
+            launch()
 
         return replay
 
