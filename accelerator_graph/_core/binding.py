@@ -182,7 +182,7 @@ class Binding:
                 executable.refuse_changing()
             call()
             executable.last = self._stream._owner  # the next run may have to wait for this one
-        if isinstance(executable.recorder, FrameworkRecorder):  # only later it may let C launch
+        if FrameworkRecorder in type(executable.recorder).__mro__:  # only later it may let C launch
             self._connect_c()
 
 

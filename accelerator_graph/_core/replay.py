@@ -22,7 +22,6 @@ from .switches import measuring
 
 if TYPE_CHECKING:
     from ..backends.base import GraphContents
-    from ..interop.base import Framework
     from .captured import Captured
     from .changing import Changing
     from .memory import Measured
@@ -175,9 +174,29 @@ class Runner:
     def home_launcher(self) -> Callable[[], None]:
         """Return a callable that replays where replays go that name no stream."""
         owner = self.home._owner
-        if isinstance(owner, FrameworkCurrent):
-            return self._following(owner.framework)
-        return self._bind(self.home, None).launcher()
+        if not isinstance(owner, FrameworkCurrent):
+            return self._bind(self.home, None).launcher()
+        # on whatever stream is the framework's current one by then
+        framework, device = owner.framework, self.home._device
+        launchers: dict[int, Callable[[], None]] = {}
+        runner = ref(self)  # which may hold this callable
+
+        def missing(handle: int) -> Callable[[], None]:
+            here = runner()
+            if here is None:
+                raise GraphStateError(f"{RESET_MEANWHILE}.")
+            if launchers:
+                make_room(launchers)
+            call = launchers[handle] = here._bind(here._of_framework(handle), None).launcher()
+            return call
+
+        def launch() -> None:
+            answer = framework.current_stream(device)
+            handle = 0 if answer is None else answer[0]
+            (launchers.get(handle) or missing(handle))()
+
+        ask = framework.current_handle(device)
+        return launch if fast is None or ask is None else fast.Follower(launchers, missing, *ask)
 
     def stream_for(self, obj: object) -> Stream:
         """Return the stream that an object stands for, if the graph can be replayed there.
@@ -227,29 +246,6 @@ class Runner:
         if backend.handle_int(home._native) == handle:
             return home
         return Stream._make(backend, backend.as_stream(handle), home._device, home._owner)
-
-    def _following(self, framework: Framework) -> Callable[[], None]:
-        """Return a callable that launches on whatever stream is the framework's current one by then."""
-        device = self.home._device
-        launchers: dict[int, Callable[[], None]] = {}
-        runner = ref(self)  # which may hold this callable
-
-        def missing(handle: int) -> Callable[[], None]:
-            here = runner()
-            if here is None:
-                raise GraphStateError(f"{RESET_MEANWHILE}.")
-            if launchers:
-                make_room(launchers)
-            call = launchers[handle] = here._bind(here._of_framework(handle), None).launcher()
-            return call
-
-        def launch() -> None:
-            answer = framework.current_stream(device)
-            handle = 0 if answer is None else answer[0]
-            (launchers.get(handle) or missing(handle))()
-
-        ask = framework.current_handle(device)
-        return launch if fast is None or ask is None else fast.Follower(launchers, missing, *ask)
 
     def bind(self, stream: Stream, keeps: object) -> Callable[[], None]:
         """Return a callable that launches on this stream, and keeps an object alive."""

@@ -117,8 +117,7 @@ class CudaBackend(Lends):
     def synchronize(self, stream: Any) -> None:
         """Wait until all work on the stream is done."""
         driver = self._driver
-        with driver.current_for(stream):
-            driver.call("cuStreamSynchronize", stream)
+        driver.call_in(driver.context_of(stream), "cuStreamSynchronize", stream)
 
     def as_stream(self, obj: object) -> Any | None:
         """Recognise handles and the stream objects of cuda.bindings' driver and runtime."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from ..backends.base import Backend, Lends
 from . import base
@@ -115,7 +115,7 @@ class Torch(Framework):
         """Return a recorder: torch's own graph class."""
         if Lends not in type(backend).__mro__:  # `isinstance` is slow for classes of `abc`
             return None
-        return _recorder.TorchRecorder(cast("Lends", backend), pool, device, generators, self)
+        return _recorder.TorchRecorder(backend, pool, device, generators, self)  # type: ignore[arg-type]
 
     def takes_generator(self, obj: object) -> bool:
         """Return True if `obj` is a ``torch.Generator`` of a device."""

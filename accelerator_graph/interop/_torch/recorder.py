@@ -6,7 +6,7 @@ import contextlib
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..._interpreter.process import after_fork
@@ -37,7 +37,6 @@ _recording: dict[int, Recording] = {}
 _asked_for_ever: list[Any] = []
 """Graphs whose capture failed. torch's allocator for pinned memory goes on asking them, gone or not."""
 _lock = threading.RLock()  # a signal handler may capture, too
-_NOTHING_TO_HIDE = contextlib.nullcontext()
 
 
 class TorchRecorder(FrameworkRecorder):
@@ -106,13 +105,17 @@ class TorchRecorder(FrameworkRecorder):
     def capture_end(self, recording: Recording) -> Recording:
         """Let torch end the capture; its graph is borrowed."""
         try:
-            with contextlib.suppress(AcceleratorGraphError):  # the end of the capture says what is wrong
+            try:  # noqa: SIM105 (each capture comes by here)
                 recording.nodes = self.backend.recorded_on(recording.stream)
-            with _NOTHING_TO_HIDE if recording.nodes else _no_warning():
-                try:
+            except AcceleratorGraphError:  # the end of the capture says what is wrong
+                pass
+            try:
+                if recording.nodes:
                     recording.torch_graph.capture_end()
-                except RuntimeError as error:
-                    raise as_driver_error(error, self.backend, "capture_end") from error
+                else:
+                    _end_without_warning(recording.torch_graph)
+            except RuntimeError as error:
+                raise as_driver_error(error, self.backend, "capture_end") from error
             handle = recording.torch_graph.raw_cuda_graph()
             recording.handle = self.backend.borrow_graph(handle, recording.stream)
         except BaseException:
@@ -327,12 +330,11 @@ class TorchRecorder(FrameworkRecorder):
         return self.backend.handle_int(obj.handle if isinstance(obj, Recording | Executable) else obj)
 
 
-@contextlib.contextmanager
-def _no_warning() -> Iterator[None]:
-    """Hide torch's warning of an empty graph: the library has one of its own."""
+def _end_without_warning(graph: Any) -> None:
+    """End a capture, and hide torch's warning of an empty graph: the library has one of its own."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"The \w+ Graph is empty")
-        yield
+        graph.capture_end()
 
 
 def _after_fork() -> None:
