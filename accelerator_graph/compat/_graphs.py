@@ -64,10 +64,6 @@ class TorchGraph(api.Graph):
     check_input_liveness = False
     """For the next capture; the environment variable may ask for it as well."""
 
-    def __init__(self, keep_graph: bool = False, **options: Any) -> None:
-        super().__init__(keep_graph, **options)
-        self._keeps = keep_graph
-
     def _begin(self, plan: CapturePlan) -> None:
         torch = torch_module()
         try:
@@ -91,7 +87,7 @@ class TorchGraph(api.Graph):
             torch.cuda.set_stream(owner.obj)  # the same stream, in an object that equals the caller's
 
     def _worded(self, what: str, message: str) -> str:
-        return words.worded(what, message, self.state, keeps=self._keeps, hip=_for_hip())
+        return words.worded(what, message, self.state, keeps=self._keep_graph, hip=_for_hip())
 
     def _torch_graph(self) -> Any:
         """Return torch's own graph, which records and replays."""
