@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import sys
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from .. import api
 from .._core import capture_table, ownership, switches
@@ -20,9 +20,6 @@ from ..errors import CaptureError, UnsupportedError, capture_error
 from ..interop import registry as interop
 from ..interop.torch import Torch
 from . import _words as words
-
-if TYPE_CHECKING:
-    from ..interop.base import Framework
 
 _LIVENESS = switches.VARIABLES[switches.LIVENESS]
 
@@ -212,7 +209,7 @@ class _Surroundings:
 
     __slots__ = ("backend", "defaults", "frameworks", "taking_part", "torch")
 
-    def __init__(self, frameworks: list[tuple[Framework, str]]) -> None:
+    def __init__(self, frameworks: list[tuple[Any, str]]) -> None:
         self.frameworks = frameworks
         self.torch, name = next((each, name) for each, name in frameworks if isinstance(each, Torch))
         self.backend = registry.get(name)

@@ -130,7 +130,7 @@ class Driver:
             "cuStreamGetCaptureInfo", 12030
         )
         self.capture_info = "cuStreamGetCaptureInfo_v3" if newer else "cuStreamGetCaptureInfo"
-        self.use(hot_calls(self, interpreter.in_c))
+        self.use(hot_calls(self, interpreter.in_c()))
 
     def use(self, hot: HotCalls) -> None:
         """Make calls in this way from now on."""
