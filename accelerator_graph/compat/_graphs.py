@@ -207,10 +207,11 @@ class _Surroundings:
         Those that have initialised a backend, torch among them, and that backend's name.
     """
 
-    __slots__ = ("backend", "defaults", "frameworks", "taking_part", "torch")
+    __slots__ = ("backend", "defaults", "forks", "frameworks", "taking_part", "torch")
 
     def __init__(self, frameworks: list[tuple[Any, str]]) -> None:
         self.frameworks = frameworks
+        self.forks = ownership.forks
         self.torch, name = next((each, name) for each, name in frameworks if isinstance(each, Torch))
         self.backend = registry.get(name)
         self.taking_part = taking_part(self.backend)
@@ -230,7 +231,7 @@ def _surroundings() -> _Surroundings:
     """Return the present ones. torch has been asked for a stream, so it has initialised the device."""
     global _latest
     known, frameworks = _latest, interop.initialised()
-    if known is None or known.frameworks != frameworks:
+    if known is None or known.frameworks != frameworks or known.forks != ownership.forks:
         known = _latest = _Surroundings(frameworks)
     return known
 
@@ -241,7 +242,7 @@ def _follow(plan: CapturePlan, device: int) -> None:
     plan.frameworks = here.taking_part
     handle, _ = here.torch.current_stream(device)
     default = None if handle else here.defaults.get(device)
-    if default is not None and default._forks == ownership.forks:
+    if default is not None:
         plan.default, plan.home = default, default.held()
     else:
         plan.home = here.current(handle, device)
