@@ -16,7 +16,6 @@ from ._core.graph_base import GraphBase
 from ._core.lifecycle import Lifecycle
 from ._core.side_capture import graph as graph
 from ._core.streams import Stream
-from ._core.switches import diagnosing
 from ._interpreter.sure_exit import if_skipped
 from .errors import AcceleratorGraphError
 from .interop import base as frameworks
@@ -111,19 +110,21 @@ class Graph(Lifecycle):
             No stream was named, none is current, and there is no accelerator.
         """
         self._check("capture_begin()")
-        self._enter(CapturePlan(pool=pool, mode=capture_error_mode))
+        plan = CapturePlan()
+        plan.pool, plan.mode = pool, capture_error_mode
+        self._enter(plan)
         assert self._capture is not None
         self._capture.begun_at = caller()
 
     def __enter__(self) -> Self:  # here, since jedi does not know the type of self in a base class
         self._check("capture_begin()")
         self._guard = if_skipped(self, self._recover)
-        self._enter(CapturePlan(prepare=True))
+        plan = CapturePlan()
+        plan.prepare = True
+        self._enter(plan)
         return self
 
     def _observer(self) -> Observer | None:
-        if not (self._diagnose or diagnosing.get()):
-            return None
         from .diagnosis._tracing.observation import CaptureTrace
 
         return CaptureTrace
@@ -235,7 +236,7 @@ class Graph(Lifecycle):
             self._capture_here("reset()")
             self._forget_capture()
         runner = self._runner
-        if runner is not None:
+        if runner is not None and (runner.changing is not None or runner.ended):
             changing.refuse_in_a_change(runner, "reset()")
         del runner  # it would be kept beyond `drain`
         try:

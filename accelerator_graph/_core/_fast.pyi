@@ -305,9 +305,11 @@ class Ask:
         has at most 8 bytes, and is 0 where the function does not write.
     failed : callable
         Takes a code that is not 0, and raises.
+    waits : bool
+        The function may take long with a handle: other threads run meanwhile.
     """
 
-    def __init__(self, function: int, failed: Callable[[int], object]) -> None: ...
+    def __init__(self, function: int, failed: Callable[[int], object], waits: bool = False) -> None: ...
     def __call__(self, handle: Any = ..., /) -> int:
         """Return the answer for a handle, or an object that `int` makes one."""
 

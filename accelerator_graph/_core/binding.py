@@ -84,10 +84,6 @@ class Executable(Owned):
             self.over.set()
 
 
-def _not_in_c() -> None:
-    """Stand for the reference to a callable in C."""
-
-
 class Binding:
     """An executable bound to a stream; a launch runs whatever `target` is at that moment.
 
@@ -118,7 +114,7 @@ class Binding:
         self._stream = stream
         self._keeps = keeps
         self._asks = stream._backend.replay_ignores_captures
-        self._in_c: Callable[[], Launcher | None] = _not_in_c
+        self._in_c: Callable[[], Launcher | None] | None = None
         self.connect(executable, check)
 
     def connect(self, executable: Executable, check: Callable[[], None] | None) -> None:
@@ -132,11 +128,12 @@ class Binding:
             self.target = (None, executable, found)
         else:
             self.target = (recorder.bind(value, native), executable, True)
-        self._connect_c()
+        if self._in_c is not None:
+            self._connect_c()
 
     def _connect_c(self) -> None:
         """Have the callable in C launch without Python, if there is one and the recorder lets it."""
-        launcher = self._in_c()
+        launcher = None if self._in_c is None else self._in_c()
         if launcher is None:
             return
         target = None
@@ -152,7 +149,8 @@ class Binding:
             raise GraphStateError(why)
 
         self.target = (refuse, None, False)
-        self._connect_c()
+        if self._in_c is not None:
+            self._connect_c()
 
     def launcher(self) -> Callable[[], None]:
         """Return the callable. It holds the binding, and the binding does not hold it."""
@@ -180,10 +178,11 @@ class Binding:
             return
         assert call is not None
         with lock:
-            executable.refuse_changing()
+            if executable.changes is not None:
+                executable.refuse_changing()
             call()
             executable.last = self._stream._owner  # the next run may have to wait for this one
-        if isinstance(executable.recorder, FrameworkRecorder):  # only later it may let C launch
+        if FrameworkRecorder in type(executable.recorder).__mro__:  # only later it may let C launch
             self._connect_c()
 
 

@@ -80,7 +80,7 @@ class Capture(CaptureBase):
         if prepare is not None and not idle:
             with backend.relaxed(prepare._native):
                 backend.synchronize(prepare._native)
-        pool = self.lease.id if frameworks else (0, 0)
+        pool = (self.lease._id or self.lease.id) if frameworks else (0, 0)
         self._enter(frameworks, pool)
         recorder: FrameworkRecorder | None = None
         for framework in frameworks:

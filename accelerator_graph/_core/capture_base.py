@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from .._interpreter.process import this_thread
+from .._interpreter import process
 from ..errors import AcceleratorGraphError, GraphStateError
 from .stream_messages import describe
 
@@ -93,7 +93,7 @@ class CaptureBase:
         self.native = stream._native
         self.recorder: Recorder = stream._backend
         self.frameworks: Sequence[Framework] | None = None
-        here = this_thread()
+        here = process.thread.identity
         self.thread = here.thread
         self.begun_at: Site | None = None
         self.mode: CaptureMode = "default"
@@ -150,7 +150,7 @@ class CaptureBase:
 
     def check_thread(self, what: str) -> None:
         """Raise `GraphStateError` if this thread may not end the capture."""
-        if self._identity() is not this_thread() and (what != "reset()" or self.thread_lives()):
+        if not self.is_here() and (what != "reset()" or self.thread_lives()):
             raise GraphStateError(
                 f"Graph.{what}: thread {self.thread.name!r} began this capture and has to end it, not "
                 f"thread {threading.current_thread().name!r}."
@@ -158,7 +158,7 @@ class CaptureBase:
 
     def is_here(self) -> bool:
         """Return True if the calling thread began the capture."""
-        return self._identity() is this_thread()
+        return self._identity() is process.thread.identity
 
     def thread_lives(self) -> bool:
         """Return True if the thread that began the capture has not ended."""

@@ -11,13 +11,12 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, TypeVar, cast
 
-from .. import _interpreter
 from .._interpreter.environment import variable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 SWITCH = "ACCELERATOR_GRAPH_PURE_PYTHON"
-VERSION = 2
+VERSION = 3
 """As in `_fast.c`. Raise both whenever Python can't work with the extension that was built before."""
 
 
@@ -46,8 +45,6 @@ def fits(extension: object) -> bool:
 
 fast = _extension()
 """The extension; None if it was not built, was built from another version, or is switched off."""
-
-_interpreter.in_c = fast
 
 new_lock = threading.RLock if fast is None else fast.Lock
 """Makes the lock of an executable."""

@@ -14,6 +14,7 @@ typedef struct {
     void *function;
     void *nodes; /* Recorded: counts the nodes of the graph that `function` tells */
     int edges;   /* Recorded: `function` tells of edges, too */
+    int waits;   /* Ask: `function` may take long */
     PyObject *failed;
 } Ask;
 
@@ -57,7 +58,10 @@ ask_call(PyObject *op, PyObject *const *args, size_t count, PyObject *names)
         void *handle = handle_of(args[0]);
         if (handle == NULL && PyErr_Occurred())
             return NULL;
+        PyThreadState *thread = self->waits ? PyEval_SaveThread() : NULL;
         code = ((ask_function)self->function)(handle, &answer);
+        if (thread != NULL)
+            PyEval_RestoreThread(thread);
     }
     return code == 0 ? PyLong_FromUnsignedLongLong(answer) : ask_failed(self, code);
 }
@@ -89,7 +93,8 @@ recorded_call(PyObject *op, PyObject *const *args, size_t count, PyObject *names
 }
 
 static PyObject *
-ask_make(PyTypeObject *type, vectorcallfunc call, void *function, void *nodes, int edges, PyObject *failed)
+ask_make(PyTypeObject *type, vectorcallfunc call, void *function, void *nodes, int edges, int waits,
+         PyObject *failed)
 {
     if (function == NULL || (nodes == NULL && call == recorded_call)) {
         PyErr_SetString(PyExc_ValueError, "every function must be the address of a function, not 0.");
@@ -102,6 +107,7 @@ ask_make(PyTypeObject *type, vectorcallfunc call, void *function, void *nodes, i
     self->function = function;
     self->nodes = nodes;
     self->edges = edges;
+    self->waits = waits;
     self->failed = Py_NewRef(failed);
     return (PyObject *)self;
 }
@@ -109,12 +115,13 @@ ask_make(PyTypeObject *type, vectorcallfunc call, void *function, void *nodes, i
 static PyObject *
 ask_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"function", "failed", NULL};
+    static char *names[] = {"function", "failed", "waits", NULL};
     void *function;
     PyObject *failed;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&O:Ask", names, address, &function, &failed))
+    int waits = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&O|p:Ask", names, address, &function, &failed, &waits))
         return NULL;
-    return ask_make(type, ask_call, function, NULL, 0, failed);
+    return ask_make(type, ask_call, function, NULL, 0, waits, failed);
 }
 
 static PyObject *
@@ -127,7 +134,7 @@ recorded_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&pO:Recorded", names, address, &info, address, &nodes,
                                      &edges, &failed))
         return NULL;
-    return ask_make(type, recorded_call, info, nodes, edges, failed);
+    return ask_make(type, recorded_call, info, nodes, edges, 0, failed);
 }
 
 /* No tp_clear: like a tuple, it refers only to what was there before, so something else closes a cycle. */

@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from .._interpreter.process import this_thread
+from .._interpreter import process
 from .._interpreter.sure_exit import sure_exit
 from ..errors import EmptyGraphWarning, GraphStateError
-from . import ownership, pools, states
+from . import ownership, pools, states, switches
 from .capture import Capture
 from .capture_plan import CapturePlan, check_mode
 from .current_stream import stream_to_capture
@@ -50,7 +50,7 @@ class Lifecycle(GraphBase):
     ) -> None:
         try:
             if self._capture is not None:
-                self.capture_end() if exc is None else self._abandon(exc)
+                self._end() if exc is None else self._abandon(exc)
             elif exc is None:
                 raise GraphStateError(f"{self._lost or states.ENDED_INSIDE}.")
         except GraphStateError:
@@ -96,19 +96,23 @@ class Lifecycle(GraphBase):
                 prepare = target
             uses = used if finds_inputs else None
             capture.frameworks = plan.frameworks
-            capture.begin(mode, prepare, plan.idle, self._generators, uses, self._observer())
+            observer = self._observer() if self._diagnose or switches.diagnosing.get() else None
+            capture.begin(mode, prepare, plan.idle, self._generators, uses, observer)
             self._home, self._lost = home, ""
         except BaseException:
             self._forget_capture()
             raise
 
     def _observer(self) -> Observer | None:
-        """Return what is to watch the next capture."""
+        """Return what is to watch the next capture, which is to be diagnosed."""
         return None
 
     def _end(self) -> None:
         """End the capture, in a state that allows it."""
-        capture = self._capture_here("capture_end()")
+        capture = self._capture
+        assert capture is not None
+        if capture._identity() is not process.thread.identity:
+            capture.check_thread("capture_end()")
         check = self._watched.check if self._watched else None  # an empty list has nothing to check
         keep = self._keep_graph or self._debug
         kept = False
@@ -149,8 +153,7 @@ class Lifecycle(GraphBase):
         """Return the capture that is under way, if this thread may end it."""
         capture = self._capture
         assert capture is not None
-        if capture._identity() is not this_thread():
-            capture.check_thread(what)
+        capture.check_thread(what)
         return capture
 
     def _forget_capture(self) -> None:

@@ -86,13 +86,9 @@ class Finalizer:
         """Return True if `act` must wait for the end of the captures on its backend."""
         return self.backend is not None and self.backend.destroy_disturbs_captures
 
-    def has_to_wait(self) -> bool:
-        """Return True if a finalizer that has not acted keeps this one, or a capture would be disturbed."""
-        if getrefcount(self._hold) > _UNSHARED:
-            return True
-        if self.backend is None or not live:
-            return False
-        return self.disturbs_captures() and disturbed_by(self.backend)
+    def would_disturb(self) -> bool:
+        """Return True if `act` would disturb a capture that is under way now."""
+        return self.backend is not None and self.disturbs_captures() and disturbed_by(self.backend)
 
 
 class Callback(Finalizer):
@@ -170,14 +166,15 @@ def drain() -> None:
     try:
         taken = deque()
         while waiting < len(_queue):
-            _move(_queue, taken)
+            # `starmap` moves it without memory, and no signal is handled between its removal and its arrival
+            taken.extend(starmap(_queue.popleft, _ONCE))
             due = taken[0]
             try:
                 if getattr(due, "_forks", None) != forks:
                     pass  # it was made before a fork, or an interrupt left it half made
-                elif due.has_to_wait():
+                elif getrefcount(due._hold) > _UNSHARED or (live and due.would_disturb()):  # or it is kept
                     waiting += 1
-                    _move(taken, _queue)
+                    _queue.extend(starmap(taken.popleft, _ONCE))
                     continue
                 else:
                     due.act()
@@ -196,11 +193,6 @@ def drain() -> None:
     finally:
         if taken:  # `extend` by an empty list may run out of memory, too
             _queue.extend(taken)
-
-
-def _move(source: deque[Finalizer], target: deque[Finalizer]) -> None:
-    """Move the first one. No signal is handled between its removal and its arrival, and no memory needed."""
-    target.extend(starmap(source.popleft, _ONCE))
 
 
 _sample = Callback(print, None)

@@ -208,7 +208,8 @@ class Lease:
 
     def release(self) -> None:
         """Give the part back; the pool ends with its last one. Releasing twice does nothing."""
-        self.captured()
+        if self._pool is not None and self._pool.capturing is not None:
+            self.captured()
         self._pool = None
 
 

@@ -57,8 +57,10 @@ class Recapture:
                 "graph's device current."
             )
         fresh._guard = if_skipped(self, fresh._recover)
-        pool = runner.lease.shown if fresh._graph_pool is None else None
-        fresh._enter(CapturePlan(stream, home, pool, prepare=True))
+        plan = CapturePlan()
+        plan.stream, plan.home, plan.prepare = stream, home, True
+        plan.pool = runner.lease.shown if fresh._graph_pool is None else None
+        fresh._enter(plan)
         return self
 
     @sure_exit

@@ -22,7 +22,6 @@ from .switches import measuring
 
 if TYPE_CHECKING:
     from ..backends.base import GraphContents
-    from ..interop.base import Framework
     from .captured import Captured
     from .changing import Changing
     from .memory import Measured
@@ -175,9 +174,29 @@ class Runner:
     def home_launcher(self) -> Callable[[], None]:
         """Return a callable that replays where replays go that name no stream."""
         owner = self.home._owner
-        if isinstance(owner, FrameworkCurrent):
-            return self._following(owner.framework)
-        return self._bind(self.home, None).launcher()
+        if not isinstance(owner, FrameworkCurrent):
+            return self._bind(self.home, None).launcher()
+        # on whatever stream is the framework's current one by then
+        framework, device = owner.framework, self.home._device
+        launchers: dict[int, Callable[[], None]] = {}
+        runner = ref(self)  # which may hold this callable
+
+        def missing(handle: int) -> Callable[[], None]:
+            here = runner()
+            if here is None:
+                raise GraphStateError(f"{RESET_MEANWHILE}.")
+            if launchers:
+                make_room(launchers)
+            call = launchers[handle] = here._bind(here._of_framework(handle), None).launcher()
+            return call
+
+        def launch() -> None:
+            answer = framework.current_stream(device)
+            handle = 0 if answer is None else answer[0]
+            (launchers.get(handle) or missing(handle))()
+
+        ask = framework.current_handle(device)
+        return launch if fast is None or ask is None else fast.Follower(launchers, missing, *ask)
 
     def stream_for(self, obj: object) -> Stream:
         """Return the stream that an object stands for, if the graph can be replayed there.
@@ -223,29 +242,10 @@ class Runner:
 
     def _of_framework(self, handle: int) -> Stream:
         home = self.home
-        return Stream._make(home._backend, home._backend.as_stream(handle), home.device, home._owner)
-
-    def _following(self, framework: Framework) -> Callable[[], None]:
-        """Return a callable that launches on whatever stream is the framework's current one by then."""
-        device = self.home._device
-        launchers: dict[int, Callable[[], None]] = {}
-        runner = ref(self)  # which may hold this callable
-
-        def missing(handle: int) -> Callable[[], None]:
-            here = runner()
-            if here is None:
-                raise GraphStateError(f"{RESET_MEANWHILE}.")
-            make_room(launchers)
-            call = launchers[handle] = here._bind(here._of_framework(handle), None).launcher()
-            return call
-
-        def launch() -> None:
-            answer = framework.current_stream(device)
-            handle = 0 if answer is None else answer[0]
-            (launchers.get(handle) or missing(handle))()
-
-        ask = framework.current_handle(device)
-        return launch if fast is None or ask is None else fast.Follower(launchers, missing, *ask)
+        backend = home._backend
+        if backend.handle_int(home._native) == handle:
+            return home
+        return Stream._make(backend, backend.as_stream(handle), home._device, home._owner)
 
     def bind(self, stream: Stream, keeps: object) -> Callable[[], None]:
         """Return a callable that launches on this stream, and keeps an object alive."""
@@ -256,10 +256,11 @@ class Runner:
         return binding.launcher()
 
     def _bind(self, stream: Stream, keeps: object) -> Binding:
-        executable, check = self._current(), self._check
+        executable, check = self.executable or self._current(), self._check
         binding = Binding(stream, executable, keeps, check)
         with _adding:
-            self._bound = (*(each for each in self._bound if each() is not None), ref(binding))
+            others = [each for each in self._bound if each() is not None] if self._bound else ()
+            self._bound = (*others, ref(binding))
         if check is not self._check or executable is not self.executable:  # another thread's, meanwhile
             binding.connect(self._current(), self._check)
         return binding

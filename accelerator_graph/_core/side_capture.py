@@ -60,9 +60,11 @@ class graph(Generic[G]):
 
     def __enter__(self) -> G:
         g = self._graph
-        g._check("capture_begin()")
+        if g._capture is not None or g._runner is not None:
+            g._check("capture_begin()")
         g._guard = if_skipped(self, g._recover)
-        plan = CapturePlan(self._stream, None, self._pool, self._mode, self._prepare)
+        plan = CapturePlan()
+        plan.stream, plan.pool, plan.mode, plan.prepare = self._stream, self._pool, self._mode, self._prepare
         if plan.stream is None and g._given_stream is None:
             plan.stream, plan.home, known = beside_current(g._backend_name, wait=not self._prepare)
             if known is not None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
 from typing import Any
 
-in_c: Any = None
-"""The C extension, once `_core.extension` has it."""
+
+@cache
+def in_c() -> Any:
+    """Return the C extension; None without one. Whoever asks first imports it."""
+    return import_module("accelerator_graph._core.extension").fast

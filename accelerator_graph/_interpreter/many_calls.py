@@ -42,8 +42,8 @@ def call_each(
     kept : bytes
         The words of the objects before it.
     """
-    if interpreter.in_c is not None:
-        found: tuple[int, int, bytes] = interpreter.in_c.call_each(objects, questions, other)
+    if interpreter.in_c() is not None:
+        found: tuple[int, int, bytes] = interpreter.in_c().call_each(objects, questions, other)
         return found
     width = sum(len(words) for _, words, _ in questions)
     asked = [(*_function(address, which), words) for address, words, which in questions]
@@ -73,8 +73,8 @@ def _function(address: int, which: int) -> tuple[Callable[..., int], tuple[int, 
 
 def distinct(objects: bytes) -> bytes:
     """Return the different handles, in the order in which they come first."""
-    if interpreter.in_c is not None:
-        found: bytes = interpreter.in_c.distinct(objects)
+    if interpreter.in_c() is not None:
+        found: bytes = interpreter.in_c().distinct(objects)
         return found
     return array("Q", dict.fromkeys(memoryview(objects).cast("Q"))).tobytes()
 
@@ -87,8 +87,8 @@ def numbers_of(objects: bytes, wanted: bytes) -> bytes:
     ValueError
         One is not among them.
     """
-    if interpreter.in_c is not None:
-        found: bytes = interpreter.in_c.numbers_of(objects, wanted)
+    if interpreter.in_c() is not None:
+        found: bytes = interpreter.in_c().numbers_of(objects, wanted)
         return found
     number_of = {handle: number for number, handle in enumerate(memoryview(objects).cast("Q"))}
     try:

@@ -60,7 +60,8 @@ class _Thread(threading.local):
         self.identity = Identity()
 
 
-_thread = _Thread()
+thread = _Thread()
+"""`thread.identity` is what `this_thread` returns."""
 
 
 def this_thread() -> Identity:
@@ -69,4 +70,4 @@ def this_thread() -> Identity:
     `threading.get_ident` can return the same number for another thread after the first has ended, and
     `threading.current_thread` then returns the same object, if Python started neither.
     """
-    return _thread.identity
+    return thread.identity

@@ -117,8 +117,12 @@ class CudaBackend(Lends):
     def synchronize(self, stream: Any) -> None:
         """Wait until all work on the stream is done."""
         driver = self._driver
-        with driver.current_for(stream):
-            driver.call("cuStreamSynchronize", stream)
+        context = driver.context_of(stream)
+        if driver.ask_current() == int(context):
+            driver.wait(stream)
+        else:
+            with driver.current(context):
+                driver.wait(stream)
 
     def as_stream(self, obj: object) -> Any | None:
         """Recognise handles and the stream objects of cuda.bindings' driver and runtime."""

@@ -7,12 +7,14 @@ from typing import Any, ClassVar
 
 from .. import api
 from .._core.capture_plan import CaptureMode
+from .._core.streams import Stream
 from .._interpreter.sure_exit import sure_exit
 from ..errors import UnsupportedError
 from ._graphs import CUDAGraph, TorchGraph, stream_of, torch_module
 
-_side_streams: dict[int, Any] = {}
-"""One for each device, kept for good: torch reuses the memory of a pool on one stream only."""
+_side_streams: dict[int, tuple[Any, Stream]] = {}
+"""One for each device, kept for good, as torch's object and as ours: torch reuses the memory of a pool on one
+stream only."""
 
 
 class graph(api.graph[TorchGraph]):
@@ -81,9 +83,12 @@ class graph(api.graph[TorchGraph]):
                 "enable_annotations: kernels are not annotated while accelerator_graph.compat stands in for "
                 "torch.cuda.graph; capture this graph with torch's own classes, `torchs_own` of these."
             )
-        self.capture_stream: Any = stream or self.default_capture_stream or _side_stream()
-        known = self.capture_stream
-        if isinstance(known, torch_module().cuda.Stream):
+        known = stream or self.default_capture_stream
+        self.capture_stream: Any = known
+        if known is None:
+            self.capture_stream, side = _side_stream()
+            known = side.held()
+        elif isinstance(known, torch_module().cuda.Stream):
             known = stream_of(known)
         self._liveness = check_input_liveness
         super().__init__(cuda_graph, pool, known, capture_error_mode)
@@ -102,12 +107,14 @@ class graph(api.graph[TorchGraph]):
         if self._theirs is not None:
             self._theirs.__exit__(kind, exc, trace)
         else:
-            super().__exit__(kind, exc, trace)
+            self._graph._exit(kind, exc, trace)
 
 
-def _side_stream() -> Any:
+def _side_stream() -> tuple[Any, Stream]:
     cuda = torch_module().cuda
     device = cuda.current_device()
-    if device not in _side_streams:
-        _side_streams[device] = cuda.Stream()
-    return _side_streams[device]
+    found = _side_streams.get(device)
+    if found is None:
+        own = cuda.Stream()
+        found = _side_streams[device] = own, stream_of(own)
+    return found

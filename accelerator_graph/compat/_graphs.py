@@ -5,22 +5,23 @@ from __future__ import annotations
 import gc
 import importlib
 import sys
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from .. import api
-from .._core import capture_table, switches
+from .._core import capture_table, ownership, switches
 from .._core.capture_plan import CaptureMode, CapturePlan
 from .._core.pools import AnyPool
 from .._core.stream_base import Borrowed, FrameworkCurrent
+from .._core.stream_stack import taking_part
 from .._core.streams import Stream
+from .._interpreter.environment import is_unset
 from ..backends import registry
 from ..errors import CaptureError, UnsupportedError, capture_error
 from ..interop import registry as interop
 from ..interop.torch import Torch
 from . import _words as words
 
-if TYPE_CHECKING:
-    from ..backends.base import Backend
+_LIVENESS = switches.VARIABLES[switches.LIVENESS]
 
 _PASSED_ON = {
     "get_graph_data",
@@ -60,19 +61,19 @@ class TorchGraph(api.Graph):
     check_input_liveness = False
     """For the next capture; the environment variable may ask for it as well."""
 
-    def __init__(self, keep_graph: bool = False, **options: Any) -> None:
-        super().__init__(keep_graph, **options)
-        self._keeps = keep_graph
-
     def _begin(self, plan: CapturePlan) -> None:
         torch = torch_module()
         try:
-            target = plan.stream or _current()
+            plan.stream = target = plan.stream or _current()
             if plan.prepare and not capture_table.live:
-                _prepare(torch, target.device)
+                _prepare(torch, target._device)
                 plan.idle = True
-            plan.stream, plan.home = target, plan.home or _following(target.device)
-            plan.finds_inputs = switches.is_on(self.check_input_liveness or None, switches.LIVENESS)
+            if plan.home is None:
+                _follow(plan, target._device)
+            if not is_unset(_LIVENESS):
+                plan.finds_inputs = switches.is_on(self.check_input_liveness or None, switches.LIVENESS)
+            elif self.check_input_liveness:
+                plan.finds_inputs = True
             super()._begin(plan)
         except CaptureError as error:
             if error.reason == "default_stream":
@@ -83,7 +84,7 @@ class TorchGraph(api.Graph):
             torch.cuda.set_stream(owner.obj)  # the same stream, in an object that equals the caller's
 
     def _worded(self, what: str, message: str) -> str:
-        return words.worded(what, message, self.state, keeps=self._keeps, hip=_for_hip())
+        return words.worded(what, message, self.state, keeps=self._keep_graph, hip=_for_hip())
 
     def _torch_graph(self) -> Any:
         """Return torch's own graph, which records and replays."""
@@ -197,29 +198,70 @@ def _current() -> Stream:
     return stream_of(own)
 
 
-def _following(device: int) -> Stream:
-    """Return torch's current stream of a device, for a graph whose replays follow it."""
-    framework, runtime = _framework()
-    handle, _ = framework.current_stream(device)
-    return Stream._make(runtime, runtime.as_stream(handle), device, FrameworkCurrent(framework))
+class _Surroundings:
+    """torch, its backend, and the frameworks that take part in captures there, as they were found last.
+
+    Parameters
+    ----------
+    frameworks : list
+        Those that have initialised a backend, torch among them, and that backend's name.
+    """
+
+    __slots__ = ("backend", "defaults", "forks", "frameworks", "taking_part", "torch")
+
+    def __init__(self, frameworks: list[tuple[Any, str]]) -> None:
+        self.frameworks = frameworks
+        self.forks = ownership.forks
+        self.torch, name = next((each, name) for each, name in frameworks if isinstance(each, Torch))
+        self.backend = registry.get(name)
+        self.taking_part = taking_part(self.backend)
+        self.defaults: dict[int, Stream] = {}
+        """By device: a hold on torch's default stream that nobody closes."""
+
+    def current(self, handle: int, device: int) -> Stream:
+        """Return torch's current stream of a device, for a graph whose replays follow it."""
+        native = self.backend.as_stream(handle)
+        return Stream._make(self.backend, native, device, FrameworkCurrent(self.torch))
+
+
+_latest: _Surroundings | None = None
+
+
+def _surroundings() -> _Surroundings:
+    """Return the present ones. torch has been asked for a stream, so it has initialised the device."""
+    global _latest
+    known, frameworks = _latest, interop.initialised()
+    if known is None or known.frameworks != frameworks or known.forks != ownership.forks:
+        known = _latest = _Surroundings(frameworks)
+    return known
+
+
+def _follow(plan: CapturePlan, device: int) -> None:
+    """Have replays follow torch's current stream of a device, and note who takes part in the capture."""
+    here = _surroundings()
+    plan.frameworks = here.taking_part
+    handle, _ = here.torch.current_stream(device)
+    default = None if handle else here.defaults.get(device)
+    if default is not None:
+        plan.default, plan.home = default, default.held()
+    else:
+        plan.home = here.current(handle, device)
+        if not handle:
+            here.defaults[device] = plan.home.held()
 
 
 def stream_of(own: Any) -> Stream:
     """Return the stream that a ``torch.cuda.Stream`` stands for, and keep that object alive."""
-    _, runtime = _framework()
-    return Stream._make(runtime, runtime.as_stream(own.cuda_stream), own.device_index, Borrowed(own))
-
-
-def _framework() -> tuple[Torch, Backend]:
-    """Return torch's interop module and its backend. torch has been asked for a stream."""
-    for framework, name in interop.initialised():
-        if isinstance(framework, Torch):
-            return framework, registry.get(name)
-    raise AssertionError("torch has a stream, so it has initialised the device")
+    backend = _surroundings().backend
+    return Stream._make(backend, backend.as_stream(own.cuda_stream), own.device_index, Borrowed(own))
 
 
 def _prepare(torch: Any, device: int) -> None:
     """Do what `torch.cuda.graph` does before a capture, except to release cached memory."""
-    torch.cuda.synchronize(device)
+    native = torch._C
+    if hasattr(native, "_cuda_synchronize") and native._cuda_getDevice() == device:
+        native._cuda_synchronize()
+    else:
+        torch.cuda.synchronize(device)
     if torch.compiler.config.force_cudagraph_gc:
         gc.collect()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeGuard
+from typing import Any, ClassVar
 
 from ..backends.base import Backend, Lends
 from . import base
@@ -16,11 +16,6 @@ from ._torch import recorder as _recorder
 from ._torch import streams
 from ._torch.pools import contents, spend
 from .base import Framework, PoolId, Undo
-
-
-def _lends(backend: Backend) -> TypeGuard[Lends]:
-    """Return True if torch can record a backend's captures: `isinstance` is slow for classes of `abc`."""
-    return Lends in type(backend).__mro__
 
 
 class Torch(Framework):
@@ -118,9 +113,9 @@ class Torch(Framework):
         self, backend: Backend, pool: PoolId, device: int, generators: Sequence[object]
     ) -> _recorder.TorchRecorder | None:
         """Return a recorder: torch's own graph class."""
-        if not _lends(backend):
+        if Lends not in type(backend).__mro__:  # `isinstance` is slow for classes of `abc`
             return None
-        return _recorder.TorchRecorder(backend, pool, device, generators, self)
+        return _recorder.TorchRecorder(backend, pool, device, generators, self)  # type: ignore[arg-type]
 
     def takes_generator(self, obj: object) -> bool:
         """Return True if `obj` is a ``torch.Generator`` of a device."""

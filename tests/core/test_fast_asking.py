@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 
 import pytest
 
@@ -13,6 +14,7 @@ pytest_plugins = ["core.fast_fixtures"]
 DRIVER = r"""
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 void *context = (void *)1;
 int mode = 7, refused, of_set; /* `refused`: the function that fails, from 1 */
@@ -46,6 +48,14 @@ int twice(uintptr_t handle, unsigned *answer)
     return 0;
 }
 
+int until_set(volatile int *flag)
+{
+    struct timespec millisecond = {0, 1000000};
+    for (int i = 0; i < 5000 && !*flag; i++)
+        nanosleep(&millisecond, NULL);
+    return *flag ? 0 : 36;
+}
+
 int forty(uint64_t *answer) { *answer = 1ull << 40; return 0; }
 
 /* The stream's handle is the status, and the code from 100 on. */
@@ -73,7 +83,10 @@ int nodes(uintptr_t graph, void **found, size_t *count)
 }
 """
 
-FUNCTIONS = ("current", "set_current", "exchange", "twice", "forty", "info", "info_with_edges", "nodes")
+FUNCTIONS = (
+    *("current", "set_current", "exchange", "twice", "forty", "info", "info_with_edges", "nodes"),
+    "until_set",
+)
 
 
 class Failed(Exception):
@@ -200,6 +213,14 @@ def test_numbers_are_asked_for(fast, driver):
         twice(1, 2)
     with pytest.raises(OverflowError):
         twice(1 << 64)
+
+
+def test_other_threads_run_during_a_call_that_waits(fast, driver):
+    flag = ctypes.c_int()
+    setter = threading.Timer(0.05, lambda: setattr(flag, "value", 1))
+    setter.start()
+    fast.Ask(driver.address["until_set"], failed, waits=True)(ctypes.addressof(flag))
+    setter.join()
 
 
 @pytest.mark.parametrize("edges", [False, True])

@@ -90,6 +90,7 @@ class Driver:
         "status_address",
         "stream_type",
         "success",
+        "wait",
     )
 
     def __init__(self, name: str) -> None:
@@ -130,12 +131,12 @@ class Driver:
             "cuStreamGetCaptureInfo", 12030
         )
         self.capture_info = "cuStreamGetCaptureInfo_v3" if newer else "cuStreamGetCaptureInfo"
-        self.use(hot_calls(self, interpreter.in_c))
+        self.use(hot_calls(self, interpreter.in_c()))
 
     def use(self, hot: HotCalls) -> None:
         """Make calls in this way from now on."""
         self.ask_current, self.ask_context, self.ask_status = hot.current, hot.context, hot.status
-        self.recorded, self.relaxed = hot.recorded, hot.relaxed
+        self.recorded, self.relaxed, self.wait = hot.recorded, hot.relaxed, hot.wait
 
     # ---- calls ---------------------------------------------------------------------------------
 

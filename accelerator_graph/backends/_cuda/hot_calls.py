@@ -57,9 +57,11 @@ class HotCalls:
     relaxed : callable
         Takes a context, and returns a section that makes it current, as `Driver.current` does. Calls made
         meanwhile disturb no capture, not even this thread's.
+    wait : callable
+        Waits until all work on a stream is done.
     """
 
-    __slots__ = ("context", "current", "recorded", "relaxed", "status")
+    __slots__ = ("context", "current", "recorded", "relaxed", "status", "wait")
 
     def __init__(
         self,
@@ -68,12 +70,14 @@ class HotCalls:
         status: Number,
         recorded: Callable[[Any], int | None] | None,
         relaxed: Callable[[Any], Relaxed],
+        wait: Callable[[Any], object],
     ) -> None:
         self.current = current
         self.context = context
         self.status = status
         self.recorded = recorded
         self.relaxed = relaxed
+        self.wait = wait
 
 
 def hot_calls(driver: Driver, extension: Any) -> HotCalls:
@@ -92,6 +96,7 @@ def hot_calls(driver: Driver, extension: Any) -> HotCalls:
         asking("cuStreamIsCapturing"),
         _recorded(driver, extension),
         _relaxing(driver, extension),
+        _waiting(driver, extension),
     )
 
 
@@ -103,6 +108,15 @@ def _recorded(driver: Driver, extension: Any) -> Callable[[Any], int | None] | N
         return None
     failed = partial(driver.answered, driver.capture_info)
     made: Callable[[Any], int | None] = extension.Recorded(info, nodes, bool(with_edges), failed)
+    return made
+
+
+def _waiting(driver: Driver, extension: Any) -> Callable[[Any], object]:
+    function = "cuStreamSynchronize"
+    address = driver.address(function, _CUDA)
+    if extension is None or not address:
+        return partial(driver.call, function)
+    made: Callable[[Any], object] = extension.Ask(address, partial(driver.answered, function), waits=True)
     return made
 
 

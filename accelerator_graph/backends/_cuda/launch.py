@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from .._shared.codes import SPECIAL_STREAMS
@@ -38,11 +38,16 @@ def launch_function(driver: Driver, executable: Executable, stream: Any) -> Laun
     """Return ``cuGraphLaunch``; for a special stream, on condition that the right context is current."""
     found = driver.launch_found
     if int(stream) in SPECIAL_STREAMS:
-        guard = SameContext(driver.current_address, int(executable.context))
-        if not guard.address:
+        if not driver.current_address or not found.address:
             return None
-        found = LaunchFunction(found.address, found.failed, guard)
+        return _in_context(found.address, found.failed, driver.current_address, int(executable.context))
     return found if found.address else None
+
+
+@lru_cache(maxsize=16)
+def _in_context(address: int, failed: Callable[[int], object], current: int, context: int) -> LaunchFunction:
+    """Return the launch on condition that a context is current: one object for all executables."""
+    return LaunchFunction(address, failed, SameContext(current, context))
 
 
 def _launch_in_context(driver: Driver, executable: Executable, stream: Any) -> None:

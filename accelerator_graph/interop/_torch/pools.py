@@ -13,7 +13,8 @@ from ...errors import CaptureError
 from .. import base
 from ..base import PoolId
 
-_instead: dict[PoolId, PoolId | None] = {}
+instead: dict[PoolId, PoolId | None] = {}
+"""By the id of a pool that torch can't use again the one that replaces it; None if none can."""
 
 
 def usable(pool: PoolId) -> PoolId:
@@ -22,8 +23,8 @@ def usable(pool: PoolId) -> PoolId:
     Raises CaptureError if the pool is an object of torch's that can't be used again: no id can replace it.
     """
     found: PoolId | None = pool
-    while found in _instead:
-        found = _instead[found]
+    while found in instead:
+        found = instead[found]
     if found is None:
         raise CaptureError(
             f"torch can't use pool {tuple(pool)} again, because a capture into it has failed; make another "
@@ -36,7 +37,7 @@ def usable(pool: PoolId) -> PoolId:
 def spend(torch: Any, pool: PoolId) -> None:
     """Replace the id of a pool from now on, unless the pool is an object of torch's."""
     first, second = pool  # without the tuple, which may keep the object alive
-    _instead[first, second] = None if hasattr(pool, "owner") else torch.cuda.graph_pool_handle()
+    instead[first, second] = None if hasattr(pool, "owner") else torch.cuda.graph_pool_handle()
 
 
 def contents(torch: Any, pool: PoolId, device: int) -> base.PoolContents:

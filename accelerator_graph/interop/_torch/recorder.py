@@ -6,7 +6,7 @@ import contextlib
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..._interpreter.process import after_fork
@@ -19,7 +19,7 @@ from ...backends.base import (
 from ...errors import AcceleratorGraphError, CaptureError
 from ..base import FrameworkRecorder, PoolId, Undo
 from .errors import as_driver_error
-from .pools import spend, usable
+from .pools import instead, spend, usable
 from .recording import Executable, Recording, decides_itself, new_graph, offsets
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ _recording: dict[int, Recording] = {}
 _asked_for_ever: list[Any] = []
 """Graphs whose capture failed. torch's allocator for pinned memory goes on asking them, gone or not."""
 _lock = threading.RLock()  # a signal handler may capture, too
-_NOTHING_TO_HIDE = contextlib.nullcontext()
 
 
 class TorchRecorder(FrameworkRecorder):
@@ -70,7 +69,7 @@ class TorchRecorder(FrameworkRecorder):
         """Let torch begin a capture of its current stream, which is this one."""
         torch, device = self._torch, self._device
         recording = Recording(stream, device)
-        self.pool = usable(self._given)
+        self.pool = usable(self._given) if self._given in instead else self._given
         try:
             self._reserve(recording)
             recording.torch_graph = new_graph(torch)
@@ -106,13 +105,17 @@ class TorchRecorder(FrameworkRecorder):
     def capture_end(self, recording: Recording) -> Recording:
         """Let torch end the capture; its graph is borrowed."""
         try:
-            with contextlib.suppress(AcceleratorGraphError):  # the end of the capture says what is wrong
+            try:  # noqa: SIM105 (each capture comes by here)
                 recording.nodes = self.backend.recorded_on(recording.stream)
-            with _NOTHING_TO_HIDE if recording.nodes else _no_warning():
-                try:
+            except AcceleratorGraphError:  # the end of the capture says what is wrong
+                pass
+            try:
+                if recording.nodes:
                     recording.torch_graph.capture_end()
-                except RuntimeError as error:
-                    raise as_driver_error(error, self.backend, "capture_end") from error
+                else:
+                    _end_without_warning(recording.torch_graph)
+            except RuntimeError as error:
+                raise as_driver_error(error, self.backend, "capture_end") from error
             handle = recording.torch_graph.raw_cuda_graph()
             recording.handle = self.backend.borrow_graph(handle, recording.stream)
         except BaseException:
@@ -200,24 +203,21 @@ class TorchRecorder(FrameworkRecorder):
     def destroy_graph(self, recording: Recording) -> None:
         """Have torch give up graph, executable and memory, as soon as the executable is not needed either."""
         recording.graph_is_needed = False
-        self._destroy_unneeded(recording)
+        if recording.executable is None:
+            self._destroy(recording)
 
     def destroy_executable(self, executable: Executable) -> None:
         """Have torch give up everything if the graph is not needed either."""
         recording = executable.recording
         if recording.executable is executable:
             recording.executable = None
-        self._destroy_unneeded(recording)
+        if recording.executable is None and not recording.graph_is_needed:
+            self._destroy(recording)
 
-    def _destroy_unneeded(self, recording: Recording) -> None:
-        if recording.graph_is_needed or recording.executable is not None:
-            return
-        with self.backend.relaxed_for(recording.handle):
-            self._reset(recording)
-
-    def _reset(self, recording: Recording) -> None:
+    def _destroy(self, recording: Recording) -> None:
         try:
-            recording.torch_graph.reset()
+            with self.backend.relaxed_for(recording.handle):
+                recording.torch_graph.reset()
         except RuntimeError as error:
             raise as_driver_error(error, self.backend, "reset") from error
         self.pool = self._given = (0, 0)  # they may have kept a MemPool alive
@@ -230,14 +230,17 @@ class TorchRecorder(FrameworkRecorder):
         """Return a replay that goes through torch until it is known to draw no random number."""
         if executable.needs_torch is False:
             return self.backend.bind(executable.handle, stream)
-        handle = self.backend.handle_int(stream)
-        launch = self.backend.bind(executable.handle, stream)
+        backend, handle = self.backend, self.backend.handle_int(stream)
+        launch: Callable[[], None] | None = None
 
         def replay() -> None:
-            if executable.needs_torch is False:
-                launch()
-            else:
+            nonlocal launch
+            if executable.needs_torch is not False:
                 self._through_torch(executable, handle)
+                return
+            if launch is None:  # most are launched in C from then on
+                launch = backend.bind(executable.handle, stream)
+            launch()
 
         return replay
 
@@ -327,12 +330,11 @@ class TorchRecorder(FrameworkRecorder):
         return self.backend.handle_int(obj.handle if isinstance(obj, Recording | Executable) else obj)
 
 
-@contextlib.contextmanager
-def _no_warning() -> Iterator[None]:
-    """Hide torch's warning of an empty graph: the library has one of its own."""
+def _end_without_warning(graph: Any) -> None:
+    """End a capture, and hide torch's warning of an empty graph: the library has one of its own."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"The \w+ Graph is empty")
-        yield
+        graph.capture_end()
 
 
 def _after_fork() -> None:

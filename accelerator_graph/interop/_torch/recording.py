@@ -6,7 +6,7 @@ import threading
 from functools import cache
 from typing import Any
 
-from ..._interpreter.process import this_thread
+from ..._interpreter import process
 
 
 class Recording:
@@ -15,7 +15,7 @@ class Recording:
     def __init__(self, stream: Any, device: int) -> None:
         self.stream = stream
         self.device = device
-        self.thread: threading.Thread = this_thread().thread
+        self.thread: threading.Thread = process.thread.identity.thread
         self.torch_graph: Any = None
         self.generators: list[Any] = []
         """The generators that a replay may use, if torch must be told about them; otherwise empty."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from lanes import require
@@ -13,6 +15,18 @@ from cuda.bindings import driver
 from accelerator_graph import errors
 from backends.cuda.bench import Block, call, current, new_context, primary_context
 from backends.tools import everything, in_thread, recorded, replayed
+from processes import execute
+
+FIRST = """
+import accelerator_graph as ag
+driver = ag.backends.get("cuda")._driver
+from accelerator_graph._core.extension import fast
+print(fast is None or isinstance(driver.ask_current, fast.Ask))
+"""
+
+
+def test_a_driver_is_asked_in_c_even_if_it_is_opened_before_there_is_a_graph():
+    assert execute([sys.executable, "-c", FIRST]).stdout.split() == ["True"]
 
 
 def test_a_thread_without_a_context_stays_without(backend, stream, block, tmp_path):

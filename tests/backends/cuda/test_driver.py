@@ -62,7 +62,7 @@ def test_edges_with_data_are_no_hindrance_where_the_driver_is_new_enough(fake, h
         return (success, 1) if found else (api.CUresult.CUDA_ERROR_X, None)
 
     api._cuGetProcAddress = address
-    monkeypatch.setattr(_interpreter, "in_c", None)  # which would call what is at these addresses
+    monkeypatch.setattr(_interpreter, "in_c", lambda: None)  # which would call what is at these addresses
     api._cuStreamGetCaptureInfo = api._cuStreamGetCaptureInfo_v3 = lambda stream: (success, 1, 77, 21)
     backend._driver = Driver("cuda")
     assert backend.capture_info(9).id == 77
