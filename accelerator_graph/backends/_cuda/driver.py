@@ -11,8 +11,7 @@ import accelerator_graph._interpreter as interpreter
 
 from ..._interpreter.sure_exit import Between
 from ...errors import DriverError
-from .._shared.codes import CAPTURE_MODES, NOT_READY, SPECIAL_STREAMS
-from .._shared.keeping import ASKED
+from .._shared import ASKED, CAPTURE_MODES, NOT_READY, SPECIAL_STREAMS
 from ..base import LaunchFunction
 from .errors import call_broke, call_failed
 from .hot_calls import HotCalls, Relaxed, hot_calls

@@ -9,8 +9,7 @@ from typing import Any, NoReturn
 
 from ..._interpreter.sure_exit import Between
 from ...errors import DriverError, UnsupportedError
-from .._shared.codes import NOT_READY, SPECIAL_STREAMS
-from .._shared.keeping import ASKED, keep
+from .._shared import ASKED, NOT_READY, SPECIAL_STREAMS, keep
 from .errors import call_failed
 from .library import Library, import_hip, prepare
 
