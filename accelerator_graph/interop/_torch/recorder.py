@@ -16,9 +16,8 @@ from ...backends.base import (
     LaunchFunction,
     Lends,
 )
-from ...errors import AcceleratorGraphError, CaptureError
+from ...errors import AcceleratorGraphError, CaptureError, DriverError
 from ..base import FrameworkRecorder, PoolId, Undo
-from .errors import as_driver_error
 from .pools import spend, usable
 from .recording import Executable, Recording, decides_itself, new_graph, offsets
 
@@ -81,7 +80,7 @@ class TorchRecorder(FrameworkRecorder):
             try:
                 recording.torch_graph.capture_begin(pool=self.pool, capture_error_mode=mode)
             except RuntimeError as error:
-                raise as_driver_error(error, self.backend, "capture_begin") from error
+                raise _driver_error(error, self.backend, "capture_begin") from error
             recording.routed = True
         except BaseException as error:
             # the driver is asked last: if it refuses, torch's allocator is in the pool already
@@ -112,7 +111,7 @@ class TorchRecorder(FrameworkRecorder):
                 try:
                     recording.torch_graph.capture_end()
                 except RuntimeError as error:
-                    raise as_driver_error(error, self.backend, "capture_end") from error
+                    raise _driver_error(error, self.backend, "capture_end") from error
             handle = recording.torch_graph.raw_cuda_graph()
             recording.handle = self.backend.borrow_graph(handle, recording.stream)
         except BaseException:
@@ -188,7 +187,7 @@ class TorchRecorder(FrameworkRecorder):
                 graph.instantiate()
             handle = graph.raw_cuda_graph_exec()
         except RuntimeError as error:
-            raise as_driver_error(error, self.backend, "instantiate") from error
+            raise _driver_error(error, self.backend, "instantiate") from error
         executable = Executable(recording, self.backend.borrow_executable(handle, recording.handle))
         recording.executable = executable
         return executable
@@ -219,7 +218,7 @@ class TorchRecorder(FrameworkRecorder):
         try:
             recording.torch_graph.reset()
         except RuntimeError as error:
-            raise as_driver_error(error, self.backend, "reset") from error
+            raise _driver_error(error, self.backend, "reset") from error
         self.pool = self._given = (0, 0)  # they may have kept a MemPool alive
 
     def replay(self, executable: Executable, stream: Any) -> None:
@@ -258,7 +257,7 @@ class TorchRecorder(FrameworkRecorder):
             if after is not None:
                 executable.needs_torch = after != before
         except RuntimeError as error:
-            raise as_driver_error(error, self.backend, "replay") from error
+            raise _driver_error(error, self.backend, "replay") from error
         finally:
             if undo is not None:
                 undo()
@@ -342,3 +341,9 @@ def _after_fork() -> None:
 
 
 after_fork(_after_fork)
+
+
+def _driver_error(error: RuntimeError, backend: Lends, call: str) -> DriverError:
+    from .errors import as_driver_error
+
+    return as_driver_error(error, backend, call)
