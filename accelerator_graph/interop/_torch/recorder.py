@@ -326,6 +326,12 @@ class TorchRecorder(FrameworkRecorder):
         return self.backend.handle_int(obj.handle if isinstance(obj, Recording | Executable) else obj)
 
 
+def _driver_error(error: RuntimeError, backend: Lends, call: str) -> DriverError:
+    from .errors import as_driver_error
+
+    return as_driver_error(error, backend, call)
+
+
 @contextlib.contextmanager
 def _no_warning() -> Iterator[None]:
     """Hide torch's warning of an empty graph: the library has one of its own."""
@@ -341,9 +347,3 @@ def _after_fork() -> None:
 
 
 after_fork(_after_fork)
-
-
-def _driver_error(error: RuntimeError, backend: Lends, call: str) -> DriverError:
-    from .errors import as_driver_error
-
-    return as_driver_error(error, backend, call)
