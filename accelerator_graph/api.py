@@ -14,7 +14,7 @@ from ._core.capture_plan import CaptureMode, CapturePlan, check_mode
 from ._core.extension import calling
 from ._core.graph_base import GraphBase
 from ._core.lifecycle import Lifecycle
-from ._core.side_capture import graph as graph
+from ._core.side_streams import graph as graph
 from ._core.streams import Stream
 from ._interpreter.sure_exit import if_skipped
 from .errors import AcceleratorGraphError

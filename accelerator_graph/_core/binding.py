@@ -14,7 +14,7 @@ from ..interop.base import FrameworkRecorder
 from . import capture_table
 from .extension import fast, new_lock
 from .ownership import Owned
-from .stream_messages import captured_by, describe
+from .stream_base import captured_by, describe
 from .streams import Stream
 
 if TYPE_CHECKING:

@@ -16,11 +16,10 @@ from ..errors import (
 )
 from ..interop.base import Framework, FrameworkRecorder, PoolId, Undo
 from . import capture_table, gc_pause, stream_stack
-from .capture_base import NO_TOKEN, CaptureBase
+from .capture_base import NO_TOKEN, CaptureBase, Captured
 from .capture_plan import CaptureMode, native_mode
-from .captured import Captured
 from .ownership import Callback
-from .stream_messages import captured_by
+from .stream_base import captured_by
 
 if TYPE_CHECKING:
     from .marks import LabelledRange

@@ -1,16 +1,17 @@
-"""A capture in progress: its stream, its thread, and the facts noted about it."""
+"""A capture in progress: its stream, its thread, the facts noted about it, and the graph that it becomes."""
 
 from __future__ import annotations
 
 import itertools
 import threading
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
 
 from .._interpreter import process
 from ..errors import AcceleratorGraphError, GraphStateError
-from .stream_messages import describe
+from .ownership import Owned
+from .stream_base import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from .call_site import Site
     from .capture_plan import CaptureMode
     from .captured_events import CapturedEvents
-    from .marks import Mark
+    from .marks import LabelledRange, Mark
     from .observation import Observation
     from .pools import Lease
     from .progress import Progress
@@ -163,3 +164,19 @@ class CaptureBase:
     def thread_lives(self) -> bool:
         """Return True if the thread that began the capture has not ended."""
         return self._identity() is not None
+
+
+class Captured(Owned):
+    """A graph that was captured."""
+
+    __slots__ = ("events", "labels", "mode")
+
+    is_lent: ClassVar[bool] = False
+    """The graph is another one's, which lives as long as this."""
+    events: CapturedEvents | None
+    labels: tuple[LabelledRange, ...]
+    mode: CaptureMode
+
+    def act(self) -> None:
+        """Destroy the graph."""
+        self.recorder.destroy_graph(self.value)

@@ -6,8 +6,7 @@ from ..backends import registry
 from ..errors import BackendError, capture_error
 from ..interop import registry as interop
 from .framework_streams import current_streams
-from .stream_base import Borrowed, FrameworkCurrent
-from .stream_messages import describe
+from .stream_base import Borrowed, FrameworkCurrent, describe
 from .streams import Stream, innermost
 
 

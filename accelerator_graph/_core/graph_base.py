@@ -12,13 +12,13 @@ from ..errors import GraphStateError
 from . import ownership, pools, states, switches
 from .capture_plan import CaptureMode, check_mode
 from .states import GraphState
-from .stream_messages import describe
+from .stream_base import describe
 from .streams import as_stream
 
 if TYPE_CHECKING:
     from ..interop.base import Collective
     from .capture import Capture
-    from .captured import Captured
+    from .capture_base import Captured
     from .liveness import Watchlist
     from .progress import Progress
     from .replay import Runner

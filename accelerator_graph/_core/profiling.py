@@ -10,13 +10,13 @@ from .._interpreter.integers import boolean, integer
 from ..backends.base import Capability, GraphEdge, unsupported
 from ..backends.memory import memory_of
 from ..errors import GraphStateError, UnsupportedError
-from .captured import Captured
+from .capture_base import Captured
 from .captured_events import CapturedEvents
 from .event_times import Span
 from .events import Event
 from .marks import LabelledRange, if_in_order
 from .sections import Sections, borders, why_not_copied
-from .stream_messages import captured_by
+from .stream_base import captured_by
 from .streams import Stream
 
 if TYPE_CHECKING:

@@ -15,14 +15,13 @@ from .binding import Binding, Executable, refuse_capturing, refuse_in_graph
 from .extension import fast
 from .ownership import drain
 from .states import RESET_MEANWHILE
-from .stream_base import FrameworkCurrent
-from .stream_messages import describe
+from .stream_base import FrameworkCurrent, describe
 from .streams import Stream, as_stream
 from .switches import measuring
 
 if TYPE_CHECKING:
     from ..backends.base import GraphContents
-    from .captured import Captured
+    from .capture_base import Captured
     from .changing import Changing
     from .memory import Measured
     from .pools import Lease

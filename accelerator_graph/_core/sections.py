@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..backends.base import GraphContents, GraphEdge, GraphNode
 from .binding import Executable
-from .captured import Captured
+from .capture_base import Captured
 from .event_times import Span, times_within
 from .events import Event, OwnedEvent
 from .streams import Stream

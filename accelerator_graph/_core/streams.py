@@ -14,8 +14,7 @@ from ..backends.base import Backend, Capability, CaptureStatus, unsupported
 from ..errors import GraphStateError
 from . import ownership, stream_stack
 from .framework_streams import placed
-from .stream_base import Borrowed, OwnedStream, StreamBase
-from .stream_messages import captured_by, describe
+from .stream_base import Borrowed, OwnedStream, StreamBase, captured_by, describe
 
 _NAMED = "which was named; name a stream of that backend, or leave the backend out"
 _WAIT_ON_HOST = "synchronize the other stream instead"

@@ -8,7 +8,7 @@ from ..backends.base import Misfit
 from ..errors import DriverError, UnsupportedError
 from ..interop.base import Collective, FrameworkRecorder
 from . import states
-from .captured import Captured
+from .capture_base import Captured
 from .changing import Changing, change_lock, refuse_in_a_change
 from .extension import new_lock
 from .graph_base import GraphBase
@@ -17,7 +17,7 @@ from .liveness import Watchlist
 from .ownership import Owned, drain
 from .pools import Lease
 from .replay import Runner
-from .stream_messages import describe
+from .stream_base import describe
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

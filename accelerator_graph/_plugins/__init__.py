@@ -1,1 +1,246 @@
-"""How plug-ins are found, loaded and checked: the same for backends and for frameworks."""
+"""How plug-ins are found, loaded and checked: the same for backends, frameworks and hooks of backends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from threading import RLock
+from typing import Any, Generic, TypeVar
+
+from .._interpreter.exceptions import raises_again, text_of
+from .._interpreter.process import after_fork
+from ..errors import BackendContractError, BackendError, BackendLoadError, UnknownBackendError
+from .entry_points import (
+    BACKEND_NAMES,
+    SWITCH,
+    Candidate,
+    Ignored,
+    Names,
+    Scan,
+    distinct,
+    import_target,
+    is_target,
+    scan,
+    switched_off,
+)
+
+T = TypeVar("T")
+
+
+class Catalogue(Generic[T]):
+    """All implementations of one kind: built in, registered, or installed with an entry point.
+
+    `kind` is the noun that messages use, such as ``"backend"``, and `group` the entry-point group. Every
+    implementation derives from `base`, if there is one, and has one of `api_versions`, which ascend, unless
+    there are none. `builtins` has ``"module:Class"`` by name: these need no metadata, and nothing can replace
+    them. Plug-ins can take the names that are `allowed`, except the built-in and `reserved` ones. `problem`
+    checks a class further, and returns the end of a sentence that begins with the class, or an empty string.
+    `refreshed_by` is the public call that makes the catalogue try again, if there is one.
+    """
+
+    def __init__(
+        self,
+        *,
+        kind: str,
+        group: str,
+        base: type[T] | None = None,
+        api_versions: Sequence[int] = (),
+        builtins: Mapping[str, str],
+        reserved: Set[str] = frozenset(),
+        allowed: Names = BACKEND_NAMES,
+        problem: Callable[[type[T]], str] = lambda found: "",
+        refreshed_by: str = "",
+    ) -> None:
+        self.builtins = builtins
+        self._kind = kind
+        self._group = group
+        self._base = base
+        self._api_versions = api_versions
+        self._reserved = frozenset(builtins) | reserved
+        self._allowed = allowed
+        self._further_problem = problem
+        self._refreshed_by = refreshed_by
+        self._lock = RLock()
+        self._registered: dict[str, Candidate] = {}  # replaced, never changed
+        self._scan: Scan | None = None
+        self._sorted: tuple[Scan, dict[str, Candidate], list[str]] | None = None
+        self._results: dict[Candidate, type[T] | BackendError] = {}
+        after_fork(self._after_fork)
+
+    # ---- names ---------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """Return all names in alphabetical order. Loads nothing."""
+        scanned, registered, known = self._scan or self._scanned(), self._registered, self._sorted
+        if known is None or known[0] is not scanned or known[1] is not registered:
+            names = sorted({*self.builtins, *registered, *scanned.offers})
+            known = self._sorted = (scanned, registered, names)
+        return list(known[2])
+
+    def third_parties(self) -> list[str]:
+        """Return the names that are not built in, in alphabetical order. Loads nothing."""
+        return [name for name in self.names() if name not in self.builtins]
+
+    def ignored(self) -> list[Ignored]:
+        """Return the entry points that the library ignores."""
+        return self._scanned().ignored
+
+    def find(self, name: str) -> list[Candidate]:
+        """Return the candidates for a name: several if distributions disagree about it."""
+        if name in self.builtins:
+            return [Candidate(name, self.builtins[name], "built-in")]
+        registered = self._registered.get(name)
+        known = self._scan
+        offers = self._scanned().offers.get(name, [])
+        if not offers and registered is None and known is not None and name not in self._reserved:
+            self._scan = None  # the distribution may have been installed since the last scan
+            offers = self._scanned().offers.get(name, [])
+        return distinct(offers if registered is None else [registered, *offers])
+
+    def origin(self, name: str) -> str:
+        """Return where a name comes from: ``"built-in"``, ``"registered"``, or distribution and version."""
+        return " and ".join(candidate.origin for candidate in self.find(name))
+
+    def _scanned(self) -> Scan:
+        scanned = self._scan
+        if scanned is None:
+            scanned = Scan({}, []) if switched_off() else scan(self._group, self._reserved, self._allowed)
+            self._scan = scanned
+        return scanned
+
+    # ---- loading -------------------------------------------------------------------------------
+
+    def load(self, name: str) -> type[T]:
+        """Return the class of that name, imported and checked. A failure is kept until `refresh`.
+
+        Raises UnknownBackendError, BackendLoadError (also if several distributions offer different classes)
+        or BackendContractError.
+        """
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a {self._kind} must be a str, not {name!r}.")
+        candidates = self.find(name)
+        if not candidates:
+            raise self._unknown(name)
+        if len(candidates) > 1:
+            offers = " and ".join(f"{found.origin} ({found.path})" for found in candidates)
+            raise BackendLoadError(
+                f"{self._kind} {name!r} is ambiguous: {offers} offer it; uninstall or unregister all but one."
+            )
+        [candidate] = candidates
+        result = self._results.get(candidate)
+        if result is None:
+            result = self._results.setdefault(candidate, self._examine(candidate))
+        if isinstance(result, BackendError):
+            raise type(result)(str(result)) from result.__cause__
+        return result
+
+    def _examine(self, candidate: Candidate) -> type[T] | BackendError:
+        """Import and check a candidate. Returns an error instead of raising it."""
+        subject = f"{self._kind} {candidate.name!r}"
+        if candidate.origin != "built-in":
+            subject += f" ({candidate.origin}, {candidate.path})"
+        target = candidate.target
+        try:
+            found = import_target(target) if isinstance(target, str) else target
+            problem = self._problem(found, candidate)
+        except (Exception, SystemExit) as error:
+            if isinstance(error, SystemExit) and not raises_again(lambda: import_target(str(target))):
+                raise
+            failure = BackendLoadError(
+                f"{subject} can't be loaded: {text_of(error)}; repair or uninstall {candidate.provider}"
+                f"{self._refreshed_by and f', then call {self._refreshed_by}'}."
+            )
+            failure.__cause__ = error
+            return failure
+        return BackendContractError(f"{subject} {problem}.") if problem else found  # type: ignore[return-value]
+
+    def _problem(self, found: Any, candidate: Candidate) -> str:
+        """Return why an object is not an implementation, or an empty string."""
+        base = self._base and f"{self._base.__module__}.{self._base.__qualname__}"
+        if not isinstance(found, type):
+            kind, wanted = type(found).__name__, f"a subclass of {base}" if base else "a class"
+            return f"is an object of type {kind}, not a class; its entry point must name {wanted}"
+        if self._base is not None and self._base not in found.__mro__:
+            return f"is not a subclass of {base}; derive it from that class"
+        if self._api_versions and (problem := self._problem_of_version(found, candidate)):
+            return problem
+        missing = sorted(getattr(found, "__abstractmethods__", ()))
+        if missing:
+            return f"lacks the methods {', '.join(missing)}; implement them"
+        return self._further_problem(found)
+
+    def _problem_of_version(self, found: type, candidate: Candidate) -> str:
+        newest, version = self._api_versions[-1], getattr(found, "api_version", None)
+        if type(version) is not int:
+            return f"has no valid api_version; write `api_version = {newest}` in the class"
+        if version in self._api_versions:
+            return ""
+        supported = " and ".join(map(str, self._api_versions))
+        return (
+            f"has api_version {version}, but this accelerator_graph supports api_version {supported}; "
+            f"upgrade {'accelerator_graph' if version > newest else candidate.provider}"
+        )
+
+    def _unknown(self, name: str) -> UnknownBackendError:
+        from difflib import get_close_matches
+
+        known = self.names()
+        fact = f"there is no {self._kind} {name!r}"
+        if name in self._reserved:
+            fact = f"this version of accelerator_graph has no {name.upper()} {self._kind} yet"
+        for ignored in self.ignored():
+            if ignored.name in (name, "*"):
+                fact += f" ({ignored.origin} is ignored: {ignored.reason})"
+        close = get_close_matches(name.lower(), known, 1)
+        hint = f"did you mean {close[0]!r}? The" if close else "the"
+        off = f"; {SWITCH} switches plug-ins off" if switched_off() else ""
+        return UnknownBackendError(f"{fact}; {hint} known ones are {', '.join(known)}{off}.")
+
+    # ---- registering ---------------------------------------------------------------------------
+
+    def register(self, name: str, target: str | type[T], *, replace: bool = False) -> None:
+        """Make an implementation known by name. A class is checked now, a string when it is loaded."""
+        if not isinstance(name, str) or not isinstance(target, str | type):
+            raise TypeError(
+                f"a {self._kind} is registered by a name and by 'module:Class' or a class, "
+                f"not by {type(name).__name__} and {type(target).__name__}."
+            )
+        if not self._allowed.allows(name):
+            raise ValueError(
+                f"{name!r} can't be the name of a {self._kind}: it does not {self._allowed.rule}."
+            )
+        if name in self._reserved:
+            raise ValueError(f"the name {name!r} is reserved for accelerator_graph; choose another one.")
+        candidate = Candidate(name, target, "registered")
+        if isinstance(target, str):
+            if not is_target(target):
+                raise ValueError(f"a target must have the form 'module:Class', not {target!r}.")
+        elif problem := self._problem(target, candidate):
+            raise BackendContractError(f"{self._kind} {name!r} ({candidate.path}) {problem}.")
+        with self._lock:
+            earlier = self._registered.get(name)
+            if earlier is not None and not replace:
+                raise ValueError(
+                    f"{self._kind} {name!r} is already registered, as {earlier.path}; "
+                    "pass replace=True to replace it."
+                )
+            self._registered = {**self._registered, name: candidate}
+
+    def unregister(self, name: str) -> None:
+        """Forget a registered implementation. Raise ValueError if the name is not registered."""
+        with self._lock:
+            if name not in self._registered:
+                raise ValueError(
+                    f"{self._kind} {name!r} was not registered by register(), so it can't be removed."
+                )
+            self._registered = {each: it for each, it in self._registered.items() if each != name}
+
+    def refresh(self) -> None:
+        """Forget the scan and the failures. Loaded classes are kept."""
+        with self._lock:
+            self._scan = None
+            for candidate, result in list(self._results.items()):
+                if isinstance(result, BackendError):
+                    del self._results[candidate]
+
+    def _after_fork(self) -> None:
+        self._lock = RLock()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from ..errors import UnsupportedError
-from .catalogue import Catalogue
+from . import Catalogue
 
 T = TypeVar("T")
 

@@ -56,11 +56,11 @@ from ._contract.answers import Availability as Availability
 from ._contract.answers import Capability as Capability
 from ._contract.answers import CaptureInfo as CaptureInfo
 from ._contract.answers import CaptureStatus as CaptureStatus
-from ._contract.launch import LaunchFunction as LaunchFunction
-from ._contract.launch import SameContext as SameContext
-from ._contract.launch import SameStream as SameStream
-from ._contract.launch import SetFunction as SetFunction
-from ._contract.launch import StatusFunction as StatusFunction
+from ._contract.answers import LaunchFunction as LaunchFunction
+from ._contract.answers import SameContext as SameContext
+from ._contract.answers import SameStream as SameStream
+from ._contract.answers import SetFunction as SetFunction
+from ._contract.answers import StatusFunction as StatusFunction
 
 if TYPE_CHECKING:
     from ._contract import Argument as Argument

@@ -21,7 +21,7 @@ from ._cuda.capture import Capture
 from ._cuda.driver import Driver, Event, Executable, Graph, Handle
 from ._cuda.launch import launch_function, launcher
 from ._cuda.probe import probe
-from ._shared.codes import (
+from ._shared import (
     ACTIVE,
     CAPABILITIES,
     CAPTURE_MODES,
@@ -32,9 +32,9 @@ from ._shared.codes import (
     SPECIAL_STREAMS,
     clamped,
     is_handle,
+    open_driver,
     refuse_legacy,
 )
-from ._shared.opening import open_driver
 from .base import (
     Availability,
     CaptureInfo,

@@ -27,7 +27,7 @@ from ._hip.launch import launch_function, launcher
 from ._hip.probe import probe
 from ._hip.roots import one_root
 from ._hip.runs import Executable, has_runs, settle
-from ._shared.codes import (
+from ._shared import (
     ACTIVE,
     CAPABILITIES,
     CAPTURE_MODES,
@@ -39,9 +39,9 @@ from ._shared.codes import (
     SPECIAL_STREAMS,
     clamped,
     is_handle,
+    open_driver,
     refuse_legacy,
 )
-from ._shared.opening import open_driver
 from .base import (
     Availability,
     CaptureInfo,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .._interpreter.environment import is_unset
 from .._interpreter.lazy import imported_on_use
-from .._plugins.catalogue import Catalogue
+from .._plugins import Catalogue
 from ..errors import BackendContractError, BackendLoadError, UnknownBackendError
 from . import _contract as contract
 from ._registry.instances import Instances, problem_of

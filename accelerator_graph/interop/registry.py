@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from .._interpreter.exceptions import message_of, raises_again, text_of
 from .._interpreter.lazy import imported_on_use
 from .._interpreter.process import after_fork
-from .._plugins.catalogue import Catalogue
+from .._plugins import Catalogue
 from .._plugins.entry_points import IMPORT_NAMES
 from ..errors import BackendError, BackendLoadError
 from . import _contract as contract

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from ..backends.base import Backend, Lends
 from . import base
 from ._torch import recorder as _recorder
-from ._torch import streams
 from ._torch.pools import contents, spend
 from .base import Framework, PoolId, Undo
 
@@ -63,7 +63,7 @@ class Torch(Framework):
         native = torch._C.__dict__
         where, which = native.get("_cuda_getDevice"), native.get("_cuda_getCurrentRawStream")
         if where is None or which is None:
-            return streams.current(torch, device)
+            return _current(torch, device)
         device = where() if device is None else device
         return which(device), device
 
@@ -78,7 +78,7 @@ class Torch(Framework):
         Once such a stream has been current, it is known by its handle, whatever object stands for it then.
         """
         stream = handle, device
-        if stream not in self._kept and streams.is_torchs_own(sys.modules["torch"], handle, device):
+        if stream not in self._kept and _is_torchs_own(sys.modules["torch"], handle, device):
             self._kept.add(stream)
         return stream in self._kept
 
@@ -90,7 +90,7 @@ class Torch(Framework):
             cuda = torch.cuda
             stream = cuda.ExternalStream(handle, device=device) if handle else cuda.default_stream(device)
             self._last = last = handle, device, stream
-        return streams.use(torch, last[2], device)
+        return _use(torch, last[2], device)
 
     def prepare(self, device: int) -> None:
         """Empty the caching allocators, as ``torch.cuda.graph`` does."""
@@ -171,3 +171,55 @@ class Torch(Framework):
         return observe_collectives(
             self.torch, note, lambda tensor: tensor.device.type != "cpu" and capturing()
         )
+
+
+# ---- by torch's functions in C where it has them: those make no objects ------------------------
+
+
+def _current(torch: Any, device: int | None) -> tuple[int, int]:
+    """Return handle and device of the current stream, on the given or the current device."""
+    native = torch._C
+    if device is None:
+        ask = getattr(native, "_cuda_getDevice", None)
+        device = int(torch.cuda.current_device() if ask is None else ask())
+    ask = getattr(native, "_cuda_getCurrentRawStream", None)
+    return int(torch.cuda.current_stream(device).cuda_stream if ask is None else ask(device)), device
+
+
+def _is_torchs_own(torch: Any, handle: int, device: int) -> bool:
+    """Return True if a handle is that of the current stream of a device, and torch has made that stream.
+
+    The number of such a stream is odd; that of any other is 0 or the handle (c10/cuda/CUDAStream.cpp).
+    """
+    ask = getattr(torch._C, "_cuda_getCurrentStream", None)
+    if ask is None or handle != _current(torch, device)[0]:
+        return False
+    number = ask(device)[0]
+    return bool(number % 2) and number != handle
+
+
+def _use(torch: Any, stream: Any, device: int) -> Undo:
+    """Make a stream the current one on its device, and that device the current one."""
+    native = torch._C
+    put = getattr(native, "_cuda_setStream", None)
+    if put is None:
+        put, stream = torch.cuda.set_stream, {"stream": stream}
+        before = partial(put, stream=torch.cuda.current_stream(device))
+    else:
+        number, index, kind = native._cuda_getCurrentStream(device)
+        before = partial(put, stream_id=number, device_index=index, device_type=kind)
+        index, kind = stream.device_index, stream.device_type
+        stream = {"stream_id": stream.stream_id, "device_index": index, "device_type": kind}
+    ask = getattr(native, "_cuda_getDevice", None)
+    device_before = int(torch.cuda.current_device() if ask is None else ask())
+
+    def undo() -> None:
+        before()  # sets its device as well
+        torch.cuda.set_device(device_before)
+
+    try:
+        put(**stream)
+        return before if device_before == device else undo
+    except BaseException:
+        undo()
+        raise

@@ -120,7 +120,7 @@ def begin_without_abandoning() -> None:
 def error_of(change: Callable[..., Any]) -> Callable[[], None]:
     """Let errors be made from other facts."""
     return lambda: replace(
-        room("driver"),
+        room("errors"),
         "call_failed",
         lambda failed: lambda name, call, code, *more: change(failed, name, call, code, *more),
     )

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable, Hashable, Iterable, Sequence, Sized
 from typing import NamedTuple
 
-from .launch import SetFunction
+from .answers import SetFunction
 
 _WORD = 8
 

@@ -11,10 +11,8 @@ import accelerator_graph._interpreter as interpreter
 
 from ..._interpreter.sure_exit import Between
 from ...errors import DriverError
-from .._shared.codes import CAPTURE_MODES, NOT_READY, SPECIAL_STREAMS
-from .._shared.keeping import ASKED
+from .._shared import ASKED, CAPTURE_MODES, NOT_READY, SPECIAL_STREAMS
 from ..base import LaunchFunction
-from .errors import call_broke, call_failed
 from .hot_calls import HotCalls, Relaxed, hot_calls
 from .probe import import_driver, version_text
 
@@ -217,10 +215,14 @@ class Driver:
 
     def failed(self, function: str, code: Any) -> NoReturn:
         """Raise the error for a code that is not success."""
+        from .errors import call_failed
+
         raise call_failed(self.name, function, code)
 
     def broke(self, function: str, error: Exception) -> NoReturn:
         """Raise the error for an exception that the binding raised."""
+        from .errors import call_broke
+
         ours = call_broke(self.name, function, error, self._version())
         if ours is None:
             raise error

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from ...errors import DriverError, UnsupportedError, driver_error
-from .._shared.codes import reasons
+from .._shared import reasons
 
 _DEVICE_LOST = (214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911)
 _REASONS = reasons(_DEVICE_LOST)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
-from .._shared.codes import SPECIAL_STREAMS
+from .._shared import SPECIAL_STREAMS
 from ..base import LaunchFunction, SameContext
 from .driver import Driver, Executable
 

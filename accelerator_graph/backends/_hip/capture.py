@@ -9,8 +9,7 @@ from weakref import ref
 
 from ..._interpreter.process import Identity, this_thread
 from ...errors import AcceleratorGraphError, DriverError
-from .._shared.codes import ILLEGAL_STATE, PER_THREAD_STREAM, no_graph
-from .._shared.keeping import keep
+from .._shared import ILLEGAL_STATE, PER_THREAD_STREAM, keep, no_graph
 from ..base import CaptureMode
 from .driver import Driver, Graph, Handle
 

@@ -9,9 +9,7 @@ from typing import Any, NoReturn
 
 from ..._interpreter.sure_exit import Between
 from ...errors import DriverError, UnsupportedError
-from .._shared.codes import NOT_READY, SPECIAL_STREAMS
-from .._shared.keeping import ASKED, keep
-from .errors import call_failed
+from .._shared import ASKED, NOT_READY, SPECIAL_STREAMS, keep
 from .library import Library, import_hip, prepare
 
 _EXTERNAL = 1  # hipEventRecordExternal
@@ -150,6 +148,8 @@ class Driver:
 
     def failed(self, function: str, code: int) -> NoReturn:
         """Raise the error for a code that is not success, and clear it in the runtime."""
+        from .errors import call_failed
+
         self.clear()
         raise call_failed(
             self.name, function, code, self.api.hipError_t, self.function("hipGetErrorString")(code)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import DriverError, driver_error
-from .._shared.codes import reasons
+from .._shared import reasons
 
 _DEVICE_LOST = (214, 220, 700, 702, 710, 719)
 _REASONS = reasons(_DEVICE_LOST)

@@ -13,7 +13,7 @@ from ctypes import byref, c_size_t, c_void_p
 from typing import Any, NamedTuple
 
 from ...errors import DriverError, Reason, UnsupportedError, explain
-from .._shared.codes import LEGACY_STREAMS
+from .._shared import LEGACY_STREAMS
 from .driver import Driver, Handle
 
 _DEVICES_TOGETHER = 7_02_00000

@@ -13,7 +13,7 @@ from ctypes import addressof, c_void_p
 from functools import partial
 
 from ...errors import CaptureError, DriverError
-from .._shared.codes import PER_THREAD_STREAM, SPECIAL_STREAMS
+from .._shared import PER_THREAD_STREAM, SPECIAL_STREAMS
 from ..base import LaunchFunction, SameStream
 from .driver import Driver
 from .runs import Executable

@@ -8,7 +8,7 @@ from ctypes import Array, byref, c_size_t, c_void_p
 from itertools import pairwise
 
 from ..._interpreter.sure_exit import Between
-from .._shared.keeping import keep
+from .._shared import keep
 from .driver import Driver
 
 Edge = tuple[int, int]

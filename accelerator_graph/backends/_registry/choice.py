@@ -9,7 +9,7 @@ from typing import Any
 
 from ..._interpreter.exceptions import raises_again, text_of
 from ..._interpreter.process import after_fork
-from ..._plugins.catalogue import Catalogue
+from ..._plugins import Catalogue
 from ...errors import AcceleratorGraphError, BackendContractError, BackendError, BackendUnavailableError
 from ..base import Backend
 from .instances import Instances, reason_of

@@ -16,9 +16,8 @@ from ...backends.base import (
     LaunchFunction,
     Lends,
 )
-from ...errors import AcceleratorGraphError, CaptureError
+from ...errors import AcceleratorGraphError, CaptureError, DriverError
 from ..base import FrameworkRecorder, PoolId, Undo
-from .errors import as_driver_error
 from .pools import instead, spend, usable
 from .recording import Executable, Recording, decides_itself, new_graph, offsets
 
@@ -80,7 +79,7 @@ class TorchRecorder(FrameworkRecorder):
             try:
                 recording.torch_graph.capture_begin(pool=self.pool, capture_error_mode=mode)
             except RuntimeError as error:
-                raise as_driver_error(error, self.backend, "capture_begin") from error
+                raise _driver_error(error, self.backend, "capture_begin") from error
             recording.routed = True
         except BaseException as error:
             # the driver is asked last: if it refuses, torch's allocator is in the pool already
@@ -115,7 +114,7 @@ class TorchRecorder(FrameworkRecorder):
                 else:
                     _end_without_warning(recording.torch_graph)
             except RuntimeError as error:
-                raise as_driver_error(error, self.backend, "capture_end") from error
+                raise _driver_error(error, self.backend, "capture_end") from error
             handle = recording.torch_graph.raw_cuda_graph()
             recording.handle = self.backend.borrow_graph(handle, recording.stream)
         except BaseException:
@@ -191,7 +190,7 @@ class TorchRecorder(FrameworkRecorder):
                 graph.instantiate()
             handle = graph.raw_cuda_graph_exec()
         except RuntimeError as error:
-            raise as_driver_error(error, self.backend, "instantiate") from error
+            raise _driver_error(error, self.backend, "instantiate") from error
         executable = Executable(recording, self.backend.borrow_executable(handle, recording.handle))
         recording.executable = executable
         return executable
@@ -219,7 +218,7 @@ class TorchRecorder(FrameworkRecorder):
             with self.backend.relaxed_for(recording.handle):
                 recording.torch_graph.reset()
         except RuntimeError as error:
-            raise as_driver_error(error, self.backend, "reset") from error
+            raise _driver_error(error, self.backend, "reset") from error
         self.pool = self._given = (0, 0)  # they may have kept a MemPool alive
 
     def replay(self, executable: Executable, stream: Any) -> None:
@@ -261,7 +260,7 @@ class TorchRecorder(FrameworkRecorder):
             if after is not None:
                 executable.needs_torch = after != before
         except RuntimeError as error:
-            raise as_driver_error(error, self.backend, "replay") from error
+            raise _driver_error(error, self.backend, "replay") from error
         finally:
             if undo is not None:
                 undo()
@@ -328,6 +327,12 @@ class TorchRecorder(FrameworkRecorder):
     def handle_int(self, obj: Any) -> int:
         """Return the driver's handle."""
         return self.backend.handle_int(obj.handle if isinstance(obj, Recording | Executable) else obj)
+
+
+def _driver_error(error: RuntimeError, backend: Lends, call: str) -> DriverError:
+    from .errors import as_driver_error
+
+    return as_driver_error(error, backend, call)
 
 
 def _end_without_warning(graph: Any) -> None:

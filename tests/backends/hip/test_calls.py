@@ -70,8 +70,8 @@ def test_what_is_taken_from_hip_python_is_there(binding):
 
 
 def test_numbers_that_the_backend_knows_are_those_of_hip_python(binding):
+    from accelerator_graph.backends import _shared as codes
     from accelerator_graph.backends._hip import capture, driver
-    from accelerator_graph.backends._shared import codes
 
     assert [int(each) for each in binding.hipStreamCaptureStatus] == [0, 1, 2]
     modes = binding.hipStreamCaptureMode.__members__
