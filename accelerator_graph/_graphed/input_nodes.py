@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 from operator import eq
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._core.streams import Stream
 from ..api import Graph
-from ..backends.base import Recorder
+from ..backends.base import Capability, Recorder
 from ..errors import DriverError
 from .arrays import ArrayType
 from .patches import addresses, patches
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 _SOURCE = (1, 0)
 """The block and the offset of the address that a copy reads from."""
+
+_BRANCHES = 4
+"""On how many branches the copies are."""
 
 
 class InputNode(NamedTuple):
@@ -62,6 +66,10 @@ class InputNodes:
         if type(stream._backend).node_setter is not Recorder.node_setter:
             for i in indices:
                 self._add(i, leaves[i], statics[i], array_types[i])
+        branches = min(_BRANCHES, len(self._nodes)) - 1
+        if Capability.EVENTS not in stream._backend.capabilities(stream.device):
+            branches = 0
+        self._branches = [Stream(backend=stream.backend, like=stream) for _ in range(branches)]
         self.arguments = {node.argument for node in self._nodes}
         """The arguments that are copied by nodes."""
         self._sources = addresses([0] * len(self._nodes))
@@ -81,10 +89,15 @@ class InputNodes:
             self._nodes.append(InputNode(i, address, altered, address(static), nbytes, array_type))
 
     def record(self, stream: Stream, leaves: Leaves) -> None:
-        """Record the copies, as the first work of a capture."""
-        for node in self._nodes:
+        """Record the copies, as the first work of a capture, on branches that it joins again."""
+        branches = self._branches
+        for each in branches:
+            each.wait(stream)
+        for node, each in zip(self._nodes, cycle([stream, *branches])):
             source = node.address(leaves[node.argument])
-            stream._backend.copy(stream._native, node.static, source, node.nbytes)
+            stream._backend.copy(each._native, node.static, source, node.nbytes)
+        for each in branches:
+            stream.wait(each)
 
     def connect(self, graph: Graph) -> bool:
         """Find the nodes in the executable. Return False if their sources can't be changed."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Word = tuple[int, int, int, int]
 """The block and the offset of an address, the number of the array, and the distance from its beginning."""
 
-_MOST_ARRAYS = 64
+_MOST_ARRAYS = 128
 
 
 def addresses(values: Iterable[int]) -> array[int]:
