@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
-from operator import eq
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._core.streams import Stream
@@ -13,7 +12,7 @@ from ..api import Graph
 from ..backends.base import Capability, Recorder
 from ..errors import DriverError
 from .arrays import ArrayType
-from .patches import addresses, patches
+from .patches import Memory, addresses, patches
 from .signature import Leaves
 
 if TYPE_CHECKING:
@@ -79,6 +78,9 @@ class InputNodes:
         self._enabled: list[bool | None] = [True] * len(self._nodes)
         """Whether later runs have each node; None if an interrupt has left that unknown."""
         self._statics = [node.static for node in self._nodes]
+        self._sizes = [node.nbytes for node in self._nodes]
+        self._own = [(node.static, node.static + node.nbytes) for node in self._nodes]
+        self._memory = Memory(self._own)
         self.patches: Patches | None = None
         """What has the nodes read elsewhere in C."""
 
@@ -115,10 +117,8 @@ class InputNodes:
         self._enablers = [each.enable for each in settable]
         if len(settable) < len(self._nodes):
             return False
-        sizes = [node.nbytes for node in self._nodes]
-        own = [(start, start + nbytes) for start, nbytes in zip(self._statics, sizes, strict=True)]
         words = [(each, [(*_SOURCE, number, 0)]) for number, each in enumerate(settable)]
-        self.patches = patches(self._sources, sizes, self._statics, 1, own, words)
+        self.patches = patches(self._sources, self._sizes, self._statics, 1, self._own, words)
         return True
 
     def read_from(self, leaves: Leaves) -> None:
@@ -134,9 +134,10 @@ class InputNodes:
                 if address == node.static and self._enable(number, wanted=False):
                     continue
                 self._enable(number, wanted=True)
-                if address not in (0, node.static) and self._set(number, address):
+                own = address == 0 or self._memory.has(address, node.nbytes)
+                if not own and self._set(number, address):
                     sources[number] = address
-                else:
+                else:  # another copy may write there first
                     leaf = leaves[node.argument]
                     copy = node.array_type.empty_like(leaf)  # freed in the order of the stream
                     node.array_type.assign(copy, leaf)
@@ -148,7 +149,7 @@ class InputNodes:
 
     def _move(self, given: array[int]) -> bool:
         """Have all nodes read at these addresses; return False if that can't be done at once."""
-        in_place = any(map(eq, given, self._statics))
+        in_place = any(map(self._memory.has, given, self._sizes))
         return self.patches is not None and not in_place and self.patches.move(given)
 
     def _set(self, number: int, address: int) -> bool:

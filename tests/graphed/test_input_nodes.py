@@ -181,3 +181,19 @@ def test_the_static_array_itself_is_not_copied(device):
     for x in (static, static, dense(3, 4), static, dense(5, 6)):
         contents = x.tolist()
         assert f(x).tolist() == [2 * each for each in contents]
+
+
+def test_the_static_array_of_another_argument():
+    """Which that argument's copy would overwrite first."""
+    kept = []
+
+    def function(x, y):
+        kept[:] = [x, y]
+        return x + x + y
+
+    f = ag.graphed(function, warmup=0, inputs="node")
+    assert f(dense(1, 2), dense(10, 20)).tolist() == [12, 24]
+    one, other = kept
+    for x, y in ((dense(3, 4), one), (dense(5, 6), one), (other, one), (one, dense(7, 8)), (other, one)):
+        expected = (2 * x.data + y.data).tolist()
+        assert f(x, y).tolist() == expected
