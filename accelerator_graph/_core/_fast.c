@@ -15,7 +15,7 @@
 #endif
 
 /* As in extension.py. Raise both whenever Python can't work with the extension that was built before. */
-#define VERSION 2
+#define VERSION 3
 
 typedef int (*launch_function)(void *executable, void *stream);
 typedef int (*current_function)(void **context);
@@ -50,9 +50,9 @@ let_go(PyObject *op)
 #include "fast_patches_type.h"
 #include "fast_launch.h"
 #include "fast_launcher.h"
+#include "fast_layout.h"
 #include "fast_follower.h"
 #include "fast_method.h"
-#include "fast_layout.h"
 #include "fast_guard.h"
 #include "fast_repeat.h"
 #include "fast_guard_type.h"

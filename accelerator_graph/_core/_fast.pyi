@@ -86,6 +86,8 @@ class Follower:
         launchers: dict[int, Callable[[], None]],
         missing: Callable[[int], Callable[[], None]],
         current: Callable[[], int],
+        *,
+        exchange: tuple[type, int, int] = ...,
     ) -> None: ...
     @overload
     def __init__(
@@ -94,6 +96,7 @@ class Follower:
         missing: Callable[[int], Callable[[], None]],
         current: Callable[[Any], int],
         argument: object,
+        exchange: tuple[type, int, int] = ...,
     ) -> None: ...
     def __call__(self) -> None: ...
 

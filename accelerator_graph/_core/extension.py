@@ -17,7 +17,7 @@ from .._interpreter.environment import variable
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 SWITCH = "ACCELERATOR_GRAPH_PURE_PYTHON"
-VERSION = 2
+VERSION = 3
 """As in `_fast.c`. Raise both whenever Python can't work with the extension that was built before."""
 
 

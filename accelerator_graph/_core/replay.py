@@ -245,7 +245,12 @@ class Runner:
             (launchers.get(handle) or missing(handle))()
 
         ask = framework.current_handle(device)
-        return launch if fast is None or ask is None else fast.Follower(launchers, missing, *ask)
+        if fast is None or ask is None:
+            return launch
+        exchange = framework.work_stream(device)
+        if exchange is None:
+            return fast.Follower(launchers, missing, *ask)
+        return fast.Follower(launchers, missing, *ask, exchange=exchange)
 
     def bind(self, stream: Stream, keeps: object) -> Callable[[], None]:
         """Return a callable that launches on this stream, and keeps an object alive."""

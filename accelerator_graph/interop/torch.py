@@ -17,6 +17,8 @@ from ._torch import streams
 from ._torch.pools import contents, spend
 from .base import Framework, PoolId, Undo
 
+_DLPACK_CUDA, _DLPACK_ROCM = 2, 10
+
 
 def _lends(backend: Backend) -> TypeGuard[Lends]:
     """Return True if torch can record a backend's captures: `isinstance` is slow for classes of `abc`."""
@@ -76,6 +78,11 @@ class Torch(Framework):
         """Return torch's raw getter."""
         getter = getattr(sys.modules["torch"]._C, "_cuda_getCurrentRawStream", None)
         return None if getter is None else (getter, device)
+
+    def work_stream(self, device: int) -> tuple[type, int, int]:
+        """Return the type of tensors, and the device."""
+        torch = self.torch
+        return torch.Tensor, _DLPACK_ROCM if torch.version.hip else _DLPACK_CUDA, device
 
     def keeps_stream(self, handle: int, device: int) -> bool:
         """Return True for the streams that torch makes, which it never destroys.

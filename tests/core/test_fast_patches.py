@@ -404,7 +404,7 @@ def test_refuses_what_it_can_not_change(fast, vendor, nodes_in_c, bench):
         ({"captured": array("Q", [1, 2, 3, 4])}, ValueError, "a size for each array"),
         ({"own": array("Q", [1])}, ValueError, "pairs for ranges"),
         ({"now": bytes(24)}, BufferError, "not writable|read-only"),
-        ({"now": array("Q", range(65))}, ValueError, "at most 64 arrays"),
+        ({"now": array("Q", range(129))}, ValueError, "at most 128 arrays"),
         ({"alignment": 0}, ValueError, "an alignment of at least 1"),
         ({"nodes": ((0, *node[1:]),)}, ValueError, "function must be the address"),
         ({"nodes": ((*node[:4], ((8, 3, 0),)),)}, ValueError, "there is no array 3"),
