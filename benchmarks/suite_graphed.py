@@ -1,7 +1,9 @@
 """Calls of a captured function with 20 operations on 4 small arrays, with torch."""
 
+import _native
 from _measure import loop
 from _peers import torch_on_gpu
+from _scene import scene_of
 
 import accelerator_graph as ag
 
@@ -11,6 +13,8 @@ NODES = "accelerator_graph: graphed, static outputs, inputs as nodes that stay"
 BOUND = "accelerator_graph: graphed, static outputs, inputs bound that stay"
 NODES_MOVED = "accelerator_graph: graphed, static outputs, inputs as nodes, one of which moves"
 BOUND_MOVED = "accelerator_graph: graphed, static outputs, inputs bound, one of which moves"
+LAUNCH = "C loop: the launch of such a graph"
+LAUNCH_MOVED = "C loop: one of its copies told to read elsewhere, and the launch"
 TORCHS = "torch: make_graphed_callables"
 
 
@@ -37,6 +41,7 @@ def measure(plan):
             elif not torch.allclose(found, expected):
                 raise RuntimeError(f"{name} gives another result")
         runs = {name: loop(lambda call=call: call(*inputs)) for name, call in variants.items()}
+        runs |= plan.tried(LAUNCH_MOVED, _in_c, plan, inputs) or {}
         wait = torch.cuda.synchronize
         times = plan.compare("20 operations", None, runs, BY_HAND, calls=20, seconds=6, between=wait)
         if STATIC in times and TORCHS in times:
@@ -54,6 +59,37 @@ def measure(plan):
                 pairs = zip(times[moves], times[stays], strict=True)
                 more = [(patched[""] - not_patched[""]) / 1000 for patched, not_patched in pairs]
                 plan.goal(f"{moves}, more than if it stays", more, 1, unit="us")
+                if LAUNCH in times and LAUNCH_MOVED in times:
+                    floor = [
+                        (moved[""] - stayed[""]) / 1000
+                        for moved, stayed in zip(times[LAUNCH_MOVED], times[LAUNCH], strict=True)
+                    ]
+                    beyond = [ours - driver for ours, driver in zip(more, floor, strict=True)]
+                    plan.goal(f"{moves}, more than if it stays, beyond the loop in C", beyond, 1, unit="us")
+
+
+def _in_c(plan, inputs):
+    """Return the driver's own part of the calls with nodes: its launch, alone and with a source set first."""
+    graphed = ag.graphed(step, outputs="static", inputs="node")
+    _settled(graphed, inputs)
+    (recorded,) = graphed._cache.graphs.values()
+    runner = recorded.graph._runner
+    captured, executable = runner.captured, runner.executable
+    setter = captured.recorder.node_setter(captured.value, executable.value, 0)
+    address, arguments = setter.function.address, setter.function.arguments
+    launch, stream = scene_of(plan.backend).launch, ag.current_stream().handle
+    handle, node, parameters, context = arguments
+    two = inputs[0], inputs[0].clone()
+    places = _native.pointers([each.data_ptr() for each in two])
+    where = launch, address, handle, stream, node, parameters, context, setter.address_of(1, 0), places
+
+    def launched(calls, _keeps=graphed):
+        return _native.run("loop", launch, handle, stream, calls)
+
+    def moved(calls, _keeps=(graphed, setter, two)):
+        return _native.run("loop_set", *where, calls)
+
+    return {LAUNCH: launched, LAUNCH_MOVED: moved}
 
 
 def _moving(call):
