@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph.backends.base import Capability
 from accelerator_graph.errors import driver_error
 from graphed.fakes import Tensor, calls
 
@@ -197,3 +198,21 @@ def test_the_static_array_of_another_argument():
     for x, y in ((dense(3, 4), one), (dense(5, 6), one), (other, one), (one, dense(7, 8)), (other, one)):
         expected = (2 * x.data + y.data).tolist()
         assert f(x, y).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        pytest.param(True, [set(), set(), set(), set(), {0}, {1}, {2, 3, 4, 5}], id="events"),
+        pytest.param(False, [set(), {0}, {1}, {2}, {3}, {4}, {5}], id="no events"),
+    ],
+)
+def test_the_copies_are_on_branches_where_streams_can_wait(device, monkeypatch, events, expected):
+    able = device.capabilities(0)
+    if not events:
+        monkeypatch.setattr(type(device), "capabilities", lambda self, ordinal: able - {Capability.EVENTS})
+    f = ag.graphed(lambda *xs: xs[0] + xs[-1], warmup=0, inputs="node")
+    assert f(*(dense(i) for i in range(6))).tolist() == [5]
+    (recorded,) = f._cache.graphs.values()
+    found = recorded.graph.describe()
+    assert [{edge.source for edge in found.edges if edge.target == node} for node in range(7)] == expected
