@@ -103,6 +103,7 @@ class InputNodes:
 
     def connect(self, graph: Graph) -> bool:
         """Find the nodes in the executable. Return False if their sources can't be changed."""
+        self._branches = []  # the capture has ended
         if not self._nodes:
             return True
         graph.instantiate()
