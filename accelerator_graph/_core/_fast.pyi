@@ -87,7 +87,7 @@ class Follower:
         missing: Callable[[int], Callable[[], None]],
         current: Callable[[], int],
         *,
-        exchange: tuple[type, int, int] = ...,
+        exchange: tuple[type, int, int] | tuple[()] = ...,
     ) -> None: ...
     @overload
     def __init__(
@@ -96,7 +96,7 @@ class Follower:
         missing: Callable[[int], Callable[[], None]],
         current: Callable[[Any], int],
         argument: object,
-        exchange: tuple[type, int, int] = ...,
+        exchange: tuple[type, int, int] | tuple[()] = ...,
     ) -> None: ...
     def __call__(self) -> None: ...
 

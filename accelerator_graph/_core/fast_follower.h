@@ -89,7 +89,7 @@ follower_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     int device_type = 0, device = 0;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO|OO!:Follower", names, &PyDict_Type, &launchers,
                                      &missing, &current, &argument, &PyTuple_Type, &exchange)
-        || (exchange != NULL && !PyArg_ParseTuple(exchange, "Oii:Follower", &arrays, &device_type, &device)))
+        || (exchange != NULL && !PyArg_ParseTuple(exchange, "|Oii:Follower", &arrays, &device_type, &device)))
         return NULL;
     Exchange *functions = arrays == NULL ? NULL : exchange_of(arrays);
     if (functions == NULL)

@@ -247,10 +247,9 @@ class Runner:
         ask = framework.current_handle(device)
         if fast is None or ask is None:
             return launch
-        exchange = framework.work_stream(device)
-        if exchange is None:
-            return fast.Follower(launchers, missing, *ask)
-        return fast.Follower(launchers, missing, *ask, exchange=exchange)
+        exchange = framework.work_stream(device) or ()
+        follow: Callable[[], None] = fast.Follower(launchers, missing, *ask, exchange=exchange)
+        return follow
 
     def bind(self, stream: Stream, keeps: object) -> Callable[[], None]:
         """Return a callable that launches on this stream, and keeps an object alive."""

@@ -88,7 +88,9 @@ def test_the_current_stream_that_dlpack_tells_is_not_asked_for(fast, vendor):
     assert asked == [1] * 5
 
 
-@pytest.mark.parametrize("arrays", [int, type("Newer", (), {"__dlpack_c_exchange_api__": exchange(never, 2)})])
+@pytest.mark.parametrize(
+    "arrays", [int, type("Newer", (), {"__dlpack_c_exchange_api__": exchange(never, 2)})]
+)
 def test_types_that_tell_no_current_stream(fast, vendor, arrays):
     owner = Owner(vendor)
     launchers = {7: launcher_of(fast, owner, never, stream=7)}
