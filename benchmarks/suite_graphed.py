@@ -92,14 +92,13 @@ def _in_c(plan, inputs):
     return {LAUNCH: launched, LAUNCH_MOVED: moved}
 
 
-def _moving(call):
-    """Return a function that gives a copy of the first array, which one node reads, at every other call."""
-    copies = {}
+def _moving(call, first):
+    """Return a function that gives another array than the first, which one node reads, at every other call."""
+    two = [first, first.clone()]
 
-    def with_another(first, *rest):
-        other = copies.setdefault(id(first), [first, first.clone()])
-        other.reverse()
-        return call(other[0], *rest)
+    def with_another(_, *rest):
+        two.reverse()
+        return call(two[0], *rest)
 
     return with_another
 
@@ -137,7 +136,7 @@ def _variants(plan, torch, inputs):
         "accelerator_graph: graphed, copied outputs": ag.graphed(step, outputs="copy"),
     }
     for name, way in ((NODES_MOVED, "node"), (BOUND_MOVED, "bind")):
-        variants[name] = _moving(ag.graphed(step, outputs="static", inputs=way))
+        variants[name] = _moving(ag.graphed(step, outputs="static", inputs=way), inputs[0])
     samples = tuple(each.clone() for each in inputs)
     for name, module in (("torch", torch.cuda), ("accelerator_graph", ag)):
         what = f"{name}: make_graphed_callables"
