@@ -92,13 +92,12 @@ def _in_c(plan, inputs):
     return {LAUNCH: launched, LAUNCH_MOVED: moved}
 
 
-def _moving(call, first):
-    """Return a function that gives another array than the first, which one node reads, at every other call."""
-    two = [first, first.clone()]
+def _in_turn(call, firsts):
+    """Return a function that passes one array after another as the first, which one node reads."""
 
     def with_another(_, *rest):
-        two.reverse()
-        return call(two[0], *rest)
+        firsts.reverse()
+        return call(firsts[0], *rest)
 
     return with_another
 
@@ -131,12 +130,12 @@ def _variants(plan, torch, inputs):
         "by hand, the output cloned": by_hand_cloned,
         "eager": step,
         STATIC: ag.graphed(step, outputs="static"),
-        NODES: ag.graphed(step, outputs="static", inputs="node"),
-        BOUND: ag.graphed(step, outputs="static", inputs="bind"),
         "accelerator_graph: graphed, copied outputs": ag.graphed(step, outputs="copy"),
     }
-    for name, way in ((NODES_MOVED, "node"), (BOUND_MOVED, "bind")):
-        variants[name] = _moving(ag.graphed(step, outputs="static", inputs=way), inputs[0])
+    two = inputs[0], inputs[0].clone()
+    for stays, moves, way in ((NODES, NODES_MOVED, "node"), (BOUND, BOUND_MOVED, "bind")):
+        for name, firsts in ((stays, [inputs[0]]), (moves, [*two])):
+            variants[name] = _in_turn(ag.graphed(step, outputs="static", inputs=way), firsts)
     samples = tuple(each.clone() for each in inputs)
     for name, module in (("torch", torch.cuda), ("accelerator_graph", ag)):
         what = f"{name}: make_graphed_callables"
