@@ -17,7 +17,7 @@ from ._torch import streams
 from ._torch.pools import contents, spend
 from .base import Framework, PoolId, Undo
 
-_DLPACK_CUDA, _DLPACK_ROCM = 2, 10
+_DLPACK_CUDA = 2
 
 
 def _lends(backend: Backend) -> TypeGuard[Lends]:
@@ -79,10 +79,10 @@ class Torch(Framework):
         getter = getattr(sys.modules["torch"]._C, "_cuda_getCurrentRawStream", None)
         return None if getter is None else (getter, device)
 
-    def work_stream(self, device: int) -> tuple[type, int, int]:
-        """Return the type of tensors, and the device."""
+    def work_stream(self, device: int) -> tuple[type, int, int] | None:
+        """Return the type of tensors, and the device; None on ROCm, where nobody has seen it right."""
         torch = self.torch
-        return torch.Tensor, _DLPACK_ROCM if torch.version.hip else _DLPACK_CUDA, device
+        return None if torch.version.hip else (torch.Tensor, _DLPACK_CUDA, device)
 
     def keeps_stream(self, handle: int, device: int) -> bool:
         """Return True for the streams that torch makes, which it never destroys.
