@@ -160,6 +160,8 @@ class Patches:
 
         Return False if the driver refuses: nothing has changed then, or some present addresses are 0.
         """
+    def move_apart(self, addresses: array[int], /) -> bool:
+        """As `move`; also False if an array shares memory with another one or with `own`."""
 
 @final
 class Guard:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .._core.side_streams import give_back, take_branches
 from .._core.streams import Stream
 from ..api import Graph
 from ..backends.base import Capability, Recorder
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 _SOURCE = (1, 0)
 """The block and the offset of the address that a copy reads from."""
 
-_BRANCHES = 4
-"""On how many branches the copies are."""
+_BRANCHES, _COPIES = 4, 4
+"""The most branches for the copies, and how many copies are worth one: a small copy takes the device about
+as long as a branch takes the launch."""
 
 
 class InputNode(NamedTuple):
@@ -65,19 +67,20 @@ class InputNodes:
         if type(stream._backend).node_setter is not Recorder.node_setter:
             for i in indices:
                 self._add(i, leaves[i], statics[i], array_types[i])
-        branches = min(_BRANCHES, len(self._nodes)) - 1
+        branches = min(_BRANCHES, len(self._nodes) // _COPIES)
         if Capability.EVENTS not in stream._backend.capabilities(stream.device):
-            branches = 0
-        self._branches = [Stream(backend=stream.backend, like=stream) for _ in range(branches)]
-        self.arguments = {node.argument for node in self._nodes}
-        """The arguments that are copied by nodes."""
+            branches = 1
+        self._branches = take_branches(stream, branches - 1)
+        self.arguments = {node.argument: number for number, node in enumerate(self._nodes)}
+        """The arguments that are copied by nodes, and which node that is."""
         self._sources = addresses([0] * len(self._nodes))
         """Where each node reads; 0 if that is not known, or a copy."""
         self._setters: list[Callable[[int], None]] = []
         self._enablers: list[Callable[[bool], None] | None] = []
         self._enabled: list[bool | None] = [True] * len(self._nodes)
         """Whether later runs have each node; None if an interrupt has left that unknown."""
-        self._statics = [node.static for node in self._nodes]
+        self.statics = addresses(node.static for node in self._nodes)
+        """The addresses of their static arrays."""
         self._sizes = [node.nbytes for node in self._nodes]
         self._own = [(node.static, node.static + node.nbytes) for node in self._nodes]
         self._memory = Memory(self._own)
@@ -103,7 +106,7 @@ class InputNodes:
 
     def connect(self, graph: Graph) -> bool:
         """Find the nodes in the executable. Return False if their sources can't be changed."""
-        self._branches = []  # the capture has ended
+        give_back(self._branches)  # the capture has ended
         if not self._nodes:
             return True
         graph.instantiate()
@@ -119,13 +122,17 @@ class InputNodes:
         if len(settable) < len(self._nodes):
             return False
         words = [(each, [(*_SOURCE, number, 0)]) for number, each in enumerate(settable)]
-        self.patches = patches(self._sources, self._sizes, self._statics, 1, self._own, words)
+        self.patches = patches(self._sources, self._sizes, self.statics, 1, self._own, words)
         return True
 
     def read_from(self, leaves: Leaves) -> None:
         """Have the next run read these arrays."""
-        sources = self._sources
         given = addresses([_address(node, leaves[node.argument]) for node in self._nodes])
+        self.read_at(given, leaves)
+
+    def read_at(self, given: array[int], leaves: Leaves) -> None:
+        """Have the next run read arrays at these addresses, or copies of those with address 0."""
+        sources = self._sources
         if 0 not in given and (given == sources or self._move(given)):
             return
         for number, node in enumerate(self._nodes):
@@ -150,8 +157,7 @@ class InputNodes:
 
     def _move(self, given: array[int]) -> bool:
         """Have all nodes read at these addresses; return False if that can't be done at once."""
-        in_place = any(map(self._memory.has, given, self._sizes))
-        return self.patches is not None and not in_place and self.patches.move(given)
+        return self.patches is not None and self.patches.move_apart(given)
 
     def _set(self, number: int, address: int) -> bool:
         try:

@@ -235,6 +235,14 @@ def test_moves_from_python(bench):
             bench.patches.move(wrong)
 
 
+@pytest.mark.parametrize("third", [4096, 8192 + SIZE - 16, 1 << 20, (1 << 20) - SIZE + 16, 16392, 0])
+def test_moves_from_python_what_shares_no_memory(bench, third):
+    assert bench.patches.move_apart(array("Q", [4096, 8192, third])) is False
+    assert bench.sets == [0, 0]
+    assert bench.patches.move_apart(array("Q", [4096, 8192, 16384])) is True
+    assert bench.set_to[1][2] == 16384
+
+
 def test_passes_a_context(fast, vendor, nodes_in_c):
     bench = Bench(fast, vendor, nodes_in_c, in_context=99)
     assert bench(4096, 8192, 16384) == (RESULT,)

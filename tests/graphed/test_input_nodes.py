@@ -203,8 +203,8 @@ def test_the_static_array_of_another_argument():
 @pytest.mark.parametrize(
     ("events", "expected"),
     [
-        pytest.param(True, [set(), set(), set(), set(), {0}, {1}, {2, 3, 4, 5}], id="events"),
-        pytest.param(False, [set(), {0}, {1}, {2}, {3}, {4}, {5}], id="no events"),
+        pytest.param(True, [set(), set(), {0}, {1}, {2}, {3}, {4}, {5}, {6, 7}], id="events"),
+        pytest.param(False, [set(), {0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}], id="no events"),
     ],
 )
 def test_the_copies_are_on_branches_where_streams_can_wait(device, monkeypatch, events, expected):
@@ -212,7 +212,22 @@ def test_the_copies_are_on_branches_where_streams_can_wait(device, monkeypatch, 
     if not events:
         monkeypatch.setattr(type(device), "capabilities", lambda self, ordinal: able - {Capability.EVENTS})
     f = ag.graphed(lambda *xs: xs[0] + xs[-1], warmup=0, inputs="node")
-    assert f(*(dense(i) for i in range(6))).tolist() == [5]
+    assert f(*(dense(i) for i in range(8))).tolist() == [7]
     (recorded,) = f._cache.graphs.values()
     found = recorded.graph.describe()
-    assert [{edge.source for edge in found.edges if edge.target == node} for node in range(7)] == expected
+    assert [{edge.source for edge in found.edges if edge.target == node} for node in range(9)] == expected
+
+
+def test_the_streams_of_branches_are_used_again(device, monkeypatch):
+    create, made = type(device).create_stream, []
+
+    def create_stream(self, *args, **how):
+        made.append(create(self, *args, **how))
+        return made[-1]
+
+    monkeypatch.setattr(type(device), "create_stream", create_stream)
+    for inputs in ("copy", "copy", "node", "node", "node"):
+        f = ag.graphed(lambda *xs: xs[0] + xs[-1], warmup=0, inputs=inputs)
+        assert f(*(dense(i) for i in range(8))).tolist() == [7]
+        made.append(None)
+    assert [each is None for each in made[made.index(None) :]] == [True, True, False, True, True, True]
