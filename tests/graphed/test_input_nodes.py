@@ -231,3 +231,15 @@ def test_the_streams_of_branches_are_used_again(device, monkeypatch):
         assert f(*(dense(i) for i in range(8))).tolist() == [7]
         made.append(None)
     assert [each is None for each in made[made.index(None) :]] == [True, True, False, True, True, True]
+
+
+def test_arrays_that_no_node_copies_are_copied_together(device):
+    def gaps(i):
+        return Dense(np.full((4, 2), float(i))[:, 0])
+
+    f = ag.graphed(lambda x, y, z: x + y + z, warmup=0, inputs="node", outputs="static")
+    for i in range(3):
+        arguments = dense(i, i, i, i), gaps(1), gaps(10)
+        calls.clear()
+        assert f(*arguments).tolist() == [11 + i] * 4
+    assert [name for name, _ in calls if name in ("copy", "all")] == ["all"]
