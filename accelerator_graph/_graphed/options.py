@@ -20,7 +20,7 @@ class Options(NamedTuple):
     outputs: str
     pool: PoolId | None
     on_capture_error: str
-    inputs: Literal["copy", "node", "bind", "auto"] = "copy"
+    inputs: Literal["copy", "node", "bind", "auto"] = "node"
     verify: str | None = None
 
     def __deepcopy__(self, memo: object) -> Options:
