@@ -20,7 +20,7 @@ class Options(NamedTuple):
     outputs: str
     pool: PoolId | None
     on_capture_error: str
-    inputs: Literal["copy", "node", "bind", "auto"] = "node"
+    inputs: Literal["copy", "node", "bind", "auto"] = "copy"
     verify: str | None = None
 
     def __deepcopy__(self, memo: object) -> Options:

@@ -35,7 +35,7 @@ def make_graphed_callables(
     allow_unused_input: bool = False,
     pool: AnyPool | None = None,
     *,
-    inputs: Literal["copy", "node"] = "node",
+    inputs: Literal["copy", "node"] = "copy",
 ) -> C: ...
 
 
@@ -47,7 +47,7 @@ def make_graphed_callables(
     allow_unused_input: bool = False,
     pool: AnyPool | None = None,
     *,
-    inputs: Literal["copy", "node"] = "node",
+    inputs: Literal["copy", "node"] = "copy",
 ) -> Cs: ...
 
 
@@ -58,7 +58,7 @@ def make_graphed_callables(
     allow_unused_input: bool = False,
     pool: AnyPool | None = None,
     *,
-    inputs: Literal["copy", "node"] = "node",
+    inputs: Literal["copy", "node"] = "copy",
 ) -> Any:
     """Capture torch modules and functions, forward and backward, to replay them in a training loop.
 
@@ -78,9 +78,9 @@ def make_graphed_callables(
         None then.
     pool : PoolId or torch.cuda.MemPool, optional
         The pool that the graphs share; by default a new one.
-    inputs : {"node", "copy"}
-        Whether nodes of the graphs copy the arguments and the gradients to static tensors, or torch does
-        before each replay. Where nodes can't, torch copies.
+    inputs : {"copy", "node"}
+        Whether torch copies the arguments and the gradients to static tensors before each replay, or nodes
+        of the graphs do. Where that is not possible, torch copies.
 
     Returns
     -------
