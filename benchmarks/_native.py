@@ -19,6 +19,7 @@ POINTERS = ctypes.POINTER(c_void_p)
 SIGNATURES = {
     "loop": (c_void_p, c_void_p, c_void_p, c_long),
     "loop_synchronized": (c_void_p, c_void_p, c_void_p, c_void_p, c_long),
+    "loop_set": (*(c_void_p,) * 7, c_void_p, POINTERS, c_long),
     "loop_over": (c_void_p, POINTERS, POINTERS, c_long, c_long, c_long),
     "loop_in_threads": (c_void_p, POINTERS, POINTERS, c_int, c_long),
 }

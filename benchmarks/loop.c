@@ -4,6 +4,7 @@
 
 typedef int (*launch_fn)(void *executable, void *stream);
 typedef int (*synchronize_fn)(void *stream);
+typedef int (*set_fn)(void *executable, void *node, void *parameters, void *context);
 
 static double now(void)
 {
@@ -31,6 +32,22 @@ double loop_synchronized(launch_fn launch, synchronize_fn synchronize, void *exe
         int code = launch(executable, stream);
         if (!code)
             code = synchronize(stream);
+        if (code)
+            return -code;
+    }
+    return now() - begin;
+}
+
+/* Before every launch, a node is told to read elsewhere, at two addresses in turn, or at one if they are the same. */
+double loop_set(launch_fn launch, set_fn set, void *executable, void *stream, void *node, void *parameters,
+                void *context, void **cell, void **addresses, long rounds)
+{
+    double begin = now();
+    for (long i = 0; i < rounds; i++) {
+        *cell = addresses[i % 2];
+        int code = set(executable, node, parameters, context);
+        if (!code)
+            code = launch(executable, stream);
         if (code)
             return -code;
     }

@@ -1,7 +1,9 @@
 """Calls of a captured function with 20 operations on 4 small arrays, with torch."""
 
+import _native
 from _measure import loop
 from _peers import torch_on_gpu
+from _scene import scene_of
 
 import accelerator_graph as ag
 
@@ -11,6 +13,8 @@ NODES = "accelerator_graph: graphed, static outputs, inputs as nodes that stay"
 BOUND = "accelerator_graph: graphed, static outputs, inputs bound that stay"
 NODES_MOVED = "accelerator_graph: graphed, static outputs, inputs as nodes, one of which moves"
 BOUND_MOVED = "accelerator_graph: graphed, static outputs, inputs bound, one of which moves"
+LAUNCH = "C loop: the launch of such a graph"
+LAUNCH_MOVED = "C loop: one of its copies told to read elsewhere, and the launch"
 TORCHS = "torch: make_graphed_callables"
 
 
@@ -37,6 +41,7 @@ def measure(plan):
             elif not torch.allclose(found, expected):
                 raise RuntimeError(f"{name} gives another result")
         runs = {name: loop(lambda call=call: call(*inputs)) for name, call in variants.items()}
+        runs |= plan.tried(LAUNCH_MOVED, _in_c, plan, inputs) or {}
         wait = torch.cuda.synchronize
         times = plan.compare("20 operations", None, runs, BY_HAND, calls=20, seconds=6, between=wait)
         if STATIC in times and TORCHS in times:
@@ -54,16 +59,45 @@ def measure(plan):
                 pairs = zip(times[moves], times[stays], strict=True)
                 more = [(patched[""] - not_patched[""]) / 1000 for patched, not_patched in pairs]
                 plan.goal(f"{moves}, more than if it stays", more, 1, unit="us")
+                if LAUNCH in times and LAUNCH_MOVED in times:
+                    floor = [
+                        (moved[""] - stayed[""]) / 1000
+                        for moved, stayed in zip(times[LAUNCH_MOVED], times[LAUNCH], strict=True)
+                    ]
+                    beyond = [ours - driver for ours, driver in zip(more, floor, strict=True)]
+                    plan.goal(f"{moves}, more than if it stays, beyond the loop in C", beyond, 1, unit="us")
 
 
-def _moving(call):
-    """Return a function that gives a copy of the first array, which one node reads, at every other call."""
-    copies = {}
+def _in_c(plan, inputs):
+    """Return the driver's own part of the calls with nodes: its launch, alone and with a source set first."""
+    graphed = ag.graphed(step, outputs="static", inputs="node")
+    _settled(graphed, inputs)
+    (recorded,) = graphed._cache.graphs.values()
+    runner = recorded.graph._runner
+    captured, executable = runner.captured, runner.executable
+    setter = captured.recorder.node_setter(captured.value, executable.value, 0)
+    address, arguments = setter.function.address, setter.function.arguments
+    launch, stream = scene_of(plan.backend).launch, ag.current_stream().handle
+    handle, node, parameters, context = arguments
+    two = inputs[0], inputs[0].clone()
+    places = _native.pointers([each.data_ptr() for each in two])
+    where = launch, address, handle, stream, node, parameters, context, setter.address_of(1, 0), places
 
-    def with_another(first, *rest):
-        other = copies.setdefault(id(first), [first, first.clone()])
-        other.reverse()
-        return call(other[0], *rest)
+    def launched(calls, _keeps=graphed):
+        return _native.run("loop", launch, handle, stream, calls)
+
+    def moved(calls, _keeps=(graphed, setter, two)):
+        return _native.run("loop_set", *where, calls)
+
+    return {LAUNCH: launched, LAUNCH_MOVED: moved}
+
+
+def _in_turn(call, firsts):
+    """Return a function that passes one array after another as the first, which one node reads."""
+
+    def with_another(_, *rest):
+        firsts.reverse()
+        return call(firsts[0], *rest)
 
     return with_another
 
@@ -96,12 +130,12 @@ def _variants(plan, torch, inputs):
         "by hand, the output cloned": by_hand_cloned,
         "eager": step,
         STATIC: ag.graphed(step, outputs="static"),
-        NODES: ag.graphed(step, outputs="static", inputs="node"),
-        BOUND: ag.graphed(step, outputs="static", inputs="bind"),
         "accelerator_graph: graphed, copied outputs": ag.graphed(step, outputs="copy"),
     }
-    for name, way in ((NODES_MOVED, "node"), (BOUND_MOVED, "bind")):
-        variants[name] = _moving(ag.graphed(step, outputs="static", inputs=way))
+    two = inputs[0], inputs[0].clone()
+    for stays, moves, way in ((NODES, NODES_MOVED, "node"), (BOUND, BOUND_MOVED, "bind")):
+        for name, firsts in ((stays, [inputs[0]]), (moves, [*two])):
+            variants[name] = _in_turn(ag.graphed(step, outputs="static", inputs=way), firsts)
     samples = tuple(each.clone() for each in inputs)
     for name, module in (("torch", torch.cuda), ("accelerator_graph", ag)):
         what = f"{name}: make_graphed_callables"

@@ -86,6 +86,8 @@ class Follower:
         launchers: dict[int, Callable[[], None]],
         missing: Callable[[int], Callable[[], None]],
         current: Callable[[], int],
+        *,
+        exchange: tuple[type, int, int] | tuple[()] = ...,
     ) -> None: ...
     @overload
     def __init__(
@@ -94,6 +96,7 @@ class Follower:
         missing: Callable[[int], Callable[[], None]],
         current: Callable[[Any], int],
         argument: object,
+        exchange: tuple[type, int, int] | tuple[()] = ...,
     ) -> None: ...
     def __call__(self) -> None: ...
 
@@ -157,6 +160,8 @@ class Patches:
 
         Return False if the driver refuses: nothing has changed then, or some present addresses are 0.
         """
+    def move_apart(self, addresses: array[int], /) -> bool:
+        """As `move`; also False if an array shares memory with another one or with `own`."""
 
 @final
 class Guard:

@@ -5,13 +5,26 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyObject *current;   /* answers the handle of the current stream */
     PyObject *argument;  /* what it takes; NULL: nothing */
+    work_stream_function work_stream; /* NULL, or asked in its place, about a device */
+    int device_type, device;
     PyObject *launchers; /* a dict, by handle */
     PyObject *missing;   /* takes a handle; returns a launcher, which it may have put in the dict */
     void *last;          /* the handle of the last call, and its launcher, which may be NULL */
     PyObject *latest;
 } Follower;
 
-/* Return the launcher for a handle, or NULL with an error. Most calls come for the handle of the last. */
+/* Return the launcher of the last call if it is the one for a handle, else NULL. Most calls come for that. */
+static PyObject *
+follower_latest(Follower *self, void *number)
+{
+    PyObject *launcher;
+    Py_BEGIN_CRITICAL_SECTION(self);
+    launcher = number == self->last ? Py_XNewRef(self->latest) : NULL;
+    Py_END_CRITICAL_SECTION();
+    return launcher;
+}
+
+/* Return the launcher for a handle, or NULL with an error. */
 static PyObject *
 follower_find(Follower *self, PyObject *handle)
 {
@@ -19,10 +32,7 @@ follower_find(Follower *self, PyObject *handle)
     void *number = PyLong_AsVoidPtr(handle);
     if (number == NULL && PyErr_Occurred())
         return NULL;
-    Py_BEGIN_CRITICAL_SECTION(self);
-    launcher = number == self->last ? Py_XNewRef(self->latest) : NULL;
-    Py_END_CRITICAL_SECTION();
-    if (launcher != NULL)
+    if ((launcher = follower_latest(self, number)) != NULL)
         return launcher;
 #if PY_VERSION_HEX >= 0x030D0000
     PyDict_GetItemRef(self->launchers, handle, &launcher);
@@ -48,14 +58,24 @@ follower_call(PyObject *op, PyObject *const *Py_UNUSED(args), size_t count, PyOb
     Follower *self = (Follower *)op;
     if (refuse_arguments(count, names) < 0)
         return NULL;
-    PyObject *handle = self->argument == NULL ? PyObject_CallNoArgs(self->current)
-                                              : PyObject_CallOneArg(self->current, self->argument);
-    if (handle == NULL)
-        return NULL;
-    PyObject *launcher = follower_find(self, handle);
-    Py_DECREF(handle);
-    if (launcher == NULL)
-        return NULL;
+    void *number;
+    PyObject *launcher = NULL;
+    if (self->work_stream != NULL) {
+        if (self->work_stream(self->device_type, self->device, &number) == 0)
+            launcher = follower_latest(self, number);
+        else
+            PyErr_Clear(); /* which the other way raises again */
+    }
+    if (launcher == NULL) {
+        PyObject *handle = self->argument == NULL ? PyObject_CallNoArgs(self->current)
+                                                  : PyObject_CallOneArg(self->current, self->argument);
+        if (handle == NULL)
+            return NULL;
+        launcher = follower_find(self, handle);
+        Py_DECREF(handle);
+        if (launcher == NULL)
+            return NULL;
+    }
     PyObject *answer = PyObject_CallNoArgs(launcher);
     Py_DECREF(launcher);
     return answer;
@@ -64,17 +84,25 @@ follower_call(PyObject *op, PyObject *const *Py_UNUSED(args), size_t count, PyOb
 static PyObject *
 follower_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"launchers", "missing", "current", "argument", NULL};
-    PyObject *launchers, *missing, *current, *argument = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO|O:Follower", names, &PyDict_Type, &launchers,
-                                     &missing, &current, &argument))
+    static char *names[] = {"launchers", "missing", "current", "argument", "exchange", NULL};
+    PyObject *launchers, *missing, *current, *argument = NULL, *exchange = NULL, *arrays = NULL;
+    int device_type = 0, device = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO|OO!:Follower", names, &PyDict_Type, &launchers,
+                                     &missing, &current, &argument, &PyTuple_Type, &exchange)
+        || (exchange != NULL && !PyArg_ParseTuple(exchange, "|Oii:Follower", &arrays, &device_type, &device)))
         return NULL;
+    Exchange *functions = arrays == NULL ? NULL : exchange_of(arrays);
+    if (functions == NULL)
+        PyErr_Clear();
     Follower *self = (Follower *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
     self->vectorcall = follower_call;
     self->current = Py_NewRef(current);
     self->argument = Py_XNewRef(argument);
+    self->work_stream = functions == NULL ? NULL : functions->work_stream;
+    self->device_type = device_type;
+    self->device = device;
     self->launchers = Py_NewRef(launchers);
     self->missing = Py_NewRef(missing);
     return (PyObject *)self;

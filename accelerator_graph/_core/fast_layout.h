@@ -15,12 +15,14 @@ typedef struct {
 } Array;
 
 typedef int (*tell_function)(PyObject *object, Array *array);
+typedef int (*work_stream_function)(int32_t device_type, int32_t device_id, void **stream);
 
 typedef struct exchange {
     uint32_t major, minor;
     struct exchange *previous;
     void (*unused[3])(void);
     tell_function tell; /* may be NULL */
+    work_stream_function work_stream;
 } Exchange;
 
 typedef struct {
@@ -29,9 +31,9 @@ typedef struct {
     int64_t *extents; /* owned */
 } Layout;
 
-/* Return what tells the layouts of a type's arrays; NULL with an error if there is nothing. */
-static tell_function
-tell_of(PyObject *type)
+/* Return a type's functions of the version that is known; NULL if there are none, maybe with an error. */
+static Exchange *
+exchange_of(PyObject *type)
 {
     PyObject *capsule = PyObject_GetAttrString(type, "__dlpack_c_exchange_api__");
     if (capsule == NULL)
@@ -40,7 +42,15 @@ tell_of(PyObject *type)
     Py_DECREF(capsule);
     while (found != NULL && found->major > DLPACK_MAJOR)
         found = found->previous;
-    if (found != NULL && found->major == DLPACK_MAJOR && found->tell != NULL)
+    return found != NULL && found->major == DLPACK_MAJOR ? found : NULL;
+}
+
+/* Return what tells the layouts of a type's arrays; NULL with an error if there is nothing. */
+static tell_function
+tell_of(PyObject *type)
+{
+    Exchange *found = exchange_of(type);
+    if (found != NULL && found->tell != NULL)
         return found->tell;
     if (!PyErr_Occurred())
         PyErr_Format(PyExc_ValueError, "%R has no function in C that describes its arrays; read them.", type);

@@ -1,6 +1,6 @@
 /* Patches: the nodes of an executable that have addresses of arrays, and what changes them. Part of _fast.c. */
 
-#define MOST_ARRAYS 64
+#define MOST_ARRAYS 128
 
 typedef int (*set_function)(void *executable, void *node, void *parameters);
 typedef int (*set_in_function)(void *executable, void *node, void *parameters, void *context);

@@ -122,7 +122,7 @@ patches_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 }
 
 static PyObject *
-patches_move_to(PyObject *op, PyObject *given)
+patches_move_to(PyObject *op, PyObject *given, int apart)
 {
     Patches *self = (Patches *)op;
     const uint64_t *now = self->now.buf;
@@ -132,12 +132,25 @@ patches_move_to(PyObject *op, PyObject *given)
         return NULL;
     for (Py_ssize_t i = 0; i < self->arrays; i++)
         done = done && now[i] != 0; /* else it could not be undone */
+    done = done && (!apart || patches_fit(self, addresses));
     if (done) {
         Py_BEGIN_ALLOW_THREADS
         done = patches_move(self, addresses);
         Py_END_ALLOW_THREADS
     }
     return PyBool_FromLong(done);
+}
+
+static PyObject *
+patches_move_any(PyObject *op, PyObject *given)
+{
+    return patches_move_to(op, given, 0);
+}
+
+static PyObject *
+patches_move_apart(PyObject *op, PyObject *given)
+{
+    return patches_move_to(op, given, 1);
 }
 
 /* No tp_clear: like a tuple, it refers only to what was there before, so something else closes a cycle. */
@@ -166,7 +179,8 @@ patches_dealloc(PyObject *op)
 }
 
 static PyMethodDef patches_methods[] = {
-    {"move", patches_move_to, METH_O, NULL},
+    {"move", patches_move_any, METH_O, NULL},
+    {"move_apart", patches_move_apart, METH_O, NULL},
     {NULL},
 };
 

@@ -195,7 +195,11 @@ class Runner:
             (launchers.get(handle) or missing(handle))()
 
         ask = framework.current_handle(device)
-        return launch if fast is None or ask is None else fast.Follower(launchers, missing, *ask)
+        if fast is None or ask is None:
+            return launch
+        exchange = framework.work_stream(device) or ()
+        follow: Callable[[], None] = fast.Follower(launchers, missing, *ask, exchange=exchange)
+        return follow
 
     def stream_for(self, obj: object) -> Stream:
         """Return the stream that an object stands for, if the graph can be replayed there.

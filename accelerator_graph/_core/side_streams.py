@@ -7,6 +7,7 @@ pool share memory only if they were captured on the same stream.
 from __future__ import annotations
 
 import threading
+from collections.abc import Hashable
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -67,6 +68,7 @@ class _Thread(threading.local):
     def __init__(self) -> None:
         self.streams: dict[tuple[Backend, int], tuple[int | None, Stream]] = {}
         self.default: Default | None = None
+        self.branches: dict[tuple[Hashable, ...], list[Stream]] = {}
 
 
 _thread = _Thread()
@@ -83,6 +85,31 @@ def side_of(stream: Stream) -> Stream:
     elif capture_table.live and side._is_capturing():  # nobody else knows this stream
         return Stream(backend=backend.name, like=stream)
     return side.held()
+
+
+def take_branches(stream: Stream, count: int) -> list[Stream]:
+    """Return streams for branches of a capture of this one; `give_back` them once that has ended well."""
+    free = _branches(stream)
+    taken: list[Stream] = []
+    while len(taken) < count:
+        try:
+            taken.append(free.pop())
+        except IndexError:
+            taken.append(Stream(backend=stream.backend, like=stream))
+    return taken
+
+
+def give_back(streams: list[Stream]) -> None:
+    """Let this thread's next captures have these branches."""
+    while streams:
+        each = streams.pop()
+        _branches(each).append(each)
+
+
+def _branches(stream: Stream) -> list[Stream]:
+    backend = stream._backend
+    key = backend, stream._device, backend.context_id(stream._native), ownership.forks
+    return _thread.branches.setdefault(key, [])
 
 
 def beside_current(backend: str | None, *, wait: bool) -> tuple[Stream, Stream | None, Default | None]:

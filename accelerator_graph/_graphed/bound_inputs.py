@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +13,7 @@ from .array_placement import extent
 from .arrays import ArrayType
 from .input_nodes import same_bytes
 from .other_places import ALIGNMENT
-from .patches import addresses, patches
+from .patches import Memory, addresses, patches
 from .signature import Leaves
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ class BoundInputs:
         self._bindables = bindables
         self._setters = setters
         self._own = [*own]
-        self._own_starts, self._own_ends = _merged(own)
+        self._own_memory = Memory(own)
         self._nodes: dict[int, _Node] = {}
         self._nodes_of: list[set[int]] = [set() for _ in bindables]
         for number, setter in setters.items():
@@ -145,7 +144,7 @@ class BoundInputs:
     def add_own(self, memory: tuple[int, int]) -> None:
         """Copy the arrays in this memory as well, from now on: the graph writes it."""
         self._own.append(memory)
-        self._own_starts, self._own_ends = _merged(self._own)
+        self._own_memory = Memory(self._own)
         self._latest, self.patches = addresses(()), self._in_c()
 
     def patch(self, leaves: Leaves) -> frozenset[int]:
@@ -188,8 +187,7 @@ class BoundInputs:
             return True
         if distance % ALIGNMENT or address == 0:
             return False
-        place = bisect_right(self._own_ends, address)
-        return place == len(self._own_ends) or address + bindable.nbytes <= self._own_starts[place]
+        return not self._own_memory.has(address, bindable.nbytes)
 
     def _overlap(self, wanted: Sequence[int]) -> bool:
         """Return True if arrays at these addresses share memory."""
@@ -234,18 +232,3 @@ class BoundInputs:
             return False
         self._now[:] = wanted
         return True
-
-
-def _merged(ranges: Ranges) -> tuple[list[int], list[int]]:
-    """Return where ranges begin and end, in order, each behind the one before."""
-    starts: list[int] = []
-    ends: list[int] = []
-    for start, end in sorted(ranges):
-        if start == end:
-            continue
-        if ends and start <= ends[-1]:
-            ends[-1] = max(ends[-1], end)
-        else:
-            starts.append(start)
-            ends.append(end)
-    return starts, ends

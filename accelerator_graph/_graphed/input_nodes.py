@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from operator import eq
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .._core.side_streams import give_back, take_branches
 from .._core.streams import Stream
 from ..api import Graph
-from ..backends.base import Recorder
+from ..backends.base import Capability, Recorder
 from ..errors import DriverError
 from .arrays import ArrayType
-from .patches import addresses, patches
+from .patches import Memory, addresses, patches
 from .signature import Leaves
 
 if TYPE_CHECKING:
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 _SOURCE = (1, 0)
 """The block and the offset of the address that a copy reads from."""
+
+_BRANCHES, _COPIES = 4, 4
+"""The most branches for the copies, and how many copies are worth one: a small copy takes the device about
+as long as a branch takes the launch."""
 
 
 class InputNode(NamedTuple):
@@ -62,15 +67,23 @@ class InputNodes:
         if type(stream._backend).node_setter is not Recorder.node_setter:
             for i in indices:
                 self._add(i, leaves[i], statics[i], array_types[i])
-        self.arguments = {node.argument for node in self._nodes}
-        """The arguments that are copied by nodes."""
+        branches = min(_BRANCHES, len(self._nodes) // _COPIES)
+        if Capability.EVENTS not in stream._backend.capabilities(stream.device):
+            branches = 1
+        self._branches = take_branches(stream, branches - 1)
+        self.arguments = {node.argument: number for number, node in enumerate(self._nodes)}
+        """The arguments that are copied by nodes, and which node that is."""
         self._sources = addresses([0] * len(self._nodes))
         """Where each node reads; 0 if that is not known, or a copy."""
         self._setters: list[Callable[[int], None]] = []
         self._enablers: list[Callable[[bool], None] | None] = []
         self._enabled: list[bool | None] = [True] * len(self._nodes)
         """Whether later runs have each node; None if an interrupt has left that unknown."""
-        self._statics = [node.static for node in self._nodes]
+        self.statics = addresses(node.static for node in self._nodes)
+        """The addresses of their static arrays."""
+        self._sizes = [node.nbytes for node in self._nodes]
+        self._own = [(node.static, node.static + node.nbytes) for node in self._nodes]
+        self._memory = Memory(self._own)
         self.patches: Patches | None = None
         """What has the nodes read elsewhere in C."""
 
@@ -81,13 +94,19 @@ class InputNodes:
             self._nodes.append(InputNode(i, address, altered, address(static), nbytes, array_type))
 
     def record(self, stream: Stream, leaves: Leaves) -> None:
-        """Record the copies, as the first work of a capture."""
-        for node in self._nodes:
+        """Record the copies, as the first work of a capture, on branches that it joins again."""
+        branches = self._branches
+        for each in branches:
+            each.wait(stream)
+        for node, each in zip(self._nodes, cycle([stream, *branches])):
             source = node.address(leaves[node.argument])
-            stream._backend.copy(stream._native, node.static, source, node.nbytes)
+            stream._backend.copy(each._native, node.static, source, node.nbytes)
+        for each in branches:
+            stream.wait(each)
 
     def connect(self, graph: Graph) -> bool:
         """Find the nodes in the executable. Return False if their sources can't be changed."""
+        give_back(self._branches)  # the capture has ended
         if not self._nodes:
             return True
         graph.instantiate()
@@ -102,16 +121,18 @@ class InputNodes:
         self._enablers = [each.enable for each in settable]
         if len(settable) < len(self._nodes):
             return False
-        sizes = [node.nbytes for node in self._nodes]
-        own = [(start, start + nbytes) for start, nbytes in zip(self._statics, sizes, strict=True)]
         words = [(each, [(*_SOURCE, number, 0)]) for number, each in enumerate(settable)]
-        self.patches = patches(self._sources, sizes, self._statics, 1, own, words)
+        self.patches = patches(self._sources, self._sizes, self.statics, 1, self._own, words)
         return True
 
     def read_from(self, leaves: Leaves) -> None:
         """Have the next run read these arrays."""
-        sources = self._sources
         given = addresses([_address(node, leaves[node.argument]) for node in self._nodes])
+        self.read_at(given, leaves)
+
+    def read_at(self, given: array[int], leaves: Leaves) -> None:
+        """Have the next run read arrays at these addresses, or copies of those with address 0."""
+        sources = self._sources
         if 0 not in given and (given == sources or self._move(given)):
             return
         for number, node in enumerate(self._nodes):
@@ -121,9 +142,10 @@ class InputNodes:
                 if address == node.static and self._enable(number, wanted=False):
                     continue
                 self._enable(number, wanted=True)
-                if address not in (0, node.static) and self._set(number, address):
+                own = address == 0 or self._memory.has(address, node.nbytes)
+                if not own and self._set(number, address):
                     sources[number] = address
-                else:
+                else:  # another copy may write there first
                     leaf = leaves[node.argument]
                     copy = node.array_type.empty_like(leaf)  # freed in the order of the stream
                     node.array_type.assign(copy, leaf)
@@ -135,8 +157,7 @@ class InputNodes:
 
     def _move(self, given: array[int]) -> bool:
         """Have all nodes read at these addresses; return False if that can't be done at once."""
-        in_place = any(map(eq, given, self._statics))
-        return self.patches is not None and not in_place and self.patches.move(given)
+        return self.patches is not None and self.patches.move_apart(given)
 
     def _set(self, number: int, address: int) -> bool:
         try:

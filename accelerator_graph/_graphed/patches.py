@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,12 +17,33 @@ if TYPE_CHECKING:
 Word = tuple[int, int, int, int]
 """The block and the offset of an address, the number of the array, and the distance from its beginning."""
 
-_MOST_ARRAYS = 64
+_MOST_ARRAYS = 128
 
 
 def addresses(values: Iterable[int]) -> array[int]:
     """Return addresses in memory that C reads."""
     return array("Q", values)
+
+
+class Memory:
+    """Ranges of addresses."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self._starts: list[int] = []  # in order
+        self._ends: list[int] = []
+        for start, end in sorted(ranges):
+            if start == end:
+                continue
+            if self._ends and start <= self._ends[-1]:
+                self._ends[-1] = max(self._ends[-1], end)
+            else:
+                self._starts.append(start)
+                self._ends.append(end)
+
+    def has(self, address: int, nbytes: int) -> bool:
+        """Return True if an array has some of this memory."""
+        place = bisect_right(self._ends, address)
+        return place < len(self._ends) and self._starts[place] < address + nbytes
 
 
 def patches(

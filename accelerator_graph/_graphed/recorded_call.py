@@ -126,7 +126,7 @@ def record(
     all_seen = only_our_streams(stream)  # no work but what our streams are given can be recorded
     copy = copy_on_host if on_host else copy_on_device
     array_types = [reader.array_types[type(leaf)] for leaf in leaves]
-    inputs = StaticInputs(leaves, array_types, stream, order, copy, nodes=mode == "node")
+    inputs = StaticInputs(leaves, array_types, stream, order, copy, nodes=mode == "node" and not all_seen)
     arguments = inputs.arguments(leaves)
     passed: set[int] = set()
 

@@ -153,8 +153,9 @@ class StaticInputs:
         self._back = set(back)
         self._copies_back = self._plan(sorted(self._back))
         tensors = all(each.kind == "tensor" for each in self.array_types)
-        at_once = tensors and len(firsts) == len(copied) > 1 and not self._on_host and self.bound is None
+        at_once = tensors and len(firsts) > 1 and not self._on_host and self.bound is None
         self._assign_all = getattr(copied[0].package, "_foreach_copy_", None) if at_once else None
+        self._targets = [static for _, static, _ in self._copies_in]
         return copied
 
     def note_written(self, arguments: Iterable[int]) -> None:
@@ -178,9 +179,11 @@ class StaticInputs:
                     self._copy(stream, assign, static, leaves[i])
             return
         self._nodes.read_from(leaves)
-        if self._assign_all is not None and not any(map(is_, self.arrays, leaves)):
-            self._assign_all(self.arrays, leaves)
-            return
+        if self._assign_all is not None:
+            values = [leaves[i] for i, _, _ in self._copies_in]
+            if not any(map(is_, self._targets, values)):
+                self._assign_all(self._targets, values)
+                return
         for i, static, assign in self._copies_in:
             self._copy(stream, assign, static, leaves[i])
 

@@ -80,6 +80,14 @@ class Framework(ABC):
         """
         return None
 
+    def work_stream(self, device: int) -> tuple[type, int, int] | None:
+        """Return a type whose arrays' functions in C, those of DLPack, tell this thread's current stream.
+
+        With it the device as DLPack names it, its type and its ordinal. With None, and where the type has no
+        such function, `current_handle` is asked.
+        """
+        return None
+
     def keeps_stream(self, handle: int, device: int) -> bool:
         """Return True if this stream, which is current on this thread, is never destroyed.
 
@@ -217,7 +225,7 @@ class Framework(ABC):
         return None
 
 
-_STREAMS = ("backend", "as_stream", "current_stream", "current_handle")
+_STREAMS = ("backend", "as_stream", "current_stream", "current_handle", "work_stream")
 _HOOKS = [
     name
     for name, member in vars(Framework).items()

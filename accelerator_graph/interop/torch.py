@@ -17,6 +17,8 @@ from ._torch import recorder as _recorder
 from ._torch.pools import contents, spend
 from .base import Framework, PoolId, Undo
 
+_DLPACK_CUDA = 2
+
 
 class Torch(Framework):
     """torch on CUDA and on ROCm. The ROCm build has HIP behind the same names."""
@@ -71,6 +73,11 @@ class Torch(Framework):
         """Return torch's raw getter."""
         getter = getattr(sys.modules["torch"]._C, "_cuda_getCurrentRawStream", None)
         return None if getter is None else (getter, device)
+
+    def work_stream(self, device: int) -> tuple[type, int, int] | None:
+        """Return the type of tensors, and the device; None on ROCm, where nobody has seen it right."""
+        torch = self.torch
+        return None if torch.version.hip else (torch.Tensor, _DLPACK_CUDA, device)
 
     def keeps_stream(self, handle: int, device: int) -> bool:
         """Return True for the streams that torch makes, which it never destroys.

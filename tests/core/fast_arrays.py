@@ -22,6 +22,7 @@ class Described(ctypes.Structure):
 
 
 Tell = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(Described))
+WorkStream = ctypes.PYFUNCTYPE(ctypes.c_int, *[ctypes.c_int32] * 2, ctypes.POINTER(ctypes.c_void_p))
 
 
 class Exchange(ctypes.Structure):
@@ -33,7 +34,7 @@ Exchange._fields_ = (
     ("previous", ctypes.POINTER(Exchange)),
     ("unused", ctypes.c_void_p * 3),
     ("tell", Tell),
-    ("stream", ctypes.c_void_p),
+    ("work_stream", WorkStream),
 )
 
 _kept = []
@@ -43,10 +44,11 @@ def extents(numbers):
     return (ctypes.c_int64 * max(len(numbers), 1))(*numbers)
 
 
-def exchange(describe, *versions):
+def exchange(describe, *versions, current=None):
     """Return a type's ``__dlpack_c_exchange_api__``, the newest version first.
 
     `describe` returns address, shape, strides or None, device and dtype of an array, or None if it can't.
+    `current` returns the handle of the current stream of a device, or None if it can't.
     """
 
     @Tell
@@ -63,12 +65,20 @@ def exchange(describe, *versions):
         here.strides = ctypes.POINTER(ctypes.c_int64)() if strides is None else x.described[1]
         return 0
 
+    @WorkStream
+    def work_stream(device_type, device, place):
+        handle = current((device_type, device))
+        place[0] = handle
+        return -1 if handle is None else 0
+
+    if current is None:
+        work_stream = WorkStream(0)
     previous = ctypes.POINTER(Exchange)()
     for version in reversed(versions or (MAJOR,)):
         functions = tell if version == MAJOR else Tell(0)
-        made = Exchange((version, 0), previous, (0, 0, 0), functions, 0)
+        made = Exchange((version, 0), previous, (0, 0, 0), functions, work_stream)
         previous = ctypes.pointer(made)
-        _kept.append((made, tell))
+        _kept.append((made, tell, work_stream))
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
     return new(ctypes.addressof(made), b"dlpack_exchange_api", None)

@@ -354,8 +354,8 @@ def test_refuses_what_it_can_not_read(fast):
         fast.Guard({}, fast.Lock(), 1, 0, ((3, ARRAY, x),), ())
     with pytest.raises(AttributeError):
         fast.Guard({}, fast.Lock(), 1, 0, ((0, ARRAY, 5),), ())
-    with pytest.raises(ValueError, match="at most 64 arrays"):
-        guard_of(fast, *(Array() for _ in range(65)))
+    with pytest.raises(ValueError, match="at most 128 arrays"):
+        guard_of(fast, *(Array() for _ in range(129)))
     place, launcher = (WHERE, (), 0, 0, 0), fast.Launcher({}, never)
     how, one = (launcher, (RESULT,), None, None, None), array("Q", [1])
     for addresses, arrays in [(array("Q", [1, 2]), None), (one, []), (one, [x, x]), (array("I", [1]), None)]:

@@ -15,6 +15,7 @@ import weakref
 
 import pytest
 
+from core.fast_arrays import exchange
 from core.fast_bench import (
     ROOT,
     TIMEOUT,
@@ -58,6 +59,43 @@ def test_follows_the_current_stream(fast, vendor, argument):
     launchers.clear()
     assert follow() is None
     assert made == [1 << 40, 5, 0]
+
+
+def test_the_current_stream_that_dlpack_tells_is_not_asked_for(fast, vendor):
+    owner, launchers, asked = Owner(vendor), {}, []
+    told = 5
+
+    class Arrays:
+        __dlpack_c_exchange_api__ = exchange(never, current=lambda device: told if device == (2, 1) else None)
+
+    def current(device):
+        asked.append(device)
+        return handle
+
+    def missing(handle):
+        launchers[handle] = launcher_of(fast, owner, never, stream=handle)
+        return launchers[handle]
+
+    follow = fast.Follower(launchers, missing, current, 1, (Arrays, 2, 1))
+    for handle in (5, 1 << 40, 1 << 40, 0, 0, 5):
+        told = handle
+        assert follow() is None
+        assert vendor.stream(owner.executable) == handle
+    assert asked == [1] * 4  # once for each change
+    told = None
+    assert follow() is None
+    assert vendor.stream(owner.executable) == 5
+    assert asked == [1] * 5
+
+
+@pytest.mark.parametrize(
+    "arrays", [int, type("Newer", (), {"__dlpack_c_exchange_api__": exchange(never, 2)})]
+)
+def test_types_that_tell_no_current_stream(fast, vendor, arrays):
+    owner = Owner(vendor)
+    launchers = {7: launcher_of(fast, owner, never, stream=7)}
+    assert fast.Follower(launchers, never, lambda: 7, exchange=(arrays, 2, 0))() is None
+    assert vendor.stream(owner.executable) == 7
 
 
 def test_errors_on_the_way_to_the_current_stream_come_through(fast):

@@ -235,6 +235,14 @@ def test_moves_from_python(bench):
             bench.patches.move(wrong)
 
 
+@pytest.mark.parametrize("third", [4096, 8192 + SIZE - 16, 1 << 20, (1 << 20) - SIZE + 16, 16392, 0])
+def test_moves_from_python_what_shares_no_memory(bench, third):
+    assert bench.patches.move_apart(array("Q", [4096, 8192, third])) is False
+    assert bench.sets == [0, 0]
+    assert bench.patches.move_apart(array("Q", [4096, 8192, 16384])) is True
+    assert bench.set_to[1][2] == 16384
+
+
 def test_passes_a_context(fast, vendor, nodes_in_c):
     bench = Bench(fast, vendor, nodes_in_c, in_context=99)
     assert bench(4096, 8192, 16384) == (RESULT,)
@@ -404,7 +412,7 @@ def test_refuses_what_it_can_not_change(fast, vendor, nodes_in_c, bench):
         ({"captured": array("Q", [1, 2, 3, 4])}, ValueError, "a size for each array"),
         ({"own": array("Q", [1])}, ValueError, "pairs for ranges"),
         ({"now": bytes(24)}, BufferError, "not writable|read-only"),
-        ({"now": array("Q", range(65))}, ValueError, "at most 64 arrays"),
+        ({"now": array("Q", range(129))}, ValueError, "at most 128 arrays"),
         ({"alignment": 0}, ValueError, "an alignment of at least 1"),
         ({"nodes": ((0, *node[1:]),)}, ValueError, "function must be the address"),
         ({"nodes": ((*node[:4], ((8, 3, 0),)),)}, ValueError, "there is no array 3"),

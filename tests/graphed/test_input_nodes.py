@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import accelerator_graph as ag
+from accelerator_graph.backends.base import Capability
 from accelerator_graph.errors import driver_error
 from graphed.fakes import Tensor, calls
 
@@ -181,3 +182,64 @@ def test_the_static_array_itself_is_not_copied(device):
     for x in (static, static, dense(3, 4), static, dense(5, 6)):
         contents = x.tolist()
         assert f(x).tolist() == [2 * each for each in contents]
+
+
+def test_the_static_array_of_another_argument():
+    """Which that argument's copy would overwrite first."""
+    kept = []
+
+    def function(x, y):
+        kept[:] = [x, y]
+        return x + x + y
+
+    f = ag.graphed(function, warmup=0, inputs="node")
+    assert f(dense(1, 2), dense(10, 20)).tolist() == [12, 24]
+    one, other = kept
+    for x, y in ((dense(3, 4), one), (dense(5, 6), one), (other, one), (one, dense(7, 8)), (other, one)):
+        expected = (2 * x.data + y.data).tolist()
+        assert f(x, y).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        pytest.param(True, [set(), set(), {0}, {1}, {2}, {3}, {4}, {5}, {6, 7}], id="events"),
+        pytest.param(False, [set(), {0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}], id="no events"),
+    ],
+)
+def test_the_copies_are_on_branches_where_streams_can_wait(device, monkeypatch, events, expected):
+    able = device.capabilities(0)
+    if not events:
+        monkeypatch.setattr(type(device), "capabilities", lambda self, ordinal: able - {Capability.EVENTS})
+    f = ag.graphed(lambda *xs: xs[0] + xs[-1], warmup=0, inputs="node")
+    assert f(*(dense(i) for i in range(8))).tolist() == [7]
+    (recorded,) = f._cache.graphs.values()
+    found = recorded.graph.describe()
+    assert [{edge.source for edge in found.edges if edge.target == node} for node in range(9)] == expected
+
+
+def test_the_streams_of_branches_are_used_again(device, monkeypatch):
+    create, made = type(device).create_stream, []
+
+    def create_stream(self, *args, **how):
+        made.append(create(self, *args, **how))
+        return made[-1]
+
+    monkeypatch.setattr(type(device), "create_stream", create_stream)
+    for inputs in ("copy", "copy", "node", "node", "node"):
+        f = ag.graphed(lambda *xs: xs[0] + xs[-1], warmup=0, inputs=inputs)
+        assert f(*(dense(i) for i in range(8))).tolist() == [7]
+        made.append(None)
+    assert [each is None for each in made[made.index(None) :]] == [True, True, False, True, True, True]
+
+
+def test_arrays_that_no_node_copies_are_copied_together(device):
+    def gaps(i):
+        return Dense(np.full((4, 2), float(i))[:, 0])
+
+    f = ag.graphed(lambda x, y, z: x + y + z, warmup=0, inputs="node", outputs="static")
+    for i in range(3):
+        arguments = dense(i, i, i, i), gaps(1), gaps(10)
+        calls.clear()
+        assert f(*arguments).tolist() == [11 + i] * 4
+    assert [name for name, _ in calls if name in ("copy", "all")] == ["all"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from functools import partial
 
 import pytest
 
@@ -11,6 +12,7 @@ import accelerator_graph as ag
 import lanes
 from accelerator_graph import interop
 from accelerator_graph._core import streams
+from accelerator_graph._core.extension import fast
 
 pytestmark = lanes.require("gpu")
 
@@ -192,6 +194,28 @@ def test_a_stream_of_torch_is_current_as_itself(torch):
     with ag.graph(ag.Graph(), stream=stream):
         assert torch.cuda.current_stream() == stream
         x += 1
+
+
+def test_dlpack_tells_torchs_current_stream(torch):
+    exchange = framework("Torch").work_stream(0)
+    if fast is None or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+        pytest.skip("torch has no function that tells it, or there is no extension")
+    made = torch.cuda.Stream(), torch.cuda.Stream(priority=-1)
+    every = *made, torch.cuda.default_stream(), torch.cuda.ExternalStream(made[0].cuda_stream)
+    asked, seen = [], []
+
+    def current(device):
+        asked.append(torch._C._cuda_getCurrentRawStream(device))
+        return asked[-1]
+
+    launchers = {each.cuda_stream: partial(seen.append, each.cuda_stream) for each in every}
+    follow = fast.Follower(launchers, None, current, 0, exchange)
+    for each in every * 2:
+        with torch.cuda.stream(each):
+            follow()
+            follow()
+    assert seen == [each.cuda_stream for each in every * 2 for _ in range(2)]
+    assert asked == [each.cuda_stream for each in (*every[:3], every[0], *every[1:3], every[0])]
 
 
 def test_torchs_default_stream_is_entered_as_itself(torch):

@@ -12,6 +12,7 @@ from ..._core.side_streams import side_of
 from ..._core.stream_base import captured_by
 from ..._core.streams import Stream
 from ..._interpreter.integers import integer
+from ...backends.base import Recorder
 from ...errors import EmptyGraphWarning, UnsupportedError, capture_error
 from ...interop import registry as interop
 from ..array_placement import check_place, writable
@@ -136,7 +137,8 @@ def make_graphed_callables(
     for each in passes:
         _check_places(each, stream)
     pool = graph_pool_handle() if pool is None else pool
-    made = _capture(passes, stream, num_warmup_iters, pool, nodes=inputs == "node")
+    settable = type(stream._backend).node_setter is not Recorder.node_setter
+    made = _capture(passes, stream, num_warmup_iters, pool, nodes=inputs == "node" and settable)
     found = _install(passes, made)
     return found[0] if single else found
 

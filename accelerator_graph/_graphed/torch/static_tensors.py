@@ -46,7 +46,7 @@ def copying(
     statics = [each[1] for each in plan]
     copy_all = torch._foreach_copy_
     plain = (torch.Tensor, torch.nn.Parameter)
-    of_nodes = frozenset() if nodes is None else nodes.arguments
+    number_of = {} if nodes is None else nodes.arguments
     storages = {storage_of(x) for x in targets}
     ends = [(x.untyped_storage().data_ptr(), x.untyped_storage().nbytes()) for x in targets]
     first = min((start for start, _ in ends), default=0)
@@ -54,15 +54,16 @@ def copying(
 
     def copy(values: Sequence[Any]) -> None:
         written, read = [], []
-        by_nodes = {}
+        if nodes is not None:
+            sources, given = [*statics], nodes.statics[:]
         for value, (i, target, address, shape, strides) in zip(values, plan, strict=False):
             if value.shape != shape:
                 raise ValueError(f"{what} {i} has shape {tuple(value.shape)}, not {tuple(shape)}.")
             place = value.data_ptr()
             alike = value.stride() == strides and _reads_as(value, target)
             if not first <= place < last or storage_of(value) not in storages:
-                if i in of_nodes and alike and type(value) in plain and value.device == target.device:
-                    by_nodes[i] = value
+                if i in number_of and alike and type(value) in plain and value.device == target.device:
+                    sources[i], given[number_of[i]] = value, place
                 else:
                     written.append(target)
                     read.append(value)
@@ -74,7 +75,7 @@ def copying(
         elif read:
             copy_all(written, read)
         if nodes is not None:
-            nodes.read_from([by_nodes.get(i, static) for i, static in enumerate(statics)])
+            nodes.read_at(given, sources)
 
     return copy
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ...errors import UnsupportedError
 from ..base import Argument, NodeSetter, SameContext, SetFunction
 from . import nodes
-from .driver import Driver, Executable, Graph
+from .driver import Driver, Executable
 from .layouts import POINTER, SIZE, Layouts, address_field, is_plain, kernel_blocks, places
 from .raw_calls import calls_of
 
@@ -20,19 +20,13 @@ _ADDRESSES = {"srcHost": 40, "srcDevice": 48, "dstHost": 128, "dstDevice": 136}
 """The offsets of the addresses in ``CUDA_MEMCPY3D``."""
 
 
-def node_setter(driver: Driver, graph: Graph, executable: Executable, index: int) -> NodeSetter | None:
+def setter_of(driver: Driver, handle: Any, executable: Executable, context: Any) -> NodeSetter | None:
     """Return what changes one kernel, copy or fill; None for other nodes, and for fills of several rows.
 
-    Copies of several rows and of arrays can only be enabled and disabled; kernels as well if the driver is
-    too old to tell their arguments. Fills can't be disabled: with driver 580 their neighbours lose their
-    order, and the context can be lost.
+    The node may be one of a child graph. Copies of several rows and of arrays can only be enabled and
+    disabled; kernels as well if the driver is too old to tell their arguments. Fills can't be disabled: with
+    driver 580 their neighbours lose their order, and the context can be lost.
     """
-    handle = nodes.node_handles(driver, graph.handle)[index]
-    return setter_of(driver, handle, executable, graph.context)
-
-
-def setter_of(driver: Driver, handle: Any, executable: Executable, context: Any) -> NodeSetter | None:
-    """Return what changes the node with this handle, which may be one of a child graph."""
     make = _SETTERS.get(nodes.kind_of(driver, handle))
     return None if make is None else make(_Node(driver, handle, executable.handle, context))
 

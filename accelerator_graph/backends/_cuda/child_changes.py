@@ -13,9 +13,9 @@ _WITH_MEMORY = frozenset(("kernel", "memcpy", "memset", "mem_alloc", "mem_free",
 
 def node_setter(driver: Driver, graph: Graph, executable: Executable, index: int) -> NodeSetter | None:
     """Return what changes one kernel, copy or fill, or all of a child graph; None for other nodes."""
-    handle = nodes.node_handles(driver, graph.handle)[index]
+    handle = nodes.node_handle(driver, graph.handle, index)
     if nodes.kind_of(driver, handle) != "graph":
-        return changes.node_setter(driver, graph, executable, index)
+        return changes.setter_of(driver, handle, executable, graph.context)
     inside = _setters(driver, handle, executable, graph.context)
     return (
         None

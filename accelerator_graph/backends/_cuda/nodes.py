@@ -17,6 +17,11 @@ def node_handles(driver: Driver, graph: Any) -> list[Any]:
     return handles
 
 
+def node_handle(driver: Driver, graph: Any, index: int) -> Any:
+    """Return the handle of one node, without those of the nodes behind it."""
+    return driver.call("cuGraphGetNodes", graph, index + 1)[0][index]
+
+
 def node_count(driver: Driver, graph: Any) -> int:
     """Return the number of a graph's nodes."""
     count: int = driver.call("cuGraphGetNodes", graph)[1]
