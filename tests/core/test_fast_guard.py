@@ -99,6 +99,7 @@ def test_a_call_with_other_arguments_is_not_alike(fast):
     assert guard((x,), {"y": y}) == [x, y, None]
     for args, kwargs in [
         ((x, y), {}),
+        ((x, Array()), {"y": y}),
         ((x,), {"z": y}),
         ((), {"y": y}),
         ((x,), {}),
