@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import sys
 import threading
 import weakref
 from array import array
@@ -404,9 +405,14 @@ def test_is_collected_in_a_cycle(fast):
     class Holder:
         pass
 
-    holder = Holder()
-    holder.guard = fast.Guard({}, fast.Lock(), 2, 0, ((0, CONSTANT, holder), (1, ARRAY, Array())), ())
-    gone = weakref.ref(holder)
-    del holder
+    kept, holder, x = object(), Holder(), Array()
+    before = sys.getrefcount(kept)
+    holder.kept = kept
+    holder.guard = fast.Guard({}, fast.Lock(), 2, 0, ((0, CONSTANT, holder), (1, ARRAY, x)), ())
+    guard = guard_of(fast, x)
+    how = fast.Launcher({}, never), (guard, kept), None, None, None
+    guard.follow((WHERE, (), 0, 0, 0), how, array("Q", [1]), None)
+    assert sys.getrefcount(kept) == before + 2
+    del holder, guard, how
     gc.collect()
-    assert gone() is None
+    assert sys.getrefcount(kept) == before
