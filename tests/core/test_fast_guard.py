@@ -6,9 +6,11 @@ import ctypes
 import gc
 import sys
 import threading
+import tracemalloc
 import weakref
 from array import array
 from functools import partial
+from itertools import pairwise
 
 import pytest
 
@@ -399,6 +401,28 @@ def test_holds_nothing_that_is_not_needed(fast, vendor):
     guard.stop()
     gc.collect()
     assert launcher() is None
+
+
+def test_leaves_no_memory_behind(fast, vendor):
+    def turn():
+        value, x = object(), Array()
+        guard = guard_of(fast, x, value, modes=((lambda: [value], [value]),))
+        assert guard((x, value), {}) == [x, None]
+        bench = Bench(fast, vendor, keep=True)
+        assert bench() == (RESULT,)
+        bench.follow()
+
+    sizes = []
+    tracemalloc.start()
+    try:
+        for _ in range(5):
+            for _ in range(300):
+                turn()
+            gc.collect()
+            sizes.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert min(after - before for before, after in pairwise(sizes)) < 300 * 8  # Python's own caches grow, too
 
 
 def test_is_collected_in_a_cycle(fast):
