@@ -354,8 +354,8 @@ def test_refuses_what_it_can_not_read(fast):
     for args in [(), ((x,),), ([x], {}), ((x,), None)]:
         with pytest.raises(TypeError, match="a guard takes a tuple and a dict"):
             guard(*args)
-    with pytest.raises(ValueError, match="there is no argument 3"):
-        fast.Guard({}, fast.Lock(), 1, 0, ((3, ARRAY, x),), ())
+    with pytest.raises(ValueError, match="there is no argument 1"):
+        fast.Guard({}, fast.Lock(), 1, 0, ((1, ARRAY, x),), ())
     with pytest.raises(AttributeError):
         fast.Guard({}, fast.Lock(), 1, 0, ((0, ARRAY, 5),), ())
     with pytest.raises(ValueError, match="at most 64 arrays"):
