@@ -57,7 +57,7 @@ def exchange(describe, *versions):
         address, shape, strides, device, dtype = found
         here = place[0]
         x.described = extents(shape), None if strides is None else extents(strides)
-        here.data, here.ndim, here.byte_offset = address, len(shape), 0
+        here.data, here.ndim, here.byte_offset = address // 2, len(shape), address - address // 2
         here.device[:], here.dtype[:] = device, dtype
         here.shape = x.described[0]
         here.strides = ctypes.POINTER(ctypes.c_int64)() if strides is None else x.described[1]
