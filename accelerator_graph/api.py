@@ -278,7 +278,6 @@ class Graph(Lifecycle):
         the given one. Until the block has ended well, and if the body raises, the graph does its former work;
         `current_graph` is another graph meanwhile. Raises as `update` does.
         """
-        self._check("recapture()")
         return _core.Recapture(self, self._like(pool))
 
     def clone(self) -> Graph:

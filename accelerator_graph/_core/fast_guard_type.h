@@ -187,11 +187,7 @@ guard_traverse(PyObject *op, visitproc visit, void *arg)
 static int
 guard_clear(PyObject *op)
 {
-    Guard *self = (Guard *)op;
-    guard_set_target(self, (Target){0});
-    for (Py_ssize_t i = 0; i < self->count; i++)
-        if (self->parameters[i].kind == CONSTANT)
-            Py_SETREF(self->parameters[i].value, Py_NewRef(Py_None));
+    guard_set_target((Guard *)op, (Target){0}); /* nothing else can be younger than the guard */
     return 0;
 }
 

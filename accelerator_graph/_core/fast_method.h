@@ -49,6 +49,7 @@ method_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
+/* No tp_clear: like a tuple, it refers only to what was there before, and its dict closes a cycle. */
 static int
 method_traverse(PyObject *op, visitproc visit, void *arg)
 {
@@ -57,13 +58,6 @@ method_traverse(PyObject *op, visitproc visit, void *arg)
     Py_VISIT(self->slot);
     Py_VISIT(self->function);
     Py_VISIT(self->dict);
-    return 0;
-}
-
-static int
-method_clear(PyObject *op)
-{
-    Py_CLEAR(((Method *)op)->dict);
     return 0;
 }
 
@@ -109,7 +103,6 @@ static PyType_Slot method_slots[] = {
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_descr_get, method_get},
     {Py_tp_traverse, method_traverse},
-    {Py_tp_clear, method_clear},
     {Py_tp_dealloc, method_dealloc},
     {Py_tp_members, method_members},
     {Py_tp_methods, method_methods},

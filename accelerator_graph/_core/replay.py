@@ -105,19 +105,21 @@ class Runner:
         Asked before `instantiate`.
         """
         captured = self.captured
-        if self.counted is None and captured is not None:
-            if not own:
-                return captured.recorder.is_empty(captured.value)
-            self.counted = captured.recorder.node_count(captured.value)
-        return self.counted == own
+        if own or captured is None:
+            return self._count() == own
+        return captured.recorder.is_empty(captured.value)
 
     def num_nodes(self) -> int:
         """Return how many nodes were captured."""
+        count = self._count()
+        if count is None:
+            raise unsupported(self.home._backend, Capability.NODES)
+        return count
+
+    def _count(self) -> int | None:
         captured = self.captured
         if self.counted is None and captured is not None:
             self.counted = captured.recorder.node_count(captured.value)
-        if self.counted is None:
-            raise unsupported(self.home._backend, Capability.NODES)
         return self.counted
 
     def contents(self, captured: Captured) -> GraphContents:

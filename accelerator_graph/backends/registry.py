@@ -17,7 +17,7 @@ from .._plugins import Catalogue
 from ..errors import BackendContractError, BackendLoadError, UnknownBackendError
 from . import _contract as contract
 from ._registry.instances import Instances, problem_of
-from ._registry.naming import VARIABLE, Block, _blocks, by_block, by_environment
+from ._registry.naming import VARIABLE, Block, _blocks, by_environment
 from .base import BACKEND_API_VERSIONS, Backend
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Registry:
             try:
                 return self.get(chosen)
             except UnknownBackendError as error:
-                if by_block() is not None:
+                if _blocks.get():
                     raise
                 raise UnknownBackendError(f"{VARIABLE} is set, but {error}") from None
         from ._registry.choice import nothing_usable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 
 import pytest
@@ -204,6 +205,10 @@ def test_numbers_are_asked_for(fast, driver):
     twice = fast.Ask(driver.address["twice"], failed)
     assert [twice(3), twice(ctypes.c_uint(4).value), twice(True)] == [6, 8, 2]
     assert fast.Ask(driver.address["forty"], failed)() == 1 << 40
+    handle = int("100000")
+    before = sys.getrefcount(handle)
+    assert {twice(handle) for _ in range(9)} == {200_000}
+    assert sys.getrefcount(handle) == before
     with pytest.raises(Failed) as info:
         twice(5)
     assert info.value.args == (35,)

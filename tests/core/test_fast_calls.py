@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import random
 import struct
+import sys
 import threading
 
 import pytest
@@ -102,6 +103,8 @@ def test_several_questions(calls, tells):
     questions = tuple((tells.tell_which_address, b"\1\0", which) for which in (0, 4))
     found = calls.call_each(handles(100, 200), questions)
     assert found == (0, 0, handles(0, 200, 4, 200, 0, 400, 4, 400))
+    made_here = 0, 0, handles(0)
+    assert sys.getrefcount(found[2]) == sys.getrefcount(made_here[2])
 
 
 def test_objects_that_are_of_another_kind(calls, tells):

@@ -252,7 +252,8 @@ def test_references_are_balanced(fast, vendor):
     owner, bad = Owner(vendor), Owner(vendor, 3)
     plain = launcher_of(fast, owner, ordinary, captures)
     alone = launcher_of(fast, owner, ordinary, captures, lock=lock, latest=latest)
-    broken = launcher_of(fast, bad, ordinary, captures)
+    broken, silent = launcher_of(fast, bad, ordinary, captures), fast.Launcher(captures, ordinary)
+    silent.target = fast.Launch(vendor.address, bad.executable, 0, bad, lambda code: nothing)
     handle, turns = 1 << 60, itertools.cycle((1 << 60, 5))
     launchers, current = {handle: plain, 5: alone}, (lambda argument: next(turns))
     follow = fast.Follower(launchers, ordinary, current, argument := object())
@@ -272,6 +273,8 @@ def test_references_are_balanced(fast, vendor):
             fast.Method(cls.held, ordinary).name = truth
             with contextlib.suppress(Answered):
                 broken()
+            with contextlib.suppress(SystemError):
+                silent()
             captures[1] = 1
             plain()
             captures.clear()
@@ -297,19 +300,27 @@ def test_references_are_balanced(fast, vendor):
 
 
 def test_cycles_are_collected(fast, vendor):
-    owner = Owner(vendor)
-    owner.replay = launcher_of(fast, owner, never)
-    launchers = {}
+    kept, owner = Ordinary(), Owner(vendor)
+    before = sys.getrefcount(kept)
+    owner.replay, owner.kept = launcher_of(fast, owner, never), kept
+    launchers = {2: kept}
     launchers[1] = fast.Follower(launchers, owner, never)
     latest = Ordinary()
-    latest.follow = fast.Follower({3: latest}, never, lambda: 3)
+    latest.follow, latest.kept = fast.Follower({3: latest}, never, lambda: 3), kept
     latest.follow()
-    method, kept = fast.Method(having(fast, never).held, never), Ordinary()
+    method = fast.Method(having(fast, never).held, never)
     method.itself, method.kept = method, kept
-    gone = [weakref.ref(owner), weakref.ref(owner.replay), weakref.ref(kept), weakref.ref(latest)]
-    del owner, launchers, method, kept, latest
+    owns = fast.Launcher({}, never)
+    owns.target = fast.Launch(vendor.address, owner.executable, 0, owns, kept)
+    found, turns = [], iter([3])
+    follow = fast.Follower({}, lambda handle: found.pop(), lambda kept: next(turns), kept)
+    found.append(fast.Launcher({}, follow))
+    with pytest.raises(StopIteration):
+        follow()
+    assert sys.getrefcount(kept) == before + 6
+    del owner, launchers, latest, method, owns, follow
     gc.collect()
-    assert [ref() for ref in gone] == [None] * 4
+    assert sys.getrefcount(kept) == before  # a weak reference would be cleared in any case
 
 
 def test_is_gone_with_its_last_reference(fast, vendor):

@@ -53,6 +53,23 @@ def captured(stream, log, **how):
     return graph
 
 
+@pytest.mark.parametrize("state", ["capturing", "captured", "ready"])
+def test_only_an_empty_graph_can_be_entered(stream, state):
+    graph, log = ag.Graph(stream=stream, keep_graph=state == "captured"), []
+    graph.capture_begin()
+    stream.launch(log.append, 1)
+    if state != "capturing":
+        graph.capture_end()
+    with pytest.raises(ag.GraphStateError, match=r"capture_begin\(\)"), graph:
+        raise AssertionError
+    assert graph.state == state
+    if state == "capturing":
+        graph.capture_end()
+    graph.replay()
+    stream.synchronize()
+    assert log == [1]
+
+
 def test_a_failed_second_instantiation_is_made_good_by_the_next_replay(backend):
     stream, log = ag.Stream(backend=backend), []
     graph = captured(stream, log, keep_graph=True)
@@ -438,6 +455,19 @@ def test_the_current_stream_is_the_named_runtimes_own(monkeypatch):
             assert ag.is_current_stream_capturing()
             graph.stream.launch(int)
         assert graph.stream.native is native
+
+
+def test_a_capture_of_somebody_else_that_has_failed_is_named(stream):
+    runtime, native = stream._backend, stream.native
+    token = runtime.capture_begin(native, runtime.capture_modes[0])
+    with pytest.raises(ag.DriverError):
+        runtime.synchronize(native)
+    with (
+        pytest.raises(ag.CaptureError, match="an earlier capture of the stream failed and was not ended"),
+        ag.Graph(stream=stream),
+    ):
+        raise AssertionError
+    runtime.capture_abandon(token)
 
 
 def test_a_capture_whose_graph_is_lost_is_named_and_can_be_ended():

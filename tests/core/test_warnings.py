@@ -26,7 +26,12 @@ def by_hand():
     g.capture_end()
 
 
-@pytest.mark.parametrize("how", [entered, beside, by_hand])
+def kept_with_nodes_of_its_own():
+    with ag.Graph(keep_graph=True, timing=True):
+        pass
+
+
+@pytest.mark.parametrize("how", [entered, beside, by_hand, kept_with_nodes_of_its_own])
 def test_an_empty_graph(how):
     with warnings.catch_warnings(record=True) as found, ag.Stream(backend="cpu"):
         warnings.simplefilter("always")

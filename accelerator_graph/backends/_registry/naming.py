@@ -21,12 +21,6 @@ _blocks: ContextVar[tuple[Block, ...]] = ContextVar("accelerator_graph_backend",
 """The ``with`` blocks that this thread (or task) is in, the innermost last."""
 
 
-def by_block() -> str | None:
-    """Return the name that the innermost ``with use_backend(...)`` gives; None outside such a block."""
-    blocks = _blocks.get()
-    return blocks[-1].name if blocks else None
-
-
 def by_environment() -> str | None:
     """Return the name that ``ACCELERATOR_GRAPH_BACKEND`` gives; ValueError if it can't be a name."""
     name = variable(VARIABLE)
