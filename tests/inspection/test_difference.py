@@ -150,7 +150,7 @@ def test_where_they_come_from():
 
 def test_what_is_no_description_is_refused():
     for pair in ((described(), "x"), ("x", described())):
-        with pytest.raises(TypeError, match="^diff: the arguments must be descriptions, .* not 'x'"):
+        with pytest.raises(TypeError, match=r"^diff: the arguments must be descriptions, .* not 'x'"):
             diff(*pair)
 
 
