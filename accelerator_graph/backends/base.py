@@ -180,9 +180,10 @@ class Recorder(ABC):
         stream or on several. The streams that were captured, and the graph, may have been destroyed before.
 
         On a capturing stream the run is recorded if the backend has the capability ``"child_graphs"``; the
-        recorded run outlives the executable, and is not ordered against other runs of it. Otherwise the
-        library refuses a replay into any capture of its own. Into a capture that another library began, the
-        backend has to raise `CaptureError` or `DriverError`, or to set `Backend.replay_ignores_captures`.
+        recorded run outlives the executable, is not changed by an `update` of it, and is not ordered against
+        other runs of it. Otherwise the library refuses a replay into any capture of its own. Into a capture
+        that another library began, the backend has to raise `CaptureError` or `DriverError`, or to set
+        `Backend.replay_ignores_captures`.
 
         After a KeyboardInterrupt the run was enqueued or not, and later runs work.
 
@@ -313,6 +314,9 @@ class Backend(Recorder):
     `synchronize` or `query` of its stream raises that, where the runtime reports it. The stream of a run is
     the one given to `replay`; what becomes of the rest of the run is up to the runtime. In all these cases,
     streams, graphs and executables go on working, unless the reason is ``"device_lost"``.
+
+    A call about other streams, graphs and executables leaves captures in progress as they are. Exceptions are
+    waits that a capture mode forbids, and `destroy_disturbs_captures`.
     """
 
     __slots__ = ()
@@ -553,7 +557,8 @@ class Backend(Recorder):
         """Return a context manager: inside it, this thread disturbs no capture on the stream's device.
 
         There the library waits for streams that are not being captured, and frameworks allocate memory. It
-        can be nested. The default does nothing, for runtimes in which neither disturbs a capture.
+        can be nested, and lets exceptions pass. The default does nothing, for runtimes in which neither
+        disturbs a capture.
         """
         return nullcontext()
 

@@ -157,6 +157,23 @@ def test_the_table_with_conditional_nodes():
     ]
 
 
+def test_what_a_node_is():
+    nodes = [
+        GraphNode(0, "kernel", "scale", grid=(4, 1, 1), block=(32, 1, 2), shared_bytes=1 << 10),
+        GraphNode(1, "memset", target=0x1000, nbytes=307_405, value=0),
+        GraphNode(2, "memset", target=0x1000, nbytes=30_740, value=0),
+        GraphNode(3, "host", "log", target=0x2000),
+    ]
+    found = ag.GraphDescription.of("cuda", 0, (nodes, []))
+    assert str(found).splitlines()[1:] == [
+        "     kind    what                             after",
+        "0    kernel  scale <4 x 32,1,2> 1 KiB shared  -",
+        "1    memset  300 KiB = 0 0x1000               -",
+        "2    memset  30.0 KiB = 0 0x1000              -",
+        "3    host    log                              -",
+    ]
+
+
 def test_the_table_with_labels(stream):
     with ag.Graph(keep_graph=True) as graph:
         stream.launch(first)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from accelerator_graph import GraphDescription, Label, diff
 from accelerator_graph.backends.base import GraphEdge, GraphNode
 
@@ -144,6 +146,12 @@ def test_where_they_come_from():
         "backend: hip instead of cuda",
         "device: 1 instead of 0",
     ]
+
+
+def test_what_is_no_description_is_refused():
+    for pair in ((described(), "x"), ("x", described())):
+        with pytest.raises(TypeError, match=r"^diff: the arguments must be descriptions, .* not 'x'"):
+            diff(*pair)
 
 
 def test_ten_thousand_equal_kernels_take_no_time():

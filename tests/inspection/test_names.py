@@ -40,6 +40,7 @@ def test_other_names_stay_as_they_are(name):
         ("ns::S::operator<(int)", "operator<"),
         ("bool ns::operator< <int>(int)", "operator<"),
         ("ns::S::operator bool()", "operator bool"),
+        ("ns::S<int>::operator bool() const", "operator bool"),
         ("two words", "two words"),
         ("two words (fast)", "two words"),
         ("a->b", "a->b"),

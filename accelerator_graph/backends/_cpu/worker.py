@@ -176,13 +176,9 @@ class Worker:
 
     def drain(self) -> None:
         """Do all pending work on the calling thread."""
-        here.worker = self
-        try:
-            with self._turn:
-                while self._pending:
-                    self._do_next()
-        finally:
-            del here.worker
+        with self._turn:
+            while self._pending:
+                self._do_next()
 
     def _start(self) -> SimpleQueue[bool] | None:
         with self._lock:
@@ -247,10 +243,7 @@ class Worker:
     def _raise_failure(self) -> None:
         failure = self._take_failure()
         if failure is not None:
-            try:
-                raise failure.as_error()
-            finally:
-                del failure  # the error's traceback leads to this frame
+            raise failure.as_error()
 
     def _take_failure(self) -> Failure | None:
         failure, self._failure = self._failure, None
@@ -267,6 +260,7 @@ class WorkerThread(threading.Thread):
 
     def run(self) -> None:
         """Work whenever there is something to do."""
+        here.worker = self.worker
         while self._wake.get():
             self.worker.drain()
 

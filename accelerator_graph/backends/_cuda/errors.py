@@ -54,7 +54,7 @@ def call_broke(
 
 def _explanation(code: Any) -> str:
     """Return the first sentence of the driver's documentation of a code."""
-    text = getattr(code, "__doc__", None) or ""
+    text = code.__doc__ or ""
     if text == type(code).__doc__:  # an enum without documentation of its members
         return ""
     text = re.sub(r":py:obj:`~?\.?([^`]*)`", r"\1", " ".join(text.split()))

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import accelerator_graph as ag
-from accelerator_graph.backends.base import Capability, DeviceMemory, addresses_in, word
+from accelerator_graph.backends.base import (
+    Capability,
+    DeviceMemory,
+    GraphNode,
+    NodeParameters,
+    addresses_in,
+    word,
+)
 
 from .._case import Case, applied, needs
 
@@ -35,18 +44,9 @@ class AmountRules(Case):
     def test_parameters_are_those_of_the_nodes(self) -> None:
         """`parameters` has what the fills and copies of a graph read and write, or is None."""
         stream, source, target = self.stream(), self.used.buffer(8), self.used.buffer(8)
-        token = self.begin(stream)
-        try:
-            stream.fill(source, 7)
-            stream.copy(target, source)
-        finally:
-            graph = self.backend.capture_end(token)
-        parameters = self.backend.parameters(graph)
-        nodes, _ = self.backend.nodes(graph)
-        self.backend.destroy_graph(graph)
-        found = None if parameters is None else addresses_in(parameters)
+        parameters, nodes = self._parameters(stream, lambda: self._fill_and_copy(stream, source, target))
+        found = addresses_in(parameters)
         self.skip_unless(found is not None, "does not tell all parameters of nodes")
-        assert parameters is not None
         assert found is not None
         assert [each.kind for each in parameters] == [node.kind for node in nodes]
         for node, each in zip(nodes, parameters, strict=True):
@@ -54,6 +54,41 @@ class AmountRules(Case):
             if node.target is not None:
                 assert each.blocks is not None
                 assert each.blocks[0] == word(node.target)
+        fewer, _ = self._parameters(stream, lambda: self._fill_and_copy(stream, source, target, 4))
+        for whole, part in zip(parameters, fewer, strict=True):
+            assert (whole.kind, whole.rest) != (part.kind, part.rest), (
+                f"the {whole.kind!r} nodes of 8 and of 4 bytes have the same `rest`: put the size into it"
+            )
+
+    @needs(Capability.ENQUEUE, Capability.NODES, Capability.CHILD_GRAPHS)
+    def test_parameters_inside_a_recorded_replay(self) -> None:
+        """With "child_graphs", `parameters` has those of the graph whose replay was recorded."""
+        stream, home, source, target = self.stream(), self.stream(), self.used.buffer(8), self.used.buffer(8)
+        with self.graph(home) as graph:
+            self._fill_and_copy(home, source, target)
+        alone, _ = self._parameters(home, lambda: self._fill_and_copy(home, source, target))
+        parameters, nodes = self._parameters(stream, lambda: graph.replay(stream))
+        self.skip_unless(addresses_in(alone) is not None, "does not tell all parameters of nodes")
+        self.skip_unless(any(node.bodies for node in nodes), "does not list what a recorded replay runs")
+        assert [each.inside for each in parameters] == [tuple(alone)]
+
+    def _fill_and_copy(self, stream: ag.Stream, source: Any, target: Any, nbytes: int | None = None) -> None:
+        stream.fill(source, 7, nbytes)
+        stream.copy(target, source, nbytes)
+
+    def _parameters(
+        self, stream: ag.Stream, record: Callable[[], None]
+    ) -> tuple[Sequence[NodeParameters], list[GraphNode]]:
+        """Capture, and return the parameters and the nodes."""
+        token = self.begin(stream)
+        try:
+            record()
+        finally:
+            graph = self.backend.capture_end(token)
+        parameters, (nodes, _) = self.backend.parameters(graph), self.backend.nodes(graph)
+        self.backend.destroy_graph(graph)
+        self.skip_unless(parameters is not None, "does not tell all parameters of nodes")
+        return parameters or (), nodes
 
     def test_memory_of_a_graph_is_told(self) -> None:
         """`Graph.memory` says of each part how large it is or why that is not known, and changes nothing."""

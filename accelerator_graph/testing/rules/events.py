@@ -18,17 +18,18 @@ class EventRules(Case):
     """An event marks one point in a stream's work, replays included, that other streams can wait for."""
 
     def test_wait_orders_streams(self) -> None:
-        """After `wait`, work on a stream runs after the other stream's work, or after the event."""
-        first, second, cell = self.stream(), self.stream(), self.cell()
-        self.enqueue_slow(first, cell, 1, 5, times=5)
-        event = first.record()
-        second.wait(event)
-        self.enqueue_slow(second, cell, 3, 0)
-        first.wait(second)
-        self.enqueue(first, cell, 1, 1)
-        assert self.read_after(first, cell) == 76, NOT_WAITED
-        second.wait(event)
-        second.synchronize()
+        """After `wait`, work on a stream runs after the other stream, or after an event, timed or not."""
+        for timing in (False, True) if self.has(Capability.TIMING) else (False,):
+            first, second, cell = self.stream(), self.stream(), self.cell()
+            self.enqueue_slow(first, cell, 1, 5, times=5)
+            event = first.record(timing=timing)
+            second.wait(event)
+            self.enqueue_slow(second, cell, 3, 0)
+            first.wait(second)
+            self.enqueue(first, cell, 1, 1)
+            assert self.read_after(first, cell) == 76, NOT_WAITED
+            second.wait(event)
+            second.synchronize()
 
     def test_destroyed_event_is_still_waited_for(self) -> None:
         """A stream that waits for an event goes on waiting after the event is destroyed."""

@@ -117,6 +117,30 @@ class ForeignRules(Case):
             before = self.read(cell)
             assert self.replayed(outer, cell) == (before + 5) * 3 + 1
 
+    @needs(Capability.CHILD_GRAPHS)
+    def test_recorded_replays_nest(self) -> None:
+        """With "child_graphs", a recorded replay runs what was recorded by replays in its graph, too."""
+        stream, home, cell = self.stream(), self.stream(), self.cell()
+        inner = self.captured(home, cell, 1, 5)
+        with self.graph(home) as middle:
+            inner.replay(home)
+            self.enqueue(home, cell, 3, 0)
+            inner.replay(home)
+        with self.graph(stream) as outer:
+            middle.replay(stream)
+        assert self.replayed(outer, cell, times=2) == (20 + 5) * 3 + 5
+
+    @needs(Capability.CHILD_GRAPHS)
+    def test_recorded_replay_does_the_work_of_its_time(self) -> None:
+        """With "child_graphs", a recorded replay does what its graph did then, even after an update of it."""
+        stream, home, cell = self.stream(), self.stream(), self.cell()
+        inner, other = (self.captured(home, cell, 1, b, keep_graph=True) for b in (1, 10))
+        with self.graph(stream) as outer:
+            inner.replay(stream)
+        inner.update(other)
+        assert self.replayed(outer, cell) == 1
+        assert self.replayed(inner, cell) == 11
+
     def test_bind_onto_a_capturing_stream_leaves_the_capture_valid(self) -> None:
         """`bind` onto a capturing stream enqueues nothing; its callable works after the capture has ended."""
         stream, (_, cell, inner) = self.stream(), self.setup_captured()

@@ -234,6 +234,32 @@ class NodeRules(Case):
         assert edges
         assert all(edge.source < edge.target for edge in edges)
 
+    @needs(Capability.EVENTS, Capability.CHILD_GRAPHS)
+    def test_nodes_inside_a_recorded_replay(self) -> None:
+        """A recorded replay lists the nodes and the dependencies of its graph; none can be changed."""
+        stream, home, fork, cell = self.stream(), self.stream(), self.stream(), self.cell()
+
+        def record() -> None:
+            self.enqueue(home, cell)
+            fork.wait(home)
+            self.enqueue(home, cell)
+            self.enqueue(fork, self.cell())
+            home.wait(fork)
+
+        nodes, edges = self._listed(home, record)
+        with self.graph(home) as graph:
+            record()
+        bodies = [
+            body for node in self._listed(stream, lambda: graph.replay(stream))[0] for body in node.bodies
+        ]
+        self.skip_unless(bodies, "does not list what a recorded replay runs")
+        ((inside, between),) = bodies
+        assert [(node.id, node.kind, node.name) for node in inside] == [
+            (node.id, node.kind, node.name) for node in nodes
+        ]
+        assert set(between) == set(edges), "the dependencies inside are not those of the graph"
+        assert not any(node.settable for node in inside), "nodes inside others have an empty `settable`"
+
     def _listed(self, stream: ag.Stream, record: Callable[[], object]) -> tuple[list[Any], list[GraphEdge]]:
         """Capture, and return nodes and dependencies."""
         backend, token = self.backend, self.begin(stream)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import accelerator_graph as ag
 from accelerator_graph.backends.base import Capability, CaptureStatus
 
-from .._case import Case, applied, needs
+from .._case import Case, applied, folder, needs, only_if
 
 BROKEN = ("illegal_call", "invalidated", "foreign_capture", "other")
 """The possible reasons when an invalidated capture ends."""
 
 
 class IsolationRules(Case):
-    """The streams of a capture can wait for events of that capture and for no others."""
+    """A capture is disturbed by no work of others, and its streams can wait for its own events only."""
 
     def test_preparing_a_capture_disturbs_no_other(self) -> None:
         """Waiting for a stream inside `relaxed` invalidates no capture of this thread or of another."""
@@ -24,6 +25,48 @@ class IsolationRules(Case):
             self.enqueue(second, cell)
         inner.replay(second)
         assert self.read(cell) == applied(1)
+
+    @only_if(lambda backend: not backend.destroy_disturbs_captures, "lets the library wait for captures")
+    def test_destroying_disturbs_no_capture(self) -> None:
+        """The ``destroy_`` methods leave captures alone, unless `destroy_disturbs_captures` is True."""
+        backend, other = self.backend, self.stream()
+        graph = self.recorded(other, self.cell())
+        executable, doomed = backend.instantiate(graph), backend.create_stream(0)
+        event = backend.record_event(other.native) if self.has(Capability.EVENTS) else None
+        with self.undisturbed_capture():
+            backend.destroy_executable(executable)
+            backend.destroy_graph(graph)
+            backend.destroy_stream(doomed)
+            if event is not None:
+                backend.destroy_event(event)
+
+    def test_calls_about_other_objects_disturb_no_capture(self) -> None:
+        """Work on another stream, and calls about another graph, leave a capture as it is."""
+        backend, other, capturing = self.backend, self.stream(), self.stream()
+        graph, like = (self.recorded(other, self.cell()) for _ in range(2))
+        executable = backend.instantiate(graph)
+        made = partial(backend.instantiate_timed, graph, (), ())
+        calls: list[tuple[Capability | None, str, Callable[[], object]]] = [
+            (None, "work on another stream", lambda: self.enqueue(other, self.cell())),
+            (None, "`as_stream`", lambda: backend.as_stream(other.native)),
+            (None, "`create_stream`", lambda: backend.destroy_stream(backend.create_stream(other.device))),
+            (Capability.TIMING, "`record_timed_event`", lambda: self._timed_event(other)),
+            (Capability.NODES, "`nodes`", lambda: backend.nodes(graph)),
+            (None, "`parameters`", lambda: backend.parameters(graph)),
+            (None, "`node_setter`", lambda: backend.node_setter(graph, executable, 0)),
+            (None, "`update`", lambda: backend.update(executable, graph, like)),
+            (None, "`replay`", lambda: backend.replay(executable, other.native)),
+            (Capability.GRAPH_EVENTS, "`instantiate_timed`", lambda: backend.destroy_executable(made()[0])),
+            (None, "`dump`", lambda: self._dumped(graph)),
+        ]
+        with self.undisturbed_capture(capturing):
+            for capability, name, call in calls:
+                if capability is None or self.has(capability):
+                    call()
+                    assert self.status(capturing) is CaptureStatus.ACTIVE, f"{name} has broken a capture"
+        backend.destroy_executable(executable)
+        for each in (graph, like):
+            backend.destroy_graph(each)
 
     @needs(Capability.EVENTS)
     def test_wait_for_an_event_from_before_the_capture_is_refused(self) -> None:
@@ -118,6 +161,13 @@ class IsolationRules(Case):
             else:
                 self.refusal(lambda: call(stream))  # noqa: B023
             self._ends_as_it_says(graph, stream, cell)
+
+    def _timed_event(self, stream: ag.Stream) -> None:
+        self.backend.destroy_event(self.backend.record_timed_event(stream.native))
+
+    def _dumped(self, graph: Any) -> None:
+        with folder() as path:
+            self.backend.dump(graph, str(path / "graph.dot"), False)
 
     def _outside(self) -> tuple[ag.Stream, Any]:
         """Return a stream that does slow work, and the cell that it works on."""

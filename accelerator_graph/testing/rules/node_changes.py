@@ -25,6 +25,9 @@ class NodeChangeRules(Case):
         for node in graph.describe().nodes:
             setter = self.backend.node_setter(runner.captured.value, runner.executable.value, node.id)
             assert sorted(node.settable) == sorted(setter.settable if setter else ()), node
+            if setter is not None:
+                assert setter.kind == node.kind
+                assert setter.nbytes in (node.nbytes, None)
 
     @needs(Capability.ENQUEUE, Capability.NODES)
     def test_changed_nodes_do_something_else_in_later_runs(self) -> None:

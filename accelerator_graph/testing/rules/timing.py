@@ -93,6 +93,8 @@ class TimingRules(Case):
         stream.close()
         del stream
         gc.collect()
+        answer = end.query()
+        assert answer is False or self.used.read(cell) == applied(PIECES), "work in progress was called done"
         self.in_thread(end.synchronize)
         assert self.in_thread(end.query) is True
         assert self.in_thread(lambda: start.elapsed_time(end)) > PIECES / 2

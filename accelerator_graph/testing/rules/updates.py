@@ -131,6 +131,9 @@ class UpdateRules(Case):
         misfit = backend.update(executable, values[0], values[2])
         assert isinstance(misfit, Misfit)
         assert misfit.reason
+        assert not misfit.reason.endswith("."), "the reason of a misfit is a clause"
+        if misfit.node is not None and (count := backend.node_count(values[2])) is not None:
+            assert 0 <= misfit.node < count, "a misfit has the number of a node of the new graph"
         backend.replay(executable, stream.native)
         assert self.read(cell) == 1
         misfit = backend.update(executable, values[0], values[1])

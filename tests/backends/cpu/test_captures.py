@@ -89,7 +89,7 @@ def test_waiting_for_a_capturing_stream_breaks_the_capture(backend, streams, mod
     backend.synchronize(origin)
 
 
-@pytest.mark.parametrize("call", ["synchronize", "query"])
+@pytest.mark.parametrize("call", ["synchronize", "query", "synchronize_event", "query_event"])
 @pytest.mark.parametrize(
     ("mode", "on", "broken"),
     [
@@ -103,13 +103,14 @@ def test_waiting_for_a_capturing_stream_breaks_the_capture(backend, streams, mod
 )
 def test_waiting_for_an_unrelated_stream(backend, streams, call, mode, on, broken):
     stream, _, unrelated = streams
+    waited = backend.record_event(unrelated) if call.endswith("_event") else unrelated
     token = backend.capture_begin(stream, mode)
     run = elsewhere if on == "elsewhere" else lambda function, *args: function(*args)
     if broken:
-        refused("illegal_call", run, getattr(backend, call), unrelated)
+        refused("illegal_call", run, getattr(backend, call), waited)
         refused("invalidated", backend.capture_end, token)
     else:
-        run(getattr(backend, call), unrelated)
+        run(getattr(backend, call), waited)
         backend.capture_end(token)
     assert nothing_captures(backend, streams)
     backend.synchronize(unrelated)

@@ -219,3 +219,29 @@ def test_a_thread_that_is_being_started_is_no_error():
     starting.wait()
     """
     assert run(GRAPH + textwrap.dedent(code)) == ""
+
+
+def test_work_that_takes_less_than_a_second_completes():
+    code = """
+    stream.launch(time.sleep, 0.2)
+    graph.replay()
+    stream.launch(lambda: say(log))
+    """
+    assert run(GRAPH + textwrap.dedent(code)) == "[1, 1]\n"
+
+
+def test_work_that_never_ends_delays_no_exit():
+    code = """
+    other, begun = ag.Stream(backend="cpu"), threading.Barrier(3)
+    def work():
+        begun.wait()
+        threading.Event().wait()
+    with ag.Graph(stream=stream) as graph:
+        other.wait(stream)
+        for each in (stream, other):
+            each.launch(work)
+        stream.wait(other)
+    graph.replay()
+    begun.wait()
+    """
+    assert run(GRAPH + textwrap.dedent(code)) == ""

@@ -150,8 +150,33 @@ def test_the_binding_has_all_that_is_named():
 
 
 def test_an_enum_without_documentation_explains_nothing():
-    enum = IntEnum("CUresult", {"CUDA_ERROR_X": 1})
-    assert str(call_failed("cuda", "cuCall", enum(1))) == "backend 'cuda': cuCall returned CUDA_ERROR_X (1)."
+    class CUresult(IntEnum):
+        """Of all codes, as in cuda-python 12."""
+
+        CUDA_ERROR_X = 1
+
+    said = "backend 'cuda': cuCall returned CUDA_ERROR_X (1)."
+    assert str(call_failed("cuda", "cuCall", CUresult(1))) == said
+
+
+def test_a_code_is_explained_by_the_first_sentence_of_its_documentation():
+    class Code(int):
+        name = "CUDA_ERROR_X"
+
+    code = Code(1)
+    code.__doc__ = "The version, 1.2\n    of :py:obj:`~.cuCall`, has gone. Use another one."
+    assert str(call_failed("cuda", "cuCall", code)) == (
+        "backend 'cuda': cuCall returned CUDA_ERROR_X (1): The version, 1.2 of cuCall, has gone."
+    )
+
+
+def test_a_code_that_the_binding_does_not_know(fake):
+    backend, _ = fake
+    with pytest.raises(
+        errors.DriverError, match=r"cuCall returned an unknown code \(12345\): .* upgrade"
+    ) as found:
+        backend._driver.check("cuCall", 12345)
+    assert (found.value.code, found.value.reason) == (12345, "other")
 
 
 def test_what_the_binding_raises_is_translated():

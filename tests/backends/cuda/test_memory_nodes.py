@@ -29,10 +29,13 @@ def allocating(backend, stream, block, free):
 
 
 def test_memory_nodes_allow_one_executable(backend, stream, block):
-    graph, _ = allocating(backend, stream, block, free=True)
+    graph, pointer = allocating(backend, stream, block, free=True)
     assert backend.single_executable(graph)
-    kinds = sorted(node.kind for node in backend.nodes(graph)[0])
-    assert kinds == ["mem_alloc", "mem_free", "memcpy", "memset"]
+    nodes = {node.kind: node for node in backend.nodes(graph)[0]}
+    assert sorted(nodes) == ["mem_alloc", "mem_free", "memcpy", "memset"]
+    allocation = nodes["mem_alloc"]
+    assert (allocation.target, allocation.nbytes) == (int(pointer), 1 << 20)
+    assert nodes["mem_free"].target == int(pointer)
     executable = backend.instantiate(graph)
     with pytest.raises(errors.DriverError):
         backend.instantiate(graph)

@@ -82,6 +82,9 @@ def test_fills_copies_allocations_and_graphs_inside(backend, stream, block, othe
         call(driver.cuGraphAddChildGraphNode, handle, [], 0, plain.handle)
     outer = backend.borrow_graph(int(handle), stream)
     assert addresses(backend, outer) == addresses(backend, plain) == {block.pointer + 32}
+    (fill,), edges = backend.nodes(plain)
+    (child,), _ = backend.nodes(outer)
+    assert child.bodies == (([fill._replace(settable=())], edges),)
     for each in (graph, plain, outer):
         backend.destroy_graph(each)
 

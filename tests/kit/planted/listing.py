@@ -6,7 +6,7 @@ import ctypes
 from typing import Any
 
 import accelerator_graph as ag
-from accelerator_graph.backends.base import CaptureStatus, DeviceMemory, GraphEdge, word
+from accelerator_graph.backends.base import CaptureStatus, DeviceMemory, GraphContents, GraphEdge, word
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.inspection.drawing import to_dot
 from kit.explicit_runtime import Explicit
@@ -269,3 +269,44 @@ class AllocatesHostMemoryInCaptures(CpuBackend):
         for capture in [*self._captures._open]:
             capture.status = CaptureStatus.INVALIDATED
         return super().host_memory(stream, nbytes)
+
+
+class _Inside(CpuBackend):
+    def nodes(self, graph: Any) -> Any:
+        nodes, edges = super().nodes(graph)
+        return [node._replace(bodies=tuple(map(self.spoiled, node.bodies))) for node in nodes], edges
+
+    def spoiled(self, body: GraphContents) -> GraphContents:
+        raise NotImplementedError
+
+
+@caught_by("test_nodes_inside_a_recorded_replay")
+class NodesInsideCanBeChanged(_Inside):
+    def spoiled(self, body: GraphContents) -> GraphContents:
+        return [node._replace(settable=("enabled",)) for node in body[0]], body[1]
+
+
+@caught_by("test_nodes_inside_a_recorded_replay")
+class NothingInsideDepends(_Inside):
+    def spoiled(self, body: GraphContents) -> GraphContents:
+        return body[0], []
+
+
+@caught_by("test_parameters_inside_a_recorded_replay")
+class TellsNoParametersInside(CpuBackend):
+    def parameters(self, graph: Any) -> Any:
+        return [each._replace(inside=()) for each in super().parameters(graph)]
+
+
+@caught_by("test_parameters_are_those_of_the_nodes")
+class TellsNoSizesAmongParameters(CpuBackend):
+    def parameters(self, graph: Any) -> Any:
+        return [each._replace(rest=None) for each in super().parameters(graph)]
+
+
+@caught_by("test_calls_about_other_objects_disturb_no_capture")
+class ListingBreaksCaptures(CpuBackend):
+    def nodes(self, graph: Any) -> Any:
+        for capture in self._captures._open:
+            capture.status = CaptureStatus.INVALIDATED
+        return super().nodes(graph)

@@ -275,3 +275,15 @@ class LeavesOtherDevicesOutOfCaptures(TwoDevices):
     def wait_event(self, stream: Any, event: Any) -> None:
         if event.capture is None or self.device_of(stream) == 0 == self.device_of(event.capture.origin):
             super().wait_event(stream, event)
+
+
+@caught_by("test_wait_orders_streams")
+class NobodyWaitsForTimedEvents(Explicit):
+    def record_timed_event(self, stream: Queue) -> Event:
+        event = super().record_timed_event(stream)
+        event.timed = True  # type: ignore[attr-defined]
+        return event
+
+    def wait_event(self, stream: Queue, event: Event) -> None:
+        if not hasattr(event, "timed"):
+            super().wait_event(stream, event)

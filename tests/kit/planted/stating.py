@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import accelerator_graph as ag
+from accelerator_graph.backends._cpu.stream import Stream as CpuStream
 from accelerator_graph.backends.base import (
     Availability,
     Capability,
@@ -319,3 +320,24 @@ class ModesMeanNothing(CpuBackend):
 
     def capture_begin(self, stream: Any, mode: str) -> Any:
         return super().capture_begin(stream, "relaxed")
+
+
+@caught_by("test_handle_int_tells_objects_apart")
+class HandlesOfAMoment(EveryCapability):
+    def handle_int(self, obj: Any) -> int:
+        if not isinstance(obj, CpuStream):
+            self.forget(obj)
+        return super().handle_int(obj)
+
+
+@caught_by("test_capture_info_tells_captures_apart")
+class InfoIsAWord(CpuBackend):
+    def capture_info(self, stream: Any) -> Any:
+        info = super().capture_info(stream)
+        return info and CaptureInfo(str(info.id))  # type: ignore[arg-type]
+
+
+@caught_by("test_methods_without_their_capability_are_unsupported")
+class RefusesWithoutACapability(CpuBackend):
+    def upload(self, executable: Any, stream: Any) -> None:
+        raise UnsupportedError("there is no upload.")

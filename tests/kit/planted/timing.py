@@ -206,3 +206,9 @@ class CapturedEventsAreAhead(CpuBackend):
         nodes = stream.capture.nodes
         nodes[-1] = nodes[-1]._replace(after=(), branch=1 + max(node.branch for node in nodes))
         return event
+
+
+@caught_by("test_event_can_be_read_after_its_stream_and_on_any_thread")
+class EventsOfClosedStreamsAreDone(Explicit):
+    def query_event(self, event: Event) -> bool:
+        return event.stream.closed or super().query_event(event)

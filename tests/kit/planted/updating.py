@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from accelerator_graph.backends._cpu.graph import _Plan
-from accelerator_graph.backends.base import GraphContents, Misfit, NodeSetter
+from accelerator_graph.backends.base import CaptureStatus, GraphContents, Misfit, NodeSetter
 from accelerator_graph.backends.cpu import CpuBackend
 from kit.explicit_runtime import Explicit
 from kit.planted.collection import caught_by
@@ -107,3 +107,30 @@ class ChangesTheGraph(_Setter):
             graph.nodes = executable.nodes
 
         setter._apply = apply
+
+
+@caught_by("test_what_can_be_changed_is_told")
+class SettersAreOfAnotherSize(_Setter):
+    def spoil(self, setter: Any, graph: Any, executable: Any, node: int) -> None:
+        setter.nbytes += 1
+
+
+@caught_by("test_backend_update_changes_all_or_nothing")
+class MisfitsAreOfNoNode(CpuBackend):
+    def update(self, executable: Any, former: Any, graph: Any) -> Misfit | None:
+        misfit = super().update(executable, former, graph)
+        return None if misfit is None else Misfit(misfit.reason, len(graph.nodes))
+
+
+@caught_by("test_backend_update_changes_all_or_nothing")
+class ExplicitMisfitsAreSentences(Explicit):
+    def update(self, executable: Any, former: Any, graph: Any) -> Misfit | None:
+        return Misfit("They differ.")
+
+
+@caught_by("test_calls_about_other_objects_disturb_no_capture")
+class UpdatingBreaksCaptures(CpuBackend):
+    def update(self, executable: Any, former: Any, graph: Any) -> Misfit | None:
+        for capture in self._captures._open:
+            capture.status = CaptureStatus.INVALIDATED
+        return super().update(executable, former, graph)
