@@ -112,9 +112,10 @@ class Event:
 
 def capture_is_over(error: DriverError) -> DriverError:
     """Return the error of a wait for an event whose capture has ended, which CUDA calls an invalid value."""
+    said = f" returned {error.code_name} ({error.code})" if error.code_name else ""
     return DriverError(
-        f"backend {error.backend!r}: {error.call}: the capture that the event was recorded in is over; wait "
-        "for a replay of its graph instead.",
+        f"backend {error.backend!r}: {error.call}{said}: the capture that the event was recorded in is over; "
+        "wait for a replay of its graph instead.",
         backend=error.backend,
         call=error.call,
         code=error.code,
