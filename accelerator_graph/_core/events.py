@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from ..backends.base import Backend
-from ..errors import GraphStateError
+from ..errors import DriverError, GraphStateError
 from . import ownership
 from .ownership import Owned
 
@@ -108,3 +108,18 @@ class Event:
                 "the stream of a replay."
             )
         return self._native
+
+
+def capture_is_over(error: DriverError) -> DriverError:
+    """Return the error of a wait for an event whose capture has ended, which CUDA calls an invalid value."""
+    said = f" returned {error.code_name} ({error.code})" if error.code_name else ""
+    return DriverError(
+        f"backend {error.backend!r}: {error.call}{said}: the capture that the event was recorded in is over; "
+        "wait for a replay of its graph instead.",
+        backend=error.backend,
+        call=error.call,
+        code=error.code,
+        code_name=error.code_name,
+        reason="foreign_capture",
+        detail=error.detail,
+    )

@@ -11,7 +11,7 @@ from .._interpreter.integers import boolean, integer
 from .._interpreter.sure_exit import if_skipped, sure_exit
 from ..backends import registry
 from ..backends.base import Backend, Capability, CaptureStatus, unsupported
-from ..errors import GraphStateError
+from ..errors import DriverError, GraphStateError
 from . import ownership, stream_stack
 from .framework_streams import placed
 from .stream_base import Borrowed, OwnedStream, StreamBase, captured_by, describe
@@ -122,7 +122,14 @@ class Stream(StreamBase):
         _held = self._in_use()
         if not isinstance(other, Stream) and isinstance(other, _core.Event):
             self._check_same(other._native.backend, "event")
-            self._backend.wait_event(self._native, other._native.value)
+            try:
+                self._backend.wait_event(self._native, other._native.value)
+            except DriverError as error:
+                if other._captured and error.reason == "other":
+                    from .events import capture_is_over
+
+                    raise capture_is_over(error) from error
+                raise
             return
         stream = as_stream(other, self.backend, f"as the stream that waits; {_WAIT_ON_HOST}")
         self._check_same(stream._backend, describe(stream))

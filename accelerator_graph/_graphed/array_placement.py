@@ -76,8 +76,12 @@ def _layout(x: Any) -> tuple[int, Sequence[int], Sequence[int] | None, int] | No
     """Return address, shape, strides (None for C order) and size of an element; None if that is not told."""
     cls = type(x)
     if hasattr(cls, "data_ptr") and hasattr(cls, "stride"):  # torch has no interface for some element types
+        try:
+            start = x.data_ptr()
+        except RuntimeError:  # it has no memory of its own, as a sparse tensor
+            return None
         size = x.element_size()
-        return x.data_ptr(), x.shape, [step * size for step in x.stride()], size
+        return start, x.shape, [step * size for step in x.stride()], size
     for name in ("__cuda_array_interface__", "__array_interface__"):
         interface = getattr(x, name, None) if hasattr(cls, name) else None
         if isinstance(interface, dict):

@@ -41,6 +41,8 @@ class PythonState:
         self._package = None if package in (*interop.names(), "numpy") else package
         self.complete: bool = True
         """False if there are more references than are looked at."""
+        self._keys: dict[int, set[Any]] = {}
+        """What the dicts among the values had, by the dict's id."""
         self._saved = [(slot, slot.get()) for slot in self._slots(function)]
 
     def now(self) -> PythonState:
@@ -48,10 +50,16 @@ class PythonState:
         return PythonState(self.function, self._is_array, grads=self._grads)
 
     def restore(self) -> None:
-        """Put back the references that were changed since."""
+        """Put back the references that were changed since.
+
+        A dict that another one has replaced loses the items that it got before that.
+        """
         for slot, value in self._saved:
             if slot.get() is not value:
                 slot.set(value)
+                if isinstance(value, dict) and id(value) in self._keys:
+                    for key in value.keys() - self._keys[id(value)]:
+                        del value[key]
 
     def values(self) -> Iterator[tuple[str, Any]]:
         """Yield what was found, with its name, but for objects that tell nothing of themselves."""
@@ -80,6 +88,8 @@ class PythonState:
             if id(x) in seen:
                 continue
             seen.add(id(x))
+            if isinstance(x, dict):
+                self._keys[id(x)] = set(x)
             for slot in _slots_of(name, x):
                 value = slot.get()
                 count += 1

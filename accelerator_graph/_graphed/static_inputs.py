@@ -12,7 +12,7 @@ from .._core.ownership import Callback
 from .._core.streams import Stream
 from ..api import Graph
 from .argument_words import NotFollowing
-from .array_placement import works_on_host, writable
+from .array_placement import extent, works_on_host, writable
 from .arrays import ArrayType, Copy
 from .bound_inputs import BoundInputs, bindables
 from .call_order import CallOrder, lives_while_held
@@ -107,6 +107,8 @@ class StaticInputs:
         arrays = leaves, self.arrays, self.array_types, self._firsts
         found = bindables(*arrays, [*outputs, *kept])
         if not found and bindables(*arrays, ()):
+            if any(extent(each) is None for each in (*outputs, *kept)):
+                raise NotFollowing("the result or the function keeps an array that does not tell its memory")
             raise NotFollowing("the result or the function keeps a part of every dense argument")
         self.bound = bound_inputs(
             graph, self.arrays, self.array_types, found, self._firsts, outputs, stream, capture

@@ -12,6 +12,8 @@ from .grouping import place, runs, short_names
 from .names import body_title, printable, short_name, title
 
 _USUAL_MODES = ("", "default", "thread_local")
+_LONGEST = 80
+"""How many characters of a name a table shows: those of libraries and compilers can have hundreds."""
 
 
 def table(description: DescribedGraph, most: int = 40) -> str:
@@ -79,7 +81,7 @@ def listed(nodes: Sequence[GraphNode], most: int = 6) -> str:
 
 def details(node: GraphNode) -> str:
     """Return what a node does, in a few words."""
-    parts = [short_name(node.demangled or node.name)] if node.name else []
+    parts = [_fitting(short_name(node.demangled or node.name))] if node.name else []
     if node.grid and node.block:
         shared = f" {size(node.shared_bytes)} shared" if node.shared_bytes else ""
         parts.append(f"<{_product(node.grid)} x {_product(node.block)}>{shared}")
@@ -96,6 +98,12 @@ def details(node: GraphNode) -> str:
     if is_closed(node):
         parts.append("(the driver does not tell what is inside)")
     return " ".join(parts)
+
+
+def _fitting(name: str) -> str:
+    """Return a name, without its middle if it is too long: kernels of one family differ at the end."""
+    half = _LONGEST // 2
+    return name if len(name) <= _LONGEST else f"{name[: half - 3]}...{name[-half:]}"
 
 
 def is_closed(node: GraphNode) -> bool:

@@ -65,8 +65,10 @@ class ScaledByHost(torch.nn.Module):
         return x * self.factor
 
 
-def test_the_first_wrong_module_is_named(device):
-    net = torch.nn.Sequential(torch.nn.Linear(4, 4), ScaledByHost(), torch.nn.Linear(4, 4)).to(device)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_first_wrong_module_is_named(device, compiled):
+    first = torch.compile(torch.nn.Linear(4, 4), backend="eager") if compiled else torch.nn.Linear(4, 4)
+    net = torch.nn.Sequential(first, ScaledByHost(), torch.nn.Linear(4, 4)).to(device)
     with torch.no_grad(), pytest.raises(ag.VerificationError) as raised:
         ag.verify(net, torch.randn(2, 4, device=device))
     assert raised.value.report.where == "the output of module '1'"

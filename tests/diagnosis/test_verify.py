@@ -251,6 +251,34 @@ def test_everything_is_as_before(fails):
     assert np.random.random() == first
 
 
+def test_items_that_a_run_leaves_in_a_dict_are_removed():
+    class Scaler:
+        """Keeps stages like a gradient scaler: `update` begins a new dict."""
+
+        def __init__(self):
+            self.stages = {}
+
+        def step(self, x):
+            assert not self.stages
+            self.stages["done"] = True
+            launch(np.multiply, x, 2, x)
+
+        def update(self):
+            self.stages = {}
+
+    scaler = Scaler()
+
+    def f(x):
+        out = x.copy()
+        launch(np.copyto, out, x)
+        scaler.step(out)
+        scaler.update()
+        return out
+
+    assert ag.verify(f, x_of()).verdict == "right"
+    assert scaler.stages == {}
+
+
 def test_state_that_is_named():
     totals = [np.zeros(6), np.zeros(6)]
 

@@ -126,6 +126,25 @@ def test_where_every_argument_is_kept():
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_an_array_that_does_not_tell_its_memory(mode):
+    def no_storage():
+        raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
+
+    weights = tensor(1, 2)
+    weights.data_ptr = no_storage
+
+    def function(x, y):
+        assert weights is not None
+        return x + y
+
+    f = graphed(function, mode)
+    for i in range(4):
+        assert f(tensor(i, 1), tensor(2, i)).tolist() == [i + 2, i + 1]
+    why = "the result or the function keeps an array that does not tell its memory"
+    assert inputs_of(f) == (("node", why) if mode == "bind" else (mode, ""))
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_an_object_in_the_result_that_holds_a_part_of_an_argument(mode):
     f = graphed(lambda x, y: SimpleNamespace(sum=x + y, parts=[x[1:]]), mode)
     for i in range(4):

@@ -207,3 +207,11 @@ def test_a_long_table_ends_with_a_count(stream):
     assert lines[-1] == "... and 60 more nodes"
     assert len(lines) == 43
     assert repr(graph.describe()) == "<GraphDescription of a graph of 'cpu', device 0: 100 host>"
+
+
+def test_a_long_name_loses_its_middle_in_the_table():
+    name = f"sm80_xmma_{'gemm_' * 40}cublas"
+    node = GraphNode(0, "kernel", name)
+    (row,) = str(ag.GraphDescription.of("cuda", 0, ([node], []))).splitlines()[2:]
+    shown = row.split()[2]
+    assert (len(shown), shown[:15], shown[-12:]) == (80, "sm80_xmma_gemm_", "_gemm_cublas")

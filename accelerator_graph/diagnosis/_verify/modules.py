@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -42,7 +43,11 @@ class Outputs:
             hooks.callback(handle.remove)
 
     def _hook(self, name: str) -> Any:
+        is_compiling = sys.modules["torch"].compiler.is_compiling
+
         def keep(module: Any, args: Any, result: Any) -> None:
+            if is_compiling():  # inside a compiled module there are no such results
+                return
             for place in self._program.arrays_of(result, name):
                 self._nbytes += place.nbytes
                 if self._nbytes <= _MOST_BYTES:

@@ -29,6 +29,8 @@ class Place:
         _check_plain(array, array_type)
         self.elements, self.shape, self.nbytes = _described(self.array, array_type)
         self.extent = extent(self.array)
+        if self.extent is None and array_type.kind == "tensor":
+            raise TypeError("verify: a sparse tensor has no memory of its own to compare; pass its values.")
         self._dense: Any = None
         self._host: bytearray | None = None
 
