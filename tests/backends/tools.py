@@ -9,6 +9,7 @@ from pathlib import Path
 
 from accelerator_graph.backends.base import CaptureStatus
 from processes import execute
+from threads import in_thread
 
 ROOT = Path(__file__).resolve().parents[2]
 BACKENDS = str(ROOT / "accelerator_graph" / "backends")
@@ -36,26 +37,6 @@ def python(code, **variables):
     status, printed, complaint = child(code, **variables)
     assert status == 0, complaint
     return printed
-
-
-def in_thread(work):
-    """Run `work` in a thread of its own, which has no context, and return what it returns."""
-    box = []
-
-    def run():
-        try:
-            box.append((work(), None))
-        except BaseException as error:
-            box.append((None, error))
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(TIMEOUT)
-    assert not thread.is_alive(), "the thread hangs"
-    result, error = box[0]
-    if error is not None:
-        raise error
-    return result
 
 
 def in_threads_of_one_ident(first, second):

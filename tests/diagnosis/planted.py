@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import accelerator_graph as ag
+from threads import in_thread
 
 MARK = "# breaks"
 
@@ -32,8 +33,9 @@ def broken_by(fault: Callable[..., Any], graph: ag.Graph, *args: Any) -> ag.Capt
 
 
 def named(fault: Callable[..., Any], graph: ag.Graph, *args: Any, thread: str = "") -> ag.CaptureError:
-    """Capture a fault and check that the error names its line, and no other."""
-    error = broken_by(fault, graph, *args)
+    """Capture a fault, on a thread of its own if that has a name; the error names its line, and no other."""
+    run = (lambda: in_thread(fault, name=thread)) if thread else fault
+    error = broken_by(run, graph, *args)
     file, line = marked(fault)
     assert [(call.file, call.line, call.thread) for call in error.calls] == [(file, line, thread)], error
     assert f":{line} in " in str(error)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from lanes import require
@@ -147,15 +145,7 @@ def test_another_thread_is_named(scene):
         hip.hipDeviceSynchronize()  # breaks
         hip.hipGetDevice()
 
-    def body():
-        thread = threading.Thread(target=watchdog, name="dog")
-        thread.start()
-        thread.join()
-
-    error = broken_by(body, diagnosed(scene))
-    assert [(each.file, each.line, each.thread) for each in error.calls] == [(*marked(watchdog), "dog")], (
-        error
-    )
+    named(watchdog, diagnosed(scene), thread="dog")
 
 
 def test_a_right_program_is_not_accused(scene):

@@ -30,8 +30,9 @@ from backends.hip.bench import (
     nodes_of,
     status_of,
 )
-from backends.tools import MODES, in_thread
+from backends.tools import MODES
 from driver_rules.hip_scene import Scene
+from threads import in_thread
 
 pytest_plugins = ["backends.hip.fixtures"]
 pytestmark = [pytest.mark.needs("amd"), pytest.mark.usefixtures("runtime")]

@@ -10,11 +10,11 @@ import pytest
 
 import accelerator_graph as ag
 import lanes
-from graphed.functions import in_threads
 
 pytestmark = [lanes.require("torch", "no_gpu"), pytest.mark.usefixtures("torch_stream")]
 
 from graphed.modules import grads, make, net, same, torch, x_of
+from threads import in_threads
 
 # ---- calls that are refused --------------------------------------------------------------------
 

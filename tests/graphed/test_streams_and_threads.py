@@ -12,8 +12,9 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._graphed.recorded_call import RecordedCall
-from graphed.functions import LIMIT, doubled, in_threads, launch
+from graphed.functions import LIMIT, doubled, launch
 from processes import execute
+from threads import in_threads
 
 
 def test_a_call_on_another_stream_waits_for_the_one_before():

@@ -10,6 +10,7 @@ import pytest
 from accelerator_graph.errors import BackendUnavailableError, UnknownBackendError
 from processes import execute
 from registry.fakes import LIMIT, built_in, fake, in_threads, no_environment_fixture, site_fixture  # noqa: F401
+from threads import in_thread
 
 pytestmark = pytest.mark.usefixtures("no_environment")
 
@@ -132,12 +133,8 @@ def test_use_backend_is_loud_on_entry_and_opens_nothing():
 
 def test_use_backend_is_for_its_thread():
     backends = built_in(cpu=fake())
-    seen = []
     with backends.use_backend("cpu"):
-        thread = threading.Thread(target=lambda: seen.append(backends.chosen()))
-        thread.start()
-        thread.join(LIMIT)
-    assert seen == [None]
+        assert in_thread(backends.chosen) is None
 
 
 def test_the_environment_is_named_in_its_errors(monkeypatch):

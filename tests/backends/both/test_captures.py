@@ -6,7 +6,8 @@ import pytest
 
 from accelerator_graph import errors
 from accelerator_graph.backends.base import CaptureStatus
-from backends.tools import MODES, in_thread, linked, recorded, replayed
+from backends.tools import MODES, linked, recorded, replayed
+from threads import in_thread
 
 pytestmark = pytest.mark.usefixtures("no_error_left")
 

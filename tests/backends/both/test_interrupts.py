@@ -8,7 +8,8 @@ import pytest
 
 from accelerator_graph import errors
 from accelerator_graph.backends.base import CaptureStatus
-from backends.tools import in_thread, in_threads_of_one_ident, interrupted
+from backends.tools import in_threads_of_one_ident, interrupted
+from threads import in_thread
 
 
 def names(api):

@@ -31,25 +31,6 @@ def no_workers_left():
     return not workers()
 
 
-def elsewhere(function, *args):
-    """Call the function on another thread; return or raise what it does."""
-    outcome = []
-
-    def run():
-        try:
-            outcome.append((function(*args), None))
-        except Exception as error:
-            outcome.append((None, error))
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(LIMIT)
-    ((value, error),) = outcome
-    if error is not None:
-        raise error
-    return value
-
-
 def refused(reason, function, *args):
     with pytest.raises(DriverError) as caught:
         function(*args)

@@ -12,7 +12,8 @@ from cuda.bindings import driver
 
 from accelerator_graph import errors
 from backends.cuda.bench import Block, call, current, new_context, primary_context
-from backends.tools import everything, in_thread, recorded, replayed
+from backends.tools import everything, recorded, replayed
+from threads import in_thread
 
 
 def test_a_thread_without_a_context_stays_without(backend, stream, block, tmp_path):

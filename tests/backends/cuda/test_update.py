@@ -20,6 +20,7 @@ from accelerator_graph.backends._cuda import raw_calls, shape
 from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.testing.works.cuda import CudaWork
 from backends.cuda.bench import call, kernels
+from threads import in_thread
 
 CLUSTER = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 
@@ -329,11 +330,7 @@ def test_threads_replay_while_a_graph_is_updated_in_place(stream, work, cell, ad
 def test_an_update_on_a_thread_without_a_context(stream, work, cell, adding):
     graph, other = adding(1), adding(10)
     graph.instantiate()
-    box = []
-    thread = threading.Thread(target=lambda: box.append(graph.update(other)))
-    thread.start()
-    thread.join()
-    assert box == [ag.GraphUpdate(True)]
+    assert in_thread(lambda: graph.update(other)) == ag.GraphUpdate(True)
 
 
 def test_an_update_during_a_capture(stream, work, cell, adding):

@@ -9,7 +9,8 @@ import pytest
 from accelerator_graph import errors
 from accelerator_graph.backends.base import CaptureStatus
 from backends.hip.bench import Block, Cells, Gate, call, loaded, number, status_of, step
-from backends.tools import MODES, child, in_thread, linked, prepare, recorded, replayed
+from backends.tools import MODES, child, linked, prepare, recorded, replayed
+from threads import in_thread
 
 pytest_plugins = ["backends.hip.fixtures"]
 

@@ -6,7 +6,8 @@ import pytest
 
 from accelerator_graph import errors
 from backends.hip.bench import answer, bare_begin, bare_end, edges_of, nodes_of, status_of, step
-from backends.tools import MODES, child, in_thread, linked, replayed
+from backends.tools import MODES, child, linked, replayed
+from threads import in_thread
 
 pytest_plugins = ["backends.hip.fixtures"]
 pytestmark = pytest.mark.usefixtures("no_error_left")

@@ -15,8 +15,8 @@ from hip import hip, hiprtc
 
 from accelerator_graph.testing.works.hip import SOURCE
 from backends.hip import bench
-from backends.tools import in_thread
 from processes import execute
+from threads import in_thread
 
 KERNEL, FILL = 0, 2
 RELAXED = 2
