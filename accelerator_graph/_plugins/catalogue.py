@@ -25,6 +25,9 @@ from .entry_points import (
 
 T = TypeVar("T")
 
+MEANT = {"gpu": "cuda", "nvidia": "cuda", "rocm": "hip", "amd": "hip"}
+"""What people call a backend that has another name."""
+
 
 class Catalogue(Generic[T]):
     """All implementations of one kind: built in, registered, or installed with an entry point.
@@ -190,7 +193,7 @@ class Catalogue(Generic[T]):
         for ignored in self.ignored():
             if ignored.name in (name, "*"):
                 fact += f" ({ignored.origin} is ignored: {ignored.reason})"
-        close = get_close_matches(name.lower(), known, 1)
+        close = get_close_matches(MEANT.get(name.lower(), name.lower()), known, 1)
         hint = f"did you mean {close[0]!r}? The" if close else "the"
         off = f"; {SWITCH} switches plug-ins off" if switched_off() else ""
         return UnknownBackendError(f"{fact}; {hint} known ones are {', '.join(known)}{off}.")
