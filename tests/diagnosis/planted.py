@@ -43,6 +43,25 @@ def named(fault: Callable[..., Any], graph: ag.Graph, *args: Any, thread: str = 
     return error
 
 
+def named_after_work(
+    fault: Callable[..., Any], said: str, diagnosed: Callable[..., ag.Graph], scene: Any
+) -> None:
+    """Capture a fault between right calls; the error has its line and says what it did."""
+
+    def after_some_work(scene: Any) -> None:
+        ag.current_stream().fill(int(scene.memory), 1, 64)
+        fault(scene)
+        ag.current_stream()
+
+    error = broken_by(after_some_work, diagnosed(scene), scene)
+    assert [(each.file, each.line, each.thread) for each in error.calls] == [(*marked(fault), "")], error
+    assert said in str(error)
+    graph = diagnosed(scene)
+    with graph:
+        ag.current_stream().fill(int(scene.memory), 1, 64)
+    assert graph.num_nodes == 1
+
+
 def library(folder: Path, source: str) -> Any:
     """Return a module of this source, in a folder of installed packages."""
     installed = folder / "site-packages"

@@ -14,7 +14,7 @@ import accelerator_graph as ag
 from accelerator_graph.backends.hip import HipBackend
 from accelerator_graph.diagnosis._tracing import in_c
 from backends.hip.bench import answer, bare_stream
-from diagnosis.planted import asked_while, broken_by, marked, named
+from diagnosis.planted import asked_while, broken_by, named, named_after_work
 
 
 class Scene:
@@ -111,18 +111,7 @@ def diagnosed(scene):
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_a_fault_is_named(fault, scene):
-    def after_some_work(scene):
-        ag.current_stream().fill(scene.memory, 1, 64)
-        fault(scene)
-        ag.current_stream()
-
-    error = broken_by(after_some_work, diagnosed(scene), scene)
-    assert [(each.file, each.line, each.thread) for each in error.calls] == [(*marked(fault), "")], error
-    assert FAULTS[fault] in str(error)
-    graph = diagnosed(scene)
-    with graph:
-        ag.current_stream().fill(scene.memory, 1, 64)
-    assert graph.num_nodes == 1
+    named_after_work(fault, FAULTS[fault], diagnosed, scene)
 
 
 def test_a_call_in_a_helper_is_named_with_the_line_of_the_helper(scene):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 import threading
 
 import numpy as np
@@ -13,7 +12,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph._graphed.recorded_call import RecordedCall
 from graphed.functions import LIMIT, doubled, launch
-from processes import execute
+from processes import python
 from threads import in_threads
 
 
@@ -123,8 +122,7 @@ def test_calls_from_several_threads():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_begins_again():
-    done = execute([sys.executable, "-W", "error", "-c", FORKING])
-    assert (done.returncode, done.stdout) == (0, "parent 6.0\nchild 8.0\n"), done.stderr
+    assert python(FORKING, "-W", "error") == "parent 6.0\nchild 8.0\n"
 
 
 FORKING = """

@@ -97,28 +97,15 @@ def test_inspection_goes_through(torch, tmp_path):
     assert value(x) == 5
 
 
-def test_labels_are_timed_by_the_backend(torch):
+@pytest.mark.parametrize("timing", [False, True], ids=["by the backend", "by events of the capture"])
+def test_labels_are_timed(torch, timing):
     x = Array()
 
     def work():
         with ag.label("fill"):
             torch.fill(x, 5)
 
-    g = captured(ag.Graph(keep_graph=True), work)
-    profile = g.profile(2)
-    assert [each.label.name for each in profile.labels] == ["fill"]
-    assert value(x) == 5
-    assert isinstance(recording(g), CUDAGraph)
-
-
-def test_labels_are_timed_by_events_of_the_capture(torch):
-    x = Array()
-
-    def work():
-        with ag.label("fill"):
-            torch.fill(x, 5)
-
-    g = captured(ag.Graph(keep_graph=True, timing=True), work)
+    g = captured(ag.Graph(keep_graph=True, timing=timing), work)
     profile = g.profile(2)
     assert [each.label.name for each in profile.labels] == ["fill"]
     assert value(x) == 5

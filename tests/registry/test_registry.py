@@ -110,7 +110,8 @@ def test_names_lists_everything_and_loads_nothing(site):
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"), [("CUDDA", "cuda"), ("gpu", "cuda"), ("nvidia", "cuda"), ("ROCm", "hip"), ("amd", "hip")]
+    ("name", "meant"),
+    [("CUDDA", "cuda"), ("gpu", "cuda"), ("nvidia", "cuda"), ("ROCm", "hip"), ("amd", "hip")],
 )
 def test_unknown_names_come_with_the_closest_match(name, meant):
     backends = built_in(cpu=fake(), cuda=fake(), hip=fake())

@@ -61,7 +61,7 @@ class WorkRules(Case):
         if all(self._enqueue_slow(cell, stream) >= PIECES * MILLISECOND for _ in range(3)):
             raise SkipTest("work is done when enqueue_slow returns")
         raise AssertionError(
-            "all enqueued work was always done when Work.read returned; let it read without waiting for a stream"
+            "all enqueued work was always done when Work.read returned; let it wait for no stream"
         )
 
     @needs(Capability.ENQUEUE)
