@@ -1,7 +1,5 @@
 """What the tests of the CUDA and the HIP backend share: processes, threads, interrupts, small graphs."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -1,7 +1,5 @@
 """torch's own programs with the drop-in behind torch's names, on a GPU: results as without it."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import itertools

@@ -1,7 +1,5 @@
 """`Graph(timing=True)`, on the cpu backend: what the events of a capture tell, and what they keep apart."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import time

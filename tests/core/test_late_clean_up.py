@@ -1,7 +1,5 @@
 """Streams, captures and threads that go in an unlucky order: nothing that is gone is used."""
 
-from __future__ import annotations
-
 import gc
 import threading
 from contextlib import contextmanager

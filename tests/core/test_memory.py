@@ -1,7 +1,5 @@
 """`Graph.memory`, `memory_report` and `measure_memory` on the cpu backend."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """`Graph.set_node`: single nodes of an executable are changed, all that is wanted or nothing."""
 
-from __future__ import annotations
-
 import itertools
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Which call breaks a capture, and how the diagnosis is turned on: on the cpu backend."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os

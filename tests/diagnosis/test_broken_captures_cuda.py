@@ -1,7 +1,5 @@
 """Which call breaks a capture: on the CUDA driver, through its binding, which returns codes."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 import sys

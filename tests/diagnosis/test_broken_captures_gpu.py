@@ -1,7 +1,5 @@
 """Which call breaks a capture, and which work escapes it: with torch and CuPy, on a GPU."""
 
-from __future__ import annotations
-
 import contextlib
 import statistics
 import time

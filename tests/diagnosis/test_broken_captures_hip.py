@@ -1,7 +1,5 @@
 """Which call breaks a capture: on AMD's runtime, through its binding and without it."""
 
-from __future__ import annotations
-
 import pytest
 
 from lanes import require

@@ -1,7 +1,5 @@
 """The comparison of several processes' graphs, on the cpu backend."""
 
-from __future__ import annotations
-
 import re
 import threading
 import time

@@ -3,8 +3,6 @@
 A step is a line such as ``wait a inside``: a verb and its objects. It answers the runtime's code.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import threading

@@ -4,8 +4,6 @@ Runs on AMD's own runtime only. Every answer is that of the versions 7.2 and 6.4
 says so.
 """
 
-from __future__ import annotations
-
 import ctypes
 import threading
 import time

@@ -1,7 +1,5 @@
 """The graphs of two processes, each with a GPU, are compared before their replay; a hang is located."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

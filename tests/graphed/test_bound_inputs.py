@@ -1,7 +1,5 @@
 """`graphed(inputs="bind")`: no copies, wherever the arguments of the kernels are known and proven."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os

@@ -1,7 +1,5 @@
 """`make_graphed_callables` with torch's own autograd, on the CPU backend: results as in eager runs."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import threading

@@ -1,7 +1,5 @@
 """What `make_graphed_callables` refuses, and failures of its captures, with torch on the CPU backend."""
 
-from __future__ import annotations
-
 import gc
 import re
 import weakref

@@ -1,7 +1,5 @@
 """Calls of a graphed function that C repeats, on CUDA: when it does, and what it must not miss."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import suppress
 from functools import partial

@@ -1,7 +1,5 @@
 """Calls of graphed functions in the middle of others: from signal handlers, finalisers, other threads."""
 
-from __future__ import annotations
-
 import sys
 import threading
 

@@ -1,7 +1,5 @@
 """Calls of one graphed function on several streams, from several threads, and after a fork."""
 
-from __future__ import annotations
-
 import functools
 import os
 import threading

@@ -1,7 +1,5 @@
 """Files that `debug_dump` writes, by their suffix."""
 
-from __future__ import annotations
-
 import shutil
 import xml.etree.ElementTree as ET
 

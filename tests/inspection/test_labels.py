@@ -1,7 +1,5 @@
 """Labels of what a capture records, on the cpu backend."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import sys

@@ -1,7 +1,5 @@
 """Frameworks that take part: what needs no driver, and the rest on the software driver."""
 
-from __future__ import annotations
-
 import sys
 from importlib.metadata import EntryPoint
 from types import ModuleType, SimpleNamespace

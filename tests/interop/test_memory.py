@@ -1,7 +1,5 @@
 """CuPy's allocations in captures: stand-ins on the software driver (see test_interop.py)."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

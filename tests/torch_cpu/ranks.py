@@ -1,7 +1,5 @@
 """Collectives of torch.distributed, and the comparison of three processes' graphs over gloo."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

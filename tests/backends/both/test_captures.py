@@ -1,7 +1,5 @@
 """Captures of the CUDA and the HIP backend: which calls break them, and which do not."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelerator_graph import errors

@@ -1,7 +1,5 @@
 """The CUDA and the HIP backend on fakes: what captures refuse, and calls that are interrupted."""
 
-from __future__ import annotations
-
 from itertools import count
 
 import pytest

@@ -1,7 +1,5 @@
 """Streams of the CUDA and the HIP backend."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelerator_graph import errors

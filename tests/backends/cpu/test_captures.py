@@ -1,7 +1,5 @@
 """Captures of the cpu backend, driven directly."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Streams of the cpu backend, driven directly: work, memory, events, and their threads."""
 
-from __future__ import annotations
-
 import ctypes
 import signal
 import textwrap

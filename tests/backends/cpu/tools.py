@@ -1,7 +1,5 @@
 """What the tests of the cpu backend share."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """Streams and captures of the CUDA backend: what the driver does in its own way."""
 
-from __future__ import annotations
-
 import pytest
 
 from lanes import require

@@ -1,7 +1,5 @@
 """Whether CUDA could run here: why not, found out without initialising it."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Captures of the HIP backend that fail, and the streams that they leave: as good as new."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelerator_graph import errors

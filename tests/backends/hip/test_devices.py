@@ -1,7 +1,5 @@
 """The HIP backend and the device that is current: the caller's stays the caller's."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

@@ -1,7 +1,5 @@
 """Whether HIP could run here: why not, found out without initialising it."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,7 +1,5 @@
 """Runs of one executable on the HIP backend, one after another; never into a capture."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

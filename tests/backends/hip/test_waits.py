@@ -1,7 +1,5 @@
 """Waiting for events on the HIP backend, in captures: what keeps its order there, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelerator_graph import errors

@@ -3,8 +3,6 @@
 Run by ``python -m simulators.hip_on_cuda``.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys
