@@ -214,7 +214,7 @@ def test_a_broken_capture_is_neither_marked_nor_waited_on(backend, block, stream
     assert block.read() == bytes([3]) * block.nbytes
 
 
-# ---- what the runtime does by itself: these say when `_hip_events` can be simpler ----------------
+# ---- what the runtime does by itself: these say when `_hip/events.py` can be simpler ----------------
 
 BARE = (
     "from backends.tools import *\n"
