@@ -5,7 +5,10 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from accelerator_graph.backends.base import CaptureStatus
+from accelerator_graph.errors import BackendUnavailableError
 from processes import execute
 from threads import in_thread
 
@@ -88,6 +91,19 @@ def interrupted(work, at, fake):
     finally:
         sys.setprofile(None)
     return False
+
+
+def check_unusable(kind, name, reason):
+    """Find that `probe` and `open` give the reason."""
+    found = kind.probe()
+    assert not found.usable
+    assert found.reason.startswith(reason)
+    assert not found.reason.endswith(".")
+    backend = kind()
+    backend.name = name
+    with pytest.raises(BackendUnavailableError, match=f"^backend '{name}' is not available: ") as raised:
+        backend.open()
+    assert raised.value.reasons == {name: found.reason}
 
 
 # ---- backends and small graphs -------------------------------------------------------------------
