@@ -135,7 +135,7 @@ def test_another_thread_can_not_end_a_capture(end):
             getattr(graph, end)()
         assert faults.calls() == before, "the driver was asked"
 
-    in_thread(other)
+    in_thread(other, name="capturer")
     assert graph.state == "capturing"
     graph.capture_end()
     graph.replay()
@@ -155,7 +155,7 @@ def test_the_capture_of_a_thread_that_died_is_abandoned(mode, forgotten):
         if not forgotten:
             kept.append(graph)
 
-    in_thread(capture)
+    in_thread(capture, name="capturer")
     assert accounts.live()["captures"] == 1
     if forgotten:
         ownership.drain()
@@ -191,6 +191,6 @@ def test_everything_works_on_the_per_thread_stream_of_a_thread_without_a_context
             pass
         assert vendor.place() == vendor.HOME
 
-    in_thread(work)
+    in_thread(work, name="capturer")
     assert counted() == 1
     figures.states_checked += 1
