@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import textwrap
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 VARIABLES = {
     "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # none is needed, and Hypothesis' takes half a second to import
@@ -17,6 +20,8 @@ VARIABLES = {
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }
 """The variables that every process is given."""
+
+ROOT = Path(__file__).resolve().parents[1]
 
 LONGEST = 10
 """How many times its limit a command may take while it uses the CPU."""
@@ -52,6 +57,33 @@ def execute(
                     os.kill(number, getattr(signal, "SIGKILL", signal.SIGTERM))
             raise
     return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+def python(code: str, *options: str, stderr: str = "", timeout: float = 300, **variables: str) -> str:
+    """Run code in an interpreter of its own, which must end well and say `stderr`; return what it prints."""
+    done = execute(
+        [sys.executable, *options, "-c", textwrap.dedent(code)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **variables},
+        timeout=timeout,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == stderr
+    return done.stdout
+
+
+def results_of_ranks(
+    module: str, size: int, folder: Path, *options: str, timeout: float = 120, **variables: str
+) -> list[Any]:
+    """Run a module as so many processes at once; return what each has written into the folder."""
+    command = [sys.executable, *options, "-m", module]
+    how: dict[str, Any] = {"cwd": ROOT / "tests", "env": {**os.environ, **variables}, "text": True}
+    ranks = [
+        subprocess.Popen([*command, str(rank), str(size), str(folder)], stderr=subprocess.PIPE, **how)
+        for rank in range(size)
+    ]
+    errors = [rank.communicate(timeout=timeout)[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0] * size, errors
+    return [json.loads((folder / f"results-{rank}.json").read_text()) for rank in range(size)]
 
 
 def finished(process: subprocess.Popen[str], timeout: float) -> tuple[str, str]:

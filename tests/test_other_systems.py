@@ -4,12 +4,11 @@ It can't show everything about them: the interpreter and its standard library ar
 """
 
 import os
-import sys
 import textwrap
 
 import pytest
 
-from processes import execute
+from processes import python
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -94,13 +93,8 @@ print("used")
 
 def run(system, code):
     prelude = f"{PRELUDE}\nwithout({LACKS[system]!r})\nsys.platform = {system!r}\n"
-    done = execute(
-        [sys.executable, "-c", prelude + textwrap.dedent(code)],
-        env={**os.environ, "PYTHONPATH": ROOT, "CUDA_VISIBLE_DEVICES": "-1", "HIP_VISIBLE_DEVICES": "-1"},
-    )
-    assert done.stderr == ""
-    assert done.returncode == 0
-    return done.stdout
+    hidden = {"CUDA_VISIBLE_DEVICES": "-1", "HIP_VISIBLE_DEVICES": "-1"}
+    return python(prelude + textwrap.dedent(code), **hidden)
 
 
 @pytest.mark.parametrize("system", LACKS)

@@ -112,7 +112,7 @@ class NodeChanges:
             )
         setter = self._setter(number)
         if setter is None:
-            raise ValueError(f"{where} can't be changed; see describe().nodes[{number}].")
+            raise ValueError(f"{where} can't be changed, as describe().nodes[{number}].settable says.")
         for name in change:
             if name not in setter.settable:
                 raise ValueError(

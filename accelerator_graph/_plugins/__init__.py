@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from threading import RLock
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from .._interpreter.exceptions import raises_again, text_of
@@ -32,9 +33,10 @@ class Catalogue(Generic[T]):
     `kind` is the noun that messages use, such as ``"backend"``, and `group` the entry-point group. Every
     implementation derives from `base`, if there is one, and has one of `api_versions`, which ascend, unless
     there are none. `builtins` has ``"module:Class"`` by name: these need no metadata, and nothing can replace
-    them. Plug-ins can take the names that are `allowed`, except the built-in and `reserved` ones. `problem`
-    checks a class further, and returns the end of a sentence that begins with the class, or an empty string.
-    `refreshed_by` is the public call that makes the catalogue try again, if there is one.
+    them. Plug-ins can take the names that are `allowed`, except the built-in and `reserved` ones. `meant` has
+    names by other words for them, for the error about an unknown name. `problem` checks a class further, and
+    returns the end of a sentence that begins with the class, or an empty string. `refreshed_by` is the public
+    call that makes the catalogue try again, if there is one.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Catalogue(Generic[T]):
         api_versions: Sequence[int] = (),
         builtins: Mapping[str, str],
         reserved: Set[str] = frozenset(),
+        meant: Mapping[str, str] = MappingProxyType({}),
         allowed: Names = BACKEND_NAMES,
         problem: Callable[[type[T]], str] = lambda found: "",
         refreshed_by: str = "",
@@ -56,6 +59,7 @@ class Catalogue(Generic[T]):
         self._base = base
         self._api_versions = api_versions
         self._reserved = frozenset(builtins) | reserved
+        self._meant = meant
         self._allowed = allowed
         self._further_problem = problem
         self._refreshed_by = refreshed_by
@@ -190,7 +194,7 @@ class Catalogue(Generic[T]):
         for ignored in self.ignored():
             if ignored.name in (name, "*"):
                 fact += f" ({ignored.origin} is ignored: {ignored.reason})"
-        close = get_close_matches(name.lower(), known, 1)
+        close = get_close_matches(self._meant.get(name.lower(), name.lower()), known, 1)
         hint = f"did you mean {close[0]!r}? The" if close else "the"
         off = f"; {SWITCH} switches plug-ins off" if switched_off() else ""
         return UnknownBackendError(f"{fact}; {hint} known ones are {', '.join(known)}{off}.")

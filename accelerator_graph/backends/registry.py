@@ -31,6 +31,8 @@ BUILTINS = {
     "cuda": "accelerator_graph.backends.cuda:CudaBackend",
     "hip": "accelerator_graph.backends.hip:HipBackend",
 }
+MEANT = {"gpu": "cuda", "nvidia": "cuda", "rocm": "hip", "amd": "hip"}
+"""What people call a backend that has another name."""
 
 
 class Registry:
@@ -47,6 +49,7 @@ class Registry:
             api_versions=BACKEND_API_VERSIONS,
             builtins=builtins,
             reserved={"cpu", "cuda", "hip"},
+            meant=MEANT,
             problem=problem_of,
             refreshed_by="accelerator_graph.backends.refresh()",
         )

@@ -55,10 +55,10 @@ def draw(description: DescribedGraph, form: str, path: str) -> None:
     except FileNotFoundError:
         raise OSError(
             f"a .{form} file is drawn by Graphviz, whose program `dot` was not found; install Graphviz, or "
-            "write a .dot or .json file."
+            "write a .html, .dot or .json file."
         ) from None
     if done.returncode:
-        raise OSError(f"Graphviz failed: {done.stderr.strip()}. Write a .dot or .json file instead.")
+        raise OSError(f"Graphviz failed: {done.stderr.strip()}. Write a .html, .dot or .json file instead.")
 
 
 def to_dot(description: DescribedGraph) -> str:

@@ -95,7 +95,8 @@ def verdict(rows: Sequence[Row]) -> str:
     else:
         fact = f"**keeps all {checked} rules**"
     known = f", and breaks {count['expected failure']} as expected" if count["expected failure"] else ""
-    return f"The backend {fact} that apply to it{known}. {count['skipped']} other rules do not apply."
+    others = "were not run" if any(row.detail.startswith("not run") for row in rows) else "do not apply"
+    return f"The backend {fact} that apply to it{known}. {count['skipped']} other rules {others}."
 
 
 def look_first(rows: Sequence[Row]) -> Iterator[str]:

@@ -6,6 +6,7 @@ BOOSTS = {
     "wrong/": 8.0,
     "start/": 4.0,
     "capturing.md": 4.0,
+    "questions.md": 4.0,
     "errors.md": 4.0,
     "guides/": 3.0,
     "drop-in.md": 3.0,

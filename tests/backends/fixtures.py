@@ -1,7 +1,5 @@
 """Fixtures of the tests of the CUDA and the HIP backend, all above a fixture `bench`."""
 
-from __future__ import annotations
-
 import pytest
 
 

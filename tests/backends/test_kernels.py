@@ -1,7 +1,5 @@
 """A kernel's geometry and arguments, as the CUDA and the HIP backend take them."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Several nodes that are changed as one: all of them, or none."""
 
-from __future__ import annotations
-
 import ctypes
 
 import pytest

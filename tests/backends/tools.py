@@ -1,14 +1,16 @@
 """What the tests of the CUDA and the HIP backend share: processes, threads, interrupts, small graphs."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from accelerator_graph.backends.base import CaptureStatus
+from accelerator_graph.errors import BackendUnavailableError
 from processes import execute
+from threads import in_thread
 
 ROOT = Path(__file__).resolve().parents[2]
 BACKENDS = str(ROOT / "accelerator_graph" / "backends")
@@ -36,26 +38,6 @@ def python(code, **variables):
     status, printed, complaint = child(code, **variables)
     assert status == 0, complaint
     return printed
-
-
-def in_thread(work):
-    """Run `work` in a thread of its own, which has no context, and return what it returns."""
-    box = []
-
-    def run():
-        try:
-            box.append((work(), None))
-        except BaseException as error:
-            box.append((None, error))
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(TIMEOUT)
-    assert not thread.is_alive(), "the thread hangs"
-    result, error = box[0]
-    if error is not None:
-        raise error
-    return result
 
 
 def in_threads_of_one_ident(first, second):
@@ -109,6 +91,19 @@ def interrupted(work, at, fake):
     finally:
         sys.setprofile(None)
     return False
+
+
+def check_unusable(kind, name, reason):
+    """Find that `probe` and `open` give the reason."""
+    found = kind.probe()
+    assert not found.usable
+    assert found.reason.startswith(reason)
+    assert not found.reason.endswith(".")
+    backend = kind()
+    backend.name = name
+    with pytest.raises(BackendUnavailableError, match=f"^backend '{name}' is not available: ") as raised:
+        backend.open()
+    assert raised.value.reasons == {name: found.reason}
 
 
 # ---- backends and small graphs -------------------------------------------------------------------

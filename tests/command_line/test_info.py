@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from accelerator_graph.backends.base import Availability
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import BackendUnavailableError
 from command_line.calls import ROOT, command_line
-from processes import execute
+from processes import python
 
 
 def test_info_shows_every_backend_and_why_it_is_not_usable() -> None:
@@ -182,11 +181,7 @@ def test_info_knows_every_variable_that_the_package_reads() -> None:
 @pytest.mark.parametrize(
     ("built", "switch", "said"),
     [
-        (
-            "pass",
-            "",
-            "not built in this source tree; an installed copy may",
-        ),
+        ("pass", "", "not built in this source tree; an installed copy may"),
         ("raise ImportError('wrong ABI')", "", "can't be loaded (wrong ABI)"),
         ("", "1", "not used, since ACCELERATOR_GRAPH_PURE_PYTHON is set"),
         ("", "", "used"),
@@ -205,10 +200,8 @@ sys.meta_path.insert(0, Loader)
 from accelerator_graph.__main__ import main
 sys.exit(main(["info", "--json"]))
 """
-    variables = {**os.environ, "PYTHONPATH": str(ROOT), "ACCELERATOR_GRAPH_PURE_PYTHON": switch}
-    done = execute([sys.executable, "-c", code], env=variables)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["extension"].startswith(said)
+    found = json.loads(python(code, ACCELERATOR_GRAPH_PURE_PYTHON=switch))["extension"]
+    assert found.startswith(said)
 
 
 def test_info_says_that_the_c_extension_is_of_another_version() -> None:
@@ -219,10 +212,7 @@ sys.modules["accelerator_graph._core._fast"] = types.ModuleType("of an earlier v
 from accelerator_graph.__main__ import main
 sys.exit(main(["info", "--json"]))
 """
-    variables = {**os.environ, "PYTHONPATH": str(ROOT), "ACCELERATOR_GRAPH_PURE_PYTHON": ""}
-    done = execute([sys.executable, "-c", code], env=variables)
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)["extension"]
+    said = json.loads(python(code, ACCELERATOR_GRAPH_PURE_PYTHON=""))["extension"]
     assert said.startswith("built from another version of the library and not used, so replays go")
 
 

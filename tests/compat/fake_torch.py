@@ -1,7 +1,5 @@
 """The parts of torch that `accelerator_graph.compat` uses and `interop.fake_torch` lacks."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 from interop import fake_torch as interop_fake_torch

@@ -1,7 +1,5 @@
 """Captures by torch's names, with stand-ins on the software driver (see test_compat.py)."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from types import SimpleNamespace

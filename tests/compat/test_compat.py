@@ -1,7 +1,5 @@
 """The drop-in for torch: its signatures, the names that it replaces, its captures on the software driver."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import sys

@@ -1,11 +1,8 @@
 """torch's own programs with the drop-in behind torch's names, on a GPU: results as without it."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import itertools
-import threading
 
 import pytest
 
@@ -13,6 +10,7 @@ import accelerator_graph as ag
 import lanes
 from accelerator_graph import compat
 from accelerator_graph._core import capture_table, ownership
+from threads import in_threads
 
 pytestmark = [
     lanes.require("gpu", "torch"),
@@ -449,12 +447,7 @@ def test_replays_from_several_threads():
     torch.cuda.synchronize()
     with torch.cuda.graph(g):
         x += 1
-    threads = [threading.Thread(target=lambda: [g.replay() for _ in range(50)]) for _ in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join(timeout=60)
-        assert not each.is_alive()
+    in_threads(*[lambda: [g.replay() for _ in range(50)]] * 4)
     torch.cuda.synchronize()
     assert x.tolist() == [200.0] * 8
 

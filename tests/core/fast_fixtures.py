@@ -1,7 +1,5 @@
 """The fixtures of the tests of the fast path."""
 
-from __future__ import annotations
-
 import ctypes
 
 import pytest

@@ -1,7 +1,5 @@
 """`Graph(timing=True)`, on the cpu backend: what the events of a capture tell, and what they keep apart."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import time
@@ -13,6 +11,7 @@ import accelerator_graph as ag
 from accelerator_graph._core.profiling import WARM_UP
 from accelerator_graph.backends.base import GraphNode
 from accelerator_graph.backends.cpu import CpuBackend
+from threads import in_thread
 
 SECONDS = 0.003
 LEAST = SECONDS * 1e6
@@ -249,9 +248,7 @@ def test_an_event_that_can_not_be_recorded_is_said(stream, monkeypatch):
 
 def test_labels_on_other_threads_are_not_timed(stream):
     with stream, timed() as graph:
-        thread = threading.Thread(target=ag.label("there").__enter__)
-        thread.start()
-        thread.join()
+        in_thread(ag.label("there").__enter__)
         with ag.label("here"):
             stream.launch(int)
     assert [each.label.name for each in graph.profile(1).labels] == ["here"]

@@ -1,7 +1,5 @@
 """What events refuse, and what they answer, on the cpu backend."""
 
-from __future__ import annotations
-
 import copy
 import os
 import threading

@@ -1,7 +1,5 @@
 """The C extension is used if it was built from this version of the library."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """The fast path by itself: what a call of a launcher does, on several threads and with locks."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import signal

@@ -1,7 +1,5 @@
 """Calls of a function for many objects, and the numbers of objects: in C and in Python."""
 
-from __future__ import annotations
-
 import ctypes
 import random
 import struct

@@ -1,7 +1,5 @@
 """The watch over a capture by itself: what it asks, what it notes, and what it leaves to Python."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import sys

@@ -1,7 +1,5 @@
 """Streams, captures and threads that go in an unlucky order: nothing that is gone is used."""
 
-from __future__ import annotations
-
 import gc
 import threading
 from contextlib import contextmanager
@@ -12,6 +10,7 @@ import accelerator_graph as ag
 from accelerator_graph import backends
 from accelerator_graph._core import capture_table, ownership
 from accelerator_graph.backends.cpu import CpuBackend
+from threads import in_thread
 
 
 class Strict(CpuBackend):
@@ -60,12 +59,6 @@ def backend():
         yield backends.get("strict")
     finally:
         backends.unregister("strict")
-
-
-def in_thread(work):
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
 
 
 @pytest.mark.parametrize("graph_first", [True, False])

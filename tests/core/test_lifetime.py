@@ -1,7 +1,5 @@
 """Finalizers, and what `drain` calls once they are gone."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import threading

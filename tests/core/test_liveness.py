@@ -1,7 +1,5 @@
 """Replays that would use memory that is gone are refused, if it is watched: on the CPU backend."""
 
-from __future__ import annotations
-
 import _thread
 import gc
 import itertools

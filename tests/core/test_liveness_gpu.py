@@ -1,7 +1,5 @@
 """Replays that would use freed memory of torch's or CuPy's are refused: on a GPU."""
 
-from __future__ import annotations
-
 import gc
 import statistics
 import sys

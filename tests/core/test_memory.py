@@ -1,9 +1,6 @@
 """`Graph.memory`, `memory_report` and `measure_memory` on the cpu backend."""
 
-from __future__ import annotations
-
 import json
-import threading
 
 import pytest
 
@@ -12,6 +9,7 @@ from accelerator_graph._core import memory as core
 from accelerator_graph.backends.base import DeviceMemory
 from accelerator_graph.backends.cpu import CpuBackend
 from accelerator_graph.errors import DriverError
+from threads import in_thread
 
 
 @pytest.fixture
@@ -71,12 +69,10 @@ def test_what_can_not_be_measured_is_none_and_says_why(stream, free, answers, wh
 
 
 def test_nothing_is_measured_outside_a_block_or_on_another_thread(stream, free):
-    outside, elsewhere = captured(stream), []
+    outside = captured(stream)
     with ag.measure_memory():
-        thread = threading.Thread(target=lambda: elsewhere.append(captured(ag.Stream(backend="cpu"))))
-        thread.start()
-        thread.join()
-    for graph in (outside, *elsewhere):
+        elsewhere = in_thread(lambda: captured(ag.Stream(backend="cpu")))
+    for graph in (outside, elsewhere):
         assert graph.memory().executable.nbytes is None
         assert "inside `with accelerator_graph.measure_memory()`" in graph.memory().executable.note
 

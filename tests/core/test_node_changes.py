@@ -1,7 +1,5 @@
 """`Graph.set_node`: single nodes of an executable are changed, all that is wanted or nothing."""
 
-from __future__ import annotations
-
 import itertools
 import signal
 import sys
@@ -148,7 +146,7 @@ WRONG = [
         "pass what to change: one or more of arguments, source, target, value, enabled",
     ),
     (0, {"source": bytearray(8)}, ValueError, r"node 0 has no source that can be changed"),
-    (2, {"enabled": False}, ValueError, r"node 2 can't be changed; see describe\(\)"),
+    (2, {"enabled": False}, ValueError, r"node 2 can't be changed, as describe\(\)"),
     (0, {"value": 256}, ValueError, "value must be 0 to 255, not 256"),
     (0, {"value": -1}, ValueError, "value must be 0 to 255, not -1"),
     (0, {"value": "1"}, TypeError, "value must be an int"),

@@ -1,7 +1,5 @@
 """What can be given as a pool, and how long it lives."""
 
-from __future__ import annotations
-
 import threading
 import weakref
 from types import SimpleNamespace

@@ -1,26 +1,17 @@
 """Forks and the interpreter's exit."""
 
 import os
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
-from processes import execute
+from processes import python
 
 ROOT = str(Path(__file__).resolve().parents[2])
 
 
 def run(code, timeout=300):
-    done = execute(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(code)],
-        env={**os.environ, "PYTHONPATH": ROOT},
-        timeout=timeout,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return done.stdout
+    return python(code, "-W", "ignore::DeprecationWarning", timeout=timeout)
 
 
 FORK = """

@@ -1,7 +1,5 @@
 """`Graph.profile`, on the cpu backend: how often it runs the work, what it puts back, what it refuses."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

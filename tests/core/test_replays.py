@@ -12,6 +12,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph._core import ownership
 from accelerator_graph.backends.cpu import CpuBackend
+from threads import in_thread
 
 NAME = "watched"
 LIMIT = 120
@@ -105,9 +106,7 @@ def test_a_graph_that_another_thread_resets_gets_no_executable(
     instantiate = backend.instantiate
 
     def reset_meanwhile(graph: Any) -> Any:
-        other = threading.Thread(target=kept.reset)
-        other.start()
-        other.join(LIMIT)
+        in_thread(kept.reset)
         return instantiate(graph)
 
     monkeypatch.setattr(backend, "instantiate", reset_meanwhile)
@@ -146,9 +145,7 @@ def test_a_graph_that_another_thread_resets_after_the_check_of_its_state_is_a_st
 def test_instantiate_in_another_thread_reaches_what_is_being_bound(backend: Watched, kept: ag.Graph) -> None:
     def instantiate() -> None:
         backend.while_binding = int
-        other = threading.Thread(target=kept.instantiate)
-        other.start()
-        other.join(LIMIT)
+        in_thread(kept.instantiate)
         assert len(backend.made) == 2
 
     backend.while_binding = instantiate

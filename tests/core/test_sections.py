@@ -1,7 +1,5 @@
 """Where the events stand that time the parts of a graph, and what `Graph.profile` says of labels."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 import time

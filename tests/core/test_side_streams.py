@@ -1,11 +1,10 @@
 """The stream that `accelerator_graph.graph` captures on: one for each thread and device."""
 
-import threading
-
 import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._core import side_streams
+from threads import in_thread
 
 
 @pytest.fixture
@@ -24,11 +23,7 @@ def captured_on(graph=None):
 def test_a_thread_keeps_it(main):
     one, two = captured_on(), captured_on()
     assert one.native is two.native is not main.native
-    found = []
-    thread = threading.Thread(target=lambda: found.append(in_another_thread()))
-    thread.start()
-    thread.join(120)
-    assert found[0] is not one.native
+    assert in_thread(in_another_thread) is not one.native
 
 
 def in_another_thread():

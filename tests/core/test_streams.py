@@ -1,7 +1,6 @@
 """What streams do by themselves, whatever the backend."""
 
 import gc
-import threading
 import weakref
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph._core import ownership
 from accelerator_graph.backends.cpu import CpuBackend
+from threads import in_thread
 
 
 class Memory:
@@ -75,9 +75,7 @@ def test_a_call_keeps_a_stream_that_another_thread_closes(monkeypatch, method):
             stream.close()
             other.close()
 
-        thread = threading.Thread(target=close_both)
-        thread.start()
-        thread.join()
+        in_thread(close_both)
         used = {id(each) for each in args} & there
         assert used
         assert used.isdisjoint(destroyed)

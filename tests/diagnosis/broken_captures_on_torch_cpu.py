@@ -1,7 +1,5 @@
 """Which call breaks a capture of torch's own work, by torch's build for the CPU."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

@@ -1,7 +1,5 @@
 """Programs for `verify` with CuPy: right ones, and planted faults."""
 
-from __future__ import annotations
-
 import random
 from types import SimpleNamespace
 

@@ -4,8 +4,6 @@ They are as those of `host_programs`; each is given the kit's work of the backen
 method `close`, to be called at the end.
 """
 
-from __future__ import annotations
-
 import random
 import struct
 from types import SimpleNamespace

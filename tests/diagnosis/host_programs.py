@@ -4,8 +4,6 @@ Each makes what `verify` is called with: the positional and the keyword argument
 of the CPU backend.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 import time

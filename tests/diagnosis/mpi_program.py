@@ -1,7 +1,5 @@
 """One of three processes that MPI has started, which compare their graphs by messages: argument FOLDER."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import accelerator_graph as ag
+from threads import in_thread
 
 MARK = "# breaks"
 
@@ -32,13 +33,33 @@ def broken_by(fault: Callable[..., Any], graph: ag.Graph, *args: Any) -> ag.Capt
 
 
 def named(fault: Callable[..., Any], graph: ag.Graph, *args: Any, thread: str = "") -> ag.CaptureError:
-    """Capture a fault and check that the error names its line, and no other."""
-    error = broken_by(fault, graph, *args)
+    """Capture a fault, on a thread of its own if that has a name; the error names its line, and no other."""
+    run = (lambda: in_thread(fault, name=thread)) if thread else fault
+    error = broken_by(run, graph, *args)
     file, line = marked(fault)
     assert [(call.file, call.line, call.thread) for call in error.calls] == [(file, line, thread)], error
     assert f":{line} in " in str(error)
     assert fault.__name__ in error.calls[0].function
     return error
+
+
+def named_after_work(
+    fault: Callable[..., Any], said: str, diagnosed: Callable[..., ag.Graph], scene: Any
+) -> None:
+    """Capture a fault between right calls; the error has its line and says what it did."""
+
+    def after_some_work(scene: Any) -> None:
+        ag.current_stream().fill(int(scene.memory), 1, 64)
+        fault(scene)
+        ag.current_stream()
+
+    error = broken_by(after_some_work, diagnosed(scene), scene)
+    assert [(each.file, each.line, each.thread) for each in error.calls] == [(*marked(fault), "")], error
+    assert said in str(error)
+    graph = diagnosed(scene)
+    with graph:
+        ag.current_stream().fill(int(scene.memory), 1, 64)
+    assert graph.num_nodes == 1
 
 
 def library(folder: Path, source: str) -> Any:

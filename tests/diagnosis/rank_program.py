@@ -3,8 +3,6 @@
 Runs every scenario on the cpu backend, and writes what `check_ranks` has found, by scenario.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -1,7 +1,5 @@
 """Which call breaks a capture: on the CUDA driver, through its binding, which returns codes."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 import sys
@@ -23,7 +21,7 @@ from accelerator_graph.diagnosis._tracing import in_c
 from accelerator_graph.interop.base import Framework
 from accelerator_graph.testing.works.cuda import call, device
 from diagnosis.native import starter
-from diagnosis.planted import asked_while, broken_by, library, marked, named
+from diagnosis.planted import asked_while, broken_by, library, marked, named, named_after_work
 
 with_names = sys.version_info >= (3, 12)
 """Before, the interpreter does not tell of calls that Cython has made, and names are read from the source."""
@@ -171,18 +169,7 @@ def diagnosed(scene, stream=None):
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_a_fault_is_named(fault, scene):
-    def after_some_work(scene):
-        ag.current_stream().fill(int(scene.memory), 1, 64)
-        fault(scene)
-        ag.current_stream()
-
-    error = broken_by(after_some_work, diagnosed(scene), scene)
-    assert [(each.file, each.line, each.thread) for each in error.calls] == [(*marked(fault), "")], error
-    assert FAULTS[fault] in str(error)
-    graph = diagnosed(scene)
-    with graph:
-        ag.current_stream().fill(int(scene.memory), 1, 64)
-    assert graph.num_nodes == 1
+    named_after_work(fault, FAULTS[fault], diagnosed, scene)
 
 
 def test_the_fork_that_is_not_joined_is_named(scene):
@@ -229,15 +216,7 @@ def test_another_thread_is_named(scene):
         driver.cuCtxSynchronize()  # breaks
         driver.cuCtxGetCurrent()
 
-    def body():
-        thread = threading.Thread(target=watchdog, name="dog")
-        thread.start()
-        thread.join()
-
-    error = broken_by(body, diagnosed(scene))
-    assert [(each.file, each.line, each.thread) for each in error.calls] == [(*marked(watchdog), "dog")], (
-        error
-    )
+    named(watchdog, diagnosed(scene), thread="dog")
 
 
 @pytest.mark.parametrize("waits", [True, False])

@@ -1,10 +1,7 @@
 """Which call breaks a capture, and which work escapes it: with torch and CuPy, on a GPU."""
 
-from __future__ import annotations
-
 import contextlib
 import statistics
-import threading
 import time
 
 import pytest
@@ -17,7 +14,7 @@ import torch
 from cuda.bindings import driver
 
 import accelerator_graph as ag
-from diagnosis.planted import broken_by, marked
+from diagnosis.planted import broken_by, marked, named
 
 PTX = b".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry k(.param .u64 p){ ret; }\n\0"
 
@@ -180,16 +177,7 @@ def test_another_thread_is_named(scene):
         with pytest.raises(RuntimeError):
             torch.cuda.synchronize()  # breaks
 
-    def body():
-        scene.x.add_(1)
-        thread = threading.Thread(target=watchdog, name="dog")
-        thread.start()
-        thread.join()
-
-    error = broken_by(body, diagnosed(scene))
-    assert [(each.file, each.line, each.thread) for each in error.calls] == [(*marked(watchdog), "dog")], (
-        error
-    )
+    named(watchdog, diagnosed(scene), thread="dog")
 
 
 # ---- work that escapes ---------------------------------------------------------------------------

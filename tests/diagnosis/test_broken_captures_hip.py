@@ -1,9 +1,5 @@
 """Which call breaks a capture: on AMD's runtime, through its binding and without it."""
 
-from __future__ import annotations
-
-import threading
-
 import pytest
 
 from lanes import require
@@ -16,7 +12,7 @@ import accelerator_graph as ag
 from accelerator_graph.backends.hip import HipBackend
 from accelerator_graph.diagnosis._tracing import in_c
 from backends.hip.bench import answer, bare_stream
-from diagnosis.planted import asked_while, broken_by, marked, named
+from diagnosis.planted import asked_while, broken_by, named, named_after_work
 
 
 class Scene:
@@ -113,18 +109,7 @@ def diagnosed(scene):
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_a_fault_is_named(fault, scene):
-    def after_some_work(scene):
-        ag.current_stream().fill(scene.memory, 1, 64)
-        fault(scene)
-        ag.current_stream()
-
-    error = broken_by(after_some_work, diagnosed(scene), scene)
-    assert [(each.file, each.line, each.thread) for each in error.calls] == [(*marked(fault), "")], error
-    assert FAULTS[fault] in str(error)
-    graph = diagnosed(scene)
-    with graph:
-        ag.current_stream().fill(scene.memory, 1, 64)
-    assert graph.num_nodes == 1
+    named_after_work(fault, FAULTS[fault], diagnosed, scene)
 
 
 def test_a_call_in_a_helper_is_named_with_the_line_of_the_helper(scene):
@@ -147,15 +132,7 @@ def test_another_thread_is_named(scene):
         hip.hipDeviceSynchronize()  # breaks
         hip.hipGetDevice()
 
-    def body():
-        thread = threading.Thread(target=watchdog, name="dog")
-        thread.start()
-        thread.join()
-
-    error = broken_by(body, diagnosed(scene))
-    assert [(each.file, each.line, each.thread) for each in error.calls] == [(*marked(watchdog), "dog")], (
-        error
-    )
+    named(watchdog, diagnosed(scene), thread="dog")
 
 
 def test_a_right_program_is_not_accused(scene):

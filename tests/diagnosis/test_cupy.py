@@ -1,7 +1,5 @@
 """`verify` with CuPy, on a GPU and on AMD's runtime."""
 
-from __future__ import annotations
-
 import pytest
 
 import accelerator_graph as ag

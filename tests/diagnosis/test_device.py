@@ -1,7 +1,5 @@
 """`verify` over raw memory of CUDA and HIP: planted faults are named, right programs are not accused."""
 
-from __future__ import annotations
-
 import pytest
 
 import accelerator_graph as ag

@@ -1,11 +1,6 @@
 """The comparison of several processes' graphs, on the cpu backend."""
 
-from __future__ import annotations
-
-import json
 import re
-import subprocess
-import sys
 import threading
 import time
 from collections import defaultdict
@@ -16,6 +11,7 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph.diagnosis import ranks_groups, ranks_report
+from processes import results_of_ranks
 
 from . import rank_program
 from .rank_program import SCENARIOS
@@ -67,18 +63,7 @@ WRONG = {
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """What each rank has found, by scenario."""
-    folder = tmp_path_factory.mktemp("ranks")
-    command = [sys.executable, "-W", "error", "-m", "diagnosis.rank_program"]
-    tests = Path(__file__).resolve().parents[1]
-    ranks = [
-        subprocess.Popen(
-            [*command, str(rank), str(SIZE), str(folder)], cwd=tests, stderr=subprocess.PIPE, text=True
-        )
-        for rank in range(SIZE)
-    ]
-    errors = [rank.communicate(timeout=120)[1] for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0] * SIZE, errors
-    return [json.loads((folder / f"results-{rank}.json").read_text()) for rank in range(SIZE)]
+    return results_of_ranks("diagnosis.rank_program", SIZE, tmp_path_factory.mktemp("ranks"), "-W", "error")
 
 
 def without_places(text):

@@ -1,7 +1,5 @@
 """The comparison of three processes' graphs over a communicator of mpi4py."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

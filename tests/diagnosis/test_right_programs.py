@@ -1,7 +1,5 @@
 """Right programs under diagnosis: none of their captures is accused of anything."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

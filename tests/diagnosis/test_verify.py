@@ -15,6 +15,7 @@ import accelerator_graph as ag
 from accelerator_graph.diagnosis._verify import repeating
 from diagnosis.accusing import accusation
 from diagnosis.host_programs import FAULTS, RIGHT, doubled, launch, x_of
+from threads import in_thread
 
 MAY_BE_UNDECIDED = {
     "an_uninitialised_tail",  # NumPy does not show who writes new memory
@@ -387,17 +388,9 @@ def test_a_function_that_runs_later_is_refused(function):
 
 
 def test_without_a_stream():
-    found = []
-
-    def elsewhere():
-        with pytest.raises(ag.CaptureError, match="verify can't run while no stream is current") as raised:
-            ag.verify(doubled, x_of())
-        found.append(raised.value.reason)
-
-    thread = threading.Thread(target=elsewhere)
-    thread.start()
-    thread.join()
-    assert found == ["default_stream"]
+    with pytest.raises(ag.CaptureError, match="verify can't run while no stream is current") as raised:
+        in_thread(lambda: ag.verify(doubled, x_of()))
+    assert raised.value.reason == "default_stream"
 
 
 @pytest.mark.parametrize(

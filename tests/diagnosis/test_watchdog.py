@@ -1,7 +1,5 @@
 """Progress markers, and the watchdog that reads them, on the cpu backend."""
 
-from __future__ import annotations
-
 import io
 import sys
 import threading

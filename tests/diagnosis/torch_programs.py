@@ -1,7 +1,5 @@
 """Programs for `verify` with torch: right ones, and planted faults. Each is given a device."""
 
-from __future__ import annotations
-
 import copy
 import random
 from contextlib import contextmanager

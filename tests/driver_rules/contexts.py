@@ -13,7 +13,7 @@ from accelerator_graph.testing.works.cuda import call, device
 
 def new_context() -> Any:
     """Make a context on device 0, which is not current afterwards."""
-    number = device().number
+    number = device(0).number
     try:
         context = call(driver.cuCtxCreate, None, 0, number)  # since CUDA 13
     except TypeError:

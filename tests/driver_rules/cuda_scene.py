@@ -111,7 +111,7 @@ def scene(mode: str, blocking: bool = False, apart: bool = False) -> Iterator[Sc
 
     With `apart` the context is its own, for what could leave traces in it.
     """
-    context = new_context() if apart else device().context
+    context = new_context() if apart else device(0).context
     try:
         made = Scene(mode, blocking, context)
         try:

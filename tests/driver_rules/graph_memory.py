@@ -42,7 +42,7 @@ class GraphMemory:
         return step
 
     def _amount(self, name: str) -> int:
-        return int(call(driver.cuDeviceGetGraphMemAttribute, device().number, _ATTRIBUTES[name]))
+        return int(call(driver.cuDeviceGetGraphMemAttribute, device(0).number, _ATTRIBUTES[name]))
 
     # ---- steps ---------------------------------------------------------------------------------
 
@@ -74,10 +74,10 @@ class GraphMemory:
         self._graphs.destroy(self._graph)
 
     def _trim(self) -> None:
-        call(driver.cuDeviceGraphMemTrim, device().number)
+        call(driver.cuDeviceGraphMemTrim, device(0).number)
 
     def _set(self, mark: str) -> None:
-        call(driver.cuDeviceSetGraphMemAttribute, device().number, _ATTRIBUTES[mark], driver.cuuint64_t(0))
+        call(driver.cuDeviceSetGraphMemAttribute, device(0).number, _ATTRIBUTES[mark], driver.cuuint64_t(0))
 
     @property
     def _stream(self) -> Any:

@@ -65,7 +65,7 @@ class Graphs:
 
     def __enter__(self) -> Graphs:
         self._stack = ExitStack()
-        self.here = Place(self._stack, device().context)
+        self.here = Place(self._stack, device(0).context)
         self._stack.enter_context(current(self.here.context))
         self._places = {"": self.here}
         self._graphs: dict[int, Any] = {}

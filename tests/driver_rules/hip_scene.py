@@ -3,8 +3,6 @@
 A step is a line such as ``wait a inside``: a verb and its objects. It answers the runtime's code.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import threading
@@ -24,7 +22,7 @@ from backends.hip.bench import (
     status_of,
     until,
 )
-from backends.tools import in_thread
+from threads import in_thread
 
 HOST_FUNCTION = CFUNCTYPE(None, c_void_p)(lambda given: None)
 CALLBACK = CFUNCTYPE(None, c_void_p, c_int, c_void_p)(lambda stream, code, given: None)

@@ -4,8 +4,6 @@ Runs against a GPU where there is one, and against the software driver elsewhere
 they don't the software driver is wrong. Every answer is that of an H200 with driver 580 (CUDA 13.0).
 """
 
-from __future__ import annotations
-
 import re
 
 import pytest

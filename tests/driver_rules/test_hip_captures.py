@@ -4,8 +4,6 @@ Runs on AMD's own runtime only. Every answer is that of the versions 7.2 and 6.4
 says so.
 """
 
-from __future__ import annotations
-
 import ctypes
 import threading
 import time
@@ -30,8 +28,9 @@ from backends.hip.bench import (
     nodes_of,
     status_of,
 )
-from backends.tools import MODES, in_thread
+from backends.tools import MODES
 from driver_rules.hip_scene import Scene
+from threads import in_thread
 
 pytest_plugins = ["backends.hip.fixtures"]
 pytestmark = [pytest.mark.needs("amd"), pytest.mark.usefixtures("runtime")]

@@ -144,10 +144,10 @@ class Verbs:
         return driver.cuPointerGetAttributes(1, [kind], self.memory)
 
     def do_pool(self) -> Any:
-        return driver.cuDeviceGetDefaultMemPool(device().number)
+        return driver.cuDeviceGetDefaultMemPool(device(0).number)
 
     def do_pool_trim(self) -> Any:
-        return driver.cuMemPoolTrimTo(call(driver.cuDeviceGetDefaultMemPool, device().number), 0)
+        return driver.cuMemPoolTrimTo(call(driver.cuDeviceGetDefaultMemPool, device(0).number), 0)
 
     def do_alloc_on(self, stream: str) -> Any:
         now = self.do_status(stream) == "none"
@@ -165,7 +165,7 @@ class Verbs:
 
     def do_kernel(self, stream: str) -> Any:
         values = (int(self.memory), 1, 1, 0), (*[ctypes.c_uint64], *[ctypes.c_uint32] * 2, ctypes.c_uint64)
-        return driver.cuLaunchKernel(device().kernel, 1, 1, 1, 1, 1, 1, 0, self.streams[stream], values, 0)
+        return driver.cuLaunchKernel(device(0).kernel, 1, 1, 1, 1, 1, 1, 0, self.streams[stream], values, 0)
 
     def do_callback(self, stream: str) -> Any:
         function = driver.CUstreamCallback(_ptr=ctypes.addressof(self.callback))
@@ -219,10 +219,10 @@ class Verbs:
 
     def do_graph_memory(self) -> Any:
         used = driver.CUgraphMem_attribute.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT
-        return driver.cuDeviceGetGraphMemAttribute(device().number, used)
+        return driver.cuDeviceGetGraphMemAttribute(device(0).number, used)
 
     def do_trim(self) -> Any:
-        return driver.cuDeviceGraphMemTrim(device().number)
+        return driver.cuDeviceGraphMemTrim(device(0).number)
 
     def do_nodes(self) -> Any:
         return driver.cuGraphGetNodes(self.graph)

@@ -1,7 +1,5 @@
 """The examples with torch, on torch's build for the CPU; tests/torch_cpu runs this."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 

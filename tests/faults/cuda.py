@@ -48,18 +48,18 @@ MEMORY_IN_A_SCRIPT = "import ctypes; memory = (ctypes.c_ubyte * 4)()"
 
 def kernel() -> Any:
     """Return the kernel `step`."""
-    return device().kernel
+    return device(0).kernel
 
 
 def quiesce() -> None:
     """Wait until the device has done everything."""
-    with device().current():
+    with device(0).current():
         call(driver.cuCtxSynchronize)
 
 
 def unsafe_call() -> None:
     """Make a call that is refused while any capture goes on that could be disturbed."""
-    with device().current():
+    with device(0).current():
         call(driver.cuMemFree, call(driver.cuMemAlloc, 16))
 
 
@@ -94,13 +94,13 @@ def go_to(wanted: list[int]) -> None:
 
 def elsewhere() -> list[int]:
     """Return a stack with a context that no operation works in: that of device 1."""
-    device()  # initialises the driver
+    device(0)  # initialises the driver
     return [int(call(driver.cuDevicePrimaryCtxRetain, call(driver.cuDeviceGet, 1)))]
 
 
 def enter_device() -> None:
     """Make the device of the operations current on top of what is."""
-    call(driver.cuCtxPushCurrent, device().context)
+    call(driver.cuCtxPushCurrent, device(0).context)
 
 
 def enter_another() -> None:
@@ -118,7 +118,7 @@ def exchange(mode: Any) -> Any:
 
 def new_stream() -> Any:
     """Return a stream of device 0 that is not the library's."""
-    with device().current():
+    with device(0).current():
         return call(driver.cuStreamCreate, 1)
 
 
@@ -131,8 +131,8 @@ def begin(stream: Any, mode: str) -> None:
 
 
 def enqueue(stream: Any) -> None:
-    with device().current():
-        call(driver.cuMemsetD8Async, int(device().take(8)), 1, 8, stream)
+    with device(0).current():
+        call(driver.cuMemsetD8Async, int(device(0).take(8)), 1, 8, stream)
 
 
 def is_capturing(stream: Any) -> bool:
@@ -143,7 +143,7 @@ def is_capturing(stream: Any) -> bool:
 
 def end(stream: Any) -> bool:
     """End a capture, if there is one, and destroy its graph; say whether there was one."""
-    with device().current():
+    with device(0).current():
         _, graph = driver.cuStreamEndCapture(driver.CUstream(int(stream)))
         if graph is None or not int(graph):
             return False
@@ -159,19 +159,19 @@ def end_all(*streams: Any) -> None:
 
 def allocate(stream: Any) -> int:
     """Allocate memory in stream order."""
-    with device().current():
+    with device(0).current():
         return int(call(driver.cuMemAllocAsync, 16, stream))
 
 
 def free(stream: Any, memory: int) -> None:
     """Free what `allocate` returned."""
-    with device().current():
+    with device(0).current():
         call(driver.cuMemFreeAsync, memory, stream)
 
 
 def free_host(memory: int) -> None:
     """Free memory of the host, which the backend would keep for ever."""
-    with device().current():
+    with device(0).current():
         call(driver.cuMemFreeHost, memory)
 
 

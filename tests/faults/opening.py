@@ -1,7 +1,5 @@
 """Looking for the driver and initialising it: the calls that are made before there is a backend."""
 
-from __future__ import annotations
-
 import pytest
 
 import accelerator_graph as ag

@@ -1,7 +1,5 @@
 """Forks, and the interpreter's exit, with the driver open and in the middle of captures."""
 
-from __future__ import annotations
-
 import pytest
 
 from core.test_processes import FORK, needs_fork, run

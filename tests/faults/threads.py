@@ -12,6 +12,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph._core import ownership, streams
 from accelerator_graph.errors import GraphStateError
+from threads import in_thread
 
 from . import figures
 from .bench import CELL, A, B, accounts, capture_mode, faults, no_capture, nothing_left
@@ -41,23 +42,6 @@ def together(work: Callable[[int], object], count: int = THREADS) -> list[object
 
     with ThreadPoolExecutor(count) as pool:
         return [future.result(TIMEOUT) for future in [pool.submit(run, number) for number in range(count)]]
-
-
-def dying(work: Callable[[], object]) -> None:
-    """Do work in a thread that has ended afterwards."""
-    problems: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as problem:
-            problems.append(problem)
-
-    thread = threading.Thread(target=run, name="capturer")
-    thread.start()
-    thread.join(TIMEOUT)
-    assert not thread.is_alive()
-    assert not problems, problems
 
 
 def wait(stream: ag.Stream) -> None:
@@ -151,7 +135,7 @@ def test_another_thread_can_not_end_a_capture(end):
             getattr(graph, end)()
         assert faults.calls() == before, "the driver was asked"
 
-    dying(other)
+    in_thread(other, name="capturer")
     assert graph.state == "capturing"
     graph.capture_end()
     graph.replay()
@@ -171,7 +155,7 @@ def test_the_capture_of_a_thread_that_died_is_abandoned(mode, forgotten):
         if not forgotten:
             kept.append(graph)
 
-    dying(capture)
+    in_thread(capture, name="capturer")
     assert accounts.live()["captures"] == 1
     if forgotten:
         ownership.drain()
@@ -207,6 +191,6 @@ def test_everything_works_on_the_per_thread_stream_of_a_thread_without_a_context
             pass
         assert vendor.place() == vendor.HOME
 
-    dying(work)
+    in_thread(work, name="capturer")
     assert counted() == 1
     figures.states_checked += 1

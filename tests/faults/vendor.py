@@ -1,7 +1,5 @@
 """Whose driver is made to fail: that of the backend which ``FAULTS_BACKEND`` names."""
 
-from __future__ import annotations
-
 import os
 
 BACKEND = os.environ.get("FAULTS_BACKEND", "cuda")

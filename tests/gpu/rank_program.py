@@ -1,7 +1,5 @@
 """One of two processes, each with a GPU, that capture NCCL's collectives: arguments RANK, SIZE, FOLDER."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

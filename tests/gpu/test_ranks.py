@@ -1,7 +1,5 @@
 """Collectives of NCCL in captures of one process, and where a replay is, on a GPU."""
 
-from __future__ import annotations
-
 import io
 import time
 

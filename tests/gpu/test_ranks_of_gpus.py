@@ -1,17 +1,11 @@
 """The graphs of two processes, each with a GPU, are compared before their replay; a hang is located."""
 
-from __future__ import annotations
-
-import json
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 import lanes
+from processes import results_of_ranks
 
 pytestmark = lanes.require("gpus", "torch")
 
@@ -35,22 +29,7 @@ WRONG = {
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
-    tests = Path(__file__).resolve().parents[1]
-    command = [sys.executable, "-m", "gpu.rank_program"]
-    env = {**os.environ, "NCCL_NVLS_ENABLE": "0"}
-    ranks = [
-        subprocess.Popen(
-            [*command, str(rank), str(SIZE), str(folder)],
-            cwd=tests,
-            env=env,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(SIZE)
-    ]
-    errors = [rank.communicate(timeout=120)[1] for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0] * SIZE, errors
-    found = [json.loads((folder / f"results-{rank}.json").read_text()) for rank in range(SIZE)]
+    found = results_of_ranks("gpu.rank_program", SIZE, folder, NCCL_NVLS_ENABLE="0")
     for name in ("swapped", "another_count", "missing", "failed", "unseen", "equal", "hang"):
         print(f"---- {name}\n{found[0][name]['text']}")  # for the record
     return found

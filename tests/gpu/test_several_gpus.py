@@ -1,11 +1,13 @@
 """A graph for every GPU in one process. What needs several processes is in the examples."""
 
 import threading
+from functools import partial
 
 import pytest
 
 import accelerator_graph as ag
 import lanes
+from threads import in_threads
 
 pytestmark = lanes.require("gpus", "torch")
 torch = pytest.importorskip("torch")
@@ -80,11 +82,7 @@ def test_captures_in_two_threads_at_once():
             barrier.wait()
             answers.setdefault(device, []).append(agrees(*captured(device)))
 
-    threads = [threading.Thread(target=work, args=(device,)) for device in DEVICES]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
+    in_threads(*(partial(work, device) for device in DEVICES))
     assert answers == {device: [True] * 20 for device in DEVICES}
 
 

@@ -1,7 +1,5 @@
 """The streams and the device that graphed functions are tested on."""
 
-from __future__ import annotations
-
 import pytest
 
 import accelerator_graph as ag

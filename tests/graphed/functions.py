@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 import sys
-import threading
 import time
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass, fields
@@ -78,26 +77,6 @@ def replays(function, *args, **kwargs):
     function(*args, **kwargs)
     after = function.cache_info()
     return (after.replays, after.captures) == (before.replays + 1, before.captures)
-
-
-def in_threads(*works):
-    """Run each in a thread of its own, and raise what one of them raises."""
-    failed = []
-
-    def run(work):
-        try:
-            work()
-        except BaseException as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=run, args=(work,), daemon=True) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LIMIT)
-        assert not thread.is_alive(), "it hangs"
-    if failed:
-        raise failed[0]
 
 
 def microseconds(call, count):

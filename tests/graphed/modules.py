@@ -1,7 +1,5 @@
 """torch modules and tensors for `make_graphed_callables`, on torch's build for the CPU."""
 
-from __future__ import annotations
-
 import torch
 
 import accelerator_graph as ag

@@ -1,7 +1,5 @@
 """Which words are arguments: the rules, on parameters that are written down here."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -1,7 +1,5 @@
 """`graphed(inputs="bind")`: no copies, wherever the arguments of the kernels are known and proven."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os
@@ -20,7 +18,8 @@ from accelerator_graph._graphed import in_flight
 from accelerator_graph.interop import registry as interop
 from graphed import bound_device, fakes
 from graphed.bound_device import Tensor, aligned, empty_like, launch, tensor
-from graphed.functions import LIMIT, in_threads
+from graphed.functions import LIMIT
+from threads import in_threads
 
 
 @pytest.fixture(autouse=True)

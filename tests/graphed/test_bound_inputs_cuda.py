@@ -1,7 +1,5 @@
 """`graphed(inputs="bind")` over kernels of CUDA, whose parameters the driver tells and changes."""
 
-from __future__ import annotations
-
 import gc
 import random
 import threading

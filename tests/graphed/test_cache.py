@@ -1,7 +1,5 @@
 """The graphs that a graphed function keeps: which are dropped, when, and what goes with them."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref

@@ -1,7 +1,5 @@
 """`make_graphed_callables` with torch's own autograd, on the CPU backend: results as in eager runs."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import threading
@@ -12,13 +10,13 @@ import pytest
 
 import accelerator_graph as ag
 import lanes
-from graphed.functions import in_threads
 
 pytestmark = [lanes.require("torch", "no_gpu"), pytest.mark.usefixtures("torch_stream")]
 
 from accelerator_graph._graphed.input_nodes import InputNodes
 from graphed import modules
 from graphed.modules import grads, make, net, same, torch, x_of
+from threads import in_threads
 from torch_cpu.framework import CpuRecorder
 
 

@@ -1,7 +1,5 @@
 """`make_graphed_callables` on a GPU: equal to eager, and beside torch's own."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import re

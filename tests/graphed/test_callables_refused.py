@@ -1,7 +1,5 @@
 """What `make_graphed_callables` refuses, and failures of its captures, with torch on the CPU backend."""
 
-from __future__ import annotations
-
 import gc
 import re
 import weakref
@@ -10,11 +8,11 @@ import pytest
 
 import accelerator_graph as ag
 import lanes
-from graphed.functions import in_threads
 
 pytestmark = [lanes.require("torch", "no_gpu"), pytest.mark.usefixtures("torch_stream")]
 
 from graphed.modules import grads, make, net, same, torch, x_of
+from threads import in_threads
 
 # ---- calls that are refused --------------------------------------------------------------------
 

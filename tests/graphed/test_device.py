@@ -1,7 +1,5 @@
 """`graphed` over a framework's arrays on a device: a stand-in for both, so that every line runs anywhere."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref

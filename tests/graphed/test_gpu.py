@@ -12,7 +12,8 @@ import pytest
 
 import accelerator_graph as ag
 import lanes
-from graphed.functions import in_threads, microseconds
+from graphed.functions import microseconds
+from threads import in_threads
 
 pytestmark = lanes.require("gpu", "torch")
 torch = pytest.importorskip("torch")

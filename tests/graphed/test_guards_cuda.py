@@ -1,10 +1,8 @@
 """Calls of a graphed function that C repeats, on CUDA: when it does, and what it must not miss."""
 
-from __future__ import annotations
-
 import sys
-import threading
 from contextlib import suppress
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,6 +21,7 @@ from graphed import cuda_arrays
 from graphed.cuda_arrays import Tensor, current, plus
 from graphed.functions import calls
 from simulators.cuda.faults import Faults
+from threads import in_threads
 
 if fast is None:
     pytest.skip("the C extension is not there", allow_module_level=True)
@@ -345,24 +344,15 @@ def test_arguments_by_name_are_alike_in_any_order():
 
 def test_threads_that_share_a_function():
     f = graphed("node")
-    errors = []
 
     def work(i):
         x, y = tensor(i, 2 * i), tensor(1, 1)
         with ag.Stream(backend="cuda") as stream:
-            try:
-                for _ in range(60):
-                    f(x, y)
-                stream.synchronize()
-            except BaseException as error:
-                errors.append(error)
+            for _ in range(60):
+                f(x, y)
+            stream.synchronize()
 
     with ag.Stream(backend="cuda"):
         settled(f, tensor(1, 2), tensor(3, 4))
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join(60)
-    assert not errors
+    in_threads(*(partial(work, i) for i in range(3)))
     assert f.cache_info().replays == 3 * 60 + 3

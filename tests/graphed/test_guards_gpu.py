@@ -1,7 +1,5 @@
 """Calls of a graphed function that C repeats, with torch on a GPU."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """The differences between torch's tensors that C must not miss."""
 
-from __future__ import annotations
-
 import pytest
 
 import accelerator_graph as ag

@@ -1,7 +1,5 @@
 """Graphed methods: every instance has graphs of its own, which go with it and are not copied."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import pickle

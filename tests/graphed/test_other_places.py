@@ -1,7 +1,5 @@
 """Tensors of torch at other places, as the captures and the proof of bound inputs need them."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """Where the passes of `make_graphed_callables` run: stand-ins for a device and its framework."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """`graphed` over random programs of kernels of CUDA, many of which hide the addresses of their inputs."""
 
-from __future__ import annotations
-
 import random
 import warnings
 

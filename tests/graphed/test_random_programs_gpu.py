@@ -1,7 +1,5 @@
 """Random functions of torch tensors on a GPU: `graphed` with each `inputs=` equals eager runs."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """`graphed` where only work that goes through our streams is recorded: what no replay repeats is refused."""
 
-from __future__ import annotations
-
 import functools
 import warnings
 from types import SimpleNamespace

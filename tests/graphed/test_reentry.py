@@ -1,7 +1,5 @@
 """Calls of graphed functions in the middle of others: from signal handlers, finalisers, other threads."""
 
-from __future__ import annotations
-
 import sys
 import threading
 
@@ -11,7 +9,8 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph._core import stream_stack
 from faults.moments import Interrupter
-from graphed.functions import LIMIT, in_threads, launch
+from graphed.functions import LIMIT, launch
+from threads import in_threads
 
 PACKAGE = ag.__name__
 

@@ -1,7 +1,5 @@
 """A graphed function whose capture is broken is captured once more, so that the error names the line."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

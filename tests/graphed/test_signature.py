@@ -1,7 +1,5 @@
 """Which calls of a graphed function share a graph: how arguments are given and nested, and `key`."""
 
-from __future__ import annotations
-
 import functools
 import warnings
 

@@ -1,10 +1,7 @@
 """Calls of one graphed function on several streams, from several threads, and after a fork."""
 
-from __future__ import annotations
-
 import functools
 import os
-import sys
 import threading
 
 import numpy as np
@@ -12,8 +9,9 @@ import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._graphed.recorded_call import RecordedCall
-from graphed.functions import LIMIT, doubled, in_threads, launch
-from processes import execute
+from graphed.functions import LIMIT, doubled, launch
+from processes import python
+from threads import in_threads
 
 
 def test_a_call_on_another_stream_waits_for_the_one_before():
@@ -122,8 +120,7 @@ def test_calls_from_several_threads():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_begins_again():
-    done = execute([sys.executable, "-W", "error", "-c", FORKING])
-    assert (done.returncode, done.stdout) == (0, "parent 6.0\nchild 8.0\n"), done.stderr
+    assert python(FORKING, "-W", "error") == "parent 6.0\nchild 8.0\n"
 
 
 FORKING = """

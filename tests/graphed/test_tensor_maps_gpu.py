@@ -1,7 +1,5 @@
 """Tensor maps: their first word is an address, and changing it is what the driver does to replace it."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 

@@ -1,7 +1,5 @@
 """Pages of graphs in a real browser: they are drawn, ask nobody for anything, and can be used by keyboard."""
 
-from __future__ import annotations
-
 from lanes import require
 
 pytestmark = require("browser")

@@ -1,7 +1,5 @@
 """What `describe` says of a graph, on the cpu backend."""
 
-from __future__ import annotations
-
 import ctypes
 
 import pytest

@@ -1,7 +1,5 @@
 """What `diff` says of two graphs."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Files that `debug_dump` writes, by their suffix."""
 
-from __future__ import annotations
-
 import shutil
 import xml.etree.ElementTree as ET
 
@@ -111,7 +109,7 @@ def test_pictures(graph, tmp_path, suffix, begins):
 
 def test_without_graphviz_the_error_says_what_to_do(graph, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(OSError, match=r"install Graphviz, or write a \.dot or \.json file"):
+    with pytest.raises(OSError, match=r"install Graphviz, or write a \.html, \.dot or \.json file"):
         graph.debug_dump(tmp_path / "graph.svg")
     assert list(tmp_path.iterdir()) == []
 

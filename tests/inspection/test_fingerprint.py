@@ -1,7 +1,5 @@
 """Fingerprints of graphs."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

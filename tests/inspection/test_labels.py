@@ -1,11 +1,8 @@
 """Labels of what a capture records, on the cpu backend."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import sys
-import threading
 import warnings
 
 import pytest
@@ -14,6 +11,7 @@ import accelerator_graph as ag
 from accelerator_graph._core import capture_table
 from accelerator_graph.backends.base import GraphEdge
 from accelerator_graph.backends.cpu import CpuBackend
+from threads import in_thread
 
 
 def work(): ...
@@ -211,9 +209,7 @@ def test_labels_of_other_threads_are_ignored(stream, graph):
             stream.launch(work)
 
     with graph, ag.label("here"):
-        thread = threading.Thread(target=elsewhere)
-        thread.start()
-        thread.join()
+        in_thread(elsewhere)
     assert found(graph) == [("here", 0, 1)]
 
 
@@ -221,9 +217,7 @@ def test_a_block_that_is_left_on_another_thread_ends_with_the_capture(stream, gr
     with graph:
         left = steps(stream, "moved")
         next(left)
-        thread = threading.Thread(target=left.close)
-        thread.start()
-        thread.join()
+        in_thread(left.close)
         stream.launch(work)
     assert found(graph) == [("moved", 0, 2)]
 

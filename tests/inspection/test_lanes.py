@@ -1,7 +1,5 @@
 """The columns of a picture."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

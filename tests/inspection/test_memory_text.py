@@ -1,7 +1,5 @@
 """The tables of memory reports."""
 
-from __future__ import annotations
-
 from accelerator_graph import GraphMemory, MemoryAmount, MemoryReport, PoolMemory
 from accelerator_graph.backends.base import DeviceMemory
 from accelerator_graph.interop.base import PoolSegment

@@ -1,7 +1,5 @@
 """What `diff` says of two graphs between which one thing was changed, in models whose layers are alike."""
 
-from __future__ import annotations
-
 import random
 import time
 

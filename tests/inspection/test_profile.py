@@ -1,7 +1,5 @@
 """Profiles as plain data: nested labels, what is said of them, the trace."""
 
-from __future__ import annotations
-
 import json
 
 import accelerator_graph as ag

@@ -1,7 +1,5 @@
 """Descriptions as JSON, and back."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

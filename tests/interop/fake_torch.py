@@ -1,7 +1,5 @@
 """A stand-in for torch 2.11, and for 2.15: what `accelerator_graph.interop.torch` and its recorder touch."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading

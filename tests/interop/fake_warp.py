@@ -1,7 +1,5 @@
 """A stand-in for Warp 1.19.0: what `accelerator_graph.interop.warp` touches of it; read in its wheel."""
 
-from __future__ import annotations
-
 from cuda.bindings import driver
 
 from interop.fakes import call, get_device, module, set_device

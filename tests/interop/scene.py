@@ -1,7 +1,5 @@
 """What the tests of captures with stand-ins share: fixtures, arrays, and what they hold."""
 
-from __future__ import annotations
-
 import gc
 import sys
 

@@ -1,7 +1,5 @@
 """Several frameworks in a capture, also one that fails: stand-ins on the software driver."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

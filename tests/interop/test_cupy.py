@@ -1,7 +1,5 @@
 """CuPy: its streams, its memory and its kernels in captures, on a GPU of either vendor."""
 
-from __future__ import annotations
-
 import gc
 from contextlib import nullcontext
 

@@ -1,9 +1,6 @@
 """CuPy's allocations in captures: stand-ins on the software driver (see test_interop.py)."""
 
-from __future__ import annotations
-
 import gc
-import threading
 
 import pytest
 
@@ -18,6 +15,7 @@ from interop.fake_warp import warp
 from interop.fakes import calls, install
 from interop.scene import Array, captured, clean_fixture, cupy_fixture, filled, value  # noqa: F401
 from simulators.cuda.faults import Faults
+from threads import in_thread
 
 
 def memory_of(g):
@@ -160,12 +158,9 @@ def test_preparing_frees_what_cupy_keeps(cupy):
 
 
 def test_other_threads_are_not_routed(cupy):
-    seen = []
     with ag.graph(ag.Graph()):
         here = cupy.cuda.get_allocator()
-        thread = threading.Thread(target=lambda: seen.append(cupy.cuda.get_allocator()))
-        thread.start()
-        thread.join(120)
+        there = in_thread(cupy.cuda.get_allocator)
         cupy.empty(8).fill(1)
-    assert seen == [cupy.get_default_memory_pool().malloc]
-    assert here != seen[0]
+    assert there == cupy.get_default_memory_pool().malloc
+    assert here != there

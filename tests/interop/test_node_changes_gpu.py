@@ -1,7 +1,5 @@
 """Nodes that torch records on a GPU, its matrix products among them, and `Graph.set_node`."""
 
-from __future__ import annotations
-
 import pytest
 
 import accelerator_graph as ag

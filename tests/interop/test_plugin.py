@@ -1,7 +1,5 @@
 """A third party's framework, found by its entry point: `tests/plugins/framework`."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """What frameworks have in a graph's pool, and which of it a graph uses: stand-ins on the software driver."""
 
-from __future__ import annotations
-
 import pytest
 
 import lanes

@@ -1,7 +1,5 @@
 """Frameworks' streams, asked and set: stand-ins on the software driver (see test_interop.py)."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import threading
 import time
 import warnings
 import weakref
@@ -31,6 +30,7 @@ from interop.fakes import call, calls, install
 from interop.scene import Array, captured, clean_fixture, torch_fixture, value  # noqa: F401
 from simulators.cuda.faults import Faults
 from simulators.cuda.tools import Gate, read
+from threads import in_thread
 
 
 @pytest.fixture(name="newest")
@@ -97,28 +97,15 @@ def test_inspection_goes_through(torch, tmp_path):
     assert value(x) == 5
 
 
-def test_labels_are_timed_by_the_backend(torch):
+@pytest.mark.parametrize("timing", [False, True], ids=["by the backend", "by events of the capture"])
+def test_labels_are_timed(torch, timing):
     x = Array()
 
     def work():
         with ag.label("fill"):
             torch.fill(x, 5)
 
-    g = captured(ag.Graph(keep_graph=True), work)
-    profile = g.profile(2)
-    assert [each.label.name for each in profile.labels] == ["fill"]
-    assert value(x) == 5
-    assert isinstance(recording(g), CUDAGraph)
-
-
-def test_labels_are_timed_by_events_of_the_capture(torch):
-    x = Array()
-
-    def work():
-        with ag.label("fill"):
-            torch.fill(x, 5)
-
-    g = captured(ag.Graph(keep_graph=True, timing=True), work)
+    g = captured(ag.Graph(keep_graph=True, timing=timing), work)
     profile = g.profile(2)
     assert [each.label.name for each in profile.labels] == ["fill"]
     assert value(x) == 5
@@ -228,12 +215,6 @@ def goes_to(launch, stream, x):
     return waits and value(x) == 5
 
 
-def in_a_thread(work):
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join(120)
-
-
 def test_a_second_capture_on_a_device_is_refused_naming_the_first(torch):
     x = Array()
     g, inner = ag.Graph(), ag.Graph()
@@ -246,7 +227,7 @@ def test_a_second_capture_on_a_device_is_refused_naming_the_first(torch):
         with pytest.raises(ag.CaptureError, match="on device 0 already"), elsewhere:
             raise AssertionError
         with pytest.warns(ag.EmptyGraphWarning):
-            in_a_thread(lambda: captured(elsewhere, lambda: None))
+            in_thread(lambda: captured(elsewhere, lambda: None))
         assert elsewhere.state == "ready"
         torch.fill(x, 5)
     g.replay()
@@ -708,7 +689,7 @@ def test_a_thread_that_ends_in_a_capture_gives_everything_back(torch):
         with stream:
             ag.Graph().capture_begin()
 
-    in_a_thread(left_open)
+    in_thread(left_open)
     ag.Stream(backend="cuda").synchronize()
     ownership.drain()
     assert gc.isenabled()
@@ -720,7 +701,7 @@ def test_a_thread_that_ends_in_a_capture_gives_everything_back(torch):
 
 def test_a_signal_handler_that_captures_while_a_capture_is_noted(torch):
     """At every line that notes what torch records: one capture is over before the other, or is refused."""
-    lines, outcomes, failed = [], [], []
+    lines, outcomes = [], []
     context = driver.cuCtxGetCurrent()[1]
 
     def handler():
@@ -756,19 +737,12 @@ def test_a_signal_handler_that_captures_while_a_capture_is_noted(torch):
         return count[0] >= at
 
     def work():
-        try:
-            driver.cuCtxSetCurrent(context)
-            at = 1
-            while once(at):
-                at += 1
-        except BaseException as error:
-            failed.append(error)
+        driver.cuCtxSetCurrent(context)
+        at = 1
+        while once(at):
+            at += 1
 
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(120)
-    assert not thread.is_alive(), "it hangs"
-    assert failed == []
+    in_thread(work)
     assert len(lines) > 5
     assert set(outcomes) == {1, "foreign_capture"}
 

@@ -1,7 +1,5 @@
 """Changes of nodes of graphs that torch records: stand-ins on the software driver (see test_interop.py)."""
 
-from __future__ import annotations
-
 import lanes
 
 pytestmark = lanes.require("software_cuda")

@@ -1,7 +1,5 @@
 """Updates of graphs that torch records: stand-ins on the software driver (see test_interop.py)."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

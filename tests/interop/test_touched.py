@@ -1,7 +1,5 @@
 """The frameworks themselves have what the library and its stand-ins for frameworks rely on."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 

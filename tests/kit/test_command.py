@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from accelerator_graph import Stream
 from accelerator_graph.__main__ import main
 from accelerator_graph.backends.base import Backend, Capability
 from accelerator_graph.testing import BackendConformance, _check
@@ -37,6 +39,11 @@ class PlantedWork(HostWork):
 
 class OtherWork(HostWork):
     """Of the cpu backend."""
+
+
+class WrongWork(PlantedWork):
+    def enqueue(self, stream: Stream, cell: Any, a: int, b: int) -> None:
+        super().enqueue(stream, cell, a, b + 1)
 
 
 class OddlyNamedWork(PlantedWork):
@@ -119,6 +126,17 @@ def test_one_fault_that_breaks_several_rules_is_named_first(
         "one fault breaks many rules, and the basic rules come first.\n"
     ) in printed.out
     assert "EmptyGraphWarning" not in printed.err
+
+
+def test_rules_that_were_not_run_are_not_said_to_be_of_no_concern(
+    register: Callable[[type[Backend]], None],
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    register(listing.HasNoEdges)
+    monkeypatch.setattr(_check, "test_names", lambda case: ["test_work_computes_what_it_says", EDGES])
+    assert main(["conformance", NAME, "--work", f"{__name__}:WrongWork"]) == 1
+    assert "breaks 1 of the 1 rules that apply to it. 1 other rules were not run.\n" in capfd.readouterr().out
 
 
 def test_texts_of_a_backend_stay_in_their_place(

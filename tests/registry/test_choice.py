@@ -1,15 +1,14 @@
 """The registry: which backend is meant, whose a stream is, and what the report says."""
 
 import gc
-import sys
-import textwrap
 import threading
 
 import pytest
 
 from accelerator_graph.errors import BackendUnavailableError, UnknownBackendError
-from processes import execute
+from processes import python
 from registry.fakes import LIMIT, built_in, fake, in_threads, no_environment_fixture, site_fixture  # noqa: F401
+from threads import in_thread
 
 pytestmark = pytest.mark.usefixtures("no_environment")
 
@@ -132,12 +131,8 @@ def test_use_backend_is_loud_on_entry_and_opens_nothing():
 
 def test_use_backend_is_for_its_thread():
     backends = built_in(cpu=fake())
-    seen = []
     with backends.use_backend("cpu"):
-        thread = threading.Thread(target=lambda: seen.append(backends.chosen()))
-        thread.start()
-        thread.join(LIMIT)
-    assert seen == [None]
+        assert in_thread(backends.chosen) is None
 
 
 def test_the_environment_is_named_in_its_errors(monkeypatch):
@@ -387,5 +382,4 @@ def test_the_built_in_backends_say_whose_streams_they_know_and_load_no_vendor():
     assert registry.claim(type("Stream", (), {"__module__": "elsewhere"})()) is None
     print(*{name.partition(".")[0] for name in sys.modules} & {"cuda", "hip", "rocm"})
     """
-    done = execute([sys.executable, "-c", textwrap.dedent(code)])
-    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
+    assert python(code).strip() == ""

@@ -1,7 +1,5 @@
 """Plug-ins, backends and frameworks alike, that raise or answer nonsense: their neighbours go on working."""
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType
 

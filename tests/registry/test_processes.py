@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 import textwrap
 import threading
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from accelerator_graph.errors import BackendUnavailableError
-from processes import execute
+from processes import python
 from registry import fakes as registry_fakes
 from registry.fakes import LIMIT, built_in, fake, in_threads, no_environment_fixture, site_fixture  # noqa: F401
 
@@ -159,13 +158,8 @@ backends = registry.Registry({"cpu": "__main__:Sturdy", "cuda": "__main__:Cuda",
 
 def run_python(source):
     """Run a script after the preamble in a fresh interpreter; return what it prints as JSON."""
-    done = execute(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PREAMBLE + textwrap.dedent(source)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=LIMIT,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    code = PREAMBLE + textwrap.dedent(source)
+    return json.loads(python(code, "-W", "ignore::DeprecationWarning", timeout=LIMIT))
 
 
 def test_cold_modules_are_loaded_only_when_they_are_needed():

@@ -1,7 +1,5 @@
 """The tests that want a GPU, on the software CUDA driver: wherever there is a C compiler."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

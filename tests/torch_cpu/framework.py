@@ -6,8 +6,6 @@ replay runs them again, and copies what they return into the memory that the cap
 other work on the CPU is done when its call returns, so a replay is waited for.
 """
 
-from __future__ import annotations
-
 import contextlib
 
 import torch

@@ -1,7 +1,5 @@
 """torch's work on the CPU, recorded: what this lane stands on, and `graphed` over it."""
 
-from __future__ import annotations
-
 import copy
 import sys
 

@@ -1,7 +1,5 @@
 """Labels of torch's modules."""
 
-from __future__ import annotations
-
 import inspect
 
 import pytest

@@ -1,7 +1,5 @@
 """Random functions of torch tensors on the CPU: `graphed` with each `inputs=` equals eager runs."""
 
-from __future__ import annotations
-
 import random
 import threading
 

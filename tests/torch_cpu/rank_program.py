@@ -4,8 +4,6 @@ The collectives are captured on a group whose backend is torch's "fake", which c
 compare their graphs over gloo's. Writes what `check_ranks` has found, by scenario.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import sys

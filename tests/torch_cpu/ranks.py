@@ -1,14 +1,11 @@
 """Collectives of torch.distributed, and the comparison of three processes' graphs over gloo."""
 
-from __future__ import annotations
-
-import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from processes import results_of_ranks
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -62,18 +59,7 @@ KINDS = {
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """What each rank has found, by scenario."""
-    folder = tmp_path_factory.mktemp("ranks")
-    command = [sys.executable, "-m", "torch_cpu.rank_program"]
-    tests = Path(__file__).resolve().parents[1]
-    ranks = [
-        subprocess.Popen(
-            [*command, str(rank), str(SIZE), str(folder)], cwd=tests, stderr=subprocess.PIPE, text=True
-        )
-        for rank in range(SIZE)
-    ]
-    errors = [rank.communicate(timeout=240)[1] for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0] * SIZE, errors
-    return [json.loads((folder / f"results-{rank}.json").read_text()) for rank in range(SIZE)]
+    return results_of_ranks("torch_cpu.rank_program", SIZE, tmp_path_factory.mktemp("ranks"), timeout=240)
 
 
 @pytest.mark.parametrize("name", RIGHT)

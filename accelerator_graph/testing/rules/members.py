@@ -236,7 +236,9 @@ class MemberRules(Case):
             backend.capture_abandon(token)
             ran = self.read(cell) == applied(1)
             if ran and not backend.replay_ignores_captures:
-                raise AssertionError("a replay onto a capturing stream ran at once; refuse it, or say so")
+                raise AssertionError(
+                    "a replay onto a capturing stream ran at once; refuse it, or set replay_ignores_captures"
+                )
             assert refused is not None or ran or self.has(Capability.CHILD_GRAPHS)
 
     @only_if(lambda backend: isinstance(backend, Lends), "does not lend graphs to frameworks")

@@ -60,7 +60,9 @@ class WorkRules(Case):
             return
         if all(self._enqueue_slow(cell, stream) >= PIECES * MILLISECOND for _ in range(3)):
             raise SkipTest("work is done when enqueue_slow returns")
-        raise AssertionError("all enqueued work was always done when Work.read returned")
+        raise AssertionError(
+            "all enqueued work was always done when Work.read returned; let it wait for no stream"
+        )
 
     @needs(Capability.ENQUEUE)
     def test_work_buffers_hold_zeros(self) -> None:

@@ -127,13 +127,9 @@ class Device(Arena):
 
 
 @cache
-def _device(number: int) -> Device:
-    return Device(number)
-
-
-def device(number: int = 0) -> Device:
+def device(number: int) -> Device:
     """Return a device; the same object each time, since its memory is never freed."""
-    return _device(number)
+    return Device(number)
 
 
 def made(answer: tuple[Any, ...], arguments: tuple[Any, ...]) -> bool:

@@ -144,13 +144,9 @@ def relaxed() -> Iterator[None]:
 
 
 @cache
-def _device(number: int) -> Device:
-    return Device(number)
-
-
-def device(number: int = 0) -> Device:
+def device(number: int) -> Device:
     """Return a device; the same object each time, since its memory is never freed."""
-    return _device(number)
+    return Device(number)
 
 
 def compiled() -> bytes:

@@ -1,7 +1,5 @@
 """Fixtures for the tests that are the same for the CUDA and the HIP backend."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 import pytest

@@ -1,12 +1,11 @@
 """Captures of the CUDA and the HIP backend: which calls break them, and which do not."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelerator_graph import errors
 from accelerator_graph.backends.base import CaptureStatus
-from backends.tools import MODES, in_thread, linked, recorded, replayed
+from backends.tools import MODES, linked, recorded, replayed
+from threads import in_thread
 
 pytestmark = pytest.mark.usefixtures("no_error_left")
 

@@ -1,7 +1,5 @@
 """What the codes of the CUDA driver and the HIP runtime mean, in the library's own errors."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from enum import IntEnum

@@ -1,7 +1,5 @@
 """Looking into graphs of the CUDA and the HIP backend."""
 
-from __future__ import annotations
-
 import pytest
 
 import accelerator_graph as ag

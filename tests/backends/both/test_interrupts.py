@@ -1,14 +1,13 @@
 """The CUDA and the HIP backend on fakes: what captures refuse, and calls that are interrupted."""
 
-from __future__ import annotations
-
 from itertools import count
 
 import pytest
 
 from accelerator_graph import errors
 from accelerator_graph.backends.base import CaptureStatus
-from backends.tools import in_thread, in_threads_of_one_ident, interrupted
+from backends.tools import in_threads_of_one_ident, interrupted
+from threads import in_thread
 
 
 def names(api):

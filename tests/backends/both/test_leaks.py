@@ -1,7 +1,5 @@
 """The kit's works of CUDA and HIP count what the backend makes and destroys, and so find leaks."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 import pytest

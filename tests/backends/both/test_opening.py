@@ -1,7 +1,5 @@
 """Opening a backend looks at the machine once."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Looking for CUDA and for HIP initialises and imports nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelerator_graph.backends.base import Backend, Capability

@@ -1,7 +1,5 @@
 """Progress markers, written by graphs of CUDA and of HIP."""
 
-from __future__ import annotations
-
 import pytest
 
 import accelerator_graph as ag

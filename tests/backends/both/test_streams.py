@@ -1,13 +1,12 @@
 """Streams of the CUDA and the HIP backend."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelerator_graph import errors
 from accelerator_graph.backends.base import CaptureStatus
 from accelerator_graph.testing.works import work_of
-from backends.tools import MODES, everything, in_thread, replayed
+from backends.tools import MODES, everything, replayed
+from threads import in_thread
 
 pytestmark = pytest.mark.usefixtures("no_error_left")
 

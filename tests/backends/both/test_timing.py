@@ -1,7 +1,5 @@
 """Events between the nodes of a graph, on the CUDA and the HIP backend."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """What the CUDA and the HIP backend enqueue: fills, copies and kernels."""
 
-from __future__ import annotations
-
 import ctypes
 from ctypes import c_float, c_int
 

@@ -1,7 +1,5 @@
 """The fixtures of the tests of the cpu backend, driven directly."""
 
-from __future__ import annotations
-
 import gc
 import signal
 

@@ -1,13 +1,12 @@
 """Captures of the cpu backend, driven directly."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest
 
 from accelerator_graph.backends.base import CaptureStatus, GraphEdge
-from backends.cpu.tools import MODES, elsewhere, fork, nothing_captures, refused
+from backends.cpu.tools import MODES, fork, nothing_captures, refused
+from threads import in_thread
 
 pytest_plugins = ["backends.cpu.fixtures"]
 pytestmark = pytest.mark.usefixtures("time_limit")
@@ -72,7 +71,7 @@ def test_arguments_are_checked_and_callables_without_a_name_accepted_in_a_captur
 @pytest.mark.parametrize("call", ["synchronize", "query"])
 @pytest.mark.parametrize("member", [0, 1])
 @pytest.mark.parametrize(
-    "on", [lambda function, *args: function(*args), elsewhere], ids=["here", "elsewhere"]
+    "on", [lambda function, *args: function(*args), in_thread], ids=["here", "elsewhere"]
 )
 def test_waiting_for_a_capturing_stream_breaks_the_capture(backend, streams, mode, call, member, on):
     origin, side, _ = streams
@@ -105,7 +104,7 @@ def test_waiting_for_an_unrelated_stream(backend, streams, call, mode, on, broke
     stream, _, unrelated = streams
     waited = backend.record_event(unrelated) if call.endswith("_event") else unrelated
     token = backend.capture_begin(stream, mode)
-    run = elsewhere if on == "elsewhere" else lambda function, *args: function(*args)
+    run = in_thread if on == "elsewhere" else lambda function, *args: function(*args)
     if broken:
         refused("illegal_call", run, getattr(backend, call), waited)
         refused("invalidated", backend.capture_end, token)
@@ -128,7 +127,7 @@ def test_two_captures_at_once_and_one_thread_that_waits(backend, streams, first_
         refused("illegal_call", backend.synchronize, unrelated)
         refused("invalidated", backend.capture_end, token)
 
-    elsewhere(other_thread)
+    in_thread(other_thread)
     if survives:
         backend.capture_end(token)
     else:
@@ -229,16 +228,16 @@ def test_an_event_of_a_capture_that_has_ended_is_no_mark_in_any_work(backend, st
 def test_end_on_another_thread(backend, streams, mode):
     token = backend.capture_begin(streams[0], mode)
     if mode == "relaxed":
-        elsewhere(backend.capture_end, token)
+        in_thread(backend.capture_end, token)
     else:
-        refused("wrong_thread", elsewhere, backend.capture_end, token)
+        refused("wrong_thread", in_thread, backend.capture_end, token)
     assert nothing_captures(backend, streams)
     assert refused("other", backend.capture_end, token).code_name == "ILLEGAL_STATE"
 
 
 def test_abandon_ends_any_capture_and_can_be_repeated(backend, streams):
     origin, side, unrelated = streams
-    valid = elsewhere(backend.capture_begin, origin, "global")  # its thread has ended
+    valid = in_thread(backend.capture_begin, origin, "global")  # its thread has ended
     fork(backend, origin, side)
     backend.launch(side, int)
     for _ in range(2):

@@ -1,13 +1,11 @@
 """Streams of the cpu backend while the interpreter exits."""
 
-import os
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
-from processes import execute
+from processes import python
 
 ROOT = str(Path(__file__).resolve().parents[3])
 LIMIT = 120  # seconds: a hang fails
@@ -41,14 +39,7 @@ stream.synchronize()
 
 
 def run(code, stderr=""):
-    done = execute(
-        [sys.executable, "-c", PRELUDE + textwrap.dedent(code)],
-        env={**os.environ, "PYTHONPATH": ROOT},
-        timeout=LIMIT,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == stderr
-    return done.stdout
+    return python(PRELUDE + textwrap.dedent(code), stderr=stderr, timeout=LIMIT)
 
 
 def test_a_handler_that_was_registered_first_can_replay_and_wait():

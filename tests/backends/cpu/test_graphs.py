@@ -1,7 +1,5 @@
 """Graphs and executables of the cpu backend, driven directly, and what is left of them."""
 
-from __future__ import annotations
-
 import gc
 import random
 import sys

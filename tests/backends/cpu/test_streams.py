@@ -1,10 +1,7 @@
 """Streams of the cpu backend, driven directly: work, memory, events, and their threads."""
 
-from __future__ import annotations
-
 import ctypes
 import signal
-import sys
 import textwrap
 import threading
 import time
@@ -18,7 +15,7 @@ from accelerator_graph.backends._cpu.worker import Latch, Worker
 from accelerator_graph.backends.base import BACKEND_API_VERSIONS, Capability
 from accelerator_graph.backends.cpu import CpuBackend
 from backends.cpu.tools import LIMIT, MODES, fork, no_workers_left, refused, workers
-from processes import execute
+from processes import python
 
 pytest_plugins = ["backends.cpu.fixtures"]
 pytestmark = pytest.mark.usefixtures("time_limit")
@@ -307,10 +304,7 @@ def run_script(script):
     stream = backend.create_stream(0)
     """
     code = textwrap.dedent(prelude) + textwrap.dedent(script)
-    done = execute([sys.executable, "-c", code], timeout=LIMIT)
-    assert not done.stderr
-    assert done.returncode == 0
-    return done.stdout
+    return python(code, timeout=LIMIT)
 
 
 def test_the_interpreters_exit_lets_short_work_complete():

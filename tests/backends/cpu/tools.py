@@ -1,7 +1,5 @@
 """What the tests of the cpu backend share."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest
@@ -29,25 +27,6 @@ def no_workers_left():
     for thread in workers():
         thread.join(LIMIT)
     return not workers()
-
-
-def elsewhere(function, *args):
-    """Call the function on another thread; return or raise what it does."""
-    outcome = []
-
-    def run():
-        try:
-            outcome.append((function(*args), None))
-        except Exception as error:
-            outcome.append((None, error))
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(LIMIT)
-    ((value, error),) = outcome
-    if error is not None:
-        raise error
-    return value
 
 
 def refused(reason, function, *args):

@@ -1,7 +1,5 @@
 """What the tests of the CUDA backend start from: the backend, the bare driver, memory and kernels."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import threading

@@ -1,7 +1,5 @@
 """A CUDA driver of a few lines, for what none does on purpose: failing calls, old versions, interrupts."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from accelerator_graph.backends._cuda.driver import Driver, Executable, Graph

@@ -1,7 +1,5 @@
 """Streams and captures of the CUDA backend: what the driver does in its own way."""
 
-from __future__ import annotations
-
 import pytest
 
 from lanes import require
@@ -12,7 +10,8 @@ from cuda.bindings import driver
 
 from accelerator_graph import errors
 from accelerator_graph.backends.base import CaptureStatus
-from backends.tools import MODES, in_thread, recorded, replayed
+from backends.tools import MODES, recorded, replayed
+from threads import in_thread
 
 
 def test_as_stream(backend, stream):

@@ -1,7 +1,5 @@
 """Conditional nodes: added to captures by hand, as frameworks do it, and described with what is inside."""
 
-from __future__ import annotations
-
 import pytest
 
 from lanes import require

@@ -14,8 +14,9 @@ from cuda.bindings import driver
 
 from accelerator_graph import errors
 from backends.cuda.bench import Block, call, current, new_context, primary_context
-from backends.tools import everything, in_thread, recorded, replayed
+from backends.tools import everything, recorded, replayed
 from processes import execute
+from threads import in_thread
 
 FIRST = """
 import accelerator_graph as ag

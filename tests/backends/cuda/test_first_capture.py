@@ -1,7 +1,5 @@
 """What the first capture of a process imports, and what its first replay asks the driver for."""
 
-from __future__ import annotations
-
 from backends.tools import python
 from lanes import require
 from test_imports import not_on_demand

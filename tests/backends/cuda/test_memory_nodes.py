@@ -1,7 +1,5 @@
 """Graphs of the CUDA backend that allocate memory, or free it."""
 
-from __future__ import annotations
-
 import pytest
 
 from lanes import require

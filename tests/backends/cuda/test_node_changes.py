@@ -1,7 +1,5 @@
 """`Graph.set_node` on CUDA: arguments of kernels, addresses of copies, and what is refused."""
 
-from __future__ import annotations
-
 import ctypes
 import struct
 import threading

@@ -1,7 +1,5 @@
 """The parameters of nodes, read and changed, and what the driver tells of a device's memory."""
 
-from __future__ import annotations
-
 import ctypes
 import struct
 

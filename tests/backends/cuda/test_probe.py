@@ -1,7 +1,5 @@
 """Whether CUDA could run here: why not, found out without initialising it."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +9,7 @@ from accelerator_graph.backends._cuda import probe
 from accelerator_graph.backends.base import Availability
 from accelerator_graph.backends.cuda import CudaBackend
 from backends.cuda.fakes import FakeApi
+from backends.tools import check_unusable
 
 
 @pytest.fixture
@@ -117,15 +116,7 @@ REASONS = {
 @pytest.mark.parametrize("how", REASONS)
 def test_probe_and_open_give_the_reason(machine, monkeypatch, how):
     unusable(machine, monkeypatch, how)
-    found = CudaBackend.probe()
-    assert not found.usable
-    assert found.reason.startswith(REASONS[how])
-    assert not found.reason.endswith(".")
-    backend = CudaBackend()
-    backend.name = "cuda"
-    with pytest.raises(errors.BackendUnavailableError, match=r"^backend 'cuda' is not available: ") as raised:
-        backend.open()
-    assert raised.value.reasons == {"cuda": found.reason}
+    check_unusable(CudaBackend, "cuda", REASONS[how])
 
 
 def test_probe_where_the_system_does_not_tell(machine, monkeypatch):

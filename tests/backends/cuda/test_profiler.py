@@ -1,7 +1,5 @@
 """The times of single nodes, by records as CUPTI makes them."""
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType, SimpleNamespace
 

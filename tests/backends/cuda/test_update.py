@@ -1,7 +1,5 @@
 """Updates of executables: which are made in place, and what the others say."""
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from functools import partial
@@ -20,6 +18,7 @@ from accelerator_graph.backends._cuda import raw_calls, shape
 from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.testing.works.cuda import CudaWork
 from backends.cuda.bench import call, kernels
+from threads import in_thread
 
 CLUSTER = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 
@@ -329,11 +328,7 @@ def test_threads_replay_while_a_graph_is_updated_in_place(stream, work, cell, ad
 def test_an_update_on_a_thread_without_a_context(stream, work, cell, adding):
     graph, other = adding(1), adding(10)
     graph.instantiate()
-    box = []
-    thread = threading.Thread(target=lambda: box.append(graph.update(other)))
-    thread.start()
-    thread.join()
-    assert box == [ag.GraphUpdate(True)]
+    assert in_thread(lambda: graph.update(other)) == ag.GraphUpdate(True)
 
 
 def test_an_update_during_a_capture(stream, work, cell, adding):

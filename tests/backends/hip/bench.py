@@ -4,8 +4,6 @@ Of the runtime nothing is used through the backend here, nor through those funct
 avoids: numbers are passed as 64 bits to functions without declared types.
 """
 
-from __future__ import annotations
-
 import ctypes
 import re
 import time

@@ -1,7 +1,5 @@
 """A HIP runtime of a few lines, for what none does on purpose: failing calls, old versions, interrupts."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 from types import SimpleNamespace
 

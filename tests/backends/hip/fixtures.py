@@ -1,7 +1,5 @@
 """The fixtures of the tests of the HIP backend."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 import pytest

@@ -1,7 +1,5 @@
 """The HIP backend on a runtime: streams, what leaves the caller's state alone, and looking into graphs."""
 
-from __future__ import annotations
-
 import threading
 from ctypes import CFUNCTYPE, c_void_p
 

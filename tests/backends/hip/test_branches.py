@@ -1,7 +1,5 @@
 """Graphs of the HIP backend that begin or end with several nodes; updates; what is somebody else's."""
 
-from __future__ import annotations
-
 from ctypes import c_uint64
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Which functions the HIP backend calls, and how: read from its sources, and compared with hip-python's."""
 
-from __future__ import annotations
-
 import ast
 import ctypes
 import re

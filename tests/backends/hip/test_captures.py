@@ -1,13 +1,12 @@
 """Captures of the HIP backend that fail, and the streams that they leave: as good as new."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelerator_graph import errors
 from accelerator_graph.backends.base import CaptureStatus
 from backends.hip.bench import NO_TIMING, allocate, answer, bare_end, call, last_error, made, status_of
-from backends.tools import MODES, child, in_thread, linked, replayed
+from backends.tools import MODES, child, linked, replayed
+from threads import in_thread
 
 pytest_plugins = ["backends.hip.fixtures"]
 pytestmark = pytest.mark.usefixtures("no_error_left")

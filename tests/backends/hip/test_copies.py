@@ -1,7 +1,5 @@
 """One copy of the runtime in a process: each has streams of its own, which the others don't know."""
 
-from __future__ import annotations
-
 import os
 import shutil
 

@@ -1,7 +1,5 @@
 """The HIP backend and the device that is current: the caller's stays the caller's."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest
@@ -9,7 +7,8 @@ import pytest
 from accelerator_graph import errors
 from accelerator_graph.backends.base import CaptureStatus
 from backends.hip.bench import Block, Cells, Gate, call, loaded, number, status_of, step
-from backends.tools import MODES, child, in_thread, linked, prepare, recorded, replayed
+from backends.tools import MODES, child, linked, prepare, recorded, replayed
+from threads import in_thread
 
 pytest_plugins = ["backends.hip.fixtures"]
 

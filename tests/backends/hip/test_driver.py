@@ -1,7 +1,5 @@
 """How the HIP backend calls the runtime: on which device, in which mode; on a runtime of a few lines."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What the codes of the HIP runtime mean, in the library's own errors."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from accelerator_graph.backends._hip.errors import call_failed

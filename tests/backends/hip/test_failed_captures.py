@@ -1,7 +1,5 @@
 """Captures of the HIP backend on a runtime of a few lines: what fails, and where they are interrupted."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelerator_graph import errors

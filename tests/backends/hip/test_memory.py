@@ -1,7 +1,5 @@
 """What the runtime tells of a device's memory, and what executables take of it."""
 
-from __future__ import annotations
-
 import pytest
 
 import accelerator_graph as ag

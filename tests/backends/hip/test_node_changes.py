@@ -1,7 +1,5 @@
 """Why nodes are not changed on HIP: what AMD's runtime does with the bare calls."""
 
-from __future__ import annotations
-
 from ctypes import byref
 from pathlib import Path
 

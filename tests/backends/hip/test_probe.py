@@ -1,7 +1,5 @@
 """Whether HIP could run here: why not, found out without initialising it."""
 
-from __future__ import annotations
-
 import io
 import os
 import re
@@ -13,7 +11,7 @@ from accelerator_graph import errors
 from accelerator_graph.backends._hip import library as _hip_library
 from accelerator_graph.backends._hip import probe
 from accelerator_graph.backends.hip import HipBackend
-from backends.tools import python
+from backends.tools import check_unusable, python
 
 pytest_plugins = ["backends.hip.fixtures"]
 
@@ -187,15 +185,7 @@ REASONS = {
 @pytest.mark.parametrize("how", REASONS)
 def test_probe_and_open_give_the_reason(machine, how):
     unusable(machine, how)
-    found = HipBackend.probe()
-    assert not found.usable
-    assert found.reason.startswith(REASONS[how])
-    assert not found.reason.endswith(".")
-    backend = HipBackend()
-    backend.name = "hip"
-    with pytest.raises(errors.BackendUnavailableError, match=r"^backend 'hip' is not available: ") as raised:
-        backend.open()
-    assert raised.value.reasons == {"hip": found.reason}
+    check_unusable(HipBackend, "hip", REASONS[how])
 
 
 def test_what_is_not_expected_is_a_reason_too(machine):

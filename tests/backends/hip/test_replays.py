@@ -1,7 +1,5 @@
 """Runs of one executable on the HIP backend, one after another; never into a capture."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest
@@ -20,7 +18,8 @@ from backends.hip.bench import (
     step,
     until,
 )
-from backends.tools import MODES, captured, child, in_thread, prepare, recorded
+from backends.tools import MODES, captured, child, prepare, recorded
+from threads import in_thread, in_threads
 
 pytest_plugins = ["backends.hip.fixtures"]
 pytestmark = pytest.mark.usefixtures("no_error_left")
@@ -291,12 +290,7 @@ def test_threads_that_replay_at_once(backend, kernels, cells):
                 graph.replay(mine)
             mine.synchronize()
 
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(TIMEOUT)
-        assert not thread.is_alive()
+    in_threads(*[work] * 4)
     assert cells[0] == 200
     graph.reset()
 

@@ -1,7 +1,5 @@
 """Updates of executables: which are made in place, and what the others say."""
 
-from __future__ import annotations
-
 import resource
 
 import pytest

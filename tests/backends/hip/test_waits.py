@@ -1,12 +1,11 @@
 """Waiting for events on the HIP backend, in captures: what keeps its order there, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from accelerator_graph import errors
 from backends.hip.bench import answer, bare_begin, bare_end, edges_of, nodes_of, status_of, step
-from backends.tools import MODES, child, in_thread, linked, replayed
+from backends.tools import MODES, child, linked, replayed
+from threads import in_thread
 
 pytest_plugins = ["backends.hip.fixtures"]
 pytestmark = pytest.mark.usefixtures("no_error_left")
@@ -215,7 +214,7 @@ def test_a_broken_capture_is_neither_marked_nor_waited_on(backend, block, stream
     assert block.read() == bytes([3]) * block.nbytes
 
 
-# ---- what the runtime does by itself: these say when `_hip_events` can be simpler ----------------
+# ---- what the runtime does by itself: these say when `_hip/events.py` can be simpler ----------------
 
 BARE = (
     "from backends.tools import *\n"

@@ -1,7 +1,5 @@
 """What the HIP backend enqueues: fills, copies and kernels, with every kind of memory and argument."""
 
-from __future__ import annotations
-
 import ctypes
 from ctypes import c_float, c_int
 

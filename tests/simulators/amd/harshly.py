@@ -3,8 +3,6 @@
 tests/simulators/test_amd.py runs this in both modes, on both versions of AMD's runtime.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

@@ -3,8 +3,6 @@
 tests/simulators/test_amd.py runs this on both versions of the runtime.
 """
 
-from __future__ import annotations
-
 import array
 import multiprocessing
 import os

@@ -3,8 +3,6 @@
 Run by tests/simulators/test_cuda.py.
 """
 
-from __future__ import annotations
-
 import ctypes
 import threading
 

@@ -1,7 +1,5 @@
 """Fixtures of the driver's own tests."""
 
-from __future__ import annotations
-
 import pytest
 from cuda.bindings import driver
 

@@ -3,8 +3,6 @@
 Run by test_on_software_driver.py.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 

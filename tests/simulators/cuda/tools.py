@@ -1,7 +1,5 @@
 """What the driver's own tests share."""
 
-from __future__ import annotations
-
 import ctypes
 import threading
 import time

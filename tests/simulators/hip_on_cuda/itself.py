@@ -3,8 +3,6 @@
 Run by ``python -m simulators.hip_on_cuda``.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys
@@ -15,8 +13,8 @@ from hip import hip, hiprtc
 
 from accelerator_graph.testing.works.hip import SOURCE
 from backends.hip import bench
-from backends.tools import in_thread
 from processes import execute
+from threads import in_thread
 
 KERNEL, FILL = 0, 2
 RELAXED = 2
