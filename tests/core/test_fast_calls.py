@@ -75,7 +75,7 @@ def tells():
 @pytest.fixture(params=["in C", "in Python"])
 def calls(request, monkeypatch):
     in_c = request.getfixturevalue("fast") if request.param == "in C" else None
-    monkeypatch.setattr(_interpreter, "in_c", in_c)
+    monkeypatch.setattr(_interpreter, "in_c", lambda: in_c)
     return many_calls
 
 
