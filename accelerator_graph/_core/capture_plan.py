@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Sequence
+from typing import get_args
 
 from ..backends.base import Backend
 from ..backends.base import CaptureMode as CaptureMode
 from ..errors import UnsupportedError
+from ..interop.base import Framework
 from .pools import AnyPool
 from .streams import Stream
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..interop.base import Framework
 
 MODES: tuple[CaptureMode, ...] = get_args(CaptureMode)
 """The capture modes; only ``"default"`` is portable."""

@@ -8,11 +8,10 @@ import sys
 from typing import Any, ClassVar
 
 from .. import api
-from .._core import capture_table, ownership, switches
-from .._core.capture_plan import CaptureMode, CapturePlan
+from .._core import capture_plan, capture_table, ownership, stream_stack, switches
+from .._core.capture_plan import CaptureMode
 from .._core.pools import AnyPool
 from .._core.stream_base import Borrowed, FrameworkCurrent
-from .._core.stream_stack import taking_part
 from .._core.streams import Stream
 from .._interpreter.environment import is_unset
 from ..backends import registry
@@ -61,7 +60,7 @@ class TorchGraph(api.Graph):
     check_input_liveness = False
     """For the next capture; the environment variable may ask for it as well."""
 
-    def _begin(self, plan: CapturePlan) -> None:
+    def _begin(self, plan: capture_plan.CapturePlan) -> None:
         torch = torch_module()
         try:
             plan.stream = target = plan.stream or _current()
@@ -214,7 +213,7 @@ class _Surroundings:
         self.forks = ownership.forks
         self.torch, name = next((each, name) for each, name in frameworks if isinstance(each, Torch))
         self.backend = registry.get(name)
-        self.taking_part = taking_part(self.backend)
+        self.taking_part = stream_stack.taking_part(self.backend)
         self.defaults: dict[int, Stream] = {}
         """By device: a hold on torch's default stream that nobody closes."""
 
@@ -236,7 +235,7 @@ def _surroundings() -> _Surroundings:
     return known
 
 
-def _follow(plan: CapturePlan, device: int) -> None:
+def _follow(plan: capture_plan.CapturePlan, device: int) -> None:
     """Have replays follow torch's current stream of a device, and note who takes part in the capture."""
     here = _surroundings()
     plan.frameworks = here.taking_part
