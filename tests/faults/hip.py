@@ -56,7 +56,7 @@ def memory(nbytes: int) -> Any:
 
     Not of the host alone: HIP 6.4 fills that once, when the graph is instantiated, and never again.
     """
-    return (c_ubyte * nbytes).from_address(works.device().take(nbytes))
+    return (c_ubyte * nbytes).from_address(works.device(0).take(nbytes))
 
 
 MEMORY_IN_A_SCRIPT = """
@@ -70,7 +70,7 @@ memory = (ctypes.c_ubyte * 4).from_address(place.value)
 @cache
 def kernel() -> Any:
     """Return the kernel `step`."""
-    return works.device().kernel
+    return works.device(0).kernel
 
 
 def quiesce() -> None:
@@ -115,7 +115,7 @@ def go_to(wanted: int) -> None:
 
 def elsewhere() -> int:
     """Return a device that no operation works on."""
-    works.device()
+    works.device(0)
     return 1
 
 
@@ -156,7 +156,7 @@ def begin(stream: int, mode: str) -> None:
 
 
 def enqueue(stream: int) -> None:
-    call("hipMemsetAsync", c_void_p(works.device().take(8)), 1, c_size_t(8), c_void_p(stream))
+    call("hipMemsetAsync", c_void_p(works.device(0).take(8)), 1, c_size_t(8), c_void_p(stream))
 
 
 def is_capturing(stream: Any) -> bool:
