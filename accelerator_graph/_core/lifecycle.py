@@ -50,7 +50,7 @@ class Lifecycle(GraphBase):
     ) -> None:
         try:
             if self._capture is not None:
-                self._end() if exc is None else self._abandon(exc)
+                self.capture_end() if exc is None else self._abandon(exc)
             elif exc is None:
                 raise GraphStateError(f"{self._lost or states.ENDED_INSIDE}.")
         except GraphStateError:

@@ -160,14 +160,34 @@ def installed(group: str) -> list[EntryPoint]:
     return list(entry_points(group=group))
 
 
+def readable(group: str) -> tuple[list[EntryPoint], list[Ignored]]:
+    """As `installed`, but ask one distribution after the other, and leave out those that can't be read."""
+    from importlib.metadata import distributions
+
+    found: list[EntryPoint] = []
+    ignored = []
+    for each in distributions():
+        try:
+            found += each.entry_points.select(group=group)
+        except Exception as error:
+            path = getattr(each, "_path", "a distribution")  # its name may be what can't be read
+            ignored.append(Ignored("*", str(path), f"its entry points can't be read: {text_of(error)}"))
+    return found, ignored
+
+
 def scan(group: str, reserved: Set[str], names: Names = BACKEND_NAMES) -> Scan:
-    """Read all entry points of a group. If the metadata can't be read, offer nothing and note why."""
+    """Read all entry points of a group. Leave out what can't be read, and note why."""
+    unreadable: list[Ignored] = []
     try:
-        found = installed(group)
+        try:
+            found = installed(group)
+        except Exception:  # one distribution is enough for it
+            found, unreadable = readable(group)
     except Exception as error:
         reason = f"the metadata of the installed distributions can't be read: {text_of(error)}"
         return Scan({}, [Ignored("*", "entry points", reason)])
-    return sort_out(found, reserved, names)
+    sorted_out = sort_out(found, reserved, names)
+    return Scan(sorted_out.offers, unreadable + sorted_out.ignored)
 
 
 def sort_out(entry_points: Iterable[EntryPoint], reserved: Set[str], names: Names = BACKEND_NAMES) -> Scan:

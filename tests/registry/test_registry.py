@@ -263,6 +263,7 @@ def test_metadata_that_cannot_be_read_hurts_nobody(monkeypatch):
         raise ValueError("garbage")
 
     monkeypatch.setattr(entry_points, "installed", unreadable)
+    monkeypatch.setattr(entry_points, "readable", unreadable)
     backends = built_in(cpu=fake())
     assert backends.names() == ["cpu"]
     with pytest.raises(UnknownBackendError, match="can't be read: ValueError: garbage"):
@@ -276,6 +277,19 @@ def test_a_distribution_that_cannot_be_read_hides_no_other(site, tmp_path, monke
     (tmp_path / "first" / "broken-1.0.dist-info" / "entry_points.txt").mkdir(parents=True)
     monkeypatch.syspath_prepend(tmp_path / "first")
     assert "plug" in built_in(cpu=fake()).names()
+
+
+@pytest.mark.parametrize("line", ["b\xe4d = m:A", "no target"])
+def test_entry_points_that_cannot_be_read_hide_no_others(site, tmp_path, line):
+    site.backend("plug")
+    site.distribution("plug-dist", "1.0", plug="plug:Plugin")
+    site.distribution("bad-dist", "1.0", bad="m:A")
+    bad = next(tmp_path.glob("bad*dist-info"))
+    (bad / "entry_points.txt").write_bytes(f"[accelerator_graph.backends]\n{line}\n".encode("latin-1"))
+    backends = built_in(cpu=fake())
+    assert "plug" in backends.names()
+    with pytest.raises(UnknownBackendError, match=r"bad.*is ignored: its entry points can't be read"):
+        backends.get("bad")
 
 
 def test_plug_ins_can_be_switched_off(site, monkeypatch):
