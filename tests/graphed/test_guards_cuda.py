@@ -117,6 +117,14 @@ def test_a_call_whose_arrays_have_moved_changes_nodes_in_c(inputs, outputs):
     assert f.cache_info().replays == 12
 
 
+@pytest.mark.parametrize("inputs", ["copy", "node", "bind"])
+def test_arrays_that_were_one_array_are_not_taken_for_it(inputs):
+    f, x, y = graphed(inputs), tensor(1, 2), tensor(10, 20)
+    settled(f, x, x)
+    for pair, expected in [((x, y), [11, 22]), ((x, x), [2, 4]), ((y, x), [11, 22]), ((y, y), [20, 40])] * 3:
+        assert f(*pair).tolist() == expected
+
+
 SETS = {"node": "cuGraphExecMemcpyNodeSetParams", "bind": "cuGraphExecKernelNodeSetParams"}
 
 
