@@ -106,10 +106,12 @@ def test_every_device(backend):
 
 @pytest.mark.parametrize("special", [0, 1, 2])
 def test_a_special_stream_has_the_launch_of_the_others_in_one_context(backend, stream, block, special):
-    executable = backend.instantiate(recorded(backend, stream, block, 1))
+    graph = recorded(backend, stream, block, 1)
+    executable = backend.instantiate(graph)
     ordinary = backend.launch_function(executable, stream)
     there = backend.launch_function(executable, backend.as_stream(special))
     if ordinary is not None:  # the driver may not tell where its functions are
         assert (there.address, there.failed) == (ordinary.address, ordinary.failed)
         assert there.guard.context == int(executable.context)
     backend.destroy_executable(executable)
+    backend.destroy_graph(graph)
