@@ -20,13 +20,15 @@ pytestmark = pytest.mark.starts("torch_cpu")
 
 PARTS = {
     "callables": {"graphed/test_callables.py": 96},
-    "refused": {"graphed/test_callables_refused.py": 58},
+    "refused": {
+        "graphed/test_callables_refused.py": 58,
+        "diagnosis/broken_captures_on_torch_cpu.py": 20,
+    },
     "others": {
         "compat": 3,
         "core": 12,
         "diagnosis": 26,
         "graphed": 31,
-        "diagnosis/broken_captures_on_torch_cpu.py": 20,
         "torch_cpu/itself.py": 11,
         "torch_cpu/labels.py": 9,
         "torch_cpu/programs.py": 20,
