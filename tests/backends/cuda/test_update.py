@@ -154,7 +154,9 @@ WIDTH = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH
 def test_a_kernel_was_made_for_clusters_or_the_driver_can_not_tell(is_kernel, code, width, expected):
     own = AttributesOfKernels(code, width)
     assert shape._made_for_clusters(own, 5, is_kernel) is expected
-    assert own.asked == [("cuKernelGetAttribute", WIDTH, 5, 7) if is_kernel else ("cuFuncGetAttribute", WIDTH, 5)]
+    assert own.asked == [
+        ("cuKernelGetAttribute", WIDTH, 5, 7) if is_kernel else ("cuFuncGetAttribute", WIDTH, 5)
+    ]
 
 
 @pytest.mark.parametrize(
