@@ -44,7 +44,7 @@ class GraphProfile(ProfiledGraph):
         known : iterable of str
             Sentences for `notes`.
         """
-        from .profile_text import notes
+        from .text import notes
 
         profile = cls(backend, device, nodes, tuple(times))
         if not spans:
@@ -90,9 +90,9 @@ class GraphProfile(ProfiledGraph):
         return to_trace(self)
 
     def __str__(self) -> str:
-        from .profile_text import text
+        from .text import profile_table
 
-        return text(self)
+        return profile_table(self)
 
 
 def _medians(spans: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[float, float]]:
