@@ -392,9 +392,9 @@ def _notes(report: Report) -> Iterator[str]:
     """Yield the notes, each once, with the columns that it is about and how many graphs have it."""
     columns = ("executable", "executable_host", "definition", "touched")
     found: dict[tuple[str, int], list[str]] = {}
-    for title, name in zip(_COLUMNS[2:6], columns, strict=True):
+    for heading, name in zip(_COLUMNS[2:6], columns, strict=True):
         for note, times in Counter(getattr(graph, name).note for graph in report.graphs).items():
-            found.setdefault((note, times), []).append(title)
+            found.setdefault((note, times), []).append(heading)
     for (note, times), titles in found.items():
         of = "" if times == len(report.graphs) else f" ({count(times, 'graph')})"
         yield f"{', '.join(titles)}{of}: {note}"
