@@ -9,8 +9,7 @@ from .._core import ownership, replay
 from .._core.lifecycle import Lifecycle
 from ..backends.base import DeviceMemory
 from ..errors import AcceleratorGraphError
-from .amounts import MemoryAmount, PoolMemory
-from .memory import GraphMemory, MemoryReport
+from .memory import GraphMemory, MemoryAmount, MemoryReport, PoolMemory
 
 _MEASURE = "accelerator_graph.measure_memory()"
 _NOT_MEASURED = f"not measured when the executable was made; make it inside `with {_MEASURE}`"

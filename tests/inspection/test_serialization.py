@@ -6,7 +6,7 @@ import pytest
 
 from accelerator_graph import GraphDescription, Label
 from accelerator_graph.backends.base import GraphEdge, GraphNode
-from accelerator_graph.inspection.records import value
+from accelerator_graph.inspection.serialization import value
 
 INSIDE = ([GraphNode(0, "memcpy", source=1, target=2, nbytes=3)], [])
 NODES = [
