@@ -75,11 +75,11 @@ if TYPE_CHECKING:
     from .inspection.description import GraphDescription as GraphDescription
     from .inspection.difference import diff as diff
     from .inspection.fingerprint import Fingerprint as Fingerprint
+    from .inspection.graph import memory_report as memory_report
     from .inspection.memory import GraphMemory as GraphMemory
     from .inspection.memory import MemoryAmount as MemoryAmount
     from .inspection.memory import MemoryReport as MemoryReport
     from .inspection.memory import PoolMemory as PoolMemory
-    from .inspection.memory_report import memory_report as memory_report
     from .inspection.profile import GraphProfile as GraphProfile
     from .inspection.timings import KernelTime as KernelTime
     from .inspection.timings import LabelTime as LabelTime
@@ -121,7 +121,7 @@ _NAMES = {
     ".inspection.description": "GraphDescription",
     ".inspection.difference": "diff",
     ".inspection.memory": "GraphMemory MemoryAmount MemoryReport PoolMemory",
-    ".inspection.memory_report": "memory_report",
+    ".inspection.graph": "memory_report",
     ".inspection.fingerprint": "Fingerprint",
     ".inspection.profile": "GraphProfile",
     ".inspection.timings": "KernelTime LabelTime",

@@ -137,14 +137,10 @@ def graph_from_json(text: str, kind: type[GraphMemory]) -> GraphMemory:
     return _report_of(text, lambda data: _graph_of(data["graph"], _pools_of(data, kind), kind))
 
 
-def report_from_json(
-    text: str,
-    kind: type[GraphMemory],
-    make: Callable[[tuple[GraphMemory, ...], tuple[tuple[str, int, DeviceMemory], ...]], T],
-) -> T:
-    """Return what `make` makes of a report's graphs, which are objects of this class, and its devices."""
+def report_from_json(text: str, kind: type[GraphMemory], report: type[MemoryReport]) -> MemoryReport:
+    """Return a report of these classes."""
 
-    def read(data: dict[str, Any]) -> T:
+    def read(data: dict[str, Any]) -> MemoryReport:
         pools = _pools_of(data, kind)
         graphs = tuple(_graph_of(each, pools, kind) for each in data["graphs"])
         devices = [[each["backend"], each["device"], each] for each in data["devices"]]

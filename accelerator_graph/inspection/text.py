@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from ..backends.base import GraphEdge, GraphNode
 from .contents import all_nodes, place, runs, short_names
 from .names import body_title, printable, short_name, title
-from .timings import UNCERTAIN, LabelTime, ProfiledGraph, parents
+from .timings import UNCERTAIN, LabelTime, parents
 
 if TYPE_CHECKING:
     from .description import GraphDescription
     from .memory import GraphMemory, MemoryAmount, MemoryReport, PoolMemory
+    from .profile import GraphProfile
 
 _USUAL_MODES = ("", "default", "thread_local")
 _LONGEST = 80
@@ -178,7 +179,7 @@ _SLOWER = 1.05
 """By how much events may slow a graph down before the table says so."""
 
 
-def profile_table(profile: ProfiledGraph) -> str:
+def profile_table(profile: GraphProfile) -> str:
     """Return a profile as a headline, the tables that it has, and what has to be known to read them."""
     nodes = "" if profile.nodes is None else f", {count(profile.nodes, 'node')}"
     headline = (
@@ -190,7 +191,7 @@ def profile_table(profile: ProfiledGraph) -> str:
     )
 
 
-def notes(profile: ProfiledGraph, cut: Iterable[GraphEdge]) -> Iterator[str]:
+def notes(profile: GraphProfile, cut: Iterable[GraphEdge]) -> Iterator[str]:
     """Yield what has to be known to read the times of labels, in sentences."""
     labels, whole = profile.labels, profile.with_events
     assert whole is not None
@@ -211,7 +212,7 @@ def notes(profile: ProfiledGraph, cut: Iterable[GraphEdge]) -> Iterator[str]:
         )
 
 
-def _label_table(profile: ProfiledGraph, most: int = 40) -> Iterator[str]:
+def _label_table(profile: GraphProfile, most: int = 40) -> Iterator[str]:
     """Yield a row for each label, indented by how deep it is nested, up to a number of rows."""
     if profile.with_events is None or profile.unlabelled is None:
         return
@@ -242,7 +243,7 @@ def _label_table(profile: ProfiledGraph, most: int = 40) -> Iterator[str]:
         yield f"... and {count(len(labels) - most, 'more label')}"
 
 
-def _kernel_table(profile: ProfiledGraph, most: int = 20) -> Iterator[str]:
+def _kernel_table(profile: GraphProfile, most: int = 20) -> Iterator[str]:
     """Yield a row for each function, and for copies and fills: the longest first, up to a number of rows."""
     if not profile.kernels:
         return
