@@ -29,7 +29,6 @@ ON_DEMAND = [
     "_core.captured_events",
     "_core.collectives",
     "_core.empty",
-    "_core.events",
     "_core.files",
     "_core.labels",
     "_core.liveness",

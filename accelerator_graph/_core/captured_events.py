@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..backends.base import Backend, Capability, GraphContents, unsupported
 from ..errors import AcceleratorGraphError, UnsupportedError
 from .event_times import Span, times_within
-from .events import Event, OwnedEvent
+from .streams import Event, OwnedEvent
 
 if TYPE_CHECKING:
     from .marks import LabelledRange, Mark

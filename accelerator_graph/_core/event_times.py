@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .events import Event, OwnedEvent
+from .streams import Event, OwnedEvent
 
 Span = tuple[float, float]
 """When a part began and ended, in microseconds since a replay was launched."""

@@ -13,11 +13,9 @@ from ..errors import GraphStateError, UnsupportedError
 from .capture_base import Captured
 from .captured_events import CapturedEvents
 from .event_times import Span
-from .events import Event
 from .marks import LabelledRange, if_in_order
 from .sections import Sections, borders, why_not_copied
-from .stream_base import captured_by
-from .streams import Stream
+from .streams import Event, Stream, captured_by
 
 if TYPE_CHECKING:
     from .replay import Runner

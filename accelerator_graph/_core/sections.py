@@ -9,8 +9,7 @@ from ..backends.base import GraphContents, GraphEdge, GraphNode
 from .binding import Executable
 from .capture_base import Captured
 from .event_times import Span, times_within
-from .events import Event, OwnedEvent
-from .streams import Stream
+from .streams import Event, OwnedEvent, Stream
 
 Range = tuple[int, int]
 """The number of a part's first node, and the one after its last."""

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import accelerator_graph as ag
-from accelerator_graph._core.events import OwnedEvent
+from accelerator_graph._core.streams import OwnedEvent
 
 from .bench import A, Bench, left
 from .calls import Call, Phase
