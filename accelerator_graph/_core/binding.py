@@ -13,8 +13,7 @@ from ..interop.base import FrameworkRecorder
 from . import capture_table
 from .extension import fast, new_lock
 from .ownership import Owned
-from .stream_base import captured_by, describe
-from .streams import Stream
+from .streams import Stream, captured_by, describe
 
 if TYPE_CHECKING:
     from ..backends.base import Backend, Recorder

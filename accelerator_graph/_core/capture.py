@@ -19,7 +19,7 @@ from . import capture_table, gc_pause, stream_stack
 from .capture_base import NO_TOKEN, CaptureBase, Captured
 from .capture_plan import CaptureMode, native_mode
 from .ownership import Callback
-from .stream_base import captured_by
+from .streams import captured_by
 
 if TYPE_CHECKING:
     from .marks import LabelledRange

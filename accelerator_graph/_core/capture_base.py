@@ -11,7 +11,7 @@ from weakref import ref
 from .._interpreter import process
 from ..errors import AcceleratorGraphError, GraphStateError
 from .ownership import Owned
-from .stream_base import describe
+from .streams import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,8 +12,7 @@ from ..errors import GraphStateError
 from . import ownership, pools, states, switches
 from .capture_plan import CaptureMode, check_mode
 from .states import GraphState
-from .stream_base import describe
-from .streams import as_stream
+from .streams import as_stream, describe
 
 if TYPE_CHECKING:
     from ..interop.base import Collective

@@ -11,11 +11,9 @@ from ..backends.base import Capability, GraphEdge, unsupported
 from ..backends.memory import memory_of
 from ..errors import GraphStateError, UnsupportedError
 from .capture_base import Captured
-from .events import Event
 from .marks import LabelledRange, if_in_order
 from .sections import Sections, Span, borders, why_not_copied
-from .stream_base import captured_by
-from .streams import Stream
+from .streams import Event, Stream, captured_by
 
 if TYPE_CHECKING:
     from .replay import Runner

@@ -15,8 +15,7 @@ from .binding import Binding, Executable, refuse_capturing
 from .extension import fast
 from .ownership import drain
 from .states import RESET_MEANWHILE
-from .stream_base import FrameworkCurrent, describe
-from .streams import Stream, as_stream
+from .streams import FrameworkCurrent, Stream, as_stream, describe
 from .switches import measuring
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from ..backends.base import GraphContents, GraphEdge, GraphNode
 from .binding import Executable
 from .capture_base import Captured
-from .events import Event, OwnedEvent
-from .streams import Stream
+from .streams import Event, OwnedEvent, Stream
 
 Range = tuple[int, int]
 """The number of a part's first node, and the one after its last."""

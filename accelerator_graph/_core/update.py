@@ -17,7 +17,7 @@ from .liveness import Watchlist
 from .ownership import Owned, drain
 from .pools import Lease
 from .replay import Runner
-from .stream_base import describe
+from .streams import describe
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

@@ -9,8 +9,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from ..._core.pools import AnyPool, PoolId, check_pool, graph_pool_handle
 from ..._core.side_streams import side_of
-from ..._core.stream_base import captured_by
-from ..._core.streams import Stream
+from ..._core.streams import Stream, captured_by
 from ..._interpreter.integers import integer
 from ...backends.base import Recorder
 from ...errors import EmptyGraphWarning, UnsupportedError, capture_error

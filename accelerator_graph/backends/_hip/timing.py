@@ -8,8 +8,8 @@ from .._shared.event_nodes import instantiate_copy, rerouted
 from ..base import Backend
 from .driver import Driver, Graph
 from .events import Event
+from .nodes import add_dependencies, in_order, remove_dependencies
 from .runs import Executable
-from .topology import add_dependencies, in_order, remove_dependencies
 
 
 def instantiate_timed(

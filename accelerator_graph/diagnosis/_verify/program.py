@@ -8,8 +8,7 @@ from typing import Any
 
 from ..._core import stream_stack
 from ..._core.side_streams import side_of
-from ..._core.stream_base import describe
-from ..._core.streams import Stream
+from ..._core.streams import Stream, describe
 from ..._graphed.arguments import Arguments
 from ..._graphed.arrays import clear_autocast_caches
 from ..._graphed.containers import rebuild
