@@ -26,7 +26,6 @@ COLD = [
 
 ON_DEMAND = [
     "_cli",
-    "_core.captured_events",
     "_core.collectives",
     "_core.empty",
     "_core.files",

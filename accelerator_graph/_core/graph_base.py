@@ -54,7 +54,6 @@ class GraphBase:
         "_retained",
         "_runner",
         "_shows_progress",
-        "_timing",
         "_watched",
     )
 
@@ -72,18 +71,15 @@ class GraphBase:
         check_input_liveness: bool | None = None,
         diagnose: bool | None = None,
         progress: bool = False,
-        timing: bool = False,
     ) -> None:
         if not isinstance(keep_graph, bool):
             raise TypeError(f"keep_graph must be True or False, not {keep_graph!r}; a pool goes to pool=.")
-        if progress is not False or timing is not False:
+        if progress is not False:
             boolean(progress, "progress")
-            boolean(timing, "timing")
         if pool is not None:
             pools.check_pool(pool)
         self._keep_graph = keep_graph
         self._shows_progress = progress
-        self._timing = timing
         self._debug = False
         self._graph_pool = pool
         self._mode = "default" if capture_error_mode == "default" else check_mode(capture_error_mode)
@@ -198,5 +194,4 @@ class GraphBase:
             "check_input_liveness": self._finds_inputs,
             "diagnose": self._diagnose,
             "progress": self._shows_progress,
-            "timing": self._timing,
         }

@@ -11,7 +11,7 @@ from weakref import ref
 from .._interpreter.process import after_fork
 from ..backends.base import Capability, unsupported
 from ..errors import GraphStateError, UnsupportedError
-from .binding import Binding, Executable, refuse_capturing, refuse_in_graph
+from .binding import Binding, Executable, refuse_capturing
 from .extension import fast
 from .ownership import drain
 from .states import RESET_MEANWHILE
@@ -153,10 +153,7 @@ class Runner:
         keeps: list[object] = [self.home._owner]
         if captured.is_lent:
             keeps.append(captured)
-        if captured.events is not None:
-            keeps += captured.events.owned
-        alone = captured.events is not None
-        executable = Executable(captured.recorder, captured.backend, value, *keeps, alone=alone)
+        executable = Executable(captured.recorder, captured.backend, value, *keeps)
         if self.keeps_graph:
             executable.made_of = captured.value
         measured = None if before is None else after_instantiation(before, captured, self.home, lease)
@@ -273,8 +270,6 @@ class Runner:
         """Launch on a stream that is decided now."""
         executable = self._current()
         refuse_capturing(stream)
-        if executable.alone:
-            refuse_in_graph(stream)
         if self._check is not None:
             self._check()
         stream = stream.held()

@@ -139,10 +139,10 @@ class CudaBackend(Lends):
         """Mark the present end of the stream's work with an event without timing."""
         return self._record(stream, timed=False)
 
-    def _record(self, stream: Any, *, timed: bool, as_node: bool = False) -> Event:
+    def _record(self, stream: Any, *, timed: bool) -> Event:
         context = self._driver.context_of(stream)
         with self._driver.current(context):
-            return Event(self._driver.new_event(stream, timed=timed, as_node=as_node), context)
+            return Event(self._driver.new_event(stream, timed=timed), context)
 
     def wait_event(self, stream: Any, event: Event) -> None:
         """Let later work on `stream` wait for the event."""
@@ -161,9 +161,8 @@ class CudaBackend(Lends):
     # ---- capability: timing ----------------------------------------------------------------------
 
     def record_timed_event(self, stream: Any) -> Event:
-        """Mark the end of the stream's work with an event that notes the time. In a capture, it is a node."""
-        as_node = self.capture_status(stream) is not CaptureStatus.NONE
-        return self._record(stream, timed=True, as_node=as_node)
+        """Mark the end of the stream's work with an event that notes the time."""
+        return self._record(stream, timed=True)
 
     def query_event(self, event: Event) -> bool:
         """Return True if the work before the event is done."""

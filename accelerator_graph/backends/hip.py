@@ -172,7 +172,7 @@ class HipBackend(Lends):
     # ---- capability: timing ----------------------------------------------------------------------
 
     def record_timed_event(self, stream: Any) -> Event:
-        """Mark the end of the stream's work with an event that notes the time. In a capture, it is a node."""
+        """Mark the end of the stream's work with an event that notes the time."""
         return self._record(stream, timed=True)
 
     def query_event(self, event: Event) -> bool:

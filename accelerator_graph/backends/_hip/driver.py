@@ -12,7 +12,6 @@ from ...errors import DriverError, UnsupportedError
 from .._shared import ASKED, NOT_READY, SPECIAL_STREAMS, keep
 from .library import Library, import_hip, prepare
 
-_EXTERNAL = 1  # hipEventRecordExternal
 _RELAXED = 2
 _NO_DEVICE = 100
 _NO_STREAM = (400, 709)  # invalid handle; context is destroyed
@@ -159,15 +158,12 @@ class Driver:
         """Clear this thread's last error in the runtime, since a framework would take it for its own."""
         self.function("hipGetLastError")()
 
-    def new_event(self, stream: int, *, timed: bool = False, as_node: bool = False) -> int:
-        """Return a new event that marks the present end of a stream's work; as a node, in each run."""
+    def new_event(self, stream: int, *, timed: bool = False) -> int:
+        """Return a new event that marks the present end of a stream's work."""
         flags = self.api.hipEventDefault if timed else self.api.hipEventDisableTiming
         event: int = self.call("hipEventCreateWithFlags", int(flags))
         try:
-            if as_node:
-                self.call("hipEventRecordWithFlags", event, stream, _EXTERNAL)
-            else:
-                self.call("hipEventRecord", event, stream)
+            self.call("hipEventRecord", event, stream)
         except BaseException:
             self.answer("hipEventDestroy", event)
             raise
