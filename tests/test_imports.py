@@ -25,6 +25,7 @@ COLD = [
 
 
 ON_DEMAND = [
+    "_arrays",
     "_cli",
     "_core.captured_events",
     "_core.collectives",

@@ -3,8 +3,8 @@
 `decorator` has `graphed`, and `function` is the place to start: `Graphed.__call__` reads a call, finds its
 graph in the `cache` and replays it, or runs the function.
 
-- Reading a call: `arguments` puts the arguments in order, `signature` finds the arrays in them and makes the
-  key, with `containers`, `arrays`, `array_placement` and `values`.
+- Reading a call: `arguments` puts the arguments in order, and `_arrays.signatures` finds the arrays in them
+  and makes the key.
 - Capturing and replaying it: `recorded_call`, with `static_inputs` for the arguments and `results` for the
   result. `recorded_work` refuses what no replay would repeat, and `call_order` finds the stream of a replay
   and makes the calls wait for each other.

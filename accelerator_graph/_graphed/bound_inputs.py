@@ -6,15 +6,15 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .._arrays.arrays import ArrayType
+from .._arrays.placement import extent
+from .._arrays.signatures import Leaves
 from ..backends.base import NodeSetter
 from ..errors import AcceleratorGraphError, DriverError
 from .argument_words import ArgumentWord, Ranges
-from .array_placement import extent
-from .arrays import ArrayType
 from .input_nodes import same_bytes
 from .other_places import ALIGNMENT
 from .patches import Memory, addresses, patches
-from .signature import Leaves
 
 if TYPE_CHECKING:
     from .._core._fast import Patches

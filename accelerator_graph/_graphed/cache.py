@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from .._arrays.arrays import check_arguments
+from .._arrays.signatures import Call, Reader
 from .._core.call_site import outside
 from .._core.pools import graph_pool_handle
 from .._core.streams import Stream
@@ -16,12 +18,10 @@ from .._interpreter.process import after_fork
 from .._interpreter.sure_exit import Between
 from ..errors import CaptureError
 from . import second_capture
-from .arrays import check_arguments
 from .call_order import CallOrder, current_stream
 from .options import CacheInfo, GraphInputs, Mode, Options
 from .python_state import PythonState
 from .recorded_call import RecordedCall, Swap, record
-from .signature import Call, Reader
 from .verified import check_first, why_unproven
 
 _REMEMBERED = 256

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from operator import is_
 from typing import Any
 
+from .._arrays.arrays import ArrayType
 from .._core import capture_table
 from .._core.events import Event
 from .._core.ownership import Callback
 from .._core.streams import Stream
 from .._interpreter.process import after_fork
-from .arrays import ArrayType
 from .call_order import lives_while_held
 
 _MOST_RUNS = 16

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from .arrays import ArrayType
+from .._arrays.arrays import ArrayType
 
 ALIGNMENT = 512
 """Addresses that agree in this modulus are equally aligned: no framework's allocator aligns better."""

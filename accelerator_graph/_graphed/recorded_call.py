@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from .._arrays.arrays import clear_autocast_caches, copy_on_device, copy_on_host
+from .._arrays.placement import only_our_streams, works_on_host, writable
+from .._arrays.signatures import Call, Leaves, Reader
 from .._core import stream_stack
 from .._core.pools import PoolId
 from .._core.side_streams import side_of
 from .._core.streams import Stream
 from ..api import Graph, graph
 from .argument_words import NotFollowing
-from .array_placement import only_our_streams, works_on_host, writable
-from .arrays import clear_autocast_caches, copy_on_device, copy_on_host
 from .call_order import CallOrder, ReplayStream, ReplayStreams
 from .options import Mode
 from .python_state import PythonState
 from .recorded_work import RecordedWork, check_unwritten, nothing_recorded, reachable
 from .results import Result
-from .signature import Call, Leaves, Reader
 from .static_inputs import StaticInputs
 
 if TYPE_CHECKING:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._arrays.arrays import ArrayType
+from .._arrays.placement import extent
 from .._core import stream_stack
 from .._core.memory import pool_contents
 from .._core.replay import Runner
@@ -14,8 +16,6 @@ from ..api import Graph
 from ..backends.base import GraphNode, NodeParameters, NodeSetter
 from . import unset_bytes
 from .argument_words import ArgumentWord, Captures, Doubt, NotFollowing, argument_words, check_known
-from .array_placement import extent
-from .arrays import ArrayType
 from .bound_inputs import Bindable, BoundInputs
 from .other_places import alias, elsewhere
 

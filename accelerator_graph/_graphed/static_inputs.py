@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
+from .._arrays.arrays import ArrayType, Copy
+from .._arrays.placement import extent, works_on_host, writable
+from .._arrays.signatures import Leaves
 from .._core import capture_table, stream_stack
 from .._core.ownership import Callback
 from .._core.streams import Stream
 from ..api import Graph
 from .argument_words import NotFollowing
-from .array_placement import extent, works_on_host, writable
-from .arrays import ArrayType, Copy
 from .bound_inputs import BoundInputs, bindables
 from .call_order import CallOrder, lives_while_held
 from .input_nodes import InputNodes
 from .recorded_work import contents
 from .results import Result
-from .signature import Leaves
 
 if TYPE_CHECKING:
     from .._core._fast import Patches
