@@ -152,8 +152,7 @@ class GraphCache:
         function: object,
     ) -> RecordedCall:
         """Capture a call in the way that was asked for, or in the next best one that is right."""
-        wanted = self._options.inputs
-        mode: Mode = "bind" if wanted == "auto" else wanted
+        mode: Mode = self._options.inputs
         unbound = self._unbound.get(call.key)
         if mode == "bind" and unbound is not None:
             mode = "node"
@@ -168,7 +167,7 @@ class GraphCache:
                 recorded.close()
                 python.restore()
                 recorded = self._record(call, run, labels, stream, "node", why)
-        if wanted == "bind" and recorded.mode != "bind":
+        if self._options.inputs == "bind" and recorded.mode != "bind":
             fact = f"{function!r} copies its inputs for arguments like these: {recorded.why}."
             warnings.warn(fact, RuntimeWarning, stacklevel=outside()[0])
         return recorded

@@ -630,19 +630,6 @@ def test_graphs_that_are_verified_as_well():
 # ---- options ---------------------------------------------------------------------------------------
 
 
-def test_auto_says_nothing():
-    def function(x):
-        fakes.enqueue(np.multiply, x.data, 2, (new := empty_like(x)).data)
-        return new
-
-    f = ag.graphed(function, warmup=0, inputs="auto")
-    assert f(tensor(1, 2)).tolist() == [2, 4]
-    assert f.explain()[0].inputs == "node"
-    g = ag.graphed(lambda x: x * 2, warmup=0, inputs="auto")
-    assert g(tensor(1, 2)).tolist() == [2, 4]
-    assert is_bound(g)
-
-
 def test_a_backend_that_does_not_tell_parameters(device, monkeypatch):
     monkeypatch.setattr(type(device), "parameters", lambda self, graph: None)
     f = bound(lambda x: x * 2)

@@ -17,7 +17,7 @@ pytestmark = lanes.require("gpu", "torch")
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
 
-MODES = ("node", "bind", "auto")
+MODES = ("node", "bind")
 CALLS = 400
 WARMUP = 2
 OFFSETS = (0, 0, 0, 512, 128, 16, 1)
@@ -317,7 +317,7 @@ def test_gradients_that_are_used_between_calls(mode):
         our_opt.step(), their_opt.step()
     for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
-    assert backward.explain()[0].inputs == mode.replace("auto", "bind")
+    assert backward.explain()[0].inputs == mode
 
 
 def test_nothing_is_copied():
