@@ -14,7 +14,6 @@ from .._core.replay import Runner
 from .._core.streams import Stream
 from ..api import Graph
 from ..backends.base import GraphNode, NodeParameters, NodeSetter
-from . import unset_bytes
 from .argument_words import ArgumentWord, Captures, Doubt, NotFollowing, argument_words, check_known
 from .bound_inputs import Bindable, BoundInputs
 from .other_places import alias, elsewhere
@@ -29,8 +28,8 @@ _COLLECTIVE = re.compile(
 _SHOWN = 60
 
 _MORE = (False, True, True, False, False, True, False)
-"""Whether each further capture has the first one's inputs, in an order without a period: where bytes that
-nobody has set can't be filled, they hold what earlier captures have left there."""
+"""Whether each further capture has the first one's inputs, in an order without a period: bytes that nobody has
+set hold what earlier captures have left there."""
 
 
 def bound_inputs(
@@ -93,12 +92,11 @@ def bound_inputs(
 
 def _words(captures: Captures, capture_at: Callable[[bool], Graph]) -> list[ArgumentWord]:
     """Return all words that are arguments, from as many captures as that takes."""
-    for number, here in enumerate(_MORE, 1):
+    for here in _MORE:
         try:
             return argument_words(captures)
         except Doubt:
-            with unset_bytes.filled(0x11 * number):
-                graph = capture_at(here)
+            graph = capture_at(here)
             try:
                 (captures.here if here else captures.there).append(_parameters(graph))
             finally:
