@@ -94,9 +94,9 @@ def graphed(
         What a call does with its arrays. ``"copy"``: it enqueues copies of them. ``"node"``: the copies are
         the first nodes of the graph, and a call only tells those nodes where its arrays are. ``"bind"``:
         nothing is copied; a call writes the addresses of its arrays into the parameters of the kernels, once
-        it is proven that the results are those of eager runs. The last two are possible on CUDA for dense arrays
-        of torch and CuPy. Where one of them is not, the one before is taken; ``"bind"`` issues a
-        `RuntimeWarning` then. ``explain()`` says what each graph does, and why.
+        it is proven that the results are those of eager runs. On CUDA, ``"node"`` is possible for dense
+        arrays of torch and CuPy, ``"bind"`` for those of torch. Where one of them is not, the one before is
+        taken; ``"bind"`` issues a `RuntimeWarning` then. ``explain()`` says what each graph does, and why.
     verify : {"first"}, optional
         Compare the replays of every new graph with eager runs, as `verify` does, before its first result is
         returned. A wrong graph is dropped and `VerificationError` is raised; a `RuntimeWarning` is issued if

@@ -197,7 +197,7 @@ def _why_copied(names: Sequence[str]) -> str:
     """Return why arguments are copied beside others that are not."""
     if not names:
         return ""
-    fact = "only dense arrays of which neither the result nor the function keeps a part need no copies"
+    fact = "only dense tensors of which neither the result nor the function keeps a part need no copies"
     return f"{fact}, so copied are: {', '.join(names)}"
 
 

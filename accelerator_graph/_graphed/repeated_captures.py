@@ -28,8 +28,8 @@ _COLLECTIVE = re.compile(
 _SHOWN = 60
 
 _MORE = (False, True, True, False, False, True, False)
-"""Whether each further capture has the first one's inputs, in an order without a period: bytes that nobody has
-set hold what earlier captures have left there."""
+"""Whether each further capture has the first one's inputs, in an order without a period: bytes that nobody
+has set hold what earlier captures have left there."""
 
 
 def bound_inputs(
@@ -49,7 +49,7 @@ def bound_inputs(
     `outputs` are the graph's own in the result. Raises `NotFollowing` if calls have to copy.
     """
     if not bindables:
-        raise NotFollowing("no argument is a dense array whose type tells its address")
+        raise NotFollowing("no argument is a dense tensor, like torch's")
     again: list[Graph] = []
     try:
         names = _names_of_nodes(captured)

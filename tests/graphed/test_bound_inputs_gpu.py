@@ -393,12 +393,12 @@ def test_kernels_of_cupy():
         return y + x.sum()
 
     with ag.Stream(backend="cuda"):
-        f = ag.graphed(function, warmup=1, inputs="bind")
+        f = ag.graphed(function, warmup=1, inputs="node")
         for i in range(100):
             x = cupy.arange(256.0) * i
             assert cupy.array_equal(f(x), function(x))
             del x
-        assert f.explain()[0].inputs == "bind"
+        assert f.explain()[0].inputs == "node"
 
 
 @pytest.mark.parametrize("mode", ["copy", *MODES])
