@@ -25,6 +25,7 @@ COLD = [
 
 
 ON_DEMAND = [
+    "_arrays",
     "_cli",
     "_core.collectives",
     "_core.empty",
