@@ -198,7 +198,7 @@ class Lifecycle(GraphBase):
     def _abandon(
         self, exc: BaseException, then: str = "the graph is empty and can be captured again"
     ) -> None:
-        """Leave no trace because the body raised; raise `CaptureError` if the capture was invalidated."""
+        """Leave no trace because the body raised; raise `CaptureError` if that broke the capture."""
         capture = self._capture_here("__exit__()")
         failure = capture.failure(exc)
         self._forget_capture()
