@@ -8,6 +8,7 @@ from importlib.metadata import EntryPoint, PathDistribution
 import pytest
 
 from accelerator_graph._plugins import entry_points
+from accelerator_graph._plugins.entry_points import Candidate
 from accelerator_graph.backends import registry
 from accelerator_graph.backends.base import BACKEND_API_VERSIONS, Backend
 from accelerator_graph.errors import (
@@ -37,6 +38,17 @@ def test_entry_points_are_grouped_by_name_whatever_their_order():
         "b": ["m:B", "n:B"],
     }
     assert scan.ignored == []
+
+
+def test_of_offers_with_the_same_path_the_first_stays():
+    offered = [
+        Candidate("b", "m:B", "first 1"),
+        Candidate("b", "n:B", "second 1"),
+        Candidate("b", "m:B", "third 1"),
+        Candidate("b", "n:B", "fourth 1"),
+    ]
+    assert [each.origin for each in entry_points.distinct(offered)] == ["first 1", "second 1"]
+    assert entry_points.distinct([]) == []
 
 
 @pytest.mark.parametrize("name", ["Bad", "1st", "_a", "a-b", "a b", "", "ä"])
