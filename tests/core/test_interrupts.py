@@ -39,21 +39,27 @@ def framework(monkeypatch):
 
 
 class Interrupter:
-    """Raises at the n-th line, or entry to a function, of the package that this thread runs."""
+    """Raises at the n-th line, or entry to a function, of the package that this thread runs.
 
-    def __init__(self, at, error):
+    With `inside`, in those modules of Python's as well, and when one of their functions returns.
+    """
+
+    def __init__(self, at, error, inside=()):
         self.at = at
         self.error = error
+        self.inside = tuple(module.__file__ for module in inside)
         self.lines = 0
         self.where = ""
 
     def __call__(self, frame, event, arg):
         code = frame.f_code
-        if not code.co_filename.startswith(PACKAGE):
+        inside = code.co_filename in self.inside
+        if not code.co_filename.startswith(PACKAGE) and not inside:
             return None
-        if event == "line" or (event == "call" and not code.co_flags & inspect.CO_GENERATOR):
+        points = ("call", "return") if inside else ("call",)
+        if event == "line" or (event in points and not code.co_flags & inspect.CO_GENERATOR):
             text = linecache.getline(code.co_filename, frame.f_lineno).strip()
-            if event == "call" or not text.startswith(UNINTERRUPTIBLE):
+            if event in points or not text.startswith(UNINTERRUPTIBLE):
                 self.lines += 1
                 if self.lines == self.at:
                     self.where = f"{os.path.basename(code.co_filename)}:{frame.f_lineno} {text}"
