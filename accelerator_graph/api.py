@@ -233,7 +233,7 @@ class Graph(Lifecycle):
             self._capture_here("reset()")
             self._forget_capture()
         runner = self._runner
-        if runner is not None and (runner.changing is not None or runner.ended):
+        if runner is not None and runner.changing is not None and not runner.ended:
             changing.refuse_in_a_change(runner, "reset()")
         del runner  # it would be kept beyond `drain`
         try:
