@@ -25,6 +25,7 @@ COLD = [
 
 
 ON_DEMAND = [
+    "_arrays",
     "_cli",
     "_core.collectives",
     "_core.empty",
@@ -48,10 +49,7 @@ ON_DEMAND = [
     "_install",
     "_plugins.hooks",
     "backends._contract.contents",
-    "backends._contract.memory",
-    "backends._contract.misfit",
     "backends._contract.parameters",
-    "backends._contract.report",
     "backends._cuda.errors",
     "backends._cuda.node",
     "backends._cuda.profiler",
@@ -59,9 +57,8 @@ ON_DEMAND = [
     "backends._cuda.update",
     "backends._hip",
     "backends._registry.choice",
-    "backends._shared.event_nodes",
+    "backends._shared.nodes",
     "backends._shared.kernels",
-    "backends._shared.shapes",
     "backends.cpu",
     "backends.hip",
     "backends.memory",

@@ -65,15 +65,20 @@ RULES = [
     ),
     (
         "diagnosis._verify diagnosis.verification",
-        "errors _interpreter backends.base backends.memory interop.base interop.registry _core api _graphed "
-        "diagnosis._verify",
+        "errors _interpreter backends.base backends.memory interop.base interop.registry _core api _arrays "
+        "_graphed diagnosis._verify",
         "",
     ),
-    ("_graphed.verified", "_core diagnosis.verification _graphed", ""),
+    (
+        "_arrays",
+        "errors backends.base interop.base interop.registry _core.streams _arrays",
+        "",
+    ),
+    ("_graphed.verified", "_core _arrays diagnosis.verification _graphed", ""),
     (
         "_graphed",
         "errors _interpreter backends.base backends.registry interop.base interop.registry _core api "
-        "_graphed",
+        "_arrays _graphed",
         "",
     ),
     (

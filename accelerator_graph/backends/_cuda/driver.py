@@ -17,7 +17,7 @@ from .hot_calls import HotCalls, Relaxed, hot_calls
 from .probe import import_driver, version_text
 
 if TYPE_CHECKING:
-    from .._shared.shapes import Shape
+    from .._shared.nodes import Shape
     from .raw_calls import Calls
 
 _NOTHING_TO_DO = nullcontext()

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from .._shared.event_nodes import instantiate_copy, rerouted
+from .._shared.nodes import instantiate_copy, rerouted
 from ..base import Backend
 from .driver import Driver, Event, Executable, Graph
 from .nodes import dependencies, node_handles

@@ -10,7 +10,7 @@ from array import array
 from ctypes import c_int, c_void_p
 
 from ..._interpreter.many_calls import WORD, call_each, distinct, numbers_of
-from .._shared.shapes import Shape, difference, place_of
+from .._shared.nodes import Shape, difference, place_of
 from ..base import Misfit
 from .driver import Driver, Executable, Graph
 from .nodes import kind_name, raw_edges

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .._shared.event_nodes import instantiate_copy, rerouted
+from .._shared.nodes import instantiate_copy, rerouted
 from ..base import Backend
 from .driver import Driver, Graph
 from .events import Event

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ctypes import byref
 
-from .._shared.shapes import Shape, difference
+from .._shared.nodes import Shape, difference
 from ..base import Misfit
 from .driver import Driver, Graph
 from .node import KernelParameters, kind_of
