@@ -578,4 +578,4 @@ def current_graph() -> Graph | None:
     hand and whose graph is out of reach: ``current_graph().reset()``.
     """
     capturing = capture_table.thread.graphs
-    return cast("Graph", capturing[-1]) if capturing else None
+    return cast("Graph", next(reversed([*capturing.values()]), None))
