@@ -113,7 +113,7 @@ class Capture(CaptureBase):
         capture_table.live[self._key] = self
         graph = self._graph()
         assert graph is not None
-        thread.graphs.append(graph)
+        thread.graphs[self._key] = graph
         gc_pause.pause()
         entry = stream_stack.Entry(self.stream, self)
         handle = stream_stack.enter(entry, frameworks)
@@ -192,12 +192,16 @@ class Capture(CaptureBase):
 
     def abandon(self) -> None:
         """End the capture and discard the recording. Calling it twice is fine."""
-        self._stop_observing()
+        if self.observation is not None:
+            self.observation.stop()
         try:
             self._abandon()
         finally:
             try:
-                self._leave()
+                unfinished = capture_table.thread.unfinished
+                entered = any(entry.entrant is self for entry in stream_stack.thread.entries)
+                if self._undos or self._key in capture_table.live or self._key in unfinished or entered:
+                    self._leave()  # else there may be no stack left for it
             finally:
                 self.lease.release()
 
@@ -217,10 +221,8 @@ class Capture(CaptureBase):
         thread = capture_table.thread
         capture_table.live.pop(self._key, None)
         thread.unfinished.pop(self._key, None)
+        thread.graphs.pop(self._key, None)
         gc_pause.resume()
-        graph = self._graph()
-        if graph in thread.graphs:
-            thread.graphs.remove(graph)
         try:
             if self._undos:
                 stream_stack.undo(self._undos)

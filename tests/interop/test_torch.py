@@ -120,15 +120,14 @@ def test_inspection_goes_through(torch, tmp_path):
     assert value(x) == 5
 
 
-@pytest.mark.parametrize("timing", [False, True], ids=["by the backend", "by events of the capture"])
-def test_labels_are_timed(torch, timing):
+def test_labels_are_timed(torch):
     x = Array()
 
     def work():
         with ag.label("fill"):
             torch.fill(x, 5)
 
-    g = captured(ag.Graph(keep_graph=True, timing=timing), work)
+    g = captured(ag.Graph(keep_graph=True), work)
     profile = g.profile(2)
     assert [each.label.name for each in profile.labels] == ["fill"]
     assert value(x) == 5
