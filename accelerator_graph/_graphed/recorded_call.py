@@ -165,7 +165,7 @@ def record(
         work = _recorded_work(captured, inputs, passed) if all_seen else None
         indices = inputs.indices(arguments)
         result = Result(value, indices, reader, copy, on_host=on_host, copies=copies, work=work)
-        back = [i for i in written | result.returned if writable(leaves[i])]
+        back = [i for i in written | (result.returned - inputs.merged.keys()) if writable(leaves[i])]
         if mode == "bind":
             assert python is not None
             after = python.now()
