@@ -19,12 +19,12 @@ pytestmark = pytest.mark.starts("torch_cpu")
 
 PARTS = {
     "callables": {"graphed/test_callables.py": 96},
-    "refused": {"graphed/test_callables_refused.py": 58},
+    "refused": {"graphed/test_callables_refused.py": 57},
     "others": {
         "core/test_liveness.py": 12,
         "torch_cpu/itself.py": 11,
         "torch_cpu/labels.py": 9,
-        "torch_cpu/programs.py": 20,
+        "torch_cpu/programs.py": 15,
         "graphed/test_guards_torch.py": 26,
         "graphed/test_other_places.py": 5,
         "compat/test_compat.py": 3,
