@@ -39,8 +39,8 @@ class ArrayType:
     altered: Callable[[Any], bool] | None = None
     """Returns True if the elements of an array are not what its bytes say, as those of a lazy negation."""
     merge: Callable[[Any, Any, Any], object] | None = None
-    """``merge(target, source, before)`` copies the elements of `source` that differ from those of `before`.
-    None if arrays of the type count their writes, or if their elements can't be compared."""
+    """``merge(target, source, before)`` copies the elements of `source` that differ from those of `before`;
+    of tensors, in host memory only. None if the elements can't be compared."""
 
     def copy(self, x: Any) -> Any:
         """Return a copy, made on the framework's current stream or at once; of a place, itself."""
@@ -161,12 +161,25 @@ def _tensor(cls: type, package: Any) -> ArrayType:
         leaves.append(x)
         return cls, x.shape, x.stride(), x.dtype, x.device, x.requires_grad
 
+    def merge(target: Any, source: Any, before: Any) -> None:
+        differ = _tensors_differ(package, source, before)
+        if differ.any():  # else nothing is written, which the tensor would count
+            target.copy_(package.where(differ, source, target))
+
     assign = cls.copy_  # type: ignore[attr-defined]
     plain = (getattr(package, "Tensor", None), getattr(getattr(package, "nn", None), "Parameter", None))
     address, altered = (cls.data_ptr, cls.is_neg) if cls in plain else (None, None)  # type: ignore[attr-defined]
     return ArrayType(
-        "tensor", package, read, lambda x: package.empty_like(x.detach()), assign, address, altered
+        "tensor", package, read, lambda x: package.empty_like(x.detach()), assign, address, altered, merge
     )
+
+
+def _tensors_differ(package: Any, x: Any, y: Any) -> Any:
+    """Return in which elements two tensors in host memory differ, bit by bit."""
+    if x.is_complex():
+        return _tensors_differ(package, package.view_as_real(x), package.view_as_real(y)).any(-1)
+    bits = {1: package.int8, 2: package.int16, 4: package.int32, 8: package.int64}[x.element_size()]
+    return x.view(bits) != y.view(bits)
 
 
 def _array(cls: type, package: Any, read: Read, address: Callable[[Any], int] | None = None) -> ArrayType:

@@ -142,11 +142,11 @@ def graphed(
     call with other memory has another signature. Gradients don't pass through; outputs are detached.
 
     A write to an argument reaches the caller. torch's tensors count their writes, but not those of other
-    libraries, such as a Triton kernel; return such a tensor. Of the arrays of NumPy and CuPy, and of Python
-    buffers, the elements that a run has changed are copied back, which takes two more copies and a
-    comparison in every call, unless NumPy knows that the array can't be written. A write to an array that
-    can't be written fails, as it does eagerly. A result that is one of the arguments is that argument again.
-    A result that would be a view of an argument in an eager call is a copy, or with static outputs a view of
+    libraries, such as a Triton kernel; return such a tensor. Of the arrays of NumPy and CuPy, of Python
+    buffers, and of all arrays on the CPU backend, the elements that a run has changed are copied back, which
+    takes two more copies and a comparison in every call, unless NumPy knows that the array can't be written.
+    A write to an array that can't be written fails, as it does eagerly. A result that is one of the
+    arguments is that argument again. A result that would be a view of an argument in an eager call is a copy, or with static outputs a view of
     the static array; so are results that share memory. A part of the result that is not an array stays as it
     was in the captured call.
 

@@ -51,7 +51,7 @@ class StaticInputs:
         made = stream_stack.within(stream, self._static_copies, leaves)
         self.arrays: list[Any] = [made[each] for each in ids]
         """In the order of the leaves."""
-        merged = [i for i in self._firsts if array_types[i].merge is not None and writable(leaves[i])]
+        merged = [i for i in self._firsts if self._counts_no_writes(array_types[i]) and writable(leaves[i])]
         new = stream_stack.within(stream, lambda: [array_types[i].empty_like(leaves[i]) for i in merged])
         self.merged: dict[int, Any] = dict(zip(merged, new, strict=True))
         """Arrays for what the arrays that do not count their writes held before a run, by their index."""
@@ -67,6 +67,13 @@ class StaticInputs:
             held = order.hold(stream)
             kept = ([self.arrays, new], held, order)
             self._finalizer = Callback(_released, kept, held._backend, held._owner)
+
+    def _counts_no_writes(self, array_type: ArrayType) -> bool:
+        """Return True if the writes to arrays of a type have to be found by a comparison.
+
+        Tensors count their writes, but on the host not those of work that is enqueued to a stream.
+        """
+        return array_type.merge is not None and (self._on_host or array_type.kind != "tensor")
 
     def _static_copies(self, leaves: Leaves) -> dict[int, Any]:
         return {id(leaves[i]): self.array_types[i].static_copy(leaves[i]) for i in self._firsts}

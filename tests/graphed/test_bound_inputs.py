@@ -616,6 +616,15 @@ def test_threads(device):
     assert is_bound(f)
 
 
+def test_a_write_that_nobody_counts_is_missed_with_copies_and_verify_says_so():
+    @ag.graphed(warmup=0, verify="first")
+    def f(x, y):
+        launch("add", bound_device.add, x.ptr, x.ptr, y.ptr, x.size)
+
+    with pytest.raises(ag.VerificationError, match="if the function returns the argument"):
+        f(tensor(1, 1), tensor(1, 2))
+
+
 def test_graphs_that_are_verified_as_well():
     f = bound(lambda x, y: x + y, verify="first")
     for i in range(3):

@@ -24,7 +24,7 @@ PARTS = {
         "core/test_liveness.py": 12,
         "torch_cpu/itself.py": 11,
         "torch_cpu/labels.py": 9,
-        "torch_cpu/programs.py": 15,
+        "torch_cpu/programs.py": 25,
         "graphed/test_guards_torch.py": 26,
         "graphed/test_other_places.py": 5,
         "compat/test_compat.py": 3,
