@@ -146,9 +146,9 @@ def graphed(
     buffers, and of all arrays on the CPU backend, the elements that a run has changed are copied back, which
     takes two more copies and a comparison in every call, unless NumPy knows that the array can't be written.
     A write to an array that can't be written fails, as it does eagerly. A result that is one of the
-    arguments is that argument again. A result that would be a view of an argument in an eager call is a copy, or with static outputs a view of
-    the static array; so are results that share memory. A part of the result that is not an array stays as it
-    was in the captured call.
+    arguments is that argument again. A result that would be a view of an argument in an eager call is a copy,
+    or with static outputs a view of the static array; so are results that share memory. A part of the result
+    that is not an array stays as it was in the captured call.
 
     **Without copies** (``inputs="bind"``), a capture runs the function's Python code three to ten times, to
     find the addresses of the arguments among the parameters of its work, and seven times or more eagerly, to
