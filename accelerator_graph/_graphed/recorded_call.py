@@ -19,8 +19,7 @@ from .argument_words import NotFollowing
 from .call_order import CallOrder, ReplayStream, ReplayStreams
 from .options import Mode
 from .python_state import PythonState
-from .recorded_work import RecordedWork, check_unwritten, nothing_recorded, reachable
-from .results import Result
+from .results import RecordedWork, Result, check_unwritten, nothing_recorded, reachable
 from .static_inputs import StaticInputs
 
 if TYPE_CHECKING:

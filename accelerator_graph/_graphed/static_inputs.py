@@ -18,8 +18,7 @@ from .argument_words import NotFollowing
 from .bound_inputs import BoundInputs, bindables
 from .call_order import CallOrder, lives_while_held
 from .input_nodes import InputNodes
-from .recorded_work import contents
-from .results import Result
+from .results import Result, contents
 
 if TYPE_CHECKING:
     from .._core._fast import Patches
