@@ -19,9 +19,8 @@ from .arguments import Arguments
 from .bound_inputs import Unpatchable
 from .cache import GraphCache, Uncaptured, check_bucket
 from .call_order import ReplayStream, current_stream_or_none
-from .graphed_method import GraphedMethod
 from .guards import Guarded, guarded
-from .options import CacheInfo, GraphInputs, Options
+from .options import CacheInfo, GraphedMethod, GraphInputs, Options
 from .per_instance import PerInstance
 from .recorded_call import RecordedCall, Swap
 
