@@ -10,7 +10,6 @@ graph in the `cache` and replays it, or runs the function.
   and makes the calls wait for each other.
 - Inputs without copies: `input_nodes`, and `bound_inputs`, which patches what `repeated_captures` has found
   with `argument_words`. `verified` has the proof.
-- `per_instance` gives every instance graphs of its own for a graphed method.
 
 `torch` has `make_graphed_callables`, which replays the backward pass as well.
 """
