@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import accelerator_graph as ag
-from accelerator_graph._graphed.patches import Memory
+from accelerator_graph._graphed.input_nodes import Memory
 from accelerator_graph.interop import registry as interop
 from graphed import bound_device, fakes
 from graphed.bound_device import Tensor, aligned, empty_like, launch, tensor
