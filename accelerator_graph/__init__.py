@@ -71,15 +71,15 @@ if TYPE_CHECKING:
     from .errors import UnknownBackendError as UnknownBackendError
     from .errors import UnsupportedError as UnsupportedError
     from .errors import VerificationError as VerificationError
-    from .inspection.amounts import MemoryAmount as MemoryAmount
-    from .inspection.amounts import PoolMemory as PoolMemory
     from .inspection.contents import Label as Label
     from .inspection.description import GraphDescription as GraphDescription
     from .inspection.difference import diff as diff
     from .inspection.fingerprint import Fingerprint as Fingerprint
+    from .inspection.graph import memory_report as memory_report
     from .inspection.memory import GraphMemory as GraphMemory
+    from .inspection.memory import MemoryAmount as MemoryAmount
     from .inspection.memory import MemoryReport as MemoryReport
-    from .inspection.memory_report import memory_report as memory_report
+    from .inspection.memory import PoolMemory as PoolMemory
     from .inspection.profile import GraphProfile as GraphProfile
     from .inspection.timings import KernelTime as KernelTime
     from .inspection.timings import LabelTime as LabelTime
@@ -116,12 +116,11 @@ _NAMES = {
         "GraphStateError OutOfMemoryError RanksDisagreeError Reason UnknownBackendError UnsupportedError "
         "VerificationError"
     ),
-    ".inspection.amounts": "MemoryAmount PoolMemory",
     ".inspection.contents": "Label",
     ".inspection.description": "GraphDescription",
     ".inspection.difference": "diff",
-    ".inspection.memory": "GraphMemory MemoryReport",
-    ".inspection.memory_report": "memory_report",
+    ".inspection.memory": "GraphMemory MemoryAmount MemoryReport PoolMemory",
+    ".inspection.graph": "memory_report",
     ".inspection.fingerprint": "Fingerprint",
     ".inspection.profile": "GraphProfile",
     ".inspection.timings": "KernelTime LabelTime",

@@ -37,7 +37,7 @@ RULES = [
     ("interop.base interop._contract", "errors _interpreter backends.base interop._contract", ""),
     ("interop.registry", "errors _interpreter _plugins interop.base interop._contract", ""),
     ("interop.torch interop._torch", "errors _interpreter backends.base interop.base interop._torch", ""),
-    ("inspection.memory_report inspection.graph", "errors backends.base _core inspection", ""),
+    ("inspection.graph", "errors backends.base _core inspection", ""),
     ("inspection", "backends.base interop.base inspection", ""),
     (
         "interop.cuda_core interop.cupy interop.numba interop.warp",

@@ -8,8 +8,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from ..backends.base import GraphContents, GraphEdge, GraphNode
+from .contents import runs, short_names
 from .description import GraphDescription
-from .grouping import runs, short_names
 from .names import case, printable, short_name, title
 from .pairing import Place, paired
 from .text import count, is_closed, listed, named, numbers, size

@@ -6,12 +6,15 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import count, takewhile
+from typing import TYPE_CHECKING
 
 from ..backends.base import GraphEdge, GraphNode
-from .contents import DescribedGraph, Label
-from .grouping import place, runs, short_names
+from .contents import Label, place, runs, short_names
 from .names import body_title, caption, printable
 from .text import details, table
+
+if TYPE_CHECKING:
+    from .description import GraphDescription
 
 FORMATS = ("svg", "png", "pdf")
 _COLOURS = {
@@ -27,12 +30,12 @@ _COLOURS = {
 _OTHER = "#eeeeee"
 
 
-def draw(description: DescribedGraph, form: str, path: str) -> None:
+def draw(description: GraphDescription, form: str, path: str) -> None:
     """Draw a graph.
 
     Parameters
     ----------
-    description : DescribedGraph
+    description : GraphDescription
         The graph. Graphviz needs minutes for some thousands of nodes.
     form : {"svg", "png", "pdf"}
         The format.
@@ -62,7 +65,7 @@ def draw(description: DescribedGraph, form: str, path: str) -> None:
         raise OSError(f"Graphviz failed: {done.stderr.strip()}. Write a .html, .dot or .json file instead.")
 
 
-def to_dot(description: DescribedGraph) -> str:
+def to_dot(description: GraphDescription) -> str:
     """Return a drawing in the DOT language, with a box around the contents of each node that has some."""
     lines = [
         "digraph accelerator_graph {",
@@ -80,7 +83,7 @@ def colour(kind: str) -> str:
     return _COLOURS.get(kind, _OTHER)
 
 
-def _labelled(description: DescribedGraph) -> Iterator[str]:
+def _labelled(description: GraphDescription) -> Iterator[str]:
     """Yield the nodes, with a box around those that have the same label."""
     around: tuple[Label, ...] = ()
     boxes = count()
@@ -130,7 +133,7 @@ MOST = 25
 _WIDTH, _HEIGHT, _LANE, _ROW = 190, 22, 206, 34
 
 
-def to_html(description: DescribedGraph) -> str:
+def to_html(description: GraphDescription) -> str:
     """Return a drawing of the first nodes, beside the table of them."""
     text = escape(table(description, most=MOST))
     return (
@@ -139,7 +142,7 @@ def to_html(description: DescribedGraph) -> str:
     )
 
 
-def _drawing(description: DescribedGraph) -> Iterator[str]:
+def _drawing(description: GraphDescription) -> Iterator[str]:
     nodes = description.nodes[:MOST]
     edges = [edge for edge in description.edges if max(edge.source, edge.target) < len(nodes)]
     places = lanes(len(nodes), edges)

@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from ..backends.base import GraphEdge, GraphNode
-from .amounts import MeasuredGraph, MemoryAmount, PoolMemory, Report
-from .contents import DescribedGraph, all_nodes
-from .grouping import place, runs, short_names
+from .contents import all_nodes, place, runs, short_names
 from .names import body_title, printable, short_name, title
-from .timings import UNCERTAIN, LabelTime, ProfiledGraph, parents
+from .timings import UNCERTAIN, LabelTime, parents
+
+if TYPE_CHECKING:
+    from .description import GraphDescription
+    from .memory import GraphMemory, MemoryAmount, MemoryReport, PoolMemory
+    from .profile import GraphProfile
 
 _USUAL_MODES = ("", "default", "thread_local")
 _LONGEST = 80
 """How many characters of a name a table shows: those of libraries and compilers can have hundreds."""
 
 
-def table(description: DescribedGraph, most: int = 40) -> str:
+def table(description: GraphDescription, most: int = 40) -> str:
     """Return a headline, and a row for each node up to a number of rows; what is beyond is counted.
 
     Where the labels change, a line between the rows names them.
@@ -42,7 +46,7 @@ def table(description: DescribedGraph, most: int = 40) -> str:
     return "\n".join(map(printable, [headline, *lines[:1], *body, *end]))
 
 
-def captured(description: DescribedGraph) -> str:
+def captured(description: GraphDescription) -> str:
     """Return the capture mode and the pool, unless they are those of a capture that names none."""
     mode, pool = description.mode, description.pool
     said = "" if mode in _USUAL_MODES else f", mode {mode}"
@@ -123,7 +127,7 @@ def size(nbytes: int) -> str:
     return f"{amount:.0f} {unit}" if amount >= 100 or amount == int(amount) else f"{amount:.1f} {unit}"
 
 
-def _headings(description: DescribedGraph) -> dict[str, list[str]]:
+def _headings(description: GraphDescription) -> dict[str, list[str]]:
     """Return the line that names the labels, by the first node that has them; nothing without labels."""
     if not description.labels:
         return {}
@@ -175,7 +179,7 @@ _SLOWER = 1.05
 """By how much events may slow a graph down before the table says so."""
 
 
-def profile_table(profile: ProfiledGraph) -> str:
+def profile_table(profile: GraphProfile) -> str:
     """Return a profile as a headline, the tables that it has, and what has to be known to read them."""
     nodes = "" if profile.nodes is None else f", {count(profile.nodes, 'node')}"
     headline = (
@@ -187,7 +191,7 @@ def profile_table(profile: ProfiledGraph) -> str:
     )
 
 
-def notes(profile: ProfiledGraph, cut: Iterable[GraphEdge]) -> Iterator[str]:
+def notes(profile: GraphProfile, cut: Iterable[GraphEdge]) -> Iterator[str]:
     """Yield what has to be known to read the times of labels, in sentences."""
     labels, whole = profile.labels, profile.with_events
     assert whole is not None
@@ -208,7 +212,7 @@ def notes(profile: ProfiledGraph, cut: Iterable[GraphEdge]) -> Iterator[str]:
         )
 
 
-def _label_table(profile: ProfiledGraph, most: int = 40) -> Iterator[str]:
+def _label_table(profile: GraphProfile, most: int = 40) -> Iterator[str]:
     """Yield a row for each label, indented by how deep it is nested, up to a number of rows."""
     if profile.with_events is None or profile.unlabelled is None:
         return
@@ -239,7 +243,7 @@ def _label_table(profile: ProfiledGraph, most: int = 40) -> Iterator[str]:
         yield f"... and {count(len(labels) - most, 'more label')}"
 
 
-def _kernel_table(profile: ProfiledGraph, most: int = 20) -> Iterator[str]:
+def _kernel_table(profile: GraphProfile, most: int = 20) -> Iterator[str]:
     """Yield a row for each function, and for copies and fills: the longest first, up to a number of rows."""
     if not profile.kernels:
         return
@@ -295,7 +299,7 @@ _UNKNOWN = "?"
 _COLUMNS = ("graph", "nodes", "executable", "on the host", "definition", "in the pool", "alone in it", "pool")
 
 
-def graph_table(memory: MeasuredGraph) -> str:
+def graph_table(memory: GraphMemory) -> str:
     """Return a headline, and a row for each part with a note on how it was found."""
     pool = memory.pool
     nodes = "" if memory.nodes is None else f", {count(memory.nodes, 'node')}"
@@ -318,7 +322,7 @@ def graph_table(memory: MeasuredGraph) -> str:
     return "\n".join(map(printable, [headline, *lines]))
 
 
-def report_table(report: Report) -> str:
+def report_table(report: MemoryReport) -> str:
     """Return a row for each graph, then the pools, the devices, the sums, and notes on how it was found."""
     graphs = report.graphs
     if not graphs:
@@ -350,7 +354,7 @@ def shown(nbytes: int | None) -> str:
     return _UNKNOWN if nbytes is None else size(nbytes)
 
 
-def _row(number: int, memory: MeasuredGraph, report: Report) -> tuple[str, ...]:
+def _row(number: int, memory: GraphMemory, report: MemoryReport) -> tuple[str, ...]:
     parts = (memory.executable, memory.executable_host, memory.definition, memory.touched)
     return (
         memory.name or str(number),
@@ -375,7 +379,7 @@ def _device(backend: str, device: int, memory: tuple[int, int, int | None, int |
     return f"device {device} of {backend}: {size(free)} of {size(total)} free{nodes}"
 
 
-def _doubt(report: Report, *, on_device: bool) -> str:
+def _doubt(report: MemoryReport, *, on_device: bool) -> str:
     """Return how much of a sum is missing."""
     if on_device:
         parts: Sequence[MemoryAmount] = [
@@ -388,7 +392,7 @@ def _doubt(report: Report, *, on_device: bool) -> str:
     return f", without {missing} of {count(len(parts), 'part')} that are not known" if missing else ""
 
 
-def _notes(report: Report) -> Iterator[str]:
+def _notes(report: MemoryReport) -> Iterator[str]:
     """Yield the notes, each once, with the columns that it is about and how many graphs have it."""
     columns = ("executable", "executable_host", "definition", "touched")
     found: dict[tuple[str, int], list[str]] = {}

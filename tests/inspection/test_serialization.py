@@ -6,7 +6,7 @@ import pytest
 
 from accelerator_graph import GraphDescription, Label
 from accelerator_graph.backends.base import GraphEdge, GraphNode
-from accelerator_graph.inspection.records import value
+from accelerator_graph.inspection.serialization import value
 
 INSIDE = ([GraphNode(0, "memcpy", source=1, target=2, nbytes=3)], [])
 NODES = [
@@ -144,6 +144,8 @@ def test_fields_of_a_later_version_are_ignored():
         ("[]", "not the description of a graph"),
         ("{}", "not the description of a graph"),
         ('{"schema": 99}', "has schema 99"),
+        ('{"schema": 0}', "has schema 0"),
+        ('{"schema": 2}', "has schema 2"),
         ('{"schema": "new"}', "has schema 'new'"),
         ('{"schema": 1, "backend": "cpu"}', "damaged"),
         ('{"schema": 1, "backend": "cpu", "device": 0, "nodes": [{}], "edges": []}', "damaged"),

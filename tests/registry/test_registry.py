@@ -4,6 +4,7 @@ import os
 import sys
 import zipfile
 from importlib.metadata import EntryPoint, PathDistribution
+from types import SimpleNamespace
 
 import pytest
 
@@ -40,6 +41,22 @@ def test_entry_points_are_grouped_by_name_whatever_their_order():
         "b": ["m:B", "n:B"],
     }
     assert scan.ignored == []
+
+
+@pytest.mark.parametrize(("value", "off"), [("", False), ("0", False), ("1", True), ("yes", True)])
+def test_the_switch_for_plugins(monkeypatch, value, off):
+    monkeypatch.setenv("ACCELERATOR_GRAPH_DISABLE_PLUGINS", value)
+    assert entry_points.switched_off() is off
+
+
+def test_the_offer_that_stays_does_not_depend_on_the_order_of_the_file_system():
+    found = [
+        entry("b", "m:B")._for(SimpleNamespace(name=name, version="1"))
+        for name in ("second", "first", "third")
+    ]
+    for order in (found, found[::-1]):
+        [offer] = entry_points.sort_out(order, frozenset()).offers["b"]
+        assert offer.origin == "first 1"
 
 
 def test_of_offers_with_the_same_path_the_first_stays():
@@ -183,6 +200,7 @@ def test_a_plug_in_that_exits_when_imported_does_not_end_the_process(site):
     [
         (int, r"is not a subclass of accelerator_graph\.backends\.base\.Backend"),
         (Backend, "has no valid api_version"),
+        (fake(api_version=True), "has no valid api_version"),
         (
             type("Half", (Backend,), {"api_version": BACKEND_API_VERSIONS[-1]}),
             "lacks the methods capture_begin, ",
