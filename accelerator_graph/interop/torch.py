@@ -194,13 +194,12 @@ def _current(torch: Any, device: int | None) -> tuple[int, int]:
 def _is_torchs_own(torch: Any, handle: int, device: int) -> bool:
     """Return True if a handle is that of the current stream of a device, and torch has made that stream.
 
-    The number of such a stream is odd; that of any other is 0 or the handle (c10/cuda/CUDAStream.cpp).
+    The number of any other stream is its handle (c10/cuda/CUDAStream.cpp).
     """
     ask = getattr(torch._C, "_cuda_getCurrentStream", None)
     if ask is None or handle != _current(torch, device)[0]:
         return False
-    number = ask(device)[0]
-    return bool(number % 2) and number != handle
+    return bool(ask(device)[0] != handle)
 
 
 def _use(torch: Any, stream: Any, device: int) -> Undo:
