@@ -43,9 +43,9 @@ class CpuBackend(Backend):
 
     `launch` takes a callable and its arguments; `fill` and `copy` take host memory. If a callable raises
     an exception, the rest of its replay is skipped, and later work on the stream runs. The next
-    `synchronize` or `query` of the stream, and of each stream that waits for it, raises a `DriverError`
-    from the exception. The error names the callable and the line that enqueued it. If the stream is
-    released or the interpreter exits before anyone has waited, the error goes to `threading.excepthook`.
+    `synchronize` or `query` of the stream, or of one that has waited for it, raises a `DriverError` from the
+    exception, once. The error names the callable and the line that enqueued it. If the stream is released
+    or the interpreter exits before anyone has waited, the error goes to `threading.excepthook`.
 
     When the interpreter exits, work has a second to complete. Later exit handlers and finalizers can still
     use streams: a thread that waits for a stream then does the stream's work itself.

@@ -132,6 +132,19 @@ class WorkFailureRules(Case):
             expect(ag.DriverError, wait)
             self.works(stream, self.graph(stream))
 
+    @needs(Capability.EVENTS)
+    def test_error_that_was_raised_is_not_raised_again(self) -> None:
+        """An error of work is raised once, even if streams that wait for each other have both seen it."""
+        stream, side = self.stream(), self.stream()
+        self._fail(stream)
+        for first, second in ((side, stream), (stream, side)):
+            first.wait(second)
+        expect(ag.DriverError, stream.synchronize)
+        for each in (stream, side, stream):
+            stream.wait(side)
+            side.wait(stream)
+            self.works(each, self.graph(each))
+
     def test_error_of_a_replay_is_raised_where_the_stream_is_waited_for(self) -> None:
         """If work fails in a replay, the next `synchronize` raises `DriverError`, after each replay."""
         stream, other, graph = self.stream(), self.stream(), self.graph()
