@@ -6,14 +6,13 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._arrays.arrays import ArrayType
-from .._arrays.placement import extent
+from .._arrays.arrays import ALIGNMENT, ArrayType
+from .._arrays.placement import extent, same_bytes
 from .._arrays.signatures import Leaves
 from ..backends.base import NodeSetter
 from ..errors import AcceleratorGraphError, DriverError
 from .argument_words import ArgumentWord
-from .input_nodes import Memory, Ranges, addresses, patches, same_bytes
-from .other_places import ALIGNMENT
+from .input_nodes import Memory, Ranges, addresses, patches
 
 if TYPE_CHECKING:
     from .._core._fast import Patches

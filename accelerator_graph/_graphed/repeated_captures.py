@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._arrays.arrays import ArrayType
+from .._arrays.arrays import ArrayType, alias, elsewhere
 from .._arrays.placement import extent
 from .._core import stream_stack
 from .._core.memory import pool_contents
@@ -16,7 +16,6 @@ from ..api import Graph
 from ..backends.base import GraphNode, NodeParameters, NodeSetter
 from .argument_words import ArgumentWord, Captures, Doubt, NotFollowing, argument_words, check_known
 from .bound_inputs import Bindable, BoundInputs
-from .other_places import alias, elsewhere
 
 _COLLECTIVE = re.compile(
     r"nccl|rccl|nvshmem|rocshmem|symm_?mem|cross_device|multimem"
