@@ -280,7 +280,7 @@ def _has_memory(x: Any) -> bool:
     return True
 
 
-# ---- tensors elsewhere --------------------------------------------------------------------------------------
+# ---- tensors elsewhere -------------------------------------------------------------------------------
 
 ALIGNMENT = 512
 """Addresses that agree in this modulus are equally aligned: no framework's allocator aligns better."""
