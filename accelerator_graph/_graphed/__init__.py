@@ -8,8 +8,7 @@ graph in the `cache` and replays it, or runs the function.
 - Capturing and replaying it: `recorded_call`, with `static_inputs` for the arguments and `results` for the
   result, which refuse what no replay would repeat. `call_order` finds the stream of a replay
   and makes the calls wait for each other.
-- Inputs without copies: `input_nodes`, and `bound_inputs`, which patches what `repeated_captures` has found
-  with `argument_words`. `verified` has the proof.
+- Inputs without copies on the host: `input_nodes`. Inputs without any copies: `binding`.
 
 `torch` has `make_graphed_callables`, which replays the backward pass as well.
 """

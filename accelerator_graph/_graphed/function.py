@@ -20,7 +20,7 @@ from .._core.extension import fast, new_lock
 from .._core.streams import Stream
 from ..errors import GraphStateError
 from .arguments import Arguments
-from .bound_inputs import Unpatchable
+from .binding import Unpatchable
 from .cache import GraphCache, Uncaptured, check_bucket
 from .call_order import ReplayStream, current_stream_or_none
 from .guards import Guarded, guarded

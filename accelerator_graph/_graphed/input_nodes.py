@@ -12,6 +12,7 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._arrays.arrays import ArrayType
+from .._arrays.placement import same_bytes
 from .._arrays.signatures import Leaves
 from .._core.extension import fast
 from .._core.side_streams import give_back, take_branches
@@ -273,23 +274,3 @@ class InputNodes:
 def _address(node: InputNode, leaf: Any) -> int:
     """Return where an array is; 0 if its elements are not what its bytes say."""
     return 0 if node.altered is not None and node.altered(leaf) else node.address(leaf)
-
-
-def same_bytes(x: Any, y: Any) -> int:
-    """Return how many bytes two arrays have that can be copied as they are; 0 if they can't.
-
-    They can't if there are gaps, or the order is another one. Complex tensors may be conjugated lazily.
-    """
-    if hasattr(x, "stride"):
-        steps, others, size = x.stride(), y.stride(), 1
-    else:
-        steps, others, size = x.strides, y.strides, x.dtype.itemsize
-    if tuple(steps) != tuple(others) or getattr(x.dtype, "is_complex", False):
-        return 0
-    for step, length in sorted(zip(steps, x.shape, strict=True)):
-        if length == 1:
-            continue
-        if step != size:
-            return 0
-        size *= length
-    return int(x.nbytes)

@@ -8,14 +8,13 @@ from operator import is_
 from typing import TYPE_CHECKING, Any
 
 from .._arrays.arrays import ArrayType, Copy
-from .._arrays.placement import extent, works_on_host, writable
+from .._arrays.placement import works_on_host, writable
 from .._arrays.signatures import Leaves
 from .._core import capture_table, stream_stack
 from .._core.ownership import Callback
 from .._core.streams import Stream
 from ..api import Graph
-from .argument_words import NotFollowing
-from .bound_inputs import BoundInputs, bindables
+from .binding import BoundInputs, Inputs, bind
 from .call_order import CallOrder, lives_while_held
 from .input_nodes import InputNodes
 from .results import Result, contents
@@ -101,27 +100,14 @@ class StaticInputs:
         graph: Graph,
         leaves: Leaves,
         result: Result,
-        kept: Iterable[Any],
+        roots: Sequence[object],
         stream: Stream,
         capture: Callable[[Sequence[Any]], Graph],
     ) -> list[int]:
-        """Find the arguments that need no copies, by capturing again with other arrays.
-
-        `kept` are arrays that stay in use after a call. Return the arguments that calls go on copying.
-        Raises `NotFollowing` if there is a doubt.
-        """
-        from .repeated_captures import bound_inputs
-
+        """Find the arguments that need no copies, as `binding.bind` does, and return the others."""
+        inputs = Inputs(leaves, self.arrays, self.array_types, self._firsts)
         outputs = [array for array, _ in result.outputs]
-        arrays = leaves, self.arrays, self.array_types, self._firsts
-        found = bindables(*arrays, [*outputs, *kept])
-        if not found and bindables(*arrays, ()):
-            if any(extent(each) is None for each in (*outputs, *kept)):
-                raise NotFollowing("the result or the function keeps an array that does not tell its memory")
-            raise NotFollowing("the result or the function keeps a part of every dense argument")
-        self.bound = bound_inputs(
-            graph, self.arrays, self.array_types, found, self._firsts, outputs, stream, capture
-        )
+        self.bound = bind(graph, inputs, outputs, roots, stream, capture)
         rest = (i for i in self._firsts if i not in self.bound.arguments)
         return [i for i in rest if self.array_types[i].kind != "place"]
 

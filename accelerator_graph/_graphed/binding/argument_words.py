@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ..backends.base import NodeParameters
-from .input_nodes import Ranges
+from ...backends.base import NodeParameters
+from ..input_nodes import Ranges
 
 _WORD, _HALF = 8, 4
 _FAR = 0x100
