@@ -4,13 +4,19 @@ import contextlib
 import gc
 import os
 import pickle
+import signal
 import sys
 import threading
+import time
 
 import pytest
 
 import accelerator_graph as ag
 from accelerator_graph._core.switches import DIAGNOSE, VARIABLES
+from accelerator_graph.backends.base import CaptureStatus
+from accelerator_graph.diagnosis._tracing import wording
+from accelerator_graph.diagnosis._tracing.places import Place
+from accelerator_graph.diagnosis._tracing.suspects import Suspect, culprits
 from diagnosis.planted import broken_by, library, marked, named
 
 pytestmark = [pytest.mark.needs("cpu"), pytest.mark.usefixtures("answered")]
@@ -175,6 +181,186 @@ def test_another_thread_is_named(stream):
     error = named(watchdog, ag.Graph(diagnose=True), thread="dog")
     assert "on thread 'dog'" in str(error)
     assert any("thread 'dog'" in note for note in error.__notes__)
+
+
+# ---- who can't be the cause ----------------------------------------------------------------------
+
+
+def hidden(stream):
+    """Return an iterator that breaks the capture, in C and under no name that is known."""
+    return map(setattr, [stream._native.capture], ["status"], [CaptureStatus.INVALIDATED])
+
+
+def in_a_one_line_function(stream):
+    drain = lambda broken: [*broken]  # noqa: E731  # breaks
+
+    def outer(broken):
+        drain(broken)
+
+    outer(hidden(stream))
+    stream.launch(int)
+
+
+def test_an_operator_in_a_one_line_function_is_named(stream):
+    named(in_a_one_line_function, ag.Graph(diagnose=True), stream)
+
+
+def test_a_call_of_an_unknown_name_is_named(stream):
+    def drains(broken):
+        sorted(broken)  # breaks
+
+    def body():
+        broken = hidden(stream)
+        drains(broken)
+
+    error = broken_by(body, ag.Graph(diagnose=True))
+    assert [(each.file, each.line, each.call) for each in error.calls] == [(*marked(drains), "sorted")]
+    assert "sorted was the last to run before the capture broke" in str(error)
+
+
+class Beside:
+    """A thread that waits in a call, all the time that this is entered."""
+
+    def __init__(self, stream, wait):
+        self.stream, self.wait = stream, wait
+        self.over, self.waits = threading.Event(), threading.Event()
+        self.thread = threading.Thread(target=self.run, name="beside")
+
+    def __enter__(self):
+        self.stream.launch(self.over.wait)
+        self.event = self.stream.record()
+        self.thread.start()
+        assert self.waits.wait(120)
+        time.sleep(0.02)
+
+    def run(self):
+        self.waits.set()
+        self.wait(self)
+
+    def __exit__(self, *exc):
+        self.over.set()
+        self.thread.join()
+
+
+def for_its_own_stream(beside):
+    beside.stream.synchronize()
+
+
+def for_its_own_event(beside):
+    beside.event.synchronize()
+
+
+@pytest.mark.parametrize("began", ["before", "in the capture"])
+def test_a_thread_that_waits_for_its_own_stream_is_innocent(stream, began):
+    beside = Beside(ag.Stream(backend="cpu"), for_its_own_stream)
+
+    def breaks(broken):
+        list(broken)  # breaks
+
+    def body():
+        with beside if began == "in the capture" else contextlib.nullcontext():
+            breaks(hidden(stream))
+
+    with beside if began == "before" else contextlib.nullcontext():
+        error = broken_by(body, ag.Graph(diagnose=True))
+    assert [(each.file, each.line, each.thread) for each in error.calls] == [(*marked(breaks), "")], error
+
+
+def test_in_a_mode_that_forbids_it_the_thread_is_one_of_those_named(stream):
+    def breaks(broken):
+        list(broken)  # breaks
+
+    with Beside(ag.Stream(backend="cpu"), for_its_own_stream):
+        graph = ag.Graph(diagnose=True, capture_error_mode="global")
+        error = broken_by(lambda: breaks(hidden(stream)), graph)
+    assert [each.thread for each in error.calls] == ["", "beside"]
+    assert "failed at one of 2 places" in str(error)
+
+
+def test_a_thread_that_may_be_the_cause_is_one_of_those_named(stream):
+    def breaks(broken):
+        list(broken)  # breaks
+
+    with Beside(ag.Stream(backend="cpu"), for_its_own_event):
+        error = broken_by(lambda: breaks(hidden(stream)), ag.Graph(diagnose=True))
+    assert [each.thread for each in error.calls] == ["", "beside"]
+    assert (error.calls[0].file, error.calls[0].line) == marked(breaks)
+    assert "failed at one of 2 places" in str(error)
+
+
+def test_a_thread_that_may_be_the_cause_is_not_accused_alone(stream):
+    place = Place(__file__, 1, "somewhere")
+    waits = Suspect([place], "event.synchronize", thread="beside", guessed=True)
+    found = culprits([waits], _rules(stream), refused=False)
+    error = wording.broken(ag.CaptureError(""), "the capture", found, Suspect([place]), None, ())
+    assert error.calls == ()
+    assert "nobody saw the call that broke it; it may have been at" in str(error)
+
+
+def _rules(stream):
+    from accelerator_graph.diagnosis._tracing.streams import Streams
+    from accelerator_graph.diagnosis._tracing.suspects import Rules
+
+    return Rules(Streams(stream._backend, stream._native), "thread_local")
+
+
+def test_the_reason_of_a_wait_for_another_stream_is_its_own(stream):
+    other = ag.Stream(backend="cpu")
+
+    def waits_for_another():
+        other.synchronize()  # breaks
+
+    def asks_another():
+        other.query()  # breaks
+
+    error = named(waits_for_another, ag.Graph(diagnose=True))
+    assert (
+        "Stream.synchronize waits for a stream that is not captured, which the thread that captures may not "
+        'do; call it before the capture or after a replay, or capture with capture_error_mode="relaxed".'
+    ) in str(error)
+    error = named(asks_another, ag.Graph(diagnose=True))
+    assert "Stream.query asks about a stream that is not captured" in str(error)
+
+
+@pytest.mark.needs("tracing")
+def test_a_trace_function_of_the_body_hides_what_follows(stream):
+    def body():
+        sys.settrace(None)
+        with contextlib.suppress(ag.DriverError):
+            stream.synchronize()
+
+    nobody_saw(broken_by(body, ag.Graph(diagnose=True)))
+
+
+def test_a_signal_handler_is_named_or_was_not_seen(stream):
+    def handler(*_):
+        list(hidden(stream))  # breaks
+
+    def body():
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        began = time.perf_counter()
+        while time.perf_counter() - began < 0.05:
+            pass
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        error = broken_by(body, ag.Graph(diagnose=True))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    if [(each.file, each.line) for each in error.calls] != [marked(handler)]:
+        assert "look at threads that run no Python code, at signal handlers and at code that sets" in str(
+            error
+        )
+
+
+def nobody_saw(error):
+    assert error.calls == ()
+    assert "and nobody saw the call that broke it; look at threads that run no Python code, at signal" in str(
+        error
+    )
+
+
+# ---- what is right -------------------------------------------------------------------------------
 
 
 def test_an_exception_of_the_body_is_no_fault(stream):

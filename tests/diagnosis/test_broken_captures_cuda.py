@@ -17,7 +17,7 @@ from cuda.bindings import driver
 import accelerator_graph as ag
 from accelerator_graph import interop
 from accelerator_graph.backends.cuda import CudaBackend
-from accelerator_graph.diagnosis._tracing import in_c
+from accelerator_graph.diagnosis._tracing import observation
 from accelerator_graph.interop.base import Framework
 from accelerator_graph.testing.works.cuda import call, device
 from diagnosis.native import starter
@@ -67,6 +67,14 @@ def waits_for_the_device(scene):
 
 def waits_for_an_event(scene):
     driver.cuEventSynchronize(scene.event)  # breaks
+
+
+def waits_for_another_stream(scene):
+    driver.cuStreamSynchronize(scene.other)  # breaks
+
+
+def asks_another_stream(scene):
+    driver.cuStreamQuery(int(scene.other))  # breaks
 
 
 def asks(scene):
@@ -143,7 +151,9 @@ def through_ctypes(scene):
 FAULTS = {
     waits: "cuStreamSynchronize waits for work that is only being recorded; call it before the capture",
     waits_for_the_device: "cuCtxSynchronize waits for the whole device",
-    waits_for_an_event: "cuEventSynchronize waits for work",
+    waits_for_an_event: "cuEventSynchronize waits for an event, or asks for it, which the capture forbids",
+    waits_for_another_stream: "cuStreamSynchronize waits for a stream that is not captured, which the thread",
+    asks_another_stream: "cuStreamQuery asks about a stream that is not captured, which the thread",
     asks: "cuStreamQuery asks whether work is done",
     asks_about_the_stream: "cuStreamGetId asks about a stream that is being captured",
     allocates: "cuMemAlloc allocates memory from the driver; allocate before the capture",
@@ -261,7 +271,7 @@ def test_a_thread_without_python_is_told_from_the_calls_of_python(scene, tmp_pat
     error = broken_by(body, diagnosed(scene))
     assert error.calls == ()
     assert "in test_a_thread_without_python" in str(error)
-    assert "so a thread that runs no Python code broke it" in str(error)
+    assert "and nobody saw the call that broke it; look at threads that run no Python code" in str(error)
 
 
 def test_a_loop_is_not_accused_of_what_a_thread_does(scene, tmp_path):
@@ -390,5 +400,5 @@ def test_a_framework_is_asked_after_its_own_calls(framework, scene, monkeypatch)
 
 def test_python_is_asked_only_without_the_extension(scene, monkeypatch):
     asked = asked_while(CudaBackend, diagnosed(scene), int(scene.memory), monkeypatch)
-    assert (asked > 200) is (in_c.fast is None), asked
+    assert (asked > 200) is (observation.fast is None), asked
     assert asked

@@ -10,7 +10,7 @@ from hip import hip
 
 import accelerator_graph as ag
 from accelerator_graph.backends.hip import HipBackend
-from accelerator_graph.diagnosis._tracing import in_c
+from accelerator_graph.diagnosis._tracing import observation
 from backends.hip.bench import answer, bare_stream
 from diagnosis.planted import asked_while, broken_by, named, named_after_work
 
@@ -90,8 +90,8 @@ def with_our_stream(scene):
 FAULTS = {
     waits: "hipStreamSynchronize waits for work that is only being recorded",
     waits_for_the_device: "hipDeviceSynchronize waits for the whole device",
-    waits_for_an_event: "hipEventSynchronize waits for work",
-    waits_for_another_stream: "hipStreamSynchronize waits for work",
+    waits_for_an_event: "hipEventSynchronize waits for an event, or asks for it, which the capture forbids",
+    waits_for_another_stream: "hipStreamSynchronize waits for a stream that is not captured, which the thread",
     asks: "hipStreamQuery asks whether work is done",
     allocates: "hipMalloc allocates memory from the driver",
     allocates_pinned: "hipHostMalloc allocates memory from the driver",
@@ -153,5 +153,5 @@ def test_a_right_program_is_not_accused(scene):
 
 def test_python_is_asked_only_without_the_extension(scene, monkeypatch):
     asked = asked_while(HipBackend, diagnosed(scene), int(scene.memory), monkeypatch)
-    assert (asked > 200) is (in_c.fast is None), asked
+    assert (asked > 200) is (observation.fast is None), asked
     assert asked

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from ..._interpreter.process import after_fork
 from ...backends.base import CaptureStatus
 from ...errors import AcceleratorGraphError
-from .in_c import PURE, watch
-from .places import is_passive, is_unwatched
+from .places import PURE, is_passive, is_unwatched
 
 if TYPE_CHECKING:
-    from .trace import Trace
+    from .observation import CaptureTrace
 
 Callback = Callable[..., Any]
 
@@ -24,16 +23,16 @@ _monitoring: Any = getattr(sys, "monitoring", None)
 _NAME = "accelerator_graph"
 _IDS = (4, 3, 5, 2, 1, 0)
 """Tools in the order in which they are tried; 0 to 2 and 5 are meant for debuggers, coverage, profilers."""
-_EVENTS = ("LINE", "PY_RETURN", "C_RETURN", "C_RAISE", "RAISE")
+_EVENTS = ("PY_START", "LINE", "PY_RETURN", "C_RETURN", "C_RAISE", "RAISE")
 
 _PURE = frozenset(map(id, PURE))
 
-_active: dict[Trace, tuple[Callback, ...]] = {}
+_active: dict[CaptureTrace, tuple[Callback, ...]] = {}
 _lock = threading.RLock()
 _tool: int | None = None
 
 
-def begin(trace: Trace) -> None:
+def begin(trace: CaptureTrace) -> None:
     """Watch for one more capture."""
     global _tool
     with _lock:
@@ -45,7 +44,7 @@ def begin(trace: Trace) -> None:
         _register()
 
 
-def end(trace: Trace) -> None:
+def end(trace: CaptureTrace) -> None:
     """Watch for a capture no more."""
     global _tool
     with _lock:
@@ -60,7 +59,7 @@ def _register() -> None:
     if _tool is None:
         return
     events = _monitoring.events
-    wanted = events.LINE | events.PY_RETURN | events.CALL | events.RAISE if _active else 0
+    wanted = events.PY_START | events.LINE | events.PY_RETURN | events.CALL | events.RAISE if _active else 0
     if not wanted:
         _monitoring.set_events(_tool, 0)
     for number, name in enumerate(_EVENTS):
@@ -81,16 +80,22 @@ def _all(callbacks: list[Callback]) -> Callback:
     return call_all
 
 
-def _in_c(trace: Trace, *functions: Callback) -> tuple[Callback, ...]:
+def _in_c(trace: CaptureTrace, *functions: Callback) -> tuple[Callback, ...]:
     """Return what is called at each kind of event: in C, if there is the extension."""
-    made = trace.watch = watch(trace, *functions, disable=_monitoring.DISABLE)
+    made = trace.answer_in_c(*functions, disable=_monitoring.DISABLE)
     if made is not None:
         functions = made.line, made.python_returns, made.c_returns, made.raises
     line, python_returns, c_returns, raises = functions
-    return line, python_returns, c_returns, c_returns, raises
+
+    def starts(code: CodeType, offset: int) -> Any:
+        """Stand in for the event of the line of a one-line function, which Python 3.13 does not have."""
+        one_line = {number for _, _, number in code.co_lines() if number} == {code.co_firstlineno}
+        return line(code, code.co_firstlineno) if one_line else _monitoring.DISABLE
+
+    return starts, line, python_returns, c_returns, c_returns, raises
 
 
-def _callbacks(trace: Trace) -> tuple[Callback, ...]:
+def _callbacks(trace: CaptureTrace) -> tuple[Callback, ...]:
     """Return what is called at each kind of event. These run for every line: they are written to be fast."""
     status, native, last, capturing = trace.status, trace.native, trace.last, trace.thread
     active, disable = CaptureStatus.ACTIVE, _monitoring.DISABLE
@@ -140,7 +145,7 @@ def _callbacks(trace: Trace) -> tuple[Callback, ...]:
                 return
         except AcceleratorGraphError:
             pass
-        trace.broke_in_call(frame_at(1), thread, function)
+        trace.broke_in_call(frame_at(1), thread, function, first)
 
     def raises(code: CodeType, offset: int, error: BaseException) -> None:
         thread = get_ident()

@@ -10,15 +10,13 @@ from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from ..._core.extension import fast
 from ...backends.base import CaptureStatus
 from ...errors import AcceleratorGraphError, CaptureError
 from . import wording
-from .calls import name_of
-from .escapes import Escapes
-from .forks import Forks
-from .places import callers, stack_of
-from .suspects import Moment, Suspect, after_call, between, others
-from .unwatched import moved, positions
+from .places import PURE, callers, kind_of, name_of, stack_of
+from .streams import IN_C, NAMES, Escapes, Forks, Streams
+from .suspects import Moment, Rules, Suspect, after_call, between, culprits, itself, others
 
 if TYPE_CHECKING:
     from ..._core._fast import Watch
@@ -28,6 +26,8 @@ if sys.version_info >= (3, 12):
     from . import monitoring as events
 else:
     from . import trace_functions as events
+
+_kinds: dict[str, int] = {}
 
 
 class CaptureTrace:
@@ -46,20 +46,23 @@ class CaptureTrace:
         self.thread = threading.get_ident()
         self.last: dict[int, Moment] = {}
         """By thread: the last moment at which the capture was still in progress."""
-        self.forks = Forks(capture.backend, capture.native)
-        self.escapes = Escapes(capture.backend, capture.native, capture.stream.device)
+        streams = Streams(capture.backend, capture.native)
+        self.forks = Forks(streams)
+        self.escapes = Escapes(capture.backend, capture.native)
         self.broken = False
         """The capture was found broken. The driver is not asked again: the stream may be gone by then."""
         self.stopped = False
         self.watch: Watch | None = None
         """What answers the events in C, while that is possible."""
-        self._beside = positions()
+        self.backend = capture.backend
+        self.native = capture.native
+        self.status = capture.backend.capture_status
+        self._rules = Rules(streams, capture.mode)
+        self._beside = _positions()
         self._moved: list[str] = []
         """The threads that ran meanwhile and could not be watched."""
         self._subject = capture.subject
-        self.backend = capture.backend
-        self.native = capture.native
-        self.status: Callable[[Any], CaptureStatus] = capture.backend.capture_status
+        self._device = capture.stream.device
         self._found: list[Suspect] | None = None
         self._where: Suspect | None = None
         self._unnamed: tuple[FrameType, int, Suspect] | None = None
@@ -67,9 +70,36 @@ class CaptureTrace:
 
     def begin(self) -> None:
         """Watch the capture, which has just begun on this thread."""
-        self.escapes.begin()
+        self.escapes.begin(self._device)
         gc.callbacks.append(self._collection)
         events.begin(self)
+
+    def answer_in_c(self, *functions: Callable[..., Any], disable: object = None) -> Watch | None:
+        """Have C answer the events while the capture goes on; return what does. None without the extension.
+
+        The functions handle the others: a line, a return, a return from C and an exception in Python. Before
+        Python 3.12, one function handles all. `disable` is the answer where no event is needed again.
+        """
+        if fast is None:
+            return None
+        status = self.backend.status_function(self.native)
+        self.watch = fast.Watch(
+            ask=self.goes_on,
+            status=status.address if status else 0,
+            alive=status.alive if status else 0,
+            stream=self.backend.handle_int(self.native) if status else 0,
+            active=status.active if status else 0,
+            last=self.last,
+            kinds=_kinds,
+            kind_of=kind_of,
+            waits=NAMES,
+            waits_in_c=IN_C,
+            pure=PURE,
+            after_call=self.escapes.after_call if self.escapes.asks else None,
+            disable=disable,
+            functions=functions,
+        )
+        return self.watch
 
     def goes_on(self) -> bool:
         """Return True if the capture is in progress."""
@@ -78,10 +108,10 @@ class CaptureTrace:
         except AcceleratorGraphError:  # the device is lost
             return False
 
-    def broke_in_call(self, frame: FrameType, thread: int, function: Any) -> None:
+    def broke_in_call(self, frame: FrameType, thread: int, function: Any, first: object = None) -> None:
         """Note that the capture was found broken after a call into C."""
         if self._found is None:
-            self._broke(frame, thread, after_call(frame, function))
+            self._broke(frame, thread, after_call(frame, function, first))
         elif self._unnamed is not None and self._unnamed[:2] == (frame, frame.f_lasti):
             self._unnamed[2].name = name_of(function)
             self._unnamed = None
@@ -102,7 +132,7 @@ class CaptureTrace:
     def broke_raising(self, frame: FrameType, thread: int, error: BaseException) -> None:
         """Note that the capture was found broken by an exception, or the exception of what broke it."""
         if self._found is None:
-            self._broke(frame, thread, Suspect(stack_of(frame)))
+            self._broke(frame, thread, Suspect(stack_of(frame), first=itself(frame)))
         if wording.is_about_captures(error):
             here = stack_of(frame)[0]
             for suspect in self._found or ():
@@ -120,7 +150,9 @@ class CaptureTrace:
         if suspect is not None and thread != self.thread:
             suspect.thread = threading.current_thread().name
         self._found = found + others(thread, self.thread, self.last)
-        self._moved = moved(self._beside)
+        for each in self._found:
+            each.look(self._rules)
+        self._moved = _moved(self._beside)
 
     def _ask_no_more(self) -> None:
         if self.watch is not None:
@@ -167,14 +199,37 @@ class CaptureTrace:
         if self._found is None:
             forks = self.forks.unjoined() if error.reason == "unjoined" else []
             return wording.unjoined(error, self._subject, forks) if forks else error
-        found = [each for each in self._found if each.known()] or self._found
-        if wording.code_of(cause) is not None:  # the driver has refused a call of the capturing thread
-            found = [each for each in found if not each.thread] or found
-        if found:
-            return wording.broken(error, self._subject, found, cause, self._moved)
         assert self._where is not None
+        refused = wording.code_of(cause) is not None  # a call of the capturing thread
+        found = culprits(self._found, self._rules, refused)
+        if found:
+            return wording.broken(error, self._subject, found, self._where, cause, self._moved)
         return wording.unknown(error, self._subject, self._where, self._moved)
 
     def succeeded(self) -> None:
         """Warn of work that went elsewhere."""
         self.escapes.warn(self._subject)
+
+
+# ---- threads that trace functions do not reach, since they ran before: before Python 3.12 ---------
+
+Positions = dict[int, tuple[str, int, int]]
+"""By thread: its name, which frame it is in, and at which instruction."""
+
+
+def _positions() -> Positions:
+    """Return where the other threads are that run Python code; nothing if they are watched like this one."""
+    if sys.version_info >= (3, 12):
+        return {}
+    names = {each.ident: each.name for each in threading.enumerate()}
+    frames = sys._current_frames()
+    frames.pop(threading.get_ident(), None)
+    return {
+        ident: (names[ident], id(frame), frame.f_lasti) for ident, frame in frames.items() if ident in names
+    }
+
+
+def _moved(before: Positions) -> list[str]:
+    """Return the names of the threads that are elsewhere by now, or have ended."""
+    now = _positions() if before else {}
+    return [name for ident, (name, *at) in before.items() if ident not in now or list(now[ident][1:]) != at]

@@ -14,20 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 from ..._core.extension import fast
 from ..._interpreter.process import after_fork
-from .in_c import watch
 from .places import callers, is_passive, is_unwatched
 
 if TYPE_CHECKING:
     from ..._core._fast import Watch
-    from .trace import Trace
+    from .observation import CaptureTrace
 
-_active: list[Trace] = []
+_active: list[CaptureTrace] = []
 _lock = threading.RLock()
 
 
-def begin(trace: Trace) -> None:
+def begin(trace: CaptureTrace) -> None:
     """Watch for one more capture, which has begun on this thread."""
-    trace.watch = watch(trace, _event)
+    trace.answer_in_c(_event)
     with _lock:
         _active.append(trace)
         _count()
@@ -66,7 +65,7 @@ def _count() -> None:
             each.watch.alone = len(_active) == 1
 
 
-def end(trace: Trace) -> None:
+def end(trace: CaptureTrace) -> None:
     """Watch for a capture no more."""
     with _lock:
         if trace in _active:
