@@ -16,7 +16,8 @@ from accelerator_graph._core.switches import DIAGNOSE, VARIABLES
 from accelerator_graph.backends.base import CaptureStatus
 from accelerator_graph.diagnosis._tracing import wording
 from accelerator_graph.diagnosis._tracing.places import Place
-from accelerator_graph.diagnosis._tracing.suspects import Suspect, culprits
+from accelerator_graph.diagnosis._tracing.streams import Streams
+from accelerator_graph.diagnosis._tracing.suspects import Rules, Suspect, culprits
 from diagnosis.planted import broken_by, library, marked, named
 
 pytestmark = [pytest.mark.needs("cpu"), pytest.mark.usefixtures("answered")]
@@ -266,42 +267,74 @@ def test_a_thread_that_waits_for_its_own_stream_is_innocent(stream, began):
     assert [(each.file, each.line, each.thread) for each in error.calls] == [(*marked(breaks), "")], error
 
 
-def test_in_a_mode_that_forbids_it_the_thread_is_one_of_those_named(stream):
-    def breaks(broken):
-        list(broken)  # breaks
-
-    with Beside(ag.Stream(backend="cpu"), for_its_own_stream):
-        graph = ag.Graph(diagnose=True, capture_error_mode="global")
-        error = broken_by(lambda: breaks(hidden(stream)), graph)
-    assert [each.thread for each in error.calls] == ["", "beside"]
-    assert "failed at one of 2 places" in str(error)
-
-
 def test_a_thread_that_may_be_the_cause_is_one_of_those_named(stream):
     def breaks(broken):
         list(broken)  # breaks
 
-    with Beside(ag.Stream(backend="cpu"), for_its_own_event):
-        error = broken_by(lambda: breaks(hidden(stream)), ag.Graph(diagnose=True))
+    def body():
+        with Beside(ag.Stream(backend="cpu"), for_its_own_event):
+            breaks(hidden(stream))
+
+    error = broken_by(body, ag.Graph(diagnose=True))
     assert [each.thread for each in error.calls] == ["", "beside"]
     assert (error.calls[0].file, error.calls[0].line) == marked(breaks)
     assert "failed at one of 2 places" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("name", "captured", "elsewhere", "said"),
+    [  # as docs/reference/capture-rules.md has it: by mode, global, thread_local and relaxed
+        ("cuCtxSynchronize", None, True, (True, True, True)),
+        ("cuStreamSynchronize", True, True, (True, True, True)),
+        ("cuStreamSynchronize", False, True, (True, False, False)),
+        ("Stream.query", False, False, (True, True, False)),
+        ("Stream.query", None, True, (True, None, None)),
+        ("cuEventSynchronize", None, True, (True, None, None)),
+        ("cuEventSynchronize", None, False, (True, True, None)),
+        ("cuMemAlloc", None, True, (True, False, False)),
+        ("hipFree", None, False, (True, True, False)),
+        ("hipMemcpy", None, True, (None, None, None)),
+        ("nobody_knows", None, False, (None, None, None)),
+    ],
+)
+def test_the_rules(stream, name, captured, elsewhere, said):
+    for mode, answer in zip(("global", "thread_local", "relaxed"), said, strict=True):
+        assert rules_of(stream, mode).breaks(name, captured, elsewhere) is answer, mode
+
+
+def test_a_thread_that_reads_all_the_time_is_innocent(stream):
+    reading, writing = os.pipe()
+
+    def reads():
+        with open(reading, "rb") as file:
+            for _ in iter(file.readline, b""):
+                pass
+
+    def breaks(broken):
+        list(broken)  # breaks
+
+    thread = threading.Thread(target=reads)
+    thread.start()
+    time.sleep(0.02)
+    try:
+        error = broken_by(lambda: breaks(hidden(stream)), ag.Graph(diagnose=True))
+        assert [(each.file, each.line) for each in error.calls] == [marked(breaks)], error
+    finally:
+        os.close(writing)
+        thread.join()
+
+
 def test_a_thread_that_may_be_the_cause_is_not_accused_alone(stream):
     place = Place(__file__, 1, "somewhere")
     waits = Suspect([place], "event.synchronize", thread="beside", guessed=True)
-    found = culprits([waits], _rules(stream), refused=False)
+    found = culprits([waits], rules_of(stream, "thread_local"), refused=False)
     error = wording.broken(ag.CaptureError(""), "the capture", found, Suspect([place]), None, ())
     assert error.calls == ()
     assert "nobody saw the call that broke it; it may have been at" in str(error)
 
 
-def _rules(stream):
-    from accelerator_graph.diagnosis._tracing.streams import Streams
-    from accelerator_graph.diagnosis._tracing.suspects import Rules
-
-    return Rules(Streams(stream._backend, stream._native), "thread_local")
+def rules_of(stream, mode):
+    return Rules(Streams(stream._backend, stream._native), mode)
 
 
 def test_the_reason_of_a_wait_for_another_stream_is_its_own(stream):

@@ -91,7 +91,7 @@ FAULTS = {
     waits: "hipStreamSynchronize waits for work that is only being recorded",
     waits_for_the_device: "hipDeviceSynchronize waits for the whole device",
     waits_for_an_event: "hipEventSynchronize waits for an event, or asks for it, which the capture forbids",
-    waits_for_another_stream: "hipStreamSynchronize waits for a stream that is not captured, which the thread",
+    waits_for_another_stream: "hipStreamSynchronize waits for a stream that is not captured, which the",
     asks: "hipStreamQuery asks whether work is done",
     allocates: "hipMalloc allocates memory from the driver",
     allocates_pinned: "hipHostMalloc allocates memory from the driver",

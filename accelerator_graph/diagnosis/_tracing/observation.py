@@ -16,7 +16,7 @@ from ...errors import AcceleratorGraphError, CaptureError
 from . import wording
 from .places import PURE, callers, kind_of, name_of, stack_of
 from .streams import IN_C, NAMES, Escapes, Forks, Streams
-from .suspects import Moment, Rules, Suspect, after_call, between, culprits, itself, others
+from .suspects import Moment, Rules, Suspect, after_call, between, culprits, itself, moved, others, positions
 
 if TYPE_CHECKING:
     from ..._core._fast import Watch
@@ -58,7 +58,7 @@ class CaptureTrace:
         self.native = capture.native
         self.status = capture.backend.capture_status
         self._rules = Rules(streams, capture.mode)
-        self._beside = _positions()
+        self._before = positions()
         self._moved: list[str] = []
         """The threads that ran meanwhile and could not be watched."""
         self._subject = capture.subject
@@ -149,10 +149,10 @@ class CaptureTrace:
         found = [] if suspect is None else [suspect]
         if suspect is not None and thread != self.thread:
             suspect.thread = threading.current_thread().name
-        self._found = found + others(thread, self.thread, self.last)
+        self._found = found + others(thread, self.thread, self.last, self._before)
         for each in self._found:
             each.look(self._rules)
-        self._moved = _moved(self._beside)
+        self._moved = moved(self._before)
 
     def _ask_no_more(self) -> None:
         if self.watch is not None:
@@ -209,27 +209,3 @@ class CaptureTrace:
     def succeeded(self) -> None:
         """Warn of work that went elsewhere."""
         self.escapes.warn(self._subject)
-
-
-# ---- threads that trace functions do not reach, since they ran before: before Python 3.12 ---------
-
-Positions = dict[int, tuple[str, int, int]]
-"""By thread: its name, which frame it is in, and at which instruction."""
-
-
-def _positions() -> Positions:
-    """Return where the other threads are that run Python code; nothing if they are watched like this one."""
-    if sys.version_info >= (3, 12):
-        return {}
-    names = {each.ident: each.name for each in threading.enumerate()}
-    frames = sys._current_frames()
-    frames.pop(threading.get_ident(), None)
-    return {
-        ident: (names[ident], id(frame), frame.f_lasti) for ident, frame in frames.items() if ident in names
-    }
-
-
-def _moved(before: Positions) -> list[str]:
-    """Return the names of the threads that are elsewhere by now, or have ended."""
-    now = _positions() if before else {}
-    return [name for ident, (name, *at) in before.items() if ident not in now or list(now[ident][1:]) != at]

@@ -410,29 +410,54 @@ def between(frame: FrameType, last: Moment | None) -> Suspect:
     return Suspect([place, *stack_of(frame)])
 
 
-def others(here: int, capturing: int, last: Mapping[int, Moment]) -> list[Suspect]:
+Positions = dict[int, tuple[str, int, int]]
+"""By thread: its name, which frame it is in, and at which instruction."""
+
+
+def positions() -> Positions:
+    """Return where the other threads are that run Python code."""
+    names = {each.ident: each.name for each in threading.enumerate()}
+    frames = sys._current_frames()
+    frames.pop(threading.get_ident(), None)  # this function's own frame, which would keep itself alive
+    return {
+        ident: (names[ident], id(frame), frame.f_lasti) for ident, frame in frames.items() if ident in names
+    }
+
+
+def moved(before: Positions) -> list[str]:
+    """Return the names of the threads that ran before the capture and meanwhile, and could not be watched."""
+    if sys.version_info >= (3, 12):
+        return []
+    now = positions()
+    return [each[0] for ident, each in before.items() if now.get(ident) != each]
+
+
+def others(here: int, capturing: int, last: Mapping[int, Moment], before: Positions) -> list[Suspect]:
     """Return the calls that other threads than this one are in, and that can have broken the capture.
 
-    A thread that is about to ask may have just done it: since the `last` moment at which all was well.
+    A thread that is about to ask may have just done it, since the `last` moment at which all was well. One
+    that is in the call that it was in `before` the capture has not: calls are refused when they begin.
     """
-    names = {each.ident: each.name for each in threading.enumerate()}
     found = []
     frames = sys._current_frames()
-    frames.pop(here, None)  # this function's own frame is in there, which would keep itself alive
-    for ident, frame in frames.items():
-        asks = watched(frame)
+    frames.pop(here, None)
+    for ident, (name, *at) in positions().items():
+        frame = frames.get(ident)
+        asks = None if frame is None else watched(frame)
         top = asks or next((each for each in callers(frame) if not is_passive(each.f_code)), None)
-        if ident not in names or top is None:
+        if top is None or (sys.version_info >= (3, 12) and ident not in last):
             continue
         stack = stack_of(top) if asks is None else between(asks, last.get(ident)).stack
         if stack[0].is_ours() and all(place.is_ours() or place.is_standard() for place in stack):
             continue  # a worker of this package
         if stack[0].is_standard() and not stack[0].function.endswith("run"):
             continue  # it waits for a lock, a queue, a socket, ...
-        call = _known_call(top) or (places.Current("", None) if asks else places.in_progress(top))
-        if call is not None:
-            thread = "" if ident == capturing else names[ident]
-            found.append(Suspect(stack, call.text, call.first or itself(top), thread=thread, guessed=True))
+        known = _known_call(top)
+        call = known or (places.Current("", None) if asks else places.in_progress(top))
+        if call is None or (known is None and before.get(ident) == (name, *at)):
+            continue
+        thread = "" if ident == capturing else name
+        found.append(Suspect(stack, call.text, call.first or itself(top), thread=thread, guessed=True))
     return found
 
 
