@@ -123,12 +123,12 @@ class Lifecycle(GraphBase):
             if self._retained:
                 runner.retained = tuple(self._retained[capture.retained :])
                 del self._retained[capture.retained :]
+            if capture.observation is not None:
+                capture.observation.succeeded()
             events = capture.progress is not None or capture.events is not None
             own = capture.own_nodes() if events else 0
             if runner.counted == own or (runner.counted is None and runner.is_empty(own)):
                 self._found_empty(capture.subject)
-            if capture.observation is not None:
-                capture.observation.succeeded()
             kept = keep
             if not self._keep_graph:
                 self._instantiate(runner)

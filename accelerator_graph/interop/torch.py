@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, ClassVar
 
@@ -165,6 +166,12 @@ class Torch(Framework):
         from ._torch.operations import operations
 
         return operations(self.torch, seen)
+
+    def waiting(self, beside: Callable[[str], AbstractContextManager[None]]) -> Undo:
+        """Run torch's operators that wait for the device in the contexts that `beside` returns."""
+        from ._torch.operations import waiting
+
+        return waiting(self.torch, beside)
 
     def observe_collectives(self, note: Callable[[base.Collective], object]) -> Undo | None:
         """Call `note` for each collective that torch.distributed is asked for on a capturing stream."""

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -19,6 +20,7 @@ from accelerator_graph.diagnosis._tracing.places import Place
 from accelerator_graph.diagnosis._tracing.streams import Streams
 from accelerator_graph.diagnosis._tracing.suspects import Rules, Suspect, culprits
 from diagnosis.planted import broken_by, library, marked, named
+from threads import in_thread
 
 pytestmark = [pytest.mark.needs("cpu"), pytest.mark.usefixtures("answered")]
 
@@ -405,6 +407,172 @@ def test_an_exception_of_the_body_is_no_fault(stream):
     with pytest.raises(ZeroDivisionError), graph:
         divides()
     assert graph.state == "empty"
+
+
+# ---- every call ----------------------------------------------------------------------------------
+
+
+def reads_five_numbers(stream, memory):
+    for value in range(3):
+        stream.launch(memory.append, value)
+        stream.synchronize()  # 1
+    assert memory == [0, 1, 2]
+    stream.launch(memory.append, 3)
+    assert stream.query() in (True, False)  # 2
+    swallows(stream)
+    side = ag.Stream(like=stream)
+    side.wait(stream)
+    side.launch(memory.append, 4)
+    stream.wait(side)
+    waits(stream)
+    assert memory == [0, 1, 2, 3, 4]
+
+
+def swallows(stream):
+    with contextlib.suppress(ag.DriverError):
+        stream.synchronize()  # 3
+
+
+def lines_of(error):
+    return [(each.function, each.line) for each in error.calls]
+
+
+def numbered(*marks):
+    """Return the functions and lines of this file with such comments."""
+    with open(__file__, encoding="utf-8") as file:
+        found = {line.rpartition("# ")[2].strip(): number for number, line in enumerate(file, 1)}
+    return [(function, found[mark]) for function, mark in marks]
+
+
+def test_every_call_is_named_in_one_run(stream):
+    memory, graph = [], ag.Graph()
+    with pytest.raises(ag.CaptureError) as raised, ag.diagnose(all=True), graph:
+        reads_five_numbers(stream, memory)
+    error = raised.value
+    wanted = [("reads_five_numbers", "1"), ("reads_five_numbers", "2"), ("swallows", "3")]
+    assert lines_of(error) == [*numbered(*wanted), ("waits", marked(waits)[1])]
+    assert error.reason == "illegal_call"
+    assert "4 calls of its code can't be captured.\n  " in str(error)
+    assert str(error).count("Stream.synchronize waits for work that is only being recorded") == 3
+    assert graph.state == "empty"
+    with graph:
+        stream.launch(int)
+    assert graph.num_nodes == 1
+
+
+def test_without_such_a_call_the_capture_is_a_graph(stream):
+    with ag.diagnose(all=True), ag.Graph() as graph:
+        stream.launch(int)
+        with contextlib.suppress(ValueError):
+            int("x")
+    assert graph.num_nodes == 1
+
+
+def test_the_list_ends_at_a_call_that_could_not_be_foreseen(stream):
+    def breaks():
+        list(hidden(stream))  # breaks
+
+    def body():
+        waits(stream)
+        breaks()
+        stream.query()
+
+    with pytest.raises(ag.CaptureError) as raised, ag.diagnose(all=True), ag.Graph() as graph:
+        body()
+    assert [each[1] for each in lines_of(raised.value)] == [marked(waits)[1], marked(breaks)[1]]
+    assert "The list ends here, since the rest of the code could not be captured: " in str(raised.value)
+    assert graph.state == "empty"
+    with pytest.raises(ag.CaptureError) as raised, ag.diagnose(all=True), graph:
+        breaks()
+    assert [each[1] for each in lines_of(raised.value)] == [marked(breaks)[1]]
+    assert str(raised.value).endswith("What follows is not known, since the code could not go on.")
+
+
+def test_the_list_ends_at_a_fork_that_is_open(stream):
+    side = ag.Stream(like=stream)
+
+    def body():
+        waits(stream)
+        side.wait(stream)
+        side.launch(int)
+        stream.query()  # breaks
+        stream.wait(side)
+
+    with pytest.raises(ag.CaptureError) as raised, ag.diagnose(all=True), ag.Graph() as graph:
+        body()
+    assert [each[1] for each in lines_of(raised.value)] == [marked(waits)[1], marked(body)[1]]
+    assert "The list ends here" in str(raised.value)
+    assert graph.state == "empty"
+    assert not ag.is_current_stream_capturing()
+
+
+def test_an_exception_of_the_body_has_the_list_as_a_note(stream):
+    def body():
+        waits(stream)
+        return 1 / 0
+
+    with pytest.raises(ZeroDivisionError) as raised, ag.diagnose(all=True), ag.Graph() as graph:
+        body()
+    [note] = [each for each in raised.value.__notes__ if "can't be captured" in each]
+    assert f":{marked(waits)[1]} in waits: Stream.synchronize waits" in note
+    assert graph.state == "empty"
+
+
+def test_a_wait_that_a_capture_permits_is_not_in_the_list(stream):
+    other = ag.Stream(backend="cpu")
+    with ag.diagnose(all=True), ag.Graph(capture_error_mode="relaxed") as graph:
+        stream.launch(int)
+        other.synchronize()
+        other.query()
+    assert graph.num_nodes == 1
+
+
+def test_calls_of_other_threads_are_not_foreseen(stream):
+    def watchdog():
+        with contextlib.suppress(ag.DriverError):
+            stream.synchronize()  # breaks
+
+    def body():
+        waits(stream)
+        in_thread(watchdog, name="dog")
+
+    with pytest.raises(ag.CaptureError) as raised, ag.diagnose(all=True), ag.Graph():
+        body()
+    assert [each.thread for each in raised.value.calls] == ["", "dog"]
+
+
+def test_labels_are_no_matter(stream):
+    def body():
+        with ag.label("first"):
+            stream.launch(int)
+            stream.launch(int)
+            waits(stream)
+        with ag.label("second"):
+            stream.launch(int)
+
+    with pytest.raises(ag.CaptureError, match="a call of its code"), ag.diagnose(all=True), ag.Graph():
+        body()
+
+
+def test_nothing_is_kept_of_the_pieces(stream):
+    class Work:
+        def __call__(self):
+            pass
+
+    work = Work()
+    gone = weakref.ref(work)
+    with contextlib.suppress(ag.CaptureError), ag.diagnose(all=True), ag.Graph():
+        stream.launch(work)
+        stream.synchronize()
+    del work
+    stream.synchronize()
+    gc.collect()
+    assert gone() is None
+
+
+def test_all_is_a_bool():
+    with pytest.raises(TypeError, match="diagnose: all must be True or False, not 1"):
+        ag.diagnose(all=1)
 
 
 # ---- on and off ----------------------------------------------------------------------------------

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from contextvars import Token
 from types import TracebackType
+from typing import Literal
 
 from ..._core.switches import diagnosing
+from ..._interpreter.integers import boolean
 
 
 class diagnose:
@@ -21,6 +23,20 @@ class diagnose:
     For a single graph, there is ``Graph(diagnose=True)``; for a whole program, the environment variable
     ``ACCELERATOR_GRAPH_DIAGNOSE=1``.
 
+    Parameters
+    ----------
+    all : bool
+        Find every call that breaks a capture, in one run. Ahead of such a call the work that was captured so
+        far is replayed once, so the call sees true values; it runs as it would without a capture, and what
+        follows is captured again. `CaptureError` lists the calls when the block ends, and the graph is empty.
+        If there is no such call, the capture becomes a graph as usual. The list ends early at a call that
+        can't be foreseen, and says so.
+
+    Raises
+    ------
+    TypeError
+        `all` is not a bool.
+
     Warns
     -----
     EscapedWorkWarning
@@ -34,10 +50,13 @@ class diagnose:
             step()
     """
 
-    __slots__ = ("_token",)
+    __slots__ = ("_token", "_value")
+
+    def __init__(self, *, all: bool = False) -> None:
+        self._value: Literal["all", True] = "all" if boolean(all, "diagnose: all") else True
 
     def __enter__(self) -> None:
-        self._token: Token[bool] = diagnosing.set(True)
+        self._token: Token[bool | Literal["all"]] = diagnosing.set(self._value)
 
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None

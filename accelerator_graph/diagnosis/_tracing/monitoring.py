@@ -13,6 +13,7 @@ from ..._interpreter.process import after_fork
 from ...backends.base import CaptureStatus
 from ...errors import AcceleratorGraphError
 from .places import PURE, is_passive, is_unwatched
+from .streams import WAITS
 
 if TYPE_CHECKING:
     from .observation import CaptureTrace
@@ -23,7 +24,7 @@ _monitoring: Any = getattr(sys, "monitoring", None)
 _NAME = "accelerator_graph"
 _IDS = (4, 3, 5, 2, 1, 0)
 """Tools in the order in which they are tried; 0 to 2 and 5 are meant for debuggers, coverage, profilers."""
-_EVENTS = ("PY_START", "LINE", "PY_RETURN", "C_RETURN", "C_RAISE", "RAISE")
+_EVENTS = ("PY_START", "LINE", "PY_RETURN", "C_RETURN", "C_RAISE", "RAISE", "CALL", "PY_UNWIND")
 
 _PURE = frozenset(map(id, PURE))
 
@@ -42,6 +43,8 @@ def begin(trace: CaptureTrace) -> None:
                 _monitoring.use_tool_id(_tool, _NAME)
         _active[trace] = _in_c(trace, *_callbacks(trace))
         _register()
+        if trace.pieces is not None:
+            _monitoring.restart_events()  # of functions of which other captures did not want any more
 
 
 def end(trace: CaptureTrace) -> None:
@@ -60,10 +63,12 @@ def _register() -> None:
         return
     events = _monitoring.events
     wanted = events.PY_START | events.LINE | events.PY_RETURN | events.CALL | events.RAISE if _active else 0
+    if any(trace.pieces is not None for trace in _active):
+        wanted |= events.PY_UNWIND
     if not wanted:
         _monitoring.set_events(_tool, 0)
     for number, name in enumerate(_EVENTS):
-        each = [callbacks[number] for callbacks in _active.values()]
+        each = [callbacks[number] for callbacks in _active.values() if number < len(callbacks)]
         callback = None if not each else each[0] if len(each) == 1 else _all(each)
         _monitoring.register_callback(_tool, getattr(events, name), callback)
     if wanted:
@@ -86,13 +91,34 @@ def _in_c(trace: CaptureTrace, *functions: Callback) -> tuple[Callback, ...]:
     if made is not None:
         functions = made.line, made.python_returns, made.c_returns, made.raises
     line, python_returns, c_returns, raises = functions
+    pieces = trace.pieces
 
     def starts(code: CodeType, offset: int) -> Any:
         """Stand in for the event of the line of a one-line function, which Python 3.13 does not have."""
+        if pieces is not None and code in WAITS:
+            pieces.starts(sys._getframe(1))
+            return None
         one_line = {number for _, _, number in code.co_lines() if number} == {code.co_firstlineno}
         return line(code, code.co_firstlineno) if one_line else _monitoring.DISABLE
 
-    return starts, line, python_returns, c_returns, c_returns, raises
+    if pieces is None:
+        return starts, line, python_returns, c_returns, c_returns, raises
+
+    def calls(code: CodeType, offset: int, function: Any, first: Any) -> None:
+        pieces.calls(sys._getframe(1), function, first)
+
+    def c_call_ends(code: CodeType, offset: int, function: Any, first: Any) -> None:
+        pieces.ends(sys._getframe(1))
+        c_returns(code, offset, function, first)
+
+    def ends(code: CodeType, offset: int, value: object) -> Any:
+        pieces.ends(sys._getframe(1))
+        return python_returns(code, offset, value)
+
+    def unwinds(code: CodeType, offset: int, error: BaseException) -> None:
+        pieces.ends(sys._getframe(1))
+
+    return starts, line, ends, c_call_ends, c_call_ends, raises, calls, unwinds
 
 
 def _callbacks(trace: CaptureTrace) -> tuple[Callback, ...]:

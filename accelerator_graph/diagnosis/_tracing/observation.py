@@ -5,17 +5,20 @@ from __future__ import annotations
 import gc
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
-from types import FrameType
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
+from ..._core import stream_stack
 from ..._core.extension import fast
+from ..._core.ownership import Owned
+from ..._core.switches import diagnosing
 from ...backends.base import CaptureStatus
-from ...errors import AcceleratorGraphError, CaptureError
+from ...errors import AcceleratorGraphError, CaptureError, DriverError
 from . import wording
-from .places import PURE, callers, kind_of, name_of, stack_of
-from .streams import IN_C, NAMES, Escapes, Forks, Streams
+from .places import PURE, callers, is_passive, kind_of, name_of, stack_of
+from .streams import IN_C, NAMES, WAITS, Escapes, Forks, Streams
 from .suspects import Moment, Rules, Suspect, after_call, between, culprits, itself, moved, others, positions
 
 if TYPE_CHECKING:
@@ -56,8 +59,11 @@ class CaptureTrace:
         """What answers the events in C, while that is possible."""
         self.backend = capture.backend
         self.native = capture.native
-        self.status = capture.backend.capture_status
+        self.status: Callable[[Any], CaptureStatus] = capture.backend.capture_status
         self._rules = Rules(streams, capture.mode)
+        self.pieces = Pieces(self, capture, self._rules) if diagnosing.get() == "all" else None
+        if self.pieces is not None:
+            self.status = self.pieces.status
         self._before = positions()
         self._moved: list[str] = []
         """The threads that ran meanwhile and could not be watched."""
@@ -73,6 +79,8 @@ class CaptureTrace:
         self.escapes.begin(self._device)
         gc.callbacks.append(self._collection)
         events.begin(self)
+        if self.pieces is not None:
+            self.pieces.begin()
 
     def answer_in_c(self, *functions: Callable[..., Any], disable: object = None) -> Watch | None:
         """Have C answer the events while the capture goes on; return what does. None without the extension.
@@ -80,7 +88,7 @@ class CaptureTrace:
         The functions handle the others: a line, a return, a return from C and an exception in Python. Before
         Python 3.12, one function handles all. `disable` is the answer where no event is needed again.
         """
-        if fast is None:
+        if fast is None or self.pieces is not None:
             return None
         status = self.backend.status_function(self.native)
         self.watch = fast.Watch(
@@ -188,6 +196,8 @@ class CaptureTrace:
         events.end(self)
         self.watch = None  # they hold each other
         if threading.get_ident() == self.thread:
+            if self.pieces is not None:
+                self.pieces.stop(self._subject)
             self.escapes.stop()
         if self._collection in gc.callbacks:
             gc.callbacks.remove(self._collection)
@@ -196,6 +206,13 @@ class CaptureTrace:
 
     def explained(self, error: CaptureError, cause: BaseException | None) -> CaptureError:
         """Return the error that names the call that broke the capture, as far as that is known."""
+        told = self._explained(error, cause)
+        if self.pieces is None:
+            return told
+        other = error.reason == "foreign_capture"  # perhaps only since there were pieces
+        return wording.every(told, self._subject, self.pieces.found, error if other else told)
+
+    def _explained(self, error: CaptureError, cause: BaseException | None) -> CaptureError:
         if self._found is None:
             forks = self.forks.unjoined() if error.reason == "unjoined" else []
             return wording.unjoined(error, self._subject, forks) if forks else error
@@ -207,5 +224,145 @@ class CaptureTrace:
         return wording.unknown(error, self._subject, self._where, self._moved)
 
     def succeeded(self) -> None:
-        """Warn of work that went elsewhere."""
+        """Warn of work that went elsewhere; raise if the capture is the last of several pieces."""
         self.escapes.warn(self._subject)
+        if self.pieces is not None and self.pieces.found:
+            raise wording.every(
+                CaptureError("", reason="illegal_call"), self._subject, self.pieces.found, None
+            )
+
+
+class _Piece(Owned):
+    """What was captured ahead of a call, and how to destroy it."""
+
+    __slots__ = ()
+
+    def act(self) -> None:
+        """Destroy the executable and the graph."""
+        for destroy, made in self.value:
+            destroy(made)
+
+
+class Pieces:
+    """A capture that is recorded in pieces: ahead of each call that would break it, the last piece runs.
+
+    Parameters
+    ----------
+    trace : CaptureTrace
+        Watches the capture.
+    capture : Capture
+        The capture, which has just begun on this thread.
+    rules : Rules
+        Tell which calls break it.
+    """
+
+    def __init__(self, trace: CaptureTrace, capture: Capture, rules: Rules) -> None:
+        self.found: dict[tuple[object, ...], Suspect] = {}
+        """The calls that would have broken the capture, by their places."""
+        self._trace = trace
+        self._capture = capture
+        self._rules = rules
+        self._inside: object = None
+        """The frame that is in such a call now; None while a piece is being recorded."""
+        self._made: list[object] = []
+        self._undos: list[Callable[[], object]] = []
+
+    def status(self, native: Any) -> CaptureStatus:
+        """Return the status of a stream as if there were one capture."""
+        return (
+            CaptureStatus.ACTIVE if self._inside is not None else self._capture.backend.capture_status(native)
+        )
+
+    def begin(self) -> None:
+        """Have frameworks report their operations that wait, from now on."""
+        for framework in stream_stack.taking_part(self._capture.backend):
+            undo = framework.waiting(self._beside)
+            if undo is not None:
+                self._undos.append(undo)
+
+    def stop(self, subject: str) -> None:
+        """Have them report no more. What the code raises itself gets a note of the calls."""
+        while self._undos:
+            self._undos.pop()()
+        self._made.clear()
+        if self.found:
+            self._capture.labels.clear()
+            error = sys.exception()
+            if error is not None and not isinstance(error, CaptureError):
+                error.add_note(str(wording.every(CaptureError(""), subject, self.found, error)))
+
+    def calls(self, frame: FrameType, function: Any, first: object) -> None:
+        """Note that a frame is about to call a function in C."""
+        if (
+            isinstance(function, FunctionType | MethodType)
+            or is_passive(frame.f_code)
+            or self._is_elsewhere()
+        ):
+            return
+        suspect = after_call(frame, function, first)
+        if suspect is not None and not suspect.stack[0].is_ours():
+            self._enter(frame, suspect)
+
+    def starts(self, frame: FrameType) -> None:
+        """Note that a function in Python begins, which may be one of the library's own that wait."""
+        if frame.f_code not in WAITS or self._is_elsewhere():
+            return
+        owner = frame.f_locals.get("self")
+        if not getattr(owner, "_captured", False):  # an event of the capture can't be waited for at all
+            self._enter(frame, Suspect(stack_of(frame), frame.f_code.co_qualname, owner))
+
+    def ends(self, frame: FrameType) -> None:
+        """Note that a frame has returned, or a call into C to it."""
+        if self._inside is frame:
+            self._record()
+
+    def _enter(self, frame: FrameType, suspect: Suspect) -> None:
+        if self._rules.foresees(suspect) and self._trace.goes_on():
+            self._run(frame, suspect)
+
+    def _is_elsewhere(self) -> bool:
+        """Return True in another thread than the capturing one, and in a call that can't be captured."""
+        return self._inside is not None or threading.get_ident() != self._trace.thread
+
+    @contextmanager
+    def _beside(self, name: str) -> Iterator[None]:
+        """Let an operation of a framework run that waits."""
+        if self._is_elsewhere() or not self._trace.goes_on():
+            yield
+            return
+        suspect = Suspect(stack_of(sys._getframe(2)))
+        suspect.name = name if suspect.advice() is None else ""
+        self._run(suspect, suspect)
+        try:
+            yield
+        finally:
+            self._record()
+
+    def _run(self, frame: object, suspect: Suspect) -> None:
+        """Note a call, and run the piece that has been recorded ahead of it."""
+        suspect.look(self._rules)
+        suspect.breaks = True
+        place = suspect.place
+        self.found.setdefault((place.file, place.line, suspect.called()), suspect)
+        capture = self._capture
+        recorder = capture.recorder
+        self._inside = frame
+        for mark in capture.labels:
+            mark.start = -1  # it counts the nodes of one piece
+        try:
+            graph = recorder.capture_end(capture._token)
+        except DriverError as error:
+            self._record()
+            told = CaptureError(f"{error}", reason=error.reason, code=error.code, code_name=error.code_name)
+            raise wording.every(told, capture.subject, self.found, told) from error
+        piece = _Piece(recorder, capture.backend, [(recorder.destroy_graph, graph)], capture._owner)
+        self._made.append(piece)
+        executable = recorder.instantiate(graph)
+        piece.value.insert(0, (recorder.destroy_executable, executable))
+        recorder.replay(executable, capture.native)
+
+    def _record(self) -> None:
+        """Begin the next piece."""
+        capture = self._capture
+        capture._token = capture.recorder.capture_begin(capture.native, capture.mode)
+        self._inside = None

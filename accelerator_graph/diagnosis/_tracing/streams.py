@@ -11,6 +11,7 @@ from typing import Any
 
 from ..._core import stream_stack
 from ..._core.call_site import outside
+from ..._core.events import Event
 from ..._core.streams import Stream
 from ...backends.base import Backend, Capability, CaptureStatus
 from ...errors import AcceleratorGraphError, EscapedWorkWarning, UnsupportedError
@@ -30,6 +31,10 @@ IN_C = frozenset(
 _OURS = Stream.wait.__code__
 NAMES = _IN_PYTHON | {_OURS.co_name}
 """Names of the functions in Python among which are those that let a stream wait."""
+WAITS = frozenset(
+    each.__code__ for each in (Stream.synchronize, Stream.query, Event.synchronize, Event.query)
+)
+"""The library's own methods with which the host waits."""
 
 
 class Streams:

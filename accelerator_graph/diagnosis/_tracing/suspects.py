@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple
 
 from ...errors import BreakingCall
@@ -30,18 +30,19 @@ _MOVE = "call it before the capture or after a replay"
 
 _BY_NAME = [
     (
-        r"item|tolist|__bool__|__float__|__int__|__index__|is_nonzero|equal|allclose",
+        r"item|tolist|_local_scalar_dense|__bool__|__float__|__int__|__index__|is_nonzero|equal|allclose",
         "needs a value on the host, and has to wait for it",
         "leave the value on the device (where() instead of if), or read it after a replay",
     ),
     (
-        r"nonzero|masked_select|unique|unique_consecutive|_unique2|argwhere|bincount|flatnonzero",
+        r"nonzero|masked_select|unique|unique_\w+|_unique2|argwhere|bincount|flatnonzero|index(_put)?_?"
+        r"|repeat_interleave",
         "has a result whose size only the device knows, and has to wait for it",
         "use an operation whose result has a fixed size, such as where() with three arguments",
     ),
     (
-        r"cpu|numpy|get|asnumpy|toDlpack|__array__",
-        "copies to ordinary host memory, and has to wait for it",
+        r"cpu|numpy|get|asnumpy|toDlpack|__array__|_to_copy|copy_",
+        "copies to or from ordinary host memory, and has to wait for it",
         "copy after a replay, or into pinned memory without waiting for it",
     ),
     (
@@ -200,6 +201,8 @@ _UNSAFE = re.compile(
     r"|\w*MemPoolTrimTo|(cu|cuda|hip)GraphInstantiate\w*|(cu|cuda|hip)GraphExecDestroy"
 )
 """Calls that a capture permits to others, unless its mode is "global", and to all if it is "relaxed"."""
+_OF_AN_ARRAY = re.compile(r"item|tolist|get|float|int|bool|complex|str|repr|print|format")
+"""Calls that need the contents of an array of a device."""
 
 
 class Rules:
@@ -243,6 +246,21 @@ class Rules:
             return None
         known = map(self._streams.is_captured, first if isinstance(first, list) else [first])
         return next((each for each in known if each is not None), None)
+
+    def foresees(self, call: Suspect) -> bool:
+        """Return True if a call that the capturing thread is about to make is sure to break the capture."""
+        last = call.name.rpartition(".")[2]
+        if _OF_ALL.fullmatch(last):
+            return True
+        if _OF_A_STREAM.fullmatch(last) and not _EVENT.fullmatch(call.name):
+            captured = self.is_captured(call.name, call.first)
+            return captured is not None and self.breaks(call.name, captured, False) is True
+        if _UNSAFE.fullmatch(last) or _EVENT.fullmatch(call.name):
+            return self.breaks(call.name, None, False) is True
+        if not _OF_AN_ARRAY.fullmatch(last) or not hasattr(call.first, "__cuda_array_interface__"):
+            return False
+        call.reason = for_call("item")
+        return True
 
     def reason(self, advice: Advice, elsewhere: bool) -> Advice:
         """Return what a call does that waits for a stream that is not captured."""
@@ -317,7 +335,7 @@ class Suspect:
     def advice(self) -> tuple[str, Advice] | None:
         """Return the call that is known to break captures, and what it does; None if none is."""
         found = self._by_name()
-        return found if found is None or self.reason is None else (found[0], self.reason)
+        return found if self.reason is None else (self.name if found is None else found[0], self.reason)
 
     def _by_name(self) -> tuple[str, Advice] | None:
         if self.collecting:
@@ -392,7 +410,8 @@ def after_call(frame: FrameType, function: Any, first: object) -> Suspect | None
     if places.only_waits(function):
         return None
     owner = getattr(function, "__self__", None)
-    return Suspect(stack_of(frame), places.name_of(function), first if owner is None else owner)
+    first = first if owner is None or isinstance(owner, ModuleType) else owner
+    return Suspect(stack_of(frame), places.name_of(function), first)
 
 
 def between(frame: FrameType, last: Moment | None) -> Suspect:

@@ -105,6 +105,8 @@ def _trace(frame: FrameType, event: str, arg: Any) -> Any:
     if not _active:
         _leave()
     for trace in _active:
+        if trace.pieces is not None and event in ("call", "return"):
+            (trace.pieces.starts if event == "call" else trace.pieces.ends)(frame)
         if event == "call":
             continue
         if not trace.goes_on():
@@ -122,10 +124,16 @@ def _trace(frame: FrameType, event: str, arg: Any) -> Any:
 
 
 def _profile(frame: FrameType, event: str, arg: Any) -> None:
-    if event not in ("c_return", "c_exception") or is_passive(frame.f_code):
+    if not event.startswith("c_") or is_passive(frame.f_code):
         return
     thread = get_ident()
     for trace in _active:
+        if trace.pieces is not None and event == "c_call":
+            trace.pieces.calls(frame, arg, None)
+        elif trace.pieces is not None:
+            trace.pieces.ends(frame)
+        if event == "c_call":
+            continue
         if not trace.goes_on():
             trace.broke_in_call(frame, thread, arg)
             continue

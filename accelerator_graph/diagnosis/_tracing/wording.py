@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from ...errors import BreakingCall, CaptureError, explain
 from .places import Place
@@ -89,6 +90,24 @@ def unjoined(error: CaptureError, subject: str, forks: Sequence[list[Place]]) ->
         "wait for it after its last work.",
         [each.public() for each in found],
     )
+
+
+def every(
+    error: CaptureError, subject: str, found: Mapping[Any, Suspect], end: BaseException | None
+) -> CaptureError:
+    """Return the error that lists all calls that can't be captured, and what ended the list early."""
+    calls = [each.public() for each in found.values()]
+    lines = [f"{_at(each)}: {_story(each, None, ())}." for each in found.values()]
+    if isinstance(end, CaptureError):
+        calls += end.calls
+        if not found:
+            return _with(error, f"{end} What follows is not known, since the code could not go on.", calls)
+        lines.append(f"The list ends here, since the rest of the code could not be captured: {end}")
+    elif end is not None:
+        lines.append("The list ends here, since the code has raised this exception.")
+    number = f"{len(found)} calls" if len(found) > 1 else "a call"
+    lines.insert(0, f"{subject} did not become a graph: {number} of its code can't be captured.")
+    return _with(error, "\n  ".join(lines), calls)
 
 
 def code_of(cause: BaseException | None) -> tuple[int, str] | None:
