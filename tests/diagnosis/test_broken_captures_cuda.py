@@ -1,6 +1,7 @@
 """Which call breaks a capture: on the CUDA driver, through its binding, which returns codes."""
 
 import ctypes
+import inspect
 import re
 import sys
 import threading
@@ -306,6 +307,66 @@ def test_a_right_program_is_not_accused(scene):
         with pytest.raises(ValueError, match="0 to 255"):
             stream.fill(int(scene.memory), 300, 64)
     assert graph.num_nodes == 2
+
+
+# ---- every call ----------------------------------------------------------------------------------
+
+
+def makes_many_calls(scene, found):
+    stream = ag.current_stream()
+    stream.fill(int(scene.memory), 7, 64)
+    stream.synchronize()  # 0
+    found.append(contents_of(scene))
+    stream.fill(int(scene.memory), 8, 64)
+    _, memory = driver.cuMemAlloc(64)  # 1
+    found.append(contents_of(scene))
+    driver.cuMemFree(memory)  # 2
+    driver.cuStreamSynchronize(scene.stream)  # 3
+    driver.cuStreamQuery(scene.other)  # 4
+    driver.cuMemsetD8Async(scene.memory, 9, 64, scene.stream)
+    driver.cuCtxSynchronize()  # 5
+
+
+def contents_of(scene):
+    """Read the memory, as it can be done in a capture, too."""
+    contents = (ctypes.c_ubyte * 64)()
+    ctypes.CDLL("libcuda.so.1").cuMemcpyDtoH_v2(contents, ctypes.c_uint64(int(scene.memory)), 64)
+    return set(contents)
+
+
+def diagnosed_at_once(scene, stream):
+    scene.graphs.append(ag.Graph(stream=int(stream)))
+    return ag.diagnose(all=True), scene.graphs[-1]
+
+
+@pytest.mark.skipif(not with_names, reason="the interpreter does not tell of calls that Cython has made")
+def test_every_call_is_named_in_one_run(scene):
+    switch, graph = diagnosed_at_once(scene, scene.other)
+    scene.stream, scene.other = scene.other, scene.stream
+    found = []
+    with pytest.raises(ag.CaptureError) as raised, switch, graph:
+        makes_many_calls(scene, found)
+    lines, first = inspect.getsourcelines(makes_many_calls)
+    marks = [number for number, line in enumerate(lines, first) if re.search(r"# \d$", line.rstrip())]
+    assert [each.line for each in raised.value.calls] == marks, raised.value
+    assert "6 calls of its code can't be captured" in str(raised.value)
+    assert found == [{7}, {8}]
+    assert graph.state == "empty"
+    assert driver.cuStreamIsCapturing(scene.stream)[1] == 0
+
+
+def test_a_call_that_can_not_be_foreseen_ends_the_list(scene):
+    def body():
+        ag.current_stream().synchronize()  # breaks
+        driver.cuStreamAddCallback(scene.stream, CALLBACK, 0, 0)
+        driver.cuCtxGetCurrent()
+
+    switch, graph = diagnosed_at_once(scene, scene.stream)
+    with pytest.raises(ag.CaptureError) as raised, switch, graph:
+        body()
+    first = marked(body)[1]
+    assert [each.line for each in raised.value.calls] == [first, first + 1]
+    assert "The list ends here, since the rest of the code could not be captured: " in str(raised.value)
 
 
 # ---- work that escapes ---------------------------------------------------------------------------

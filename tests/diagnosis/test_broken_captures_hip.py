@@ -12,7 +12,7 @@ import accelerator_graph as ag
 from accelerator_graph.backends.hip import HipBackend
 from accelerator_graph.diagnosis._tracing import observation
 from backends.hip.bench import answer, bare_stream
-from diagnosis.planted import asked_while, broken_by, named, named_after_work
+from diagnosis.planted import asked_while, broken_by, marked, named, named_after_work
 
 
 class Scene:
@@ -146,6 +146,25 @@ def test_a_right_program_is_not_accused(scene):
         stream.fill(scene.memory, 2, 64)
         hip.hipMemGetInfo()
     assert graph.num_nodes == 2
+
+
+def test_every_call_of_our_streams_is_named_in_one_run(scene):
+    def body():
+        stream = ag.current_stream()
+        stream.fill(scene.memory, 7, 64)
+        stream.synchronize()  # breaks
+        asks_again(stream)
+        stream.fill(scene.memory, 8, 64)
+
+    def asks_again(stream):
+        hip.hipMemGetInfo()
+        stream.query()  # breaks
+
+    scene.graphs.append(ag.Graph(stream=scene.stream, backend="hip"))
+    with pytest.raises(ag.CaptureError) as raised, ag.diagnose(all=True), scene.graphs[-1]:
+        body()
+    assert [(each.file, each.line) for each in raised.value.calls] == [marked(body), marked(asks_again)]
+    assert scene.graphs[-1].state == "empty"
 
 
 # ---- what it costs -------------------------------------------------------------------------------
