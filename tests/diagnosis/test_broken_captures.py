@@ -291,6 +291,7 @@ def test_a_thread_that_may_be_the_cause_is_one_of_those_named(stream):
         ("cuStreamSynchronize", False, True, (True, False, False)),
         ("Stream.query", False, False, (True, True, False)),
         ("Stream.query", None, True, (True, None, None)),
+        ("Device.synchronize", None, True, (True, True, True)),
         ("cuEventSynchronize", None, True, (True, None, None)),
         ("cuEventSynchronize", None, False, (True, True, None)),
         ("cuMemAlloc", None, True, (True, False, False)),
@@ -329,7 +330,7 @@ def test_a_thread_that_reads_all_the_time_is_innocent(stream):
 def test_a_thread_that_may_be_the_cause_is_not_accused_alone(stream):
     place = Place(__file__, 1, "somewhere")
     waits = Suspect([place], "event.synchronize", thread="beside", guessed=True)
-    found = culprits([waits], rules_of(stream, "thread_local"), refused=False)
+    found = culprits([waits], rules_of(stream, "thread_local"), None)
     error = wording.broken(ag.CaptureError(""), "the capture", found, Suspect([place]), None, ())
     assert error.calls == ()
     assert "nobody saw the call that broke it; it may have been at" in str(error)
@@ -337,6 +338,38 @@ def test_a_thread_that_may_be_the_cause_is_not_accused_alone(stream):
 
 def rules_of(stream, mode):
     return Rules(Streams(stream._backend, stream._native), mode)
+
+
+def refused():
+    raise ag.DriverError("refused", code=900)  # breaks
+
+
+def test_the_thread_that_an_exception_comes_from_is_named(stream):
+    """Autograd runs hooks in threads of its own, and raises in `backward` what they raise."""
+    with pytest.raises(ag.DriverError) as raised:
+        refused()
+    calls = Place(__file__, raised.traceback[0].lineno + 1, "")
+    engine = Suspect([Place(*marked(refused), "refused")], raised=True, thread="engine")
+    backward = Suspect([calls], "run_backward", raised=True)
+    assert culprits([backward, engine], rules_of(stream, "thread_local"), raised.value) == [engine]
+
+
+def test_an_array_whose_interface_raises_is_none(stream):
+    class Tensor:
+        @property
+        def __cuda_array_interface__(self):
+            raise RuntimeError("it requires grad")
+
+    class Array:
+        __cuda_array_interface__ = None
+
+    rules = rules_of(stream, "thread_local")
+    place = [Place(__file__, 1, "somewhere")]
+    assert [rules.foresees(Suspect(place, "item", each())) for each in (Tensor, Array, dict)] == [
+        False,
+        True,
+        False,
+    ]
 
 
 def test_the_reason_of_a_wait_for_another_stream_is_its_own(stream):

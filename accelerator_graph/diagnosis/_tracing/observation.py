@@ -217,7 +217,7 @@ class CaptureTrace:
             forks = self.forks.unjoined() if error.reason == "unjoined" else []
             return wording.unjoined(error, self._subject, forks) if forks else error
         assert self._where is not None
-        refused = wording.code_of(cause) is not None  # a call of the capturing thread
+        refused = None if wording.code_of(cause) is None else cause
         found = culprits(self._found, self._rules, refused)
         if found:
             return wording.broken(error, self._subject, found, self._where, cause, self._moved)

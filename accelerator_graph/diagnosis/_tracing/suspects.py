@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import threading
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import CodeType, FrameType, ModuleType
@@ -162,6 +163,11 @@ _EVENT = re.compile(
 _OF_AN_EVENT = Advice("waits for an event, or asks for it, which the capture forbids", _MOVE)
 
 
+def _last(name: str) -> str:
+    """Return the name of a function without its class, unless the class says what the method does."""
+    return "deviceSynchronize" if name.endswith("Device.synchronize") else name.rpartition(".")[2]
+
+
 def for_call(name: str, *, common: bool = True) -> Advice | None:
     """Return what a function of this name does; None if it is not known to break captures.
 
@@ -169,7 +175,7 @@ def for_call(name: str, *, common: bool = True) -> Advice | None:
     """
     if _EVENT.fullmatch(name):
         return _OF_AN_EVENT
-    last = name.rpartition(".")[2]
+    last = _last(name)
     if last in _COMMON and not common:
         return None
     return next((advice for pattern, advice in _ADVICE if pattern.fullmatch(last)), None)
@@ -226,12 +232,12 @@ class Rules:
         `captured` says whether the stream that it is about is, and `elsewhere` whether another thread than
         the capturing one makes it.
         """
-        last = name.rpartition(".")[2]
+        last = _last(name)
         if _OF_ALL.fullmatch(last):
             return True
         of_a_stream = _OF_A_STREAM.fullmatch(last) is not None
         if not of_a_stream and not _UNSAFE.fullmatch(last):
-            return None if elsewhere or for_call(last) is None else True
+            return None if elsewhere or for_call(name) is None else True
         permitted = elsewhere or self.mode == "relaxed"
         if captured or self.mode == "global" or not permitted:
             return True
@@ -241,7 +247,7 @@ class Rules:
 
     def is_captured(self, name: str, first: object) -> bool | None:
         """Return whether a call is about a stream that is captured; None if that is not known."""
-        last = name.rpartition(".")[2]
+        last = _last(name)
         if not _OF_A_STREAM.fullmatch(last) or (isinstance(first, int) and "Stream" not in last):
             return None
         known = map(self._streams.is_captured, first if isinstance(first, list) else [first])
@@ -249,7 +255,7 @@ class Rules:
 
     def foresees(self, call: Suspect) -> bool:
         """Return True if a call that the capturing thread is about to make is sure to break the capture."""
-        last = call.name.rpartition(".")[2]
+        last = _last(call.name)
         if _OF_ALL.fullmatch(last):
             return True
         if _OF_A_STREAM.fullmatch(last) and not _EVENT.fullmatch(call.name):
@@ -257,7 +263,7 @@ class Rules:
             return captured is not None and self.breaks(call.name, captured, False) is True
         if _UNSAFE.fullmatch(last) or _EVENT.fullmatch(call.name):
             return self.breaks(call.name, None, False) is True
-        if not _OF_AN_ARRAY.fullmatch(last) or not hasattr(call.first, "__cuda_array_interface__"):
+        if not _OF_AN_ARRAY.fullmatch(last) or not _is_array(call.first):
             return False
         call.reason = for_call("item")
         return True
@@ -274,6 +280,14 @@ class Rules:
             f"{verb} a stream that is not captured, which the thread that captures may not do",
             f'{_MOVE}, or capture with capture_error_mode="relaxed"',
         )
+
+
+def _is_array(obj: object) -> bool:
+    """Return True for an array of a device; a property may raise anything."""
+    try:
+        return hasattr(obj, "__cuda_array_interface__")
+    except Exception:
+        return False
 
 
 # ---- suspects ------------------------------------------------------------------------------------
@@ -386,16 +400,22 @@ class Suspect:
         )
 
 
-def culprits(found: list[Suspect], rules: Rules, refused: bool) -> list[Suspect]:
+def culprits(found: list[Suspect], rules: Rules, cause: BaseException | None) -> list[Suspect]:
     """Return those of the suspects that the error has to name: all that can be the cause.
 
     Those that are sure to break a capture leave out the others, but no call that the capturing thread has
-    made. `refused` says that the driver has refused a call of that thread.
+    made. `cause` is what the captured code has raised, if the driver has refused a call of that thread. Its
+    traceback can lead into another one, such as a thread of autograd.
     """
+    raised = [] if cause is None else [frame[:2] for frame in traceback.extract_tb(cause.__traceback__)]
+    for place in reversed(raised):
+        there = [each for each in found if each.raised and each.stack[0][:2] == place]
+        if there:
+            return there
     for each in found:
         each.judge(rules)
     found = [each for each in found if each.breaks is not False]
-    if refused:
+    if cause is not None:
         found = [each for each in found if not each.thread] or found
     sure = [each for each in found if each.breaks]
     if not sure:
