@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from .api import graph as graph
     from .backends.base import CaptureMode as CaptureMode
     from .backends.registry import use_backend as use_backend
-    from .diagnosis._tracing.switch import diagnose as diagnose
+    from .diagnosis._tracing import diagnose as diagnose
+    from .diagnosis.ranks import RanksReport as RanksReport
     from .diagnosis.ranks import check_ranks as check_ranks
-    from .diagnosis.ranks_report import RanksReport as RanksReport
     from .diagnosis.verification import Verification as Verification
     from .diagnosis.verification import verify as verify
     from .diagnosis.watchdog import watchdog as watchdog
@@ -105,9 +105,8 @@ _NAMES = {
     ".api": "Graph current_graph graph",
     ".backends.base": "CaptureMode",
     ".backends.registry": "use_backend",
-    ".diagnosis._tracing.switch": "diagnose",
-    ".diagnosis.ranks": "check_ranks",
-    ".diagnosis.ranks_report": "RanksReport",
+    ".diagnosis._tracing": "diagnose",
+    ".diagnosis.ranks": "RanksReport check_ranks",
     ".diagnosis.verification": "Verification verify",
     ".diagnosis.watchdog": "watchdog",
     ".errors": (

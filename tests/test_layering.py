@@ -60,7 +60,8 @@ RULES = [
     (
         "diagnosis._tracing",
         "errors _interpreter backends.base interop.base _core.switches _core.capture _core.streams "
-        "_core.stream_stack _core.call_site _core.extension _core._fast diagnosis._tracing",
+        "_core.stream_stack _core.call_site _core.extension _core._fast _core.ownership _core.events "
+        "diagnosis._tracing",
         "",
     ),
     (
@@ -100,8 +101,7 @@ RULES = [
         "pytest",
     ),
     (
-        "diagnosis.ranks diagnosis.ranks_comparison diagnosis.ranks_groups diagnosis.ranks_report "
-        "diagnosis.watchdog",
+        "diagnosis.ranks diagnosis.ranks_groups diagnosis.watchdog",
         "errors _interpreter interop.base inspection _core api diagnosis",
         "",
     ),

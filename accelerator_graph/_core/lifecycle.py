@@ -113,11 +113,11 @@ class Lifecycle(GraphBase):
             if self._retained:
                 runner.retained = tuple(self._retained[capture.retained :])
                 del self._retained[capture.retained :]
+            if capture.observation is not None:
+                capture.observation.succeeded()
             own = 0 if capture.progress is None else capture.progress.nodes
             if runner.counted == own or (runner.counted is None and runner.is_empty(own)):
                 self._found_empty(capture.subject)
-            if capture.observation is not None:
-                capture.observation.succeeded()
             kept = keep
             if not self._keep_graph:
                 self._instantiate(runner)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, ClassVar
 
@@ -163,6 +164,12 @@ class Torch(Framework):
         from ._torch.errors import is_refusal
 
         return is_refusal(error, self.torch)
+
+    def waiting(self, beside: Callable[[str], AbstractContextManager[None]]) -> Undo:
+        """Run torch's operators that wait for the device in the contexts that `beside` returns."""
+        from ._torch.operations import waiting
+
+        return waiting(self.torch, beside)
 
     def observe_collectives(self, note: Callable[[base.Collective], object]) -> Undo | None:
         """Call `note` for each collective that torch.distributed is asked for on a capturing stream."""
