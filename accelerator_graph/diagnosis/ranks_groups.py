@@ -7,8 +7,10 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from numbers import Real
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeAlias
 from uuid import uuid4
 
@@ -204,21 +206,23 @@ def _over_function(gather: Callable[[str], Sequence[str]], caller: str) -> Excha
         own = f"{uuid4().hex} {text}"  # so that this rank finds itself among the others
         found: list[Sequence[str]] = []
         raised: list[BaseException] = []
-        heard, gave_up = threading.Event(), False
+        heard: SimpleQueue[bool] = SimpleQueue()
+        gave_up = False
 
         def call() -> None:
             try:
                 found.append(gather(own))
-                heard.set()
+                heard.put(True)
                 if not gave_up:
                     found.append(gather(own))  # only then does every rank know that all have agreed
             except BaseException as error:
                 raised.append(error)
-                heard.set()
+                heard.put(True)
 
         thread = threading.Thread(target=call, name="accelerator_graph ranks", daemon=True)
         thread.start()
-        if heard.wait(timeout):
+        with suppress(Empty):
+            heard.get(timeout=timeout)
             thread.join(_CONFIRMATION)
         gave_up = True
         if raised:
@@ -234,6 +238,17 @@ def _over_function(gather: Callable[[str], Sequence[str]], caller: str) -> Excha
         return Answers(texts.index(own), len(texts), said, len(found) == 2)
 
     return exchange
+
+
+def named(ranks: Collection[int]) -> str:
+    """Return ranks in words."""
+    numbers = sorted(ranks)
+    if len(numbers) == 1:
+        return f"rank {numbers[0]}"
+    if len(numbers) > 2 and numbers == [*range(numbers[0], numbers[-1] + 1)]:
+        return f"ranks {numbers[0]} to {numbers[-1]}"
+    shown = [str(each) for each in numbers]
+    return f"ranks {', '.join(shown[:-1])} and {shown[-1]}"
 
 
 class NoAnswer(AcceleratorGraphError):

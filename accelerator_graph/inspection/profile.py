@@ -73,7 +73,6 @@ class GraphProfile(NamedTuple):
         spans: Sequence[Sequence[tuple[float, float]]] = (),
         cut: Iterable[GraphEdge] = (),
         why_not: str = "",
-        known: Iterable[str] = (),
     ) -> GraphProfile:
         """Make the profile of what was measured.
 
@@ -89,8 +88,6 @@ class GraphProfile(NamedTuple):
             Programmatic dependencies that were ordinary ones while `spans` were measured.
         why_not : str
             Why the times of labels are not known.
-        known : iterable of str
-            Sentences for `notes`.
         """
         from .text import notes
 
@@ -109,7 +106,7 @@ class GraphProfile(NamedTuple):
             for label, (begin, end), inner in zip(labels, found, inside, strict=True)
         )
         profile = profile._replace(labels=timed, with_events=end - origin)
-        return profile._replace(notes=(*notes(profile, cut), *known))
+        return profile._replace(notes=tuple(notes(profile, cut)))
 
     def with_kernels(
         self, nodes: Sequence[GraphNode], seen: Sequence[Mapping[int, tuple[float, float]]]

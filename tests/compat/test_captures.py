@@ -74,6 +74,26 @@ def test_a_capture_waits_for_the_device_once(torch, monkeypatch):
     assert (calls["torch.cuda.synchronize"], waits) == (1, [])
 
 
+def test_a_call_that_torch_refuses_raises_what_torch_raises(torch):
+    x, g = Array(), torch.cuda.CUDAGraph()
+    refused = RuntimeError("Attempt to increase offset for a CUDA generator not in capture mode.")
+
+    def refuse(broken):
+        torch.fill(x, 5)
+        if broken:
+            driver.cuStreamSynchronize(torch.cuda.current_stream().cuda_stream)
+        raise refused
+
+    for capture in (torch.cuda.graph(g), compat.graph(g)):
+        with pytest.raises(RuntimeError) as caught, capture:
+            refuse(broken=False)
+        assert caught.value is refused
+    with pytest.raises(ag.CaptureError), torch.cuda.graph(g):
+        refuse(broken=True)
+    captured(torch, g, lambda: torch.fill(x, 5)).replay()
+    assert value(x) == 5
+
+
 def test_the_first_look_at_a_name_is_enough_for_an_assignment(monkeypatch):
     torch = install(monkeypatch, "torch", compat_fake_torch.torch())
     torch.cuda.CUDAGraph = compat.CUDAGraph

@@ -18,7 +18,9 @@ from accelerator_graph.errors import (
     BackendUnavailableError,
     UnknownBackendError,
 )
+from core.test_interrupts import Interrupter
 from registry.fakes import built_in, fake, no_environment_fixture, site_fixture  # noqa: F401
+from threads import in_thread
 
 pytestmark = pytest.mark.usefixtures("no_environment")
 
@@ -393,6 +395,24 @@ def test_get_probes_names_opens_and_keeps():
     backend = backends.get("cpu")
     assert backends.get("cpu") is backend
     assert cpu.log == ["probe", "open cpu"]
+
+
+def test_a_backend_whose_opening_was_interrupted_can_be_opened():
+    at, where = 0, "begin"
+    while where:
+        at += 1
+        backends, interrupter = built_in(cpu=fake()), Interrupter(at, KeyboardInterrupt)
+        sys.settrace(interrupter)
+        try:
+            backends.get("cpu")
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        where = interrupter.where
+        there = in_thread(backends.get, "cpu")
+        assert backends.get("cpu") is there, f"interrupted at {where}"
+    assert at > 50
 
 
 def test_what_probes_unusable_is_not_opened():

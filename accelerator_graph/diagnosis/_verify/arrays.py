@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from ..._arrays.arrays import ArrayType, array_type_of
+from ..._arrays.containers import is_container, parts_of
+from ..._arrays.signatures import Reader
 from ..._core.streams import Stream
-from ..._graphed.arrays import ArrayType, array_type_of
-from ..._graphed.containers import is_container, parts_of
-from ..._graphed.signature import Reader
 from .places import Place, readable
 
 

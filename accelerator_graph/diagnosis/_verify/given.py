@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from ..._arrays.signatures import Call
 from ..._core import stream_stack
 from ..._core.streams import Stream
 from ..._graphed.recorded_call import RecordedCall
-from ..._graphed.signature import Call
 from ...api import Graph
 from .places import Place
 from .program import Program

@@ -6,9 +6,9 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..._arrays.arrays import ArrayType
+from ..._arrays.placement import extent, place_of, works_on_host, writable
 from ..._core.streams import Stream
-from ..._graphed.array_placement import extent, place_of, works_on_host, writable
-from ..._graphed.arrays import ArrayType
 from ...backends.memory import memory_of
 from .elements import Elements
 

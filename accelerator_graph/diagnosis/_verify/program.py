@@ -6,15 +6,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from ..._arrays.arrays import clear_autocast_caches
+from ..._arrays.containers import rebuild
+from ..._arrays.signatures import Reader
 from ..._core import stream_stack
 from ..._core.side_streams import side_of
-from ..._core.stream_base import describe
-from ..._core.streams import Stream
+from ..._core.streams import Stream, describe
 from ..._graphed.arguments import Arguments
-from ..._graphed.arrays import clear_autocast_caches
-from ..._graphed.containers import rebuild
 from ..._graphed.python_state import PythonState
-from ..._graphed.signature import Reader
 from ...api import Graph, graph
 from .arrays import arrays_in, arrays_in_state, is_module, named_state
 from .places import Place, readable

@@ -15,8 +15,8 @@ from cuda.bindings import driver
 
 import accelerator_graph as ag
 from accelerator_graph.backends import registry
-from accelerator_graph.backends._cuda import raw_calls, shape
-from accelerator_graph.backends._shared.shapes import Shape, difference
+from accelerator_graph.backends._cuda import raw_calls, update
+from accelerator_graph.backends._shared.nodes import Shape, difference
 from accelerator_graph.backends.base import Misfit
 from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.testing.works.cuda import CudaWork
@@ -155,7 +155,7 @@ WIDTH = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH
 )
 def test_a_kernel_was_made_for_clusters_or_the_driver_can_not_tell(is_kernel, code, width, expected):
     own = AttributesOfKernels(code, width)
-    assert shape._made_for_clusters(own, 5, is_kernel) is expected
+    assert update._made_for_clusters(own, 5, is_kernel) is expected
     assert own.asked == [
         ("cuKernelGetAttribute", WIDTH, 5, 7) if is_kernel else ("cuFuncGetAttribute", WIDTH, 5)
     ]
@@ -174,7 +174,7 @@ def test_a_kernel_was_made_for_clusters_or_the_driver_can_not_tell(is_kernel, co
 )
 def test_the_first_node_with_a_cluster(sides, expected):
     rows = (struct.pack("<QQ4I", 2**64 - 1, 2**64 - 1, *each, 2**32 - 1) for each in sides)
-    assert shape._clustered(b"".join(rows)) == expected
+    assert update._clustered(b"".join(rows)) == expected
 
 
 @pytest.mark.parametrize(
@@ -184,11 +184,11 @@ def test_the_first_node_with_a_cluster(sides, expected):
         (["kernel", "mem_alloc"], None, ("a mem_alloc node is not updated in place", 1)),
         (["kernel", "ext_semas_signal"], None, ("a ext_semas_signal node is not updated in place", 1)),
         (["batch_mem_op", "mem_free"], 0, ("a batch_mem_op node is not updated in place", 0)),
-        (["kernel", "kernel"], 1, (shape._NO_CLUSTERS, 1)),
+        (["kernel", "kernel"], 1, (update._NO_CLUSTERS, 1)),
     ],
 )
 def test_graphs_that_never_update_an_executable(kinds, clustered, expected):
-    assert shape._misfit(kinds, [], clustered) == (expected and Misfit(*expected))
+    assert update._misfit(kinds, [], clustered) == (expected and Misfit(*expected))
 
 
 def test_of_two_graphs_that_never_update_the_new_one_is_named():
@@ -204,7 +204,7 @@ def test_of_two_graphs_that_never_update_the_new_one_is_named():
 def test_a_kernel_that_was_made_for_clusters(adding, monkeypatch):
     graph, other = adding(1), adding(2)
     graph.instantiate()
-    monkeypatch.setattr(shape, "_made_for_clusters", lambda driver, handle, is_kernel: True)
+    monkeypatch.setattr(update, "_made_for_clusters", lambda driver, handle, is_kernel: True)
     assert "clusters" in graph.update(other).reason
 
 
