@@ -22,7 +22,7 @@ from .options import CacheInfo, GraphInputs, Mode, Options
 from .python_state import PythonState
 from .recorded_call import RecordedCall, Swap, record
 from .signature import Call, Reader
-from .verified import check_first, why_unproven
+from .verified import checked, why_unproven
 
 _REMEMBERED = 256
 _WARNED_OF = 64
@@ -89,6 +89,8 @@ class GraphCache:
         check_bucket(call.signature, uncaptured.signature, function)
         if uncaptured.always_eager:
             return uncaptured
+        record: Callable[[], RecordedCall]
+        compare: Callable[[RecordedCall], None] | None = None
         try:
             stream = current_stream()
             if stream._is_capturing():
@@ -100,13 +102,16 @@ class GraphCache:
                 with Between(partial(_capturing.setdefault, "now", call), partial(_end_capturing, call)):
                     if _capturing.get("now") is call:
                         record = partial(self._record_best, call, run, labels, names, stream, function)
+                        if self._options.verify:
+                            plain = getattr(function, "__wrapped__", run)
+                            record, compare = checked(record, plain, call, names, stream)
                         recorded = self._capture(record, uncaptured, function)
         except CaptureError as error:
             self._give_up(uncaptured, error, function)
         if recorded is None:
             return uncaptured
-        if self._options.verify:
-            check_first(recorded, getattr(function, "__wrapped__", run), call, names, stream)
+        if compare is not None:
+            compare(recorded)
         self._add(call.key, recorded)
         return recorded
 

@@ -28,14 +28,30 @@ def why_unproven(
         raise
 
 
-def check_first(
-    recorded: RecordedCall, function: Callable[..., Any], call: Call, names: Sequence[str], stream: Stream
-) -> None:
-    """Raise `VerificationError`, and give the graph up, if its replays differ from eager runs."""
-    from ..diagnosis.verification import verify_recorded
+def checked(
+    record: Callable[[], RecordedCall],
+    function: Callable[..., Any],
+    call: Call,
+    names: Sequence[str],
+    stream: Stream,
+) -> tuple[Callable[[], RecordedCall], Callable[[RecordedCall], None]]:
+    """Return what captures a call, and what compares the graph with eager runs that begin like the capture.
 
-    try:
-        verify_recorded(function, call, names, recorded, stream)
-    except BaseException:
-        recorded.close()
-        raise
+    The second raises `VerificationError`, and gives the graph up, if its replays differ from those.
+    """
+    from ..diagnosis.verification import RecordedCheck
+
+    check = RecordedCheck(function, call, names, stream)
+
+    def captured() -> RecordedCall:
+        check.begin()
+        return record()
+
+    def compare(recorded: RecordedCall) -> None:
+        try:
+            check.compare(recorded)
+        except BaseException:
+            recorded.close()
+            raise
+
+    return captured, compare
