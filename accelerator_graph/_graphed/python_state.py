@@ -159,7 +159,7 @@ class PythonState:
             then, now = _position(unused), _position(slot.get())
             if then != now:
                 simple.append((f"the position of {slot.name}", then, now))
-        arrays += [(name, data, x) for name, x, data in self._tensors if _memory(x) != _memory(data)]
+        arrays += [(name, data, x.data) for name, x, data in self._tensors if _memory(x) != _memory(data)]
         return simple + arrays + others
 
     def _slots(self, function: Any) -> Iterator[Slot]:

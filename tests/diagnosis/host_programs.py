@@ -578,14 +578,14 @@ def next_number(form):
         box.done = not box.done
         return 1 + box.done
 
-    return {name: x for name, x in locals().items() if name.startswith("of_a")}[form]
+    return {name: x for name, x in locals().items() if name.startswith("of_a")}[f"of_{form}"]
 
 
 NUMBERS = (
-    "of_an_attribute of_an_item of_an_element of_a_closure of_a_module of_a_class of_a_slot of_a_field of_a_default "
-    "of_a_named_default of_a_function of_a_growing_list of_a_growing_dict of_a_growing_set "
-    "of_a_growing_queue of_an_iterator of_a_thread of_a_tuple of_a_decimal of_an_enum of_a_text of_a_flag"
-).split()
+    *("an_attribute", "an_item", "an_element", "a_closure", "a_module", "a_class", "a_slot", "a_field"),
+    *("a_default", "a_named_default", "a_function", "a_growing_list", "a_growing_dict", "a_growing_set"),
+    *("a_growing_queue", "an_iterator", "a_thread", "a_tuple", "a_decimal", "an_enum", "a_text", "a_flag"),
+)
 
 
 def a_number(form):
@@ -600,7 +600,7 @@ def a_number(form):
 
 
 for form in NUMBERS:
-    FAULTS[f"a_number_{form}"] = partial(a_number, form), "frozen"
+    FAULTS[f"a_number_of_{form}"] = partial(a_number, form), "frozen"
 
 
 # ---- right programs ------------------------------------------------------------------------------

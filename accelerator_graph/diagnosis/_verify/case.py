@@ -16,6 +16,8 @@ _SPREAD = 4.0
 """How much more than eager runs among themselves a replay may differ from them."""
 _BLUR = 16.0
 """How much more than eager runs whose numbers are off by one rounding."""
+_FEW = 4.0
+"""How many roundings of the largest number of an array are nothing, whatever eager runs do."""
 _MORE_RUNS = 4
 """How many eager runs follow if two of them differ."""
 _VARIATIONS = ((0.5, False), (0.75, True), (1.0, False))
@@ -277,7 +279,8 @@ class Case:
             blur, gap = blurs[each.target], each.difference.largest
             name = self.trial.targets[each.target].name
             off = f"eager runs by up to {blur:.2g} if their numbers are off by one rounding"
-            if gap <= _BLUR * blur:
+            few = _FEW * self.trial.targets[each.target].elements.epsilon * each.difference.scale
+            if gap <= max(_BLUR * blur, few):
                 self.rounding.append(f"{name} differs by up to {gap:.2g}{when}, and {off}")
             else:
                 text = (

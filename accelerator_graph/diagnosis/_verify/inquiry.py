@@ -192,11 +192,12 @@ def races(case: Case) -> list[Finding]:
 def _differing_replays(case: Case, loads: Sequence[bool]) -> list[Finding]:
     trial = case.trial
     found: dict[int, Mismatch] = {}
+    first = case.replay()
     for load in loads:
         for _ in range(_REPLAYS):
             found |= {
                 each.target: each
-                for each in _changed(case, trial.replay(load=load))
+                for each in _changed(case, first, trial.replay(load=load))
                 if not case.expected.spread[each.target]
             }
         if found:
@@ -213,9 +214,9 @@ def _differing_replays(case: Case, loads: Sequence[bool]) -> list[Finding]:
     ]
 
 
-def _changed(case: Case, run: Run) -> list[Mismatch]:
-    """Return the arrays that are not as after the first replay, by more than eager runs differ."""
-    expected = Expectation(case.trial.targets, [case.base], case.tolerance)
+def _changed(case: Case, first: Run, run: Run) -> list[Mismatch]:
+    """Return the arrays that are not as after a first replay, by more than eager runs differ."""
+    expected = Expectation(case.trial.targets, [first], case.tolerance)
     expected.unstable, expected.spread = case.expected.unstable, case.expected.spread
     return [each for each in case.mismatches(expected, run) if each.kind == "wrong"]
 
@@ -470,7 +471,7 @@ def changes_of_python(case: Case) -> list[Finding]:
         single = (each for each in changed[:_MOST_NAMES] if _moved_by(case, each[0]))
         changed = [next(single, changed[0])]
     case.follows_python = True
-    cause, what = _change(*changed[0])
+    cause, what = _change(case, *changed[0])
     if moved[0] is None:
         return [Finding("result", cause, f"{what}, and the shape of the result depends on it", 0, 0, None)]
     return [
@@ -502,16 +503,13 @@ def _moved_by(case: Case, name: str) -> list[Mismatch | None]:
     return []
 
 
-def _change(name: str, before: object, after: object) -> tuple[Cause, str]:
+def _change(case: Case, name: str, before: object, after: object) -> tuple[Cause, str]:
     """Return what a change of a reference means for a graph, and a clause."""
-    one, other = extent(before), extent(after)
-    if one is None and other is None:
-        return (
-            "frozen",
-            f"{name} changes from {_shown(before)} to {_shown(after)} in an eager run, and in no replay",
-        )
-    if one == other:
-        return "unknown", f"{name} becomes another object in every eager run"
+    if not (case.program.is_array(before) and case.program.is_array(after)):
+        shown = f"from {_shown(before)} to {_shown(after)}"
+        return "frozen", f"{name} changes {shown} in an eager run, and in no replay"
+    if extent(before) == extent(after) is not None:
+        return "unknown", f"{name} becomes another object in the same memory in every eager run"
     return "stale_address", f"{name} becomes another array in every eager run"
 
 
@@ -539,7 +537,7 @@ def freed_memory(case: Case) -> list[Finding]:
             f"{case.count(each.target, each.difference.indices)} change once freed memory holds zeros, so "
             "the graph reads freed memory",
         )
-        for each in _changed(case, trial.replay())
+        for each in _changed(case, case.base, trial.replay())
     ]
 
 

@@ -133,7 +133,7 @@ class Program:
     def look(self) -> tuple[PythonState, RandomState]:
         """Return the references and the random numbers as they are now."""
         named = list(zip(self._names, self._values, strict=True))
-        python = PythonState(self._function, self._is_array, grads=True, contents=True, arguments=named)
+        python = PythonState(self._function, self.is_array, grads=True, contents=True, arguments=named)
         return python, RandomState(self.stream, [value for _, value in python.values()])
 
     def look_again(self) -> None:
@@ -162,7 +162,8 @@ class Program:
                 found.append(place)
         return found
 
-    def _is_array(self, x: Any) -> bool:
+    def is_array(self, x: Any) -> bool:
+        """Return True for an array."""
         with suppress(Exception):  # an object that is not what it says
             return not isinstance(x, type) and self._reader.array_type(x) is not None
         return False

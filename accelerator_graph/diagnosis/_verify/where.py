@@ -116,13 +116,16 @@ def last_writer(case: Case, finding: Finding) -> str:
 
 def first_wrong_module(case: Case) -> str:
     """Return which module's output is the first that is wrong, as a clause; empty if that is not known."""
-    if case.program.given_graph:
-        return ""
-    modules = case.program.modules()
+    program = case.program
+    modules = {} if program.given_graph else program.modules()
     if not modules:
         return ""
+    before = program.python
+    before.restore()
     with suppress(AcceleratorGraphError, Changing, OutOfTime), ExitStack() as hooks:
+        hooks.callback(setattr, program, "python", before)
         outputs = Outputs(case, modules, hooks)
+        program.python = program.look()[0]  # with the hooks, which are put back as well
         name = outputs.first_wrong()
         return f"the output of module {name!r}" if name else ""
     return ""
