@@ -14,7 +14,7 @@ from .trial import Changing, OutOfTime, Run, Trial
 
 _SPREAD = 4.0
 """How much more than eager runs among themselves a replay may differ from them."""
-_BLUR = 16.0
+_BLUR = 4.0
 """How much more than eager runs whose numbers are off by one rounding."""
 _FEW = 4.0
 """How many roundings of the largest number of an array are nothing, whatever eager runs do."""
