@@ -19,7 +19,7 @@ from . import capture_table, gc_pause, stream_stack
 from .capture_base import NO_TOKEN, CaptureBase, Captured
 from .capture_plan import CaptureMode, native_mode
 from .ownership import Callback
-from .stream_base import captured_by
+from .streams import captured_by
 
 if TYPE_CHECKING:
     from .marks import LabelledRange
@@ -99,8 +99,6 @@ class Capture(CaptureBase):
                 self._undos.extend(filter(None, (framework.observe(self.lease.shown, used),)))
         if self.progress is not None:
             self.progress.begin(backend, native, self.recorded())
-        if self.events is not None:
-            self.events.begin(self.recorded())
         if observer is not None:
             self.observation = observer(self)
             self.observation.begin()
@@ -160,16 +158,13 @@ class Capture(CaptureBase):
             self.observation.stop()
         if self.progress is not None:
             self.progress.end(self.backend, self.native)
-        events = self.events
-        own = () if events is None else events.end()
         try:
-            captured = Captured(recorder, self.backend, recorder.capture_end(self._token), self._owner, *own)
+            captured = Captured(recorder, self.backend, recorder.capture_end(self._token), self._owner)
         except DriverError as error:
             raise self._explained(capture_error(f"{self.subject} did not become a graph", error)) from error
         self._token = NO_TOKEN
         self._leave()
         captured.labels = self._labelled(captured) if self.labels else ()
-        captured.events = events
         captured.mode = self.mode
         return captured
 
@@ -180,10 +175,7 @@ class Capture(CaptureBase):
             count = self.recorder.node_count(captured.value)
         except AcceleratorGraphError:  # without its labels, the graph is still good
             return ()
-        marks = kept(self.labels, count, self.backend)
-        if self.events is not None:
-            self.events.stand_at(marks)
-        return ranges(marks, count or 0)
+        return ranges(kept(self.labels, count, self.backend), count or 0)
 
     def abandon(self) -> None:
         """End the capture and discard the recording. Calling it twice is fine."""

@@ -42,9 +42,6 @@ if TYPE_CHECKING:
         def recorded(self) -> int | None:
             """Return how many nodes there are so far; None if that is not known."""
 
-        def record_border(self) -> int | None:
-            """Record an event at the border of a label, if that was asked for; return its number."""
-
         def who(self) -> str:
             """Return who is capturing, and the way out: a clause for a message."""
 

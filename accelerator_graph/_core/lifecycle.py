@@ -82,10 +82,6 @@ class Lifecycle(GraphBase):
                 from .progress import Progress
 
                 capture.progress = Progress(target._backend, target._native)
-            if self._timing:
-                from .captured_events import CapturedEvents
-
-                capture.events = CapturedEvents(target._backend, target._native, target._device)
             if finds_inputs and self._watched is None:
                 from .liveness import Watchlist
 
@@ -123,8 +119,7 @@ class Lifecycle(GraphBase):
             if self._retained:
                 runner.retained = tuple(self._retained[capture.retained :])
                 del self._retained[capture.retained :]
-            events = capture.progress is not None or capture.events is not None
-            own = capture.own_nodes() if events else 0
+            own = 0 if capture.progress is None else capture.progress.nodes
             if runner.counted == own or (runner.counted is None and runner.is_empty(own)):
                 self._found_empty(capture.subject)
             if capture.observation is not None:

@@ -6,15 +6,15 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .._arrays.arrays import ArrayType
+from .._arrays.placement import extent
+from .._arrays.signatures import Leaves
 from ..backends.base import NodeSetter
 from ..errors import AcceleratorGraphError, DriverError
 from .argument_words import ArgumentWord, Ranges
-from .array_placement import extent
-from .arrays import ArrayType
 from .input_nodes import same_bytes
 from .other_places import ALIGNMENT
 from .patches import Memory, addresses, patches
-from .signature import Leaves
 
 if TYPE_CHECKING:
     from .._core._fast import Patches
@@ -23,7 +23,7 @@ _ALL = (0, 1 << 64)
 
 
 class Bindable(NamedTuple):
-    """An argument whose array a graph may use where it lies."""
+    """An argument whose tensor a graph may use where it lies."""
 
     argument: int
     """Its number among the arrays of a call."""
@@ -32,6 +32,8 @@ class Bindable(NamedTuple):
     static: int
     """The address of the static array, which the graph was captured with."""
     nbytes: int
+    current_stream: Callable[[Any], Any]
+    """Returns its library's current stream on a device."""
 
 
 def bindables(
@@ -43,19 +45,24 @@ def bindables(
 ) -> list[Bindable]:
     """Return the arguments that a graph may use where they lie.
 
-    Those are dense arrays whose type tells the address. A view of an argument that is in the result, or that
-    the function keeps, has to be one of the static array, so such an argument is copied.
+    Those are dense tensors, like torch's, whose library can be told which streams use their memory. But an
+    argument is copied if the result, or what the function keeps, has a view of it: that is one of the static
+    array.
     """
     spans = [extent(each) for each in kept]
     found = []
     for i in firsts:
-        address, altered = array_types[i].address, array_types[i].altered
-        nbytes = 0 if address is None else same_bytes(leaves[i], statics[i])
-        if address is None or not nbytes or (altered is not None and altered(leaves[i])):
+        array_type = array_types[i]
+        address, altered = array_type.address, array_type.altered
+        current = getattr(getattr(array_type.package, "accelerator", None), "current_stream", None)
+        if array_type.kind != "tensor" or address is None or not callable(current):
+            continue
+        nbytes = same_bytes(leaves[i], statics[i])
+        if not nbytes or (altered is not None and altered(leaves[i])):
             continue
         start = address(statics[i])
         if all(each is not None and (each[1] <= start or start + nbytes <= each[0]) for each in spans):
-            found.append(Bindable(i, address, altered, start, nbytes))
+            found.append(Bindable(i, address, altered, start, nbytes, current))
     return found
 
 
@@ -126,6 +133,7 @@ class BoundInputs:
         """Which of them were copied."""
         self.arguments: frozenset[int] = frozenset(each.argument for each in bindables)
         self.in_order: list[int] = sorted(self.arguments)
+        self._users = list(dict.fromkeys(each.current_stream for each in bindables))
         self._others = [i for i in firsts if i not in self.arguments]
         self.patches: Patches | None = self._in_c()
         """What changes the nodes in C."""
@@ -140,6 +148,20 @@ class BoundInputs:
             for number, (_, places, words) in self._nodes.items()
         ]
         return patches(self._now, self._sizes, self._statics, ALIGNMENT, self._own, nodes)
+
+    def keep(self, leaves: Leaves) -> None:
+        """Keep the tensors of a run until it is over, by telling their library where they are used.
+
+        When the owner of a tensor drops it, the next tensor made on the same stream gets its memory, and the
+        run may be on another stream.
+        """
+        streams = {each: each(leaves[self.in_order[0]].device) for each in self._users}
+        for each in self._bindables:
+            leaves[each.argument].record_stream(streams[each.current_stream])
+
+    def user(self, device: Any) -> Any:
+        """Return the library's current stream; None if the tensors are of several libraries."""
+        return self._users[0](device) if len(self._users) == 1 else None
 
     def add_own(self, memory: tuple[int, int]) -> None:
         """Copy the arrays in this memory as well, from now on: the graph writes it."""

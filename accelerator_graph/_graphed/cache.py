@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from .._arrays.arrays import check_arguments
+from .._arrays.signatures import Call, Reader
 from .._core.call_site import outside
 from .._core.pools import graph_pool_handle
 from .._core.streams import Stream
@@ -16,12 +18,10 @@ from .._interpreter.process import after_fork
 from .._interpreter.sure_exit import Between
 from ..errors import CaptureError
 from . import second_capture
-from .arrays import check_arguments
 from .call_order import CallOrder, current_stream
 from .options import CacheInfo, GraphInputs, Mode, Options
 from .python_state import PythonState
 from .recorded_call import RecordedCall, Swap, record
-from .signature import Call, Reader
 from .verified import checked, why_unproven
 
 _REMEMBERED = 256
@@ -157,8 +157,7 @@ class GraphCache:
         function: object,
     ) -> RecordedCall:
         """Capture a call in the way that was asked for, or in the next best one that is right."""
-        wanted = self._options.inputs
-        mode: Mode = "bind" if wanted == "auto" else wanted
+        mode: Mode = self._options.inputs
         unbound = self._unbound.get(call.key)
         if mode == "bind" and unbound is not None:
             mode = "node"
@@ -173,7 +172,7 @@ class GraphCache:
                 recorded.close()
                 python.restore()
                 recorded = self._record(call, run, labels, stream, "node", why)
-        if wanted == "bind" and recorded.mode != "bind":
+        if self._options.inputs == "bind" and recorded.mode != "bind":
             fact = f"{function!r} copies its inputs for arguments like these: {recorded.why}."
             warnings.warn(fact, RuntimeWarning, stacklevel=outside()[0])
         return recorded

@@ -29,7 +29,7 @@ def graphed(
     outputs: Literal["copy", "static"] = "copy",
     pool: AnyPool | None = None,
     on_capture_error: Literal["raise", "eager"] = "raise",
-    inputs: Literal["copy", "node", "bind", "auto"] = "copy",
+    inputs: Literal["copy", "node", "bind"] = "copy",
     verify: Literal["first"] | None = None,
 ) -> Graphed[P, R]: ...
 
@@ -43,7 +43,7 @@ def graphed(
     outputs: Literal["copy", "static"] = "copy",
     pool: AnyPool | None = None,
     on_capture_error: Literal["raise", "eager"] = "raise",
-    inputs: Literal["copy", "node", "bind", "auto"] = "copy",
+    inputs: Literal["copy", "node", "bind"] = "copy",
     verify: Literal["first"] | None = None,
 ) -> Callable[[Callable[P, R]], Graphed[P, R]]: ...
 
@@ -58,7 +58,7 @@ def graphed(
     outputs: Literal["copy", "static"] = "copy",
     pool: AnyPool | None = None,
     on_capture_error: Literal["raise", "eager"] = "raise",
-    inputs: Literal["copy", "node", "bind", "auto"] = "copy",
+    inputs: Literal["copy", "node", "bind"] = "copy",
     verify: Literal["first"] | None = None,
 ) -> Any:
     """Capture a function once for every signature of its arguments, and replay it at later calls.
@@ -90,12 +90,12 @@ def graphed(
     on_capture_error : {"raise", "eager"}
         Whether a `CaptureError` is raised, or the function runs as it is for that signature from then on,
         after one `RuntimeWarning`.
-    inputs : {"copy", "node", "bind", "auto"}
+    inputs : {"copy", "node", "bind"}
         What a call does with its arrays. ``"copy"``: it enqueues copies of them. ``"node"``: the copies are
         the first nodes of the graph, and a call only tells those nodes where its arrays are. ``"bind"``:
         nothing is copied; a call writes the addresses of its arrays into the parameters of the kernels, once
-        it is proven that the results are those of eager runs. ``"auto"``: as ``"bind"``. The last three are
-        possible on CUDA for dense arrays of torch and CuPy. Where one of them is not, the one before is
+        it is proven that the results are those of eager runs. On CUDA, ``"node"`` is possible for dense
+        arrays of torch and CuPy, ``"bind"`` for those of torch. Where one of them is not, the one before is
         taken; ``"bind"`` issues a `RuntimeWarning` then. ``explain()`` says what each graph does, and why.
     verify : {"first"}, optional
         Compare the replays of every new graph with eager runs, as `verify` does, before its first result is

@@ -9,21 +9,21 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial, update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
+from .._arrays.containers import rebuild
+from .._arrays.signatures import Call, Leaves, Shape, has_repeats, repeats
 from .._core import capture_table, ownership
 from .._core.extension import fast, new_lock
 from .._core.streams import Stream
 from ..errors import GraphStateError
-from .arguments import Arguments, Shape
+from .arguments import Arguments
 from .bound_inputs import Unpatchable
 from .cache import GraphCache, Uncaptured, check_bucket
 from .call_order import ReplayStream, current_stream_or_none
-from .containers import rebuild
 from .graphed_method import GraphedMethod
 from .guards import Guarded, guarded
 from .options import CacheInfo, GraphInputs, Options
 from .per_instance import PerInstance
 from .recorded_call import RecordedCall, Swap
-from .signature import Call, Leaves, has_repeats, repeats
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")

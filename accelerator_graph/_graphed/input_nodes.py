@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .._arrays.arrays import ArrayType
+from .._arrays.signatures import Leaves
 from .._core.side_streams import give_back, take_branches
 from .._core.streams import Stream
 from ..api import Graph
 from ..backends.base import Capability, Recorder
 from ..errors import DriverError
-from .arrays import ArrayType
 from .patches import Memory, addresses, patches
-from .signature import Leaves
 
 if TYPE_CHECKING:
     from .._core._fast import Patches

@@ -20,7 +20,7 @@ class Options(NamedTuple):
     outputs: str
     pool: PoolId | None
     on_capture_error: str
-    inputs: Literal["copy", "node", "bind", "auto"] = "copy"
+    inputs: Mode = "copy"
     verify: str | None = None
 
     def __deepcopy__(self, memo: object) -> Options:
@@ -36,8 +36,8 @@ class Options(NamedTuple):
             raise TypeError(f"key must be a callable, not {self.key!r}.")
         if self.outputs not in ("copy", "static"):
             raise ValueError(f"outputs must be 'copy' or 'static', not {self.outputs!r}.")
-        if self.inputs not in ("copy", "node", "bind", "auto"):
-            raise ValueError(f"inputs must be 'copy', 'node', 'bind' or 'auto', not {self.inputs!r}.")
+        if self.inputs not in ("copy", "node", "bind"):
+            raise ValueError(f"inputs must be 'copy', 'node' or 'bind', not {self.inputs!r}.")
         if self.on_capture_error not in ("raise", "eager"):
             raise ValueError(f"on_capture_error must be 'raise' or 'eager', not {self.on_capture_error!r}.")
         if self.verify not in (None, "first"):

@@ -1,4 +1,4 @@
-"""New arrays like given ones, in other memory: in the opposite order, with gaps, and equally aligned."""
+"""New tensors like given ones, in other memory: in the opposite order, with gaps, and equally aligned."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from .arrays import ArrayType
+from .._arrays.arrays import ArrayType
 
 ALIGNMENT = 512
 """Addresses that agree in this modulus are equally aligned: no framework's allocator aligns better."""
 
 
 def elsewhere(arrays: Sequence[Any], array_types: Sequence[ArrayType]) -> list[Any]:
-    """Return new arrays like these, whose types can tell addresses, with any contents.
+    """Return new tensors like these, whose types can tell addresses, with any contents.
 
-    Whichever of two arrays comes first in memory comes last there, if their types are of one package. Made on
-    the framework's current stream.
+    Whichever of two tensors comes first in memory comes last there, if their types are of one package. They
+    are made on the framework's current stream.
     """
     found: list[Any] = [None] * len(arrays)
     packages = {array_type.package for array_type in array_types}
@@ -29,18 +29,18 @@ def elsewhere(arrays: Sequence[Any], array_types: Sequence[ArrayType]) -> list[A
         at = base
         for n, i in enumerate(backwards, 1):
             at += (starts[i] - at) % ALIGNMENT
-            found[i] = _within(package, buffer, at - base, arrays[i], array_types[i])
-            at += int(arrays[i].nbytes) + (2 * n + 1) * ALIGNMENT
+            x = arrays[i]
+            view = buffer[at - base : at - base + x.nbytes].view(x.dtype).as_strided(x.shape, x.stride())
+            found[i] = alias(view, array_types[i])
+            at += int(x.nbytes) + (2 * n + 1) * ALIGNMENT
     return found
 
 
 def alias(x: Any, array_type: ArrayType) -> Any:
-    """Return another array with the memory of one whose type can tell its address.
+    """Return another tensor with the memory of one.
 
-    Nothing else is shared: of torch, the storage is another one, too, and has the size of the array.
+    Nothing else is shared: of torch, the storage is another one, too, and has the size of the tensor.
     """
-    if array_type.kind != "tensor":
-        return x.view()
     dlpack = getattr(getattr(array_type.package, "utils", None), "dlpack", None)
     if dlpack is not None:
         with suppress(BufferError, RuntimeError):  # a type that DLPack does not know
@@ -55,14 +55,5 @@ def _address(x: Any, array_type: ArrayType) -> int:
 
 def _buffer(package: Any, x: Any, array_type: ArrayType, nbytes: int) -> tuple[Any, int]:
     """Return memory where an array lies, and its address."""
-    where = {"device": x.device} if array_type.kind == "tensor" else {}
-    buffer = package.empty(nbytes, dtype=package.uint8, **where)
+    buffer = package.empty(nbytes, dtype=package.uint8, device=x.device)
     return buffer, _address(buffer, array_type)
-
-
-def _within(package: Any, buffer: Any, start: int, x: Any, array_type: ArrayType) -> Any:
-    """Return an array like another one at some place in a buffer."""
-    if array_type.kind == "tensor":
-        view = buffer[start : start + x.nbytes].view(x.dtype).as_strided(x.shape, x.stride())
-        return alias(view, array_type)
-    return package.ndarray(x.shape, x.dtype, buffer.data + start, x.strides)

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from .._arrays.arrays import clear_autocast_caches, copy_on_device, copy_on_host
+from .._arrays.placement import only_our_streams, works_on_host, writable
+from .._arrays.signatures import Call, Leaves, Reader
 from .._core import stream_stack
 from .._core.pools import PoolId
 from .._core.side_streams import side_of
 from .._core.streams import Stream
 from ..api import Graph, graph
 from .argument_words import NotFollowing
-from .array_placement import only_our_streams, works_on_host, writable
-from .arrays import clear_autocast_caches, copy_on_device, copy_on_host
 from .call_order import CallOrder, ReplayStream, ReplayStreams
 from .options import Mode
 from .python_state import PythonState
 from .recorded_work import RecordedWork, check_unwritten, nothing_recorded, reachable
 from .results import Result
-from .signature import Call, Leaves, Reader
 from .static_inputs import StaticInputs
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def _why_copied(names: Sequence[str]) -> str:
     """Return why arguments are copied beside others that are not."""
     if not names:
         return ""
-    fact = "only dense arrays of which neither the result nor the function keeps a part need no copies"
+    fact = "only dense tensors of which neither the result nor the function keeps a part need no copies"
     return f"{fact}, so copied are: {', '.join(names)}"
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from .._arrays.arrays import ArrayType
+from .._arrays.placement import extent
 from ..errors import CaptureError
-from .array_placement import extent
-from .arrays import ArrayType
 
 _MOST = 100_000
 """How many objects are looked at before every array counts as reached."""

@@ -6,16 +6,15 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._arrays.arrays import ArrayType
+from .._arrays.placement import extent
 from .._core import stream_stack
 from .._core.memory import pool_contents
 from .._core.replay import Runner
 from .._core.streams import Stream
 from ..api import Graph
 from ..backends.base import GraphNode, NodeParameters, NodeSetter
-from . import unset_bytes
 from .argument_words import ArgumentWord, Captures, Doubt, NotFollowing, argument_words, check_known
-from .array_placement import extent
-from .arrays import ArrayType
 from .bound_inputs import Bindable, BoundInputs
 from .other_places import alias, elsewhere
 
@@ -29,8 +28,8 @@ _COLLECTIVE = re.compile(
 _SHOWN = 60
 
 _MORE = (False, True, True, False, False, True, False)
-"""Whether each further capture has the first one's inputs, in an order without a period: where bytes that
-nobody has set can't be filled, they hold what earlier captures have left there."""
+"""Whether each further capture has the first one's inputs, in an order without a period: bytes that nobody
+has set hold what earlier captures have left there."""
 
 
 def bound_inputs(
@@ -50,7 +49,7 @@ def bound_inputs(
     `outputs` are the graph's own in the result. Raises `NotFollowing` if calls have to copy.
     """
     if not bindables:
-        raise NotFollowing("no argument is a dense array whose type tells its address")
+        raise NotFollowing("no argument is a dense tensor, like torch's")
     again: list[Graph] = []
     try:
         names = _names_of_nodes(captured)
@@ -93,12 +92,11 @@ def bound_inputs(
 
 def _words(captures: Captures, capture_at: Callable[[bool], Graph]) -> list[ArgumentWord]:
     """Return all words that are arguments, from as many captures as that takes."""
-    for number, here in enumerate(_MORE, 1):
+    for here in _MORE:
         try:
             return argument_words(captures)
         except Doubt:
-            with unset_bytes.filled(0x11 * number):
-                graph = capture_at(here)
+            graph = capture_at(here)
             try:
                 (captures.here if here else captures.there).append(_parameters(graph))
             finally:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .._arrays.arrays import ArrayType, Copy
+from .._arrays.containers import only_tuples, rebuild
+from .._arrays.placement import place_of
+from .._arrays.signatures import Leaves, Reader
 from .._core.streams import Stream
-from .array_placement import place_of
-from .arrays import ArrayType, Copy
-from .containers import only_tuples, rebuild
 from .recorded_work import RecordedWork
-from .signature import Leaves, Reader
 
 
 class Argument:

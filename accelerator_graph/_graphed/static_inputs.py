@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
+from .._arrays.arrays import ArrayType, Copy
+from .._arrays.placement import extent, works_on_host, writable
+from .._arrays.signatures import Leaves
 from .._core import capture_table, stream_stack
 from .._core.ownership import Callback
 from .._core.streams import Stream
 from ..api import Graph
 from .argument_words import NotFollowing
-from .array_placement import extent, works_on_host, writable
-from .arrays import ArrayType, Copy
 from .bound_inputs import BoundInputs, bindables
 from .call_order import CallOrder, lives_while_held
 from .input_nodes import InputNodes
 from .recorded_work import contents
 from .results import Result
-from .signature import Leaves
 
 if TYPE_CHECKING:
     from .._core._fast import Patches
@@ -100,7 +100,6 @@ class StaticInputs:
         `kept` are arrays that stay in use after a call. Return the arguments that calls go on copying.
         Raises `NotFollowing` if there is a doubt.
         """
-        from .in_flight import InFlight
         from .repeated_captures import bound_inputs
 
         outputs = [array for array, _ in result.outputs]
@@ -113,7 +112,6 @@ class StaticInputs:
         self.bound = bound_inputs(
             graph, self.arrays, self.array_types, found, self._firsts, outputs, stream, capture
         )
-        self._in_flight = InFlight([self.array_types[i] for i in self.bound.in_order])
         rest = (i for i in self._firsts if i not in self.bound.arguments)
         return [i for i in rest if self.array_types[i].kind != "place"]
 
@@ -207,7 +205,7 @@ class StaticInputs:
         """
         if self.bound is None:
             return self._nodes.patches, None
-        user = self._in_flight.user(self.arrays[0].device)
+        user = self.bound.user(self.arrays[0].device)
         return None if user is None else self.bound.patches, user
 
     def copy_back(self, leaves: Leaves, stream: Stream) -> None:
@@ -219,7 +217,7 @@ class StaticInputs:
             else:
                 self.array_types[i].count_write(leaves[i])
         if bound is not None:
-            self._in_flight.keep([leaves[i] for i in bound.in_order], stream)
+            bound.keep(leaves)
 
 
 def _released(kept: tuple[list[Any], Stream, CallOrder]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._arrays.signatures import Call
 from .._core.streams import Stream
 from .recorded_call import RecordedCall
-from .signature import Call
 
 
 def why_unproven(

@@ -473,12 +473,7 @@ class Backend(Recorder):
     # ---- capability: timing --------------------------------------------------------------------
 
     def record_timed_event(self, stream: Any) -> Any:
-        """Like `record_event`; the event notes the time of its mark.
-
-        On a capturing stream only with the capability ``"captured_events"``: the event is a node of the graph
-        then, and each run moves it to when the run reaches the node. Such an event is not waited for. It is
-        destroyed after the graph and its executables.
-        """
+        """Like `record_event`; the event notes the time of its mark. Not called for a capturing stream."""
         raise unsupported(self, Capability.TIMING)
 
     def query_event(self, event: Any) -> bool:

@@ -11,8 +11,7 @@ from .. import api
 from .._core import capture_plan, capture_table, ownership, stream_stack, switches
 from .._core.capture_plan import CaptureMode
 from .._core.pools import AnyPool
-from .._core.stream_base import Borrowed, FrameworkCurrent
-from .._core.streams import Stream
+from .._core.streams import Borrowed, FrameworkCurrent, Stream
 from .._interpreter.environment import is_unset
 from ..backends import registry
 from ..errors import CaptureError, UnsupportedError, capture_error

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from .._arrays.signatures import Call
 from .._core import stream_stack
 from .._core.call_site import outside
-from .._core.stream_base import captured_by
-from .._core.streams import Stream, as_stream
+from .._core.streams import Stream, as_stream, captured_by
 from .._graphed.arguments import check_ordinary
 from .._graphed.call_order import current_stream
 from .._graphed.recorded_call import RecordedCall
-from .._graphed.signature import Call
 from .._interpreter.integers import integer
 from ..api import Graph
 from ..errors import VerificationError, capture_error

@@ -34,6 +34,6 @@ def profile(graph: Lifecycle, replays: int, state: Iterable[object] | None, kern
     stream, nodes, found, (times, spans, seen) = profiling.measure(runner, graph, replays, arrays, traced)
     labels = [Label._make(each) for each in found.labels]
     measured = GraphProfile.of(
-        stream.backend, stream.device, nodes, times, labels, spans, found.cut, found.why_not, found.notes
+        stream.backend, stream.device, nodes, times, labels, spans, found.cut, found.why_not
     )
     return measured if traced is None else measured.with_kernels(describe(graph).nodes, seen)

@@ -25,7 +25,6 @@ class GraphProfile(ProfiledGraph):
         spans: Sequence[Sequence[tuple[float, float]]] = (),
         cut: Iterable[GraphEdge] = (),
         why_not: str = "",
-        known: Iterable[str] = (),
     ) -> GraphProfile:
         """Make the profile of what was measured.
 
@@ -41,8 +40,6 @@ class GraphProfile(ProfiledGraph):
             Programmatic dependencies that were ordinary ones while `spans` were measured.
         why_not : str
             Why the times of labels are not known.
-        known : iterable of str
-            Sentences for `notes`.
         """
         from .profile_text import notes
 
@@ -61,7 +58,7 @@ class GraphProfile(ProfiledGraph):
             for label, (begin, end), inner in zip(labels, found, inside, strict=True)
         )
         profile = profile._replace(labels=timed, with_events=end - origin)
-        return profile._replace(notes=(*notes(profile, cut), *known))
+        return profile._replace(notes=tuple(notes(profile, cut)))
 
     def with_kernels(
         self, nodes: Sequence[GraphNode], seen: Sequence[Mapping[int, tuple[float, float]]]

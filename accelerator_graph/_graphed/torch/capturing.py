@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..._arrays.arrays import array_type_of
 from ..._core.pools import PoolId
 from ..._core.streams import Stream
 from ...api import Graph, graph
 from ...backends.base import Recorder
 from ...errors import UnsupportedError
-from ..arrays import array_type_of
 from ..input_nodes import InputNodes
 
 

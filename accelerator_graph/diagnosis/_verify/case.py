@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from ..._graphed.array_placement import works_on_host
+from ..._arrays.placement import works_on_host
 from ...backends.base import GraphEdge, GraphNode
 from .places import Difference, Elements, Place, difference, differing
 from .report import Cause, Finding

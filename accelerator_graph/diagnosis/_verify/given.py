@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from ..._arrays.containers import rebuild
+from ..._arrays.signatures import Call
 from ..._core import stream_stack
 from ..._core.streams import Stream
-from ..._graphed.containers import rebuild
 from ..._graphed.other_places import elsewhere
 from ..._graphed.recorded_call import RecordedCall
-from ..._graphed.signature import Call
 from ...api import Graph
 from .case import Case
 from .places import Place, wait

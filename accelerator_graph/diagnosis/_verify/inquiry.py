@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
-from ..._graphed.array_placement import extent
+from ..._arrays.placement import extent
 from ...errors import AcceleratorGraphError
 from ...interop import registry as interop
 from .case import Case, Expectation, Mismatch

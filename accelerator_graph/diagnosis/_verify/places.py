@@ -10,9 +10,9 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from ..._arrays.arrays import ArrayType
+from ..._arrays.placement import extent, place_of, works_on_host, writable
 from ..._core.streams import Stream
-from ..._graphed.array_placement import extent, place_of, works_on_host, writable
-from ..._graphed.arrays import ArrayType
 from ...backends.memory import memory_of
 
 _EPSILON = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}

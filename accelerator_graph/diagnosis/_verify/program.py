@@ -9,15 +9,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from ..._arrays.arrays import ArrayType, array_type_of, clear_autocast_caches
+from ..._arrays.containers import is_container, parts_of, rebuild
+from ..._arrays.signatures import Reader
 from ..._core import stream_stack
 from ..._core.side_streams import side_of
-from ..._core.stream_base import describe
-from ..._core.streams import Stream
+from ..._core.streams import Stream, describe
 from ..._graphed.arguments import Arguments
-from ..._graphed.arrays import ArrayType, array_type_of, clear_autocast_caches
-from ..._graphed.containers import is_container, parts_of, rebuild
 from ..._graphed.python_state import PythonState
-from ..._graphed.signature import Reader
 from ...api import Graph, graph
 from ...interop import registry as interop
 from .places import Place, read_all, readable

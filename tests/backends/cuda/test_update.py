@@ -14,7 +14,7 @@ from cuda.bindings import driver
 
 import accelerator_graph as ag
 from accelerator_graph.backends import registry
-from accelerator_graph.backends._cuda import raw_calls, shape
+from accelerator_graph.backends._cuda import raw_calls, update
 from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.testing.works.cuda import CudaWork
 from backends.cuda.bench import call, kernels
@@ -120,7 +120,7 @@ def test_clusters_that_the_driver_can_not_read(adding, monkeypatch):
 def test_a_kernel_that_was_made_for_clusters(adding, monkeypatch):
     graph, other = adding(1), adding(2)
     graph.instantiate()
-    monkeypatch.setattr(shape, "_made_for_clusters", lambda driver, handle, is_kernel: True)
+    monkeypatch.setattr(update, "_made_for_clusters", lambda driver, handle, is_kernel: True)
     assert "clusters" in graph.update(other).reason
 
 

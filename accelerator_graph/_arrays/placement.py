@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .._core.streams import Stream
 from ..backends.base import Capability
 from ..interop import registry as interop
+
+if TYPE_CHECKING:
+    from .._core.streams import Stream
 
 _HOST = (1, 3, 11)  # of DLPack's kinds of devices: the CPU, and host memory that CUDA or ROCm pinned
 

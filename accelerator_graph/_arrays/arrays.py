@@ -7,12 +7,14 @@ import sys
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from .._core.streams import Stream
 from ..interop import registry as interop
 from ..interop.base import Framework
-from .array_placement import check_place, writable
+from .placement import check_place, writable
+
+if TYPE_CHECKING:
+    from .._core.streams import Stream
 
 Read = Callable[[Any, list[Any]], Hashable]
 """Returns an argument's part of a signature, and appends the arrays in it to a list."""

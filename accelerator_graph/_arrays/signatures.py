@@ -6,10 +6,12 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
-from .arguments import Shape
 from .arrays import ArrayType, Read, array_type_of
 from .containers import is_container, more_items, parts_of
 from .values import Values
+
+Shape = tuple[int, tuple[str, ...]]
+"""How many of the values of a call are given by position, and the names of the others."""
 
 Leaves = list[Any]
 """The arrays in the arguments of a call, in order."""
