@@ -6,6 +6,7 @@ import copy
 import itertools
 import sys
 import warnings
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -73,7 +74,7 @@ class PythonState:
         self._contents = contents
         package = getattr(function, "__module__", None) or ""
         package = package.partition(".")[0]
-        self._package = None if package in (*interop.names(), "numpy") else package
+        self._packages = {"__main__", package} - {*interop.names(), "numpy"}
         self._arguments = [pair for pair in arguments if is_array(pair[1]) or self._followed(pair[1])]
         self.complete: bool = True
         """False if there are more references than are looked at."""
@@ -172,7 +173,7 @@ class PythonState:
                 continue
             seen.add(id(x))
             if self._is_array(x):
-                self._note_tensor(name, x)
+                self._note_memory(name, x)
                 continue
             own = getattr(x, "__dict__", None)  # a class has a proxy, which is no dict
             for label, each in ((name, x), (f"vars({name})", own)):
@@ -196,13 +197,28 @@ class PythonState:
                 elif self._followed(value):
                     rest.append((slot.name, value))
             rest += _inside(name, x)
+            if self._contents:
+                rest += self._methods(x)
         self.complete = not rest
 
-    def _note_tensor(self, name: str, x: Any) -> None:
+    def _note_memory(self, name: str, x: Any) -> None:
+        if isinstance(x, bytearray | array):
+            self._containers[id(x)] = name, x, x[:]
         with suppress(Exception):  # arrays of other libraries, and tensors without memory of their own
             data = x.data
             if _memory(x) == _memory(data):
                 self._tensors.append((name, x, data))
+
+    def _is_own(self, value: Any) -> bool:
+        return (value.__module__ or "").partition(".")[0] in self._packages
+
+    def _methods(self, x: Any) -> Iterator[tuple[str, Any]]:
+        """Yield the functions of an object's own classes, which may use globals."""
+        for cls in filter(self._is_own, type(x).__mro__):
+            for value in vars(cls).values():
+                function = getattr(value, "fget", None) or getattr(value, "__func__", value)
+                if isinstance(function, FunctionType):
+                    yield "", function
 
     def _followed(self, value: Any) -> bool:
         """Return True for objects whose insides may be the state of a user's function."""
@@ -213,7 +229,7 @@ class PythonState:
         if isinstance(value, ModuleType) or self._is_array(value):
             return False
         if isinstance(value, FunctionType | type):
-            return (value.__module__ or "").partition(".")[0] == self._package
+            return self._is_own(value)
         package = type(value).__module__.partition(".")[0]
         ours = package not in sys.stdlib_module_names or package in ("__main__", "types", "_thread")
         if not ours or package == __name__.partition(".")[0]:
@@ -275,11 +291,11 @@ def _refill(x: Any, items: Any) -> None:
         x &= items
         x |= items
     elif len(x) != len(items) or any(now is not then for now, then in zip(x, items, strict=True)):
-        if isinstance(x, list):
-            x[:] = items
-        else:
+        if isinstance(x, deque):
             x.clear()
             x.extend(items)
+        else:
+            x[:] = items
 
 
 def _inside(name: str, x: Any) -> list[tuple[str, Any]]:

@@ -272,21 +272,21 @@ class Case:
         """Return how a run differs by more than rounding; note what is rounding, and what may be."""
         wrong, blurs = [], None
         for each in self.mismatches(expected, run):
-            if each.kind == "wrong":
+            place, gap = self.trial.targets[each.target], each.difference
+            if self.tolerance is not None or (each.kind == "wrong" and not place.elements.floating):
                 wrong.append(each)
                 continue
             blurs = self.blurs(expected, data, start) if blurs is None else blurs
-            blur, gap = blurs[each.target], each.difference.largest
-            name = self.trial.targets[each.target].name
+            blur = blurs[each.target]
             off = f"eager runs by up to {blur:.2g} if their numbers are off by one rounding"
-            few = _FEW * self.trial.targets[each.target].elements.epsilon * each.difference.scale
-            if gap <= max(_BLUR * blur, few):
-                self.rounding.append(f"{name} differs by up to {gap:.2g}{when}, and {off}")
+            few = _FEW * place.elements.epsilon * gap.scale
+            if each.kind == "rounding" and gap.largest <= max(_BLUR * blur, few):
+                self.rounding.append(f"{place.name} differs by up to {gap.largest:.2g}{when}, and {off}")
+            elif each.kind == "rounding" or gap.largest <= _BLUR * blur:
+                text = f"{self.difference(each)}{when}: too little for a fault and too much for rounding"
+                self.doubts.append(self.found(each, None, f"{text}, {off}"))
             else:
-                text = (
-                    f"{self.difference(each)}{when}, which is little for a fault and much for rounding: {off}"
-                )
-                self.doubts.append(self.found(each, None, text))
+                wrong.append(each)
         return wrong
 
     def blurs(
@@ -319,7 +319,11 @@ class Case:
         """Return a clause: how an array differs from eager runs."""
         gap, place = mismatch.difference, self.trial.targets[mismatch.target]
         size = f", by up to {gap.largest:.3g}" if place.elements.floating else ""
-        return f"{self.count(mismatch.target, gap.indices)} differ from eager runs{size}"
+        return f"{self.mismatching(mismatch)} differ from eager runs{size}"
+
+    def mismatching(self, mismatch: Mismatch) -> str:
+        """Return which elements of an array differ."""
+        return self.count(mismatch.target, mismatch.difference.indices)
 
     # ---- words ---------------------------------------------------------------------------------
 

@@ -9,10 +9,11 @@ and begun with the same arguments, state, references and random numbers. So a ri
     are not judged. Shapes that follow other arguments are a fault: a graph has one shape.
 2.  Before a replay whose result counts comes an eager run with other arguments: a buffer that Python fills is
     full of those. The graph's own outputs hold a pattern, which nobody would write.
-3.  A replay may differ from an eager run as far as eager runs do, times four; and, if it is no more than a
-    rounding of the array's scale, times sixteen as far as eager runs follow if the last bits of their numbers
-    change. That is called right, with both sizes. More than that and still little is undecided. The rest is
-    wrong, if four more eager runs agree with the first ones.
+3.  A replay may differ from an eager run four times as far as eager runs do among themselves. It may also
+    differ four times as far as an eager run whose arguments and state differ in their last bits, or by four
+    roundings of the array's largest number: that is right up to rounding, and both sizes are said. What is
+    more, and less than the root of a rounding, is undecided. The rest is wrong, if four more eager runs agree
+    with the first ones.
 4.  What is wrong has a cause only if an experiment shows it:
     an output keeps two patterns, or depends on them, and eager runs write it      not_written
     a replay follows the eager run before it, and not its arguments                 not_written
@@ -202,7 +203,7 @@ def _differing_replays(case: Case, loads: Sequence[bool]) -> list[Finding]:
             }
         if found:
             break
-    cause = _unordered_cause(case) if found else "unknown"
+    cause: Cause = "race" if found and unordered(case) else "unknown"
     return [
         case.found(
             each,
@@ -219,10 +220,6 @@ def _changed(case: Case, first: Run, run: Run) -> list[Mismatch]:
     expected = Expectation(case.trial.targets, [first], case.tolerance)
     expected.unstable, expected.spread = case.expected.unstable, case.expected.spread
     return [each for each in case.mismatches(expected, run) if each.kind == "wrong"]
-
-
-def _unordered_cause(case: Case) -> Cause:
-    return "race" if unordered(case) else "unknown"
 
 
 def repeated_random_numbers(case: Case) -> list[Finding]:
@@ -331,25 +328,15 @@ def _compared(
     steady = all(
         other.contents[each.target] == run.contents[each.target] for each in wrong for other in again
     )
-    left = [each for each in wrong if steady and _follows_eager(expected, after_eager, each)]
-    untouched = [each for each in wrong if steady and not left and _is_untouched(case, each, data)]
-    first = [each for each in wrong if steady and not left + untouched and _reads_first(case, each, data)]
-    for chosen, clause in (
-        (left, "{0} follow the eager run before the replay, so Python fills a buffer that the graph reads"),
-        (untouched, "the replay leaves {0} as before{1}, and eager runs write there"),
-        (first, "{0} depend on what was there before the replay, and eager runs do not"),
-    ):
+    for clause in _NOT_WRITTEN if steady else ():
+        chosen = [each for each in wrong if _not_written(case, expected, after_eager, each, data) == clause]
         if chosen:
             return [
-                case.found(
-                    each,
-                    "not_written",
-                    clause.format(case.count(each.target, each.difference.indices), _copied(case, each)),
-                )
+                case.found(each, "not_written", clause.format(case.mismatching(each), _copied(case, each)))
                 for each in chosen
             ]
     if not steady:
-        cause, when = _unordered_cause(case), f"{when}, and replays differ"
+        cause, when = "race" if unordered(case) else "unknown", f"{when}, and replays differ"
     elif case.program.given_graph or data is None:
         unread = _unread(case)
         if unread is not None:
@@ -360,12 +347,6 @@ def _compared(
         return found
     case.doubts += [each._replace(cause=None) for each in found]
     return []
-
-
-def _follows_eager(expected: Expectation, after_eager: Run, mismatch: Mismatch) -> bool:
-    """Return True if a replay is right in an array after an eager run with its own arguments."""
-    i = mismatch.target
-    return after_eager.contents[i] == expected.contents[i]
 
 
 def _is_no_tie(case: Case, mismatch: Mismatch, run: Run, data: Sequence[bytes] | None) -> bool:
@@ -384,38 +365,34 @@ def _copied(case: Case, mismatch: Mismatch) -> str:
     return " (the graph writes a copy, which goes back to the caller if the function returns the argument)"
 
 
-def _is_untouched(case: Case, mismatch: Mismatch, data: Sequence[bytes] | None) -> bool:
-    """Return True if a replay keeps what an argument or a state held before, where eager runs write."""
-    trial, i = case.trial, mismatch.target
-    if i < trial.results:
-        return False
-    place = trial.targets[i]
-    for which in (0, 1):
-        pattern = place.pattern(which)
-        start, size = {i: pattern}, place.elements.size
-        replayed, run = (
-            trial.replay(data, start=start).contents[i],
-            trial.eager(data, start=start).contents[i],
-        )
-        for j in mismatch.difference.indices:
-            part = slice(j * size, (j + 1) * size)
-            if replayed[part] != pattern[part] or run[part] == pattern[part]:
-                return False
-    return True
+_NOT_WRITTEN = (
+    "{0} follow the eager run before the replay, so Python fills a buffer that the graph reads",
+    "the replay leaves {0} as before{1}, and eager runs write there",
+    "{0} depend on what was there before the replay, and eager runs do not",
+)
 
 
-def _reads_first(case: Case, mismatch: Mismatch, data: Sequence[bytes] | None) -> bool:
-    """Return True if replays depend on what an argument or a state held before, and eager runs do not."""
+def _not_written(
+    case: Case, expected: Expectation, after_eager: Run, mismatch: Mismatch, data: Sequence[bytes] | None
+) -> str:
+    """Return which work is not in the graph, as one of the clauses; empty if all may be."""
     trial, i = case.trial, mismatch.target
+    if after_eager.contents[i] == expected.contents[i]:
+        return _NOT_WRITTEN[0]
     if i < trial.results:
-        return False
+        return ""
     place = trial.targets[i]
-    one, other = ({i: place.pattern(which)} for which in (0, 1))
-    ran = trial.eager(data, start=one).contents[i], trial.eager(data, start=other).contents[i]
-    if ran[0] != ran[1]:
-        return False
-    replayed = trial.replay(data, start=one).contents[i], trial.replay(data, start=other).contents[i]
-    return set(mismatch.difference.indices) <= set(differing(*replayed, place.elements))
+    patterns = [place.pattern(which) for which in (0, 1)]
+    replayed = [trial.replay(data, start={i: pattern}).contents[i] for pattern in patterns]
+    ran = [trial.eager(data, start={i: pattern}).contents[i] for pattern in patterns]
+    wrong = set(mismatch.difference.indices)
+    kept = [differing(a, b, place.elements) for a, b in zip(patterns, replayed, strict=True)]
+    written = [differing(a, b, place.elements) for a, b in zip(patterns, ran, strict=True)]
+    if all(map(wrong.isdisjoint, kept)) and all(map(wrong.issubset, written)):
+        return _NOT_WRITTEN[1]
+    if ran[0] == ran[1] and wrong.issubset(differing(replayed[0], replayed[1], place.elements)):
+        return _NOT_WRITTEN[2]
+    return ""
 
 
 def _unread(case: Case) -> int | None:

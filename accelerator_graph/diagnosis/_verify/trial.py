@@ -163,20 +163,10 @@ class Trial:
         filled: int = 0,
         load: bool = False,
     ) -> Run:
-        """Run eagerly.
+        """Run eagerly, with other arguments (`data`), or other contents of some targets at the `start`.
 
-        Parameters
-        ----------
-        data : sequence of bytes, optional
-            Other arguments.
-        start : mapping of int to bytes
-            What arguments or state hold at the beginning instead, by the index of the target.
-        python, random : bool
-            Put references and random numbers back first.
-        filled : int
-            With which of two patterns frameworks fill new arrays.
-        load : bool
-            Give the stream `beside` work to do meanwhile.
+        References and random numbers are put back first, unless `python` or `random` is False. New arrays of
+        frameworks are `filled` with one of two patterns. The stream `beside` has work meanwhile on request.
         """
         program = self.program
         self._restore(program.inputs, data, start, python, random)

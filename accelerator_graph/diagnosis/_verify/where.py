@@ -45,21 +45,19 @@ def _described(case: Case) -> tuple[Sequence[GraphNode], Sequence[GraphEdge]] | 
 def unordered(case: Case) -> list[tuple[GraphNode, GraphNode]]:
     """Return the pairs of nodes that work and do not wait for each other, even indirectly."""
     nodes, edges = _contents(case)
-    before = {node.id: 0 for node in nodes}
-    sources: dict[int, list[int]] = {}
-    for edge in edges:
-        sources.setdefault(edge.target, []).append(edge.source)
-    for node in nodes:  # in an order in which each comes after those that it waits for
-        for source in sources.get(node.id, ()):
-            before[node.id] |= before[source] | 1 << source
-    working = [node for node in nodes if node.kind not in _NO_WORK]
-    found = []
-    for i, node in enumerate(working):
-        for other in working[:i]:
-            if not before[node.id] >> other.id & 1:
-                found.append((other, node))
-                if len(found) >= _MOST_PAIRS:
-                    return found
+    before = dict.fromkeys((node.id for node in nodes), 0)
+    for edge in sorted(edges, key=lambda edge: edge.target):  # which comes after all that it waits for
+        before[edge.target] |= before[edge.source] | 1 << edge.source
+    found: list[tuple[GraphNode, GraphNode]] = []
+    working = 0
+    for node in nodes:
+        if node.kind in _NO_WORK or len(found) >= _MOST_PAIRS:
+            continue
+        rest = working & ~before[node.id]
+        while rest:
+            found.append((nodes[rest.bit_length() - 1], node))
+            rest ^= 1 << (rest.bit_length() - 1)
+        working |= 1 << node.id
     return found
 
 
@@ -115,72 +113,61 @@ def last_writer(case: Case, finding: Finding) -> str:
 
 
 def first_wrong_module(case: Case) -> str:
-    """Return which module's output is the first that is wrong, as a clause; empty if that is not known."""
-    program = case.program
+    """Return which module's output is the first that is wrong, as a clause; empty if that is not known.
+
+    Copies of what modules return, in two eager runs, are compared with those of a replay of a new capture.
+    """
+    program, python = case.program, case.program.python
     modules = {} if program.given_graph else program.modules()
     if not modules:
         return ""
-    before = program.python
-    before.restore()
+    python.restore()
     with suppress(AcceleratorGraphError, Changing, OutOfTime), ExitStack() as hooks:
-        hooks.callback(setattr, program, "python", before)
-        outputs = Outputs(case, modules, hooks)
+        hooks.callback(setattr, program, "python", python)
+        copies: list[Place] = []
+        for name, module in modules.items():
+            hooks.callback(module.register_forward_hook(_keeper(case, name, copies)).remove)
         program.python = program.look()[0]  # with the hooks, which are put back as well
-        name = outputs.first_wrong()
+        name = _first_wrong(case, copies)
         return f"the output of module {name!r}" if name else ""
     return ""
 
 
-class Outputs:
-    """Copies of what modules return, in the order in which they return."""
+def _keeper(case: Case, name: str, copies: list[Place]) -> Any:
+    """Return a hook that copies what a module returns, as long as there is memory for it."""
+    is_compiling = sys.modules["torch"].compiler.is_compiling
 
-    def __init__(self, case: Case, modules: dict[str, Any], hooks: ExitStack) -> None:
-        self._case = case
-        self._program = case.program
-        self._copies: list[Place] = []
-        self._nbytes = 0
-        for name, module in modules.items():
-            handle = module.register_forward_hook(self._hook(name))
-            hooks.callback(handle.remove)
+    def keep(module: Any, args: Any, result: Any) -> None:
+        if is_compiling():  # inside a compiled module there are no such results
+            return
+        for place in case.program.arrays_of(result, name):
+            if sum(copy.nbytes for copy in copies) + place.nbytes <= _MOST_BYTES:
+                copy = place.array_type.copy(place.array)
+                copies.append(Place(copy, place.array_type, name))
 
-    def _hook(self, name: str) -> Any:
-        is_compiling = sys.modules["torch"].compiler.is_compiling
+    return keep
 
-        def keep(module: Any, args: Any, result: Any) -> None:
-            if is_compiling():  # inside a compiled module there are no such results
-                return
-            for place in self._program.arrays_of(result, name):
-                self._nbytes += place.nbytes
-                if self._nbytes <= _MOST_BYTES:
-                    copy = place.array_type.copy(place.array)
-                    self._copies.append(Place(copy, place.array_type, name))
 
-        return keep
-
-    def _taken(self) -> list[Place]:
-        copies, self._copies, self._nbytes = self._copies, [], 0
-        return copies
-
-    def first_wrong(self) -> str:
-        """Compare two eager runs with a replay of a new capture; return the name of the first difference."""
-        case, trial, stream = self._case, self._case.trial, self._program.stream
-        data, start = case.failed
-        start = start or {}
-        if case.follows_python:
-            trial.eager(data, start=start)
-        self._taken()
-        runs = []
-        places: list[Place] = []
-        for filled in (0,) if case.follows_python else (0, 1):
-            trial.eager(data, start=start, filled=filled, python=not case.follows_python)
-            places = self._taken()
-            runs.append(Run(read_all(stream, places)))
-        with trial.captured_anew():
-            captured = self._taken()[: len(places)]  # an eager run has followed
-            trial.replay(data, start=start)
-            replayed = Run(read_all(stream, captured))
-        if len(captured) != len(places) or not all(map(Place.like, captured, places)):
-            return ""
-        expected = Expectation(places, runs, case.tolerance)
-        wrong = [each.target for each in expected.mismatches(replayed, {}) if each.kind == "wrong"]
-        return places[min(wrong)].name if wrong else ""
+def _first_wrong(case: Case, copies: list[Place]) -> str:
+    """Return the name of the first module whose output differs in a replay."""
+    trial, stream = case.trial, case.program.stream
+    data, start = case.failed[0], case.failed[1] or {}
+    follows = case.follows_python
+    if follows:
+        trial.eager(data, start=start)
+    runs = []
+    for filled in (0,) if follows else (0, 1):
+        copies.clear()
+        trial.eager(data, start=start, filled=filled, python=not follows)
+        places = list(copies)
+        runs.append(Run(read_all(stream, places)))
+    copies.clear()
+    with trial.captured_anew():
+        captured = copies[: len(places)]  # an eager run has followed
+        trial.replay(data, start=start)
+        replayed = Run(read_all(stream, captured))
+    if len(captured) != len(places) or not all(map(Place.like, captured, places)):
+        return ""
+    expected = Expectation(places, runs, case.tolerance)
+    wrong = [each.target for each in expected.mismatches(replayed, {}) if each.kind == "wrong"]
+    return places[min(wrong)].name if wrong else ""
