@@ -233,7 +233,7 @@ class Graph(Lifecycle):
             self._capture_here("reset()")
             self._forget_capture()
         runner = self._runner
-        if runner is not None and (runner.changing is not None or runner.ended):
+        if runner is not None and runner.changing is not None and not runner.ended:
             changing.refuse_in_a_change(runner, "reset()")
         del runner  # it would be kept beyond `drain`
         try:
@@ -578,4 +578,4 @@ def current_graph() -> Graph | None:
     hand and whose graph is out of reach: ``current_graph().reset()``.
     """
     capturing = capture_table.thread.graphs
-    return cast("Graph", capturing[-1]) if capturing else None
+    return cast("Graph", next(reversed([*capturing.values()]), None))

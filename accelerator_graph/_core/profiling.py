@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 WARM_UP = 3
 """How many replays come before those that are timed: the first ones may still load code."""
 
+_Saved = tuple[object, bytearray]
+"""An array, and what was in it."""
+
 _in_use: dict[int, object] = {}
 """Copies on the host that the device may still use. They stay if their stream can't be waited for."""
 
@@ -101,18 +104,24 @@ def replay_times(
     backend, native = stream._backend, stream._native
     sizes = [memory_of(array, None, writable=True, device=True).nbytes for array in state]
     kept = [(array, bytearray(size)) for array, size in zip(state, sizes, strict=True)]
-    with stream._relaxed(), ExitStack() as at_end:  # which goes on if an array can't be put back
-        _in_use[id(kept)] = kept
-        at_end.callback(_finish, stream, kept)
-        for array, copy in kept:
-            backend.copy(native, copy, array, None)
-        backend.synchronize(native)
-        for array, copy in kept:
-            at_end.callback(backend.copy, native, array, copy, None)
-        nodes = () if traced is None else traced.recorder.time_nodes(traced.value, native, replays)
-        if sections is None:
-            return Measured(_times(stream, launch, replays), [], nodes)
-        return _times_and_spans(stream, launch, replays, sections)._replace(nodes=nodes)
+    copied: Sequence[_Saved] = ()
+    with stream._relaxed():
+        try:
+            _in_use[id(kept)] = kept
+            for array, copy in kept:
+                backend.copy(native, copy, array, None)
+            backend.synchronize(native)
+            copied = kept
+            nodes = () if traced is None else traced.recorder.time_nodes(traced.value, native, replays)
+            if sections is None:
+                return Measured(_times(stream, launch, replays), [], nodes)
+            return _times_and_spans(stream, launch, replays, sections)._replace(nodes=nodes)
+        finally:
+            try:
+                _put_back(stream, kept, copied)
+            except BaseException:  # an interrupt
+                _put_back(stream, kept, copied)
+                raise
 
 
 def _times(stream: Stream, launch: Callable[[], object], replays: int) -> list[float]:
@@ -181,9 +190,14 @@ def labelled(stream: Stream, captured: Captured | None) -> Labelled:
     return Labelled(labels, Sections(stream, captured, places), places.cut)
 
 
-def _finish(stream: Stream, kept: object) -> None:
-    stream._backend.synchronize(stream._native)
-    del _in_use[id(kept)]
+def _put_back(stream: Stream, kept: Sequence[_Saved], copied: Sequence[_Saved]) -> None:
+    """Copy arrays back from the host, the others too if one can't be, and wait for that. Can be repeated."""
+    backend, native = stream._backend, stream._native
+    with ExitStack() as each_of_them:
+        each_of_them.callback(backend.synchronize, native)
+        for array, copy in copied:
+            each_of_them.callback(backend.copy, native, array, copy, None)
+    _in_use.pop(id(kept), None)
 
 
 def _mark(stream: Stream, launch: Callable[[], object]) -> tuple[Event, Event]:

@@ -225,7 +225,7 @@ class Stream:
         self._retain(work, args, how)
 
     def _retain(self, *objects: Any) -> None:
-        for graph in capture_table.thread.graphs:
+        for graph in [*capture_table.thread.graphs.values()]:
             graph.retain(objects)
 
     def record(self, *, timing: bool = False) -> Event:

@@ -11,10 +11,9 @@ from .._arrays.placement import extent
 from .._arrays.signatures import Leaves
 from ..backends.base import NodeSetter
 from ..errors import AcceleratorGraphError, DriverError
-from .argument_words import ArgumentWord, Ranges
-from .input_nodes import same_bytes
+from .argument_words import ArgumentWord
+from .input_nodes import Memory, Ranges, addresses, patches, same_bytes
 from .other_places import ALIGNMENT
-from .patches import Memory, addresses, patches
 
 if TYPE_CHECKING:
     from .._core._fast import Patches

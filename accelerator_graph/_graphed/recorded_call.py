@@ -19,8 +19,7 @@ from .argument_words import NotFollowing
 from .call_order import CallOrder, ReplayStream, ReplayStreams
 from .options import Mode
 from .python_state import PythonState
-from .recorded_work import RecordedWork, check_unwritten, nothing_recorded, reachable
-from .results import Result
+from .results import RecordedWork, Result, check_unwritten, nothing_recorded, reachable
 from .static_inputs import StaticInputs
 
 if TYPE_CHECKING:
@@ -165,7 +164,7 @@ def record(
         work = _recorded_work(captured, inputs, passed) if all_seen else None
         indices = inputs.indices(arguments)
         result = Result(value, indices, reader, copy, on_host=on_host, copies=copies, work=work)
-        back = [i for i in written | result.returned if writable(leaves[i])]
+        back = [i for i in written | (result.returned - inputs.merged.keys()) if writable(leaves[i])]
         if mode == "bind":
             assert python is not None
             after = python.now()

@@ -57,7 +57,7 @@ class GraphDescription(DescribedGraph):
         return table(self)
 
     def _repr_html_(self) -> str:
-        from .notebook import to_html
+        from .drawing import to_html
 
         return to_html(self)
 

@@ -28,7 +28,7 @@ class GraphMemory(MeasuredGraph):
         return graph_from_json(text, cls)
 
     def __str__(self) -> str:
-        from .memory_text import graph_table
+        from .text import graph_table
 
         return graph_table(self)
 
@@ -83,7 +83,7 @@ class MemoryReport(NamedTuple):
         return report_from_json(text, GraphMemory, cls)
 
     def __str__(self) -> str:
-        from .memory_text import report_table
+        from .text import report_table
 
         return report_table(self)
 

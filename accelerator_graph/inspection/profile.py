@@ -41,7 +41,7 @@ class GraphProfile(ProfiledGraph):
         why_not : str
             Why the times of labels are not known.
         """
-        from .profile_text import notes
+        from .text import notes
 
         profile = cls(backend, device, nodes, tuple(times))
         if not spans:
@@ -87,9 +87,9 @@ class GraphProfile(ProfiledGraph):
         return to_trace(self)
 
     def __str__(self) -> str:
-        from .profile_text import text
+        from .text import profile_table
 
-        return text(self)
+        return profile_table(self)
 
 
 def _medians(spans: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[float, float]]:

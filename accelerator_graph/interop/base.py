@@ -217,6 +217,14 @@ class Framework(ABC):
         """
         return False
 
+    def refuses(self, error: Exception) -> bool:
+        """Return True if an exception of the framework says that a call can't be made during a capture.
+
+        Asked about what the body of a capture has raised if the driver has not invalidated the capture: the
+        exception then becomes the cause of a `CaptureError`. In doubt False, so that it passes unchanged.
+        """
+        return False
+
     def observe_collectives(self, note: Callable[[contract.Collective], object]) -> Undo | None:
         """Call `note` for each collective that this thread's captured work asks for; return the undo.
 

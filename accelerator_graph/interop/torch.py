@@ -130,17 +130,9 @@ class Torch(Framework):
 
     def random_state(self, device: int, generators: Sequence[object]) -> Undo:
         """Return what sets torch's generators of the host and of a device, and the given ones, back."""
-        torch = self.torch
-        state, on_host = torch.cuda.get_rng_state(device), torch.get_rng_state()
-        others: list[tuple[Any, Any]] = [(each, each.get_state()) for each in generators]  # type: ignore[attr-defined]
+        from ._torch.random_state import random_state
 
-        def restore() -> None:
-            torch.cuda.set_rng_state(state, device)
-            torch.set_rng_state(on_host)
-            for generator, before in others:
-                generator.set_state(before)
-
-        return restore
+        return random_state(self.torch, device, generators)
 
     def fill_new(self, which: int) -> Undo:
         """Fill tensors that operators make without contents."""
@@ -165,6 +157,12 @@ class Torch(Framework):
         from ._torch.operations import operations
 
         return operations(self.torch, seen)
+
+    def refuses(self, error: Exception) -> bool:
+        """Return True for torch's own refusals and for the runtime's that torch passes on."""
+        from ._torch.errors import is_refusal
+
+        return is_refusal(error, self.torch)
 
     def observe_collectives(self, note: Callable[[base.Collective], object]) -> Undo | None:
         """Call `note` for each collective that torch.distributed is asked for on a capturing stream."""

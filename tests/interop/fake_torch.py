@@ -326,6 +326,7 @@ def torch(initialized=True, devices=2, graph=CUDAGraph):
         ),
         Stream=Generic,
         Generator=Generator,
+        AcceleratorError=AcceleratorError,
         version=SimpleNamespace(hip=None, cuda="12.8"),
         fill=lambda array, value: fill(array, value, current_stream().cuda_stream),
         rand=rand,

@@ -1,6 +1,8 @@
 """CuPy's allocations in captures: stand-ins on the software driver (see test_interop.py)."""
 
 import gc
+from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -41,6 +43,22 @@ def test_cupy_allocates_in_any_mode_and_from_the_pool(cupy, mode):
     assert memory_of(g).pool.used_bytes() == 64
     assert memory_of(g).pool.total_bytes() == 192
     assert cupy.get_default_memory_pool().total_bytes() == 0
+
+
+def test_each_capture_into_a_pool_allocates_as_its_own_stream_permits(cupy):
+    [there], pool, used = registry.loaded(), (0, 77), []
+
+    @contextmanager
+    def relaxed(capture):
+        used.append(capture)
+        yield
+
+    for capture in ("first", "second"):
+        leave = there.route(pool, 0, 0, partial(relaxed, capture))
+        cupy.empty(64 * (len(used) + 1))
+        leave()
+    assert used == ["first", "second"]
+    there.release(pool)
 
 
 def test_without_routing_the_capture_would_break(cupy, monkeypatch):

@@ -111,12 +111,12 @@ class Trial:
         self._check_time()
         if not (self.program.begins_anew and self.eager_runs):
             self.program.python.restore()
+        self.program.random.restore()
         results = self.program.eager()
         wait(self.program.stream)
         self.eager_runs += 1
         self._now.clear()
         self._write(self._first, self._before)
-        self.program.random.restore()
         return results
 
     def _restore(
