@@ -130,31 +130,31 @@ class Torch(Framework):
 
     def random_state(self, device: int, generators: Sequence[object]) -> Undo:
         """Return what sets torch's generators of the host and of a device, and the given ones, back."""
-        from ._torch.random_state import random_state
+        from ._torch.verifying import random_state
 
         return random_state(self.torch, device, generators)
 
     def fill_new(self, which: int) -> Undo:
         """Fill tensors that operators make without contents."""
-        from ._torch.uninitialised import fill_new
+        from ._torch.verifying import fill_new
 
         return fill_new(self.torch, which)
 
     def clear_free(self, device: int) -> None:
         """Set the caching allocator's free memory on a device to zero."""
-        from ._torch.uninitialised import clear_free
+        from ._torch.verifying import clear_free
 
         clear_free(self.torch, device)
 
     def observe(self, pool: PoolId, used: Callable[[object], Undo]) -> Undo:
         """Call `used` for each tensor from before the capture that torch's operators use."""
-        from ._torch.observer import observe
+        from ._torch.observing import observe
 
         return observe(self.torch, pool, used)
 
     def operations(self, seen: Callable[[str, int, int], bool]) -> Undo:
         """Call `seen` after each operator of torch that enqueues work."""
-        from ._torch.operations import operations
+        from ._torch.observing import operations
 
         return operations(self.torch, seen)
 

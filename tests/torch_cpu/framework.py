@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from accelerator_graph.interop._torch.collectives import observe_collectives
-from accelerator_graph.interop._torch.uninitialised import fill_new
+from accelerator_graph.interop._torch.verifying import fill_new
 from accelerator_graph.interop.base import Framework, FrameworkRecorder
 
 NAME = "torch_cpu"

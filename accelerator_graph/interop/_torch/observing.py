@@ -1,14 +1,62 @@
-"""Which tensors from before a capture torch's operators use during it."""
+"""A look at the operators that a thread calls: which tensors from before a capture they use, and on which
+stream each enqueues its work.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import sys
 import weakref
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 from ..base import PoolId, Undo
-from .dispatch import observe_operators
+
+
+def observe_operators(torch: Any, seen: Callable[[Any, Any, Any, Any], object]) -> Callable[[], bool]:
+    """Call ``seen(operator, args, kwargs, result)`` after each operator that this thread calls.
+
+    This includes operators that autograd runs in threads of its own, since autograd copies this thread's
+    modes to them. It does not include what an operator calls inside of itself. Compiled code stays compiled.
+
+    Returns
+    -------
+    callable
+        Ends it. Returns True if it had not ended before.
+    """
+    dispatch = torch.utils._python_dispatch
+
+    class Observer(dispatch.TorchDispatchMode):  # type: ignore[misc, name-defined]
+        supports_higher_order_operators = True
+
+        @classmethod
+        def ignore_compile_internals(cls) -> bool:
+            return True
+
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:  # otherwise the first operator would import it
+            return f"{torch.__name__}._dynamo" in sys.modules
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            result = func(*args, **kwargs)
+            seen(func, args, kwargs, result)
+            return result
+
+    observer = Observer()
+
+    def undo() -> bool:
+        here = any(each is observer for each in dispatch._get_current_dispatch_mode_stack())
+        if here:
+            observer.__exit__(None, None, None)
+        return here
+
+    observer.__enter__()
+    return undo
+
+
+# ---- which tensors they use ---------------------------------------------------------------------
 
 
 def observe(torch: Any, pool: PoolId, used: Callable[[object], Undo]) -> Undo:
@@ -96,3 +144,55 @@ class _Inputs:
 
 def _on_device(tensor: Any) -> bool:
     return bool(tensor.device.type != "cpu")
+
+
+# ---- on which stream they enqueue ---------------------------------------------------------------
+
+
+_WITHOUT_WORK = ("empty", "new_empty", "resize", "set_", "record_stream")
+"""The first parts of the names of operators that only make or describe memory."""
+
+
+def operations(torch: Any, seen: Callable[[str, int, int], bool]) -> Undo:
+    """Call `seen` with the name, the stream's handle and the device of each operator that enqueues work.
+
+    Streams for which it has returned True are not reported again.
+    """
+    stream_of = torch._C._cuda_getCurrentRawStream
+    known: set[int] = set()
+
+    @cache
+    def enqueues(operator: Any) -> bool:
+        schema = getattr(operator, "_schema", None)
+        if schema is None or schema.name.partition("::")[2].startswith(_WITHOUT_WORK):
+            return False
+        aliases = [each.alias_info for each in schema.returns]
+        is_view = any(each is not None and not each.is_write for each in aliases)
+        return not is_view and (bool(aliases) or bool(schema.is_mutable))
+
+    def note(operator: Any, args: Any, kwargs: Any, result: Any) -> None:
+        device = _device(torch, result)
+        if device is None:
+            device = _device(torch, args)
+        if device is None:
+            return
+        stream = stream_of(device)
+        if stream not in known and enqueues(operator) and seen(str(operator), int(stream), device):
+            known.add(stream)
+
+    return observe_operators(torch, note)
+
+
+def _device(torch: Any, value: Any) -> int | None:
+    """Return the device of the first tensor that is on one; None if there is none."""
+    if isinstance(value, torch.Tensor):
+        return int(value.get_device()) if value.is_cuda else None
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return None
+    for each in value:
+        device = _device(torch, each)
+        if device is not None:
+            return device
+    return None
