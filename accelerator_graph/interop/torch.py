@@ -15,12 +15,12 @@ from ..backends.base import Backend, Lends
 from . import base
 from ._torch import recorder as _recorder
 from ._torch.pools import contents, spend
-from .base import Framework, PoolId, Undo
+from .base import Inspectable, PoolId, Undo
 
 _DLPACK_CUDA = 2
 
 
-class Torch(Framework):
+class Torch(Inspectable):
     """torch on CUDA and on ROCm. The ROCm build has HIP behind the same names."""
 
     api_version: ClassVar[int] = 1

@@ -18,7 +18,7 @@ import accelerator_graph as ag
 from accelerator_graph import interop
 from accelerator_graph.backends.cuda import CudaBackend
 from accelerator_graph.diagnosis._tracing import in_c
-from accelerator_graph.interop.base import Framework
+from accelerator_graph.interop.base import Inspectable
 from accelerator_graph.testing.works.cuda import call, device
 from diagnosis.native import starter
 from diagnosis.planted import asked_while, broken_by, library, marked, named, named_after_work
@@ -301,7 +301,7 @@ def test_a_right_program_is_not_accused(scene):
 # ---- work that escapes ---------------------------------------------------------------------------
 
 
-class Reports(Framework):
+class Reports(Inspectable):
     """A framework that reports its operations: each name that is given to `report`, on the stream given."""
 
     api_version = 1
@@ -315,7 +315,7 @@ class Reports(Framework):
         return lambda: setattr(Reports, "report", None)
 
 
-class IsAsked(Framework):
+class IsAsked(Inspectable):
     """A framework whose operations are the calls of `abs`, on its current stream."""
 
     api_version = 1

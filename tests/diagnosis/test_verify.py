@@ -15,7 +15,7 @@ import pytest
 import accelerator_graph as ag
 from accelerator_graph import interop
 from accelerator_graph.diagnosis._verify import repeating
-from accelerator_graph.interop.base import Framework
+from accelerator_graph.interop.base import Inspectable
 from diagnosis.accusing import accusation
 from diagnosis.host_programs import FAULTS, RIGHT, doubled, launch, x_of
 from threads import in_thread
@@ -255,7 +255,7 @@ def test_everything_is_as_before(fails):
     assert np.random.random() == first
 
 
-class Seeded(Framework):
+class Seeded(Inspectable):
     """Its first number after a change of the seed can't be captured, as with cuDNN's dropout."""
 
     api_version = 1

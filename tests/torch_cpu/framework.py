@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from accelerator_graph.interop._torch.collectives import observe_collectives
 from accelerator_graph.interop._torch.verifying import fill_new
-from accelerator_graph.interop.base import Framework, FrameworkRecorder
+from accelerator_graph.interop.base import FrameworkRecorder, Inspectable
 
 NAME = "torch_cpu"
 """This package, as frameworks are named: beside the built-in ``torch``."""
@@ -27,7 +27,7 @@ _UNSAID = {_aten.native_batch_norm.default: (3, 4)}
 """What is written though the schema does not say so."""
 
 
-class TorchOnCpu(Framework):
+class TorchOnCpu(Inspectable):
     api_version = 1
 
     def backend(self):

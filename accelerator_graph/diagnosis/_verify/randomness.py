@@ -33,7 +33,7 @@ class RandomState:
             bits = getattr(value, "bit_generator", None)
             if bits is not None and hasattr(bits, "state"):
                 self._keep(bits)
-        for framework in interop.active(stream.backend):
+        for framework in interop.inspectable(stream.backend):
             own = [value for value in values if framework.takes_generator(value)]
             self.generators += own
             restore = framework.random_state(stream.device, own)

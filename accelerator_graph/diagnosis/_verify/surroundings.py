@@ -22,7 +22,7 @@ _AROUND = ((1, 0), (2, 0), (1, 1), (1, 0), (2, 1), (3, 0))
 def free_memory(case: Case) -> list[Finding]:
     """Find arrays that change once the memory that frameworks have freed holds zeros."""
     trial, stream = case.trial, case.program.stream
-    frameworks = interop.active(stream.backend)
+    frameworks = interop.inspectable(stream.backend)
     if not frameworks:
         return []
     wait(stream)
