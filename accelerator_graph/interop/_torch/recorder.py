@@ -177,7 +177,7 @@ class TorchRecorder(FrameworkRecorder):
                 # in another thread, the captured stream is no longer torch's current one
                 handle = self.backend.handle_int(recording.stream)
                 undo.callback(self._framework.use_stream(handle, recording.device))
-                graph.capture_end()
+                _end_without_warning(graph)
                 ended = True
             with contextlib.suppress(Exception), self.backend.relaxed(recording.stream):
                 graph.reset()
@@ -215,12 +215,10 @@ class TorchRecorder(FrameworkRecorder):
             empty = new_graph(torch)
             for generator in recording.generators[1:]:
                 empty.register_generator_state(generator)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                try:
-                    empty.capture_begin(capture_error_mode="relaxed")
-                finally:
-                    empty.capture_end()
+            try:
+                empty.capture_begin(capture_error_mode="relaxed")
+            finally:
+                _end_without_warning(empty)
             empty.reset()
 
     # ---- graph and executable ------------------------------------------------------------------
