@@ -19,7 +19,7 @@ import accelerator_graph as ag
 from accelerator_graph import interop
 from accelerator_graph.diagnosis._verify import trial
 from accelerator_graph.diagnosis._verify.places import Place
-from accelerator_graph.interop.base import Framework
+from accelerator_graph.interop.base import Inspectable
 from diagnosis.accusing import accusation
 from diagnosis.host_programs import FAULTS, RIGHT, Unseen, doubled, launch, x_of
 from threads import in_thread
@@ -492,7 +492,7 @@ def test_an_iterator_that_can_not_be_put_back_is_refused_by_name(made):
     assert len(runs) == 1
 
 
-class Seeded(Framework):
+class Seeded(Inspectable):
     """Its first number after a change of the seed can't be captured, as with cuDNN's dropout."""
 
     api_version = 1

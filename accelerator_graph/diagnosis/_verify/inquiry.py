@@ -501,7 +501,7 @@ def _shown(x: object) -> str:
 def freed_memory(case: Case) -> list[Finding]:
     """Find arrays that change once the memory that frameworks have freed holds zeros."""
     trial, stream = case.trial, case.program.stream
-    frameworks = interop.active(stream.backend)
+    frameworks = interop.inspectable(stream.backend)
     if not frameworks:
         return []
     wait(stream)

@@ -352,7 +352,7 @@ class RandomState:
                 self._restores.append(partial(value.setstate, value.getstate()))
             elif numpy is not None and isinstance(value, numpy.RandomState):
                 self._restores.append(partial(value.set_state, value.get_state()))
-        for framework in interop.active(stream.backend):
+        for framework in interop.inspectable(stream.backend):
             own = [value for value in values if framework.takes_generator(value)]
             self.generators += own
             restore = framework.random_state(stream.device, own)

@@ -196,7 +196,7 @@ class Trial:
         """Let frameworks fill new arrays with one of two patterns, as far as they can."""
         undos: list[Undo] = []
         try:
-            for framework in interop.active(self.program.stream.backend):
+            for framework in interop.inspectable(self.program.stream.backend):
                 undos.extend(filter(None, (framework.fill_new(which),)))
             yield
         finally:
